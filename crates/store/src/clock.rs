@@ -1,4 +1,4 @@
-//! The two clocks a pool reads: time passed, and processor time its thread used.
+//! The clocks of a pool: elapsed time, and the processor time of its threads.
 
 use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
@@ -6,20 +6,19 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Where a pool's threads read time; a test drives its own.
+/// The clock of a pool's threads; tests have one of their own.
 pub(crate) trait Clock: Send + Sync + 'static {
-    /// Time passed since the clock's origin.
+    /// Time since the clock's origin.
     fn now(&self) -> Instant;
 
-    /// Processor time the calling thread has used since it began.
+    /// Processor time of the calling thread since it started.
     fn thread_cpu(&self) -> Duration;
 
-    /// How long a thread that must wait from `now` to `until` has to sleep; `None` when it will be
-    /// woken instead.
+    /// Time that a thread sleeps to wait from `now` until `until`; `None` if it is woken instead.
     fn sleep(&self, now: Instant, until: Instant) -> Option<Duration>;
 }
 
-/// The machine's monotonic clock and the system's account of each thread.
+/// The machine's monotonic clock and the system's processor time of each thread.
 #[derive(Debug)]
 pub(crate) struct MachineClock {
     origin: std::time::Instant,
@@ -46,20 +45,19 @@ impl Clock for MachineClock {
     }
 }
 
-/// Processor time that a thread has used since it began; zero once it has ended.
+/// Processor time of a thread since it started; zero once it has ended.
 pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock = 0;
-    // SAFETY: a thread whose handle is there has been neither joined nor detached, so its id is
-    // still its own; the call writes to a live, exclusively borrowed number and to nothing else.
+    // SAFETY: a thread with a `JoinHandle` has been neither joined nor detached, so its id is
+    // valid; the call writes only to a live, exclusively borrowed integer.
     let answer = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
     if answer == 0 { read(clock).unwrap_or_default() } else { Duration::ZERO }
 }
 
-/// The time on a clock; none if there is no such clock, such as that of a thread that has ended.
+/// Reads a clock; none if it does not exist, such as that of a thread that has ended.
 fn read(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live, exclusively borrowed timespec, which is all the call writes
-    // to.
+    // SAFETY: the call writes only to a live, exclusively borrowed timespec.
     let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (answer == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_grows_with_work_and_not_with_waiting() {
+    fn processor_time_grows_with_work() {
         let clock = MachineClock::new();
         let before = clock.thread_cpu();
         let mut sum = 0_u64;
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn another_threads_processor_time_is_its_own() {
+    fn processor_time_of_another_thread_is_readable() {
         let (worked, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

@@ -1,9 +1,9 @@
-//! A store that holds nothing: each value is the product of two matrices that follow from the key.
+//! A store without data: each value is the product of two matrices generated from the key.
 //!
-//! It stands for backends whose cost is processor time (ranking, rendering). Equal keys give equal
-//! values, in every run: the factors are filled from a generator seeded with a hash of the key, and
-//! the sums are added in one fixed order. The value is the product's rows as little-endian 32-bit
-//! floats, repeated or cut to the length wanted.
+//! It represents backends whose cost is processor time (ranking, rendering). Equal keys give equal
+//! values in every run: the factors are filled by a generator seeded with a hash of the key, and
+//! sums are added in a fixed order. The value is the product's rows as little-endian 32-bit floats,
+//! repeated or truncated to its length.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use sherwood_model::{SeededState, SplitMix64};
 use crate::session::Session;
 use crate::{Cause, ComputeOptions, OpenCause};
 
-/// How long the values of a compute store are.
+/// The lengths of a compute store's values.
 #[derive(Clone)]
 pub enum ValueBytes {
-    /// All as long, in bytes; every key has a value.
+    /// The same length in bytes for all keys; every key has a value.
     Fixed(u32),
-    /// As long as the function says for the key; `None` for a key that does not exist.
+    /// The length that a function returns for the key.
     ByKey(Arc<BytesOfKey>),
 }
 
-/// Length in bytes of a key's value, or `None` for a key that does not exist.
+/// A function that returns the length in bytes of a key's value, or `None` for a key that does not
+/// exist.
 pub type BytesOfKey = dyn Fn(&[u8]) -> Option<u32> + Send + Sync;
 
 impl fmt::Debug for ValueBytes {
@@ -35,7 +36,7 @@ impl fmt::Debug for ValueBytes {
     }
 }
 
-/// One session per thread, each with matrices of its own.
+/// Returns a session per thread, each with matrices of its own.
 pub(crate) fn sessions(
     options: &ComputeOptions,
     bytes: &ValueBytes,
@@ -58,7 +59,7 @@ struct ComputeSession {
 impl ComputeSession {
     fn new(n: usize, bytes: ValueBytes) -> Self {
         let zeros = || vec![0.0; n * n];
-        // The seed is part of what a key's value is; any number would do.
+        // The seed determines the values; any constant is as good.
         Self { n, bytes, hash: SeededState::new(1), left: zeros(), right: zeros(), product: zeros() }
     }
 
@@ -123,7 +124,7 @@ fn multiply(n: usize, left: &[f32], right: &[f32], product: &mut [f32]) {
     }
 }
 
-/// The matrix as bytes, as often as it takes to fill `bytes` of them.
+/// Returns `bytes` bytes of the matrix, repeated as often as needed.
 fn repeat(matrix: &[f32], bytes: usize) -> Bytes {
     let mut value = BytesMut::with_capacity(bytes.next_multiple_of(4));
     for entry in matrix.iter().take(bytes.div_ceil(4)) {
@@ -142,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_product_is_the_product() {
+    fn matrix_product_is_correct() {
         let mut product = [0.0; 4];
         multiply(2, &[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0], &mut product);
         assert_eq!(product, [19.0, 22.0, 43.0, 50.0]);
     }
 
     #[test]
-    fn entries_are_uniform() {
+    fn matrix_entries_are_uniform() {
         let mut matrix = vec![0.0; 10_000];
         fill(&mut matrix, &mut SplitMix64::new(7));
         let mean = matrix.iter().sum::<f32>() / 10_000.0;
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_the_product_repeated_or_cut() {
+    fn value_is_the_product_repeated_or_truncated() {
         let matrix = [1.0_f32, 2.0];
         let whole: Vec<u8> = matrix.iter().flat_map(|entry| entry.to_le_bytes()).collect();
         assert_eq!(repeat(&matrix, 3), whole[..3]);
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_give_equal_values_and_other_keys_others() {
+    fn equal_keys_have_equal_values_and_different_keys_different_ones() {
         let mut session = ComputeSession::new(8, ValueBytes::Fixed(64));
         let (a, b) = (session.value(b"a"), session.value(b"b"));
         assert_ne!(a, b);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_by_key_decides_length_and_existence() {
+    fn function_of_the_key_decides_length_and_existence() {
         let rule = ValueBytes::ByKey(Arc::new(|key| (key != b"none").then_some(key.len() as u32)));
         let mut session = ComputeSession::new(8, rule);
         assert_eq!(session.value(b"none"), None);

@@ -1,4 +1,4 @@
-//! The embedded kinds behind the [`Store`] trait: one pool each, different sessions.
+//! The embedded stores: the [`Store`] trait over a pool of sessions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{
 /// An embedded one reads and writes files and starts threads, so this blocks: call it before the
 /// runtime serves requests. Dropping the last reference joins the threads, which takes as long as
 /// the calls they are in. A connector only reads the files of its secrets and certificates; its
-/// server need not be there yet. Its calls are for a task of a tokio runtime.
+/// server need not be reachable yet. Its calls have to be made in a task of a tokio runtime.
 ///
 /// # Errors
 /// [`OpenError`] names store, path, cause and remedy.
@@ -49,7 +49,7 @@ pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenEr
     })
 }
 
-/// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one
+/// Opens a compute store whose values have the lengths given by `bytes`, instead of the fixed one
 /// in `options`.
 ///
 /// # Errors
@@ -67,7 +67,8 @@ pub fn open_compute(
 pub(crate) struct Embedded {
     name: Arc<str>,
     kind: Kind,
-    /// Why no write is taken, known without asking the threads, which may be long in coming.
+    /// The reason why writes are refused, if they are. Kept here so that a write is refused without
+    /// waiting for a thread.
     read_only: Option<Cause>,
     pool: Pool,
 }
@@ -122,7 +123,7 @@ impl Embedded {
         Ok(Self { name: name.into(), kind, read_only, pool })
     }
 
-    /// Queues the call that `job` makes of a reply channel, and waits for its answer.
+    /// Queues the call that `job` makes from a reply channel, and waits for its answer.
     async fn call<T>(&self, attempt: Attempt, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let answered = match self.pool.submit(job(reply)) {
@@ -159,8 +160,8 @@ impl Store for Embedded {
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
-        // A call for no keys goes the whole way too: its answer says that a thread of the store is
-        // free to give one.
+        // A call without keys is queued as well: its answer shows that a thread of the store is
+        // available.
         let attempt = Attempt::Get { keys: keys.len() };
         Box::pin(async move {
             let values = self.call(attempt, |reply| Job::Get { keys, reply }).await?;

@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the reader knows whose fault it is and what to do.
+//! Errors of stores. Each has the attempt, the cause and the remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,8 +9,7 @@ use thiserror::Error;
 
 use crate::{Kind, words};
 
-/// A call to a store that failed: what was attempted, on which store, why, and what to do. One line
-/// of text, however it was told.
+/// A failed call to a store: the attempt, the store, the cause and the remedy, as one line of text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("could not {attempt} on store `{store}`: {}", self.explanation())]
 pub struct StoreError {
@@ -21,25 +20,25 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error at `attempt` of `store`, which is of this kind.
+    /// An error of `attempt` on `store`, which is of this kind.
     #[must_use]
     pub fn new(store: impl Into<Arc<str>>, kind: Kind, attempt: Attempt, cause: Cause) -> Self {
         Self { store: store.into(), kind, attempt, cause: cause.plain() }
     }
 
-    /// What it says about the store.
+    /// The state of the store that the error indicates.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.cause.fault()
     }
 
-    /// Why it failed.
+    /// The cause.
     #[must_use]
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// Why it failed and, after the last `; `, what to do with a store of this kind.
+    /// The cause and, after the last `; `, the remedy for a store of this kind.
     #[must_use]
     pub fn explanation(&self) -> String {
         let Self { kind, cause, .. } = self;
@@ -50,22 +49,22 @@ impl StoreError {
     }
 }
 
-/// What a failed call says about the store, for whoever decides where the next call goes.
+/// The state of a store that a failed call indicates; it decides about retries and routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It takes no calls; nothing was done. Another replica may do it.
+    /// The store takes no calls; nothing was done. Another replica may succeed.
     Unreachable,
-    /// It works, but had no room for this call; nothing was done. A later attempt or another
-    /// replica may succeed.
+    /// The store works, but had no capacity for this call; nothing was done. A later attempt or
+    /// another replica may succeed.
     Overloaded,
-    /// It works, and declines this call whenever it is sent; so would every replica.
+    /// The store works, and refuses this call at any time, as would every replica.
     Rejected,
-    /// It failed amid the call. Another replica may do what only reads; a write may have been done
-    /// or not.
+    /// The store failed during the call. A read may be sent to another replica; a write may have
+    /// been done or not.
     Broken,
 }
 
-/// What was attempted on a store.
+/// The operation attempted on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// A read of this many keys.
@@ -77,7 +76,7 @@ pub enum Attempt {
     Put,
     /// A removal of one key.
     Delete,
-    /// A first look at the store.
+    /// A check of the store.
     Check,
 }
 
@@ -93,8 +92,8 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Why a call failed. What to do depends on the kind of store, too: [`StoreError::explanation`]
-/// says both.
+/// The cause of a failed call. The remedy depends on the kind of store as well:
+/// [`StoreError::explanation`] has both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -104,179 +103,179 @@ pub enum Cause {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
-    /// Others keep it busy: a process that holds the database, or more work than the server takes.
-    /// Nothing was done; the same call can succeed later.
+    /// The store is busy: another process holds the database, or the server is overloaded. Nothing
+    /// was done; the same call can succeed later.
     #[error("others keep it busy ({detail})")]
     Busy {
-        /// The engine's or the server's own words.
+        /// The engine's or the server's text.
         detail: String,
     },
     /// The store is shutting down.
     #[error("it is shutting down")]
     Closed,
-    /// The kind of store cannot do this, or not with this key, or was not told how; trying again
-    /// cannot help.
+    /// The kind of store does not support the call or the key, or the option for it is missing; a
+    /// retry cannot help.
     #[error("{reason}")]
     Unsupported {
-        /// Why it cannot, and what can.
+        /// The reason and the remedy.
         reason: &'static str,
     },
-    /// The store takes no changes at all.
+    /// The store is read-only.
     #[error("{reason}")]
     ReadOnly {
-        /// Why it does not, and what does.
+        /// The reason and the remedy.
         reason: &'static str,
     },
-    /// The key or the value is out of range; trying again cannot help.
+    /// The key or the value is out of range; a retry cannot help.
     #[error("the {what} has {bytes} bytes, where {min} to {max} are accepted")]
     Refused {
         /// `key` or `value`.
         what: &'static str,
-        /// Its length.
+        /// The length.
         bytes: usize,
         /// Shortest length accepted.
         min: usize,
         /// Longest length accepted.
         max: usize,
     },
-    /// The engine failed. A write that failed so may have happened in part of its log; after a
-    /// restart it is either there or not.
+    /// The engine failed. A write may be in its log; after a restart it is either complete or
+    /// absent.
     #[error("the engine failed ({detail})")]
     Engine {
-        /// The engine's own words.
+        /// The engine's text.
         detail: String,
     },
-    /// Nobody takes connections there. Nothing was done.
+    /// Nothing accepts connections at the address. Nothing was done.
     #[error("{address} cannot be reached ({detail})")]
     Unreachable {
-        /// Where it was tried.
+        /// The address.
         address: String,
-        /// The system's words.
+        /// The system's error.
         detail: String,
     },
-    /// The host's name has no address. Nothing was done.
+    /// The host's name cannot be resolved. Nothing was done.
     #[error("the name `{host}` has no address ({detail})")]
     Name {
         /// The name.
         host: String,
-        /// The system's words.
+        /// The system's error.
         detail: String,
     },
-    /// The server took the connection and then said nothing, not even a greeting. Nothing was done.
+    /// The server accepted the connection and then sent nothing, not even a greeting. Nothing was
+    /// done.
     #[error("{address} accepts connections but said nothing for {waited_ms} ms")]
     Silent {
-        /// Where it is.
+        /// The server's address.
         address: String,
-        /// How long it was listened to.
+        /// Time waited, in milliseconds.
         waited_ms: u64,
     },
-    /// The server was asked and gave no answer in time. A write may have been done or not.
+    /// The server received the call and did not answer in time. A write may have been done or not.
     #[error("{address} gave no answer within {waited_ms} ms")]
     Unanswered {
-        /// Where it is.
+        /// The server's address.
         address: String,
-        /// How long it was waited for.
+        /// Time waited, in milliseconds.
         waited_ms: u64,
     },
-    /// There is no trusted, encrypted connection. Nothing was done.
+    /// TLS failed: the peers do not trust each other. Nothing was done.
     #[error("{address} cannot be trusted ({detail})")]
     Certificate {
-        /// Where it is.
+        /// The server's address.
         address: String,
-        /// What is wrong.
+        /// The problem.
         detail: String,
     },
-    /// The server does not let this user in. Nothing was done.
+    /// The server refused the credentials. Nothing was done.
     #[error("the server refused the credentials ({detail})")]
     Credentials {
-        /// The server's words, without any secret.
+        /// The server's text, without any secret.
         detail: String,
     },
-    /// The server lets this user in, and not at this key, as HTTP services and Redis may say.
+    /// The server denies this user access to this key, which HTTP services and Redis may do.
     /// Nothing was done.
     #[error("the server forbids it ({detail})")]
     Forbidden {
-        /// The server's words, without any secret.
+        /// The server's text, without any secret.
         detail: String,
     },
-    /// The server does not understand the statement, or does not do what it says; trying again
-    /// cannot help.
+    /// The server does not understand the statement, or refuses to execute it; a retry cannot help.
     #[error("the server refused the statement ({detail})")]
     Statement {
-        /// The server's words.
+        /// The server's text.
         detail: String,
     },
-    /// What the statement names is not there; trying again cannot help until it is.
+    /// An object named by the statement does not exist; a retry cannot help until it does.
     #[error("{what} is missing ({detail})")]
     Missing {
-        /// What kind of thing: a table, a column, a database.
+        /// The kind of object: a table, a column, a database.
         what: &'static str,
-        /// The server's words.
+        /// The server's text.
         detail: String,
     },
-    /// It is not this server that does this; one elsewhere might.
+    /// Another server has to be asked: this one is a replica, or has other keys of a cluster.
     #[error("this server does not do it ({detail})")]
     WrongServer {
-        /// The server's words.
+        /// The server's text.
         detail: String,
-        /// Whom to ask instead.
+        /// The server to use instead.
         remedy: &'static str,
     },
-    /// The answer is larger than what is accepted; it was not read to its end.
+    /// The answer is larger than the limit; it was not read completely.
     #[error("the answer is larger than {bytes_max} bytes")]
     TooLarge {
         /// The bound.
         bytes_max: u64,
     },
-    /// The connection broke before the answer was whole. A write may have been done or not.
+    /// The connection broke before the answer was complete. A write may have been done or not.
     #[error("{address} broke the connection off ({detail})")]
     Reset {
-        /// Where it is.
+        /// The server's address.
         address: String,
-        /// The system's words.
+        /// The system's error.
         detail: String,
     },
-    /// What came is no answer of the protocol. A write may have been done or not.
+    /// The bytes received are not an answer of the protocol. A write may have been done or not.
     #[error("{address} answered what {expected} does not allow ({detail})")]
     Protocol {
-        /// Where it is.
+        /// The server's address.
         address: String,
-        /// What was expected to be spoken there.
+        /// The protocol expected.
         expected: &'static str,
-        /// What came instead.
+        /// The bytes or the message received instead.
         detail: String,
     },
-    /// The server failed at the call by its own account.
+    /// The server reported a failure of its own.
     #[error("the server failed ({detail})")]
     Server {
-        /// The server's words.
+        /// The server's text.
         detail: String,
     },
-    /// The key cannot be put into the statement; trying again cannot help.
+    /// The key does not fit into the statement; a retry cannot help.
     #[error("the key does not fit ({detail})")]
     Key {
-        /// What is wrong with it.
+        /// The problem.
         detail: String,
     },
 }
 
 impl Cause {
-    /// A server at `address` that took the connection and said nothing for so long.
+    /// A server at `address` that accepted the connection and sent nothing for this long.
     pub(crate) fn silent(address: impl fmt::Display, waited: Duration) -> Self {
         Self::Silent { address: address.to_string(), waited_ms: milliseconds(waited) }
     }
 
-    /// A server at `address` that was asked and gave no answer for so long.
+    /// A server at `address` that received a call and did not answer for this long.
     pub(crate) fn unanswered(address: impl fmt::Display, waited: Duration) -> Self {
         Self::Unanswered { address: address.to_string(), waited_ms: milliseconds(waited) }
     }
 
-    /// A change that a store was told no way to make, though perhaps one to make others.
+    /// A change without a configured statement; `has_other_ways` is true if other changes have one.
     pub(crate) const fn no_way(reason: &'static str, has_other_ways: bool) -> Self {
         if has_other_ways { Self::Unsupported { reason } } else { Self::ReadOnly { reason } }
     }
 
-    /// What it says about the store.
+    /// The state of the store that the error indicates.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
@@ -304,8 +303,7 @@ impl Cause {
         }
     }
 
-    /// The same with its detail fit for a line of a log or a terminal, of which this is the one
-    /// place that makes sure.
+    /// Makes the detail safe for one line of a log or terminal. All errors pass through here.
     fn plain(mut self) -> Self {
         match &mut self {
             Self::Busy { detail }
@@ -334,7 +332,7 @@ impl Cause {
         self
     }
 
-    /// One word for counters and logs.
+    /// The label for counters and logs.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -361,22 +359,22 @@ impl Cause {
     }
 }
 
-/// Characters of a detail: room for what a server said and for what is said of it here.
+/// Most characters of a detail: enough for a server's text and our comment on it.
 const DETAIL_CHARS_MAX: usize = 400;
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A store that could not be opened: which, where, why and what to do.
+/// A store that could not be opened: its name, its path, the cause and the remedy.
 #[derive(Debug, Error)]
 #[error("could not open store `{store}`{}: {cause}", at(.path))]
 pub struct OpenError {
     /// The store's name.
     pub store: String,
-    /// The path it was to be opened at, where its kind has one.
+    /// The store's path, if its kind has one.
     pub path: Option<PathBuf>,
-    /// Why it could not.
+    /// The cause.
     pub cause: OpenCause,
 }
 
@@ -384,7 +382,7 @@ fn at(path: &Option<PathBuf>) -> String {
     path.as_ref().map(|path| format!(" at {}", path.display())).unwrap_or_default()
 }
 
-/// Why a store could not be opened, each with its remedy.
+/// The cause why a store could not be opened, with its remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenCause {
@@ -393,36 +391,36 @@ pub enum OpenCause {
     Option {
         /// The option's name.
         option: &'static str,
-        /// Its value.
+        /// The value given.
         value: u64,
         /// Least accepted.
         min: u64,
         /// Most accepted.
         max: u64,
     },
-    /// The directory or file cannot be made or reached.
+    /// The directory or file cannot be created or accessed.
     #[error("{source}; make the directory writable for this user, or choose another `path`")]
     Directory {
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Another process has it open.
     #[error("another process has it open; stop that process, or choose another `path`")]
     Locked,
-    /// The engine does not accept what it found.
+    /// The engine does not accept the files.
     #[error("{detail}; if this is not a {kind} store, choose another `path`, else restore it from a copy")]
     Engine {
         /// The kind of store expected there.
         kind: crate::Kind,
-        /// The engine's own words.
+        /// The engine's text.
         detail: String,
     },
     /// The configured statement cannot be used.
     #[error("`query` cannot be used ({detail}); {remedy}")]
     Query {
-        /// What is wrong with it.
+        /// The problem.
         detail: String,
-        /// What it has to look like.
+        /// The remedy.
         remedy: &'static str,
     },
     /// Values cannot be loaded into this kind of store.
@@ -436,15 +434,15 @@ pub enum OpenCause {
     Remote {
         /// The option's name.
         option: &'static str,
-        /// What is wrong with it, without any secret.
+        /// The problem, without any secret.
         detail: String,
-        /// What it has to look like.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The system refused a thread.
     #[error("the system refused a thread ({source}); lower `threads`, or raise the limit of processes")]
     Threads {
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -454,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_the_attempt_the_store_and_the_remedy() {
+    fn error_names_the_attempt_the_store_and_the_remedy() {
         let error = StoreError::new(
             "b03",
             Kind::Kv,
@@ -469,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_tells_a_store_without_room_from_one_that_is_broken() {
+    fn fault_follows_from_the_cause() {
         let fault = |cause| StoreError::new("b03", Kind::Kv, Attempt::Put, cause).fault();
         let detail = || String::from("as told");
         assert_eq!(fault(Cause::Closed), Fault::Unreachable);
@@ -488,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_server_says_is_one_line_of_bounded_length() {
+    fn text_of_a_server_becomes_one_line_of_bounded_length() {
         let detail = format!("a\n2026-01-01 ERROR forged\u{1b}[2J {}", "x".repeat(10_000));
         let address = || "h:1".to_owned();
         for cause in [

@@ -16,10 +16,10 @@ use crate::{Cause, Kind, KvOptions, OpenCause};
 const WRITE_BUFFER_BYTES: u64 = 4 << 20;
 /// The one keyspace in the directory.
 const KEYSPACE: &str = "values";
-/// What fjall accepts as a key.
+/// Longest key that fjall accepts.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// One session per thread, all on the same database.
+/// Opens the database and returns a session per thread.
 pub(crate) fn sessions(options: &KvOptions) -> Result<Vec<Box<dyn Session>>, OpenCause> {
     let session = open(options)?;
     Ok((0..options.threads).map(|_| Box::new(session.clone()) as Box<dyn Session>).collect())
@@ -39,7 +39,7 @@ pub(crate) fn open(options: &KvOptions) -> Result<KvSession, OpenCause> {
     Ok(KvSession { database, values })
 }
 
-/// A handle on the tree; fjall's are shared by cloning.
+/// A handle of the tree, which is shared by cloning.
 #[derive(Clone)]
 pub(crate) struct KvSession {
     database: Database,
@@ -65,7 +65,7 @@ impl Session for KvSession {
         for key in keys {
             let value = match check_key(key) {
                 Ok(()) => self.values.get(key).map_err(engine)?,
-                // No such key can have been written, so none is there.
+                // Such a key cannot have been written, so it is absent.
                 Err(_) => None,
             };
             values.push(value.map(|value| Bytes::copy_from_slice(&value)));

@@ -1,9 +1,8 @@
-//! Backends with their I/O: what a miss is sent to.
+//! Backends with their I/O, which answer the misses of the cache.
 //!
-//! A backend is whatever answers `get_many`: the [`Store`] trait says no more than that, so the
-//! rooms before it need not know whether the answer comes from a disk, a join or a multiplication.
-//! Three kinds are embedded, each doing real work on a resource of its own, because a cache in
-//! front of backends that all behave alike proves nothing:
+//! A backend implements `get_many` of the [`Store`] trait. The crates that use it do not depend on
+//! the source of an answer: a disk, a join or a multiplication. Three kinds are embedded. Each does
+//! real work on a resource of its own, so that tests and the demo have backends that differ:
 //!
 //! | kind | work | bound by |
 //! |---|---|---|
@@ -25,12 +24,11 @@
 //!      └──────────────────── oneshot reply ◀────────────────────────┘
 //! ```
 //!
-//! A call whose caller has gone away is skipped if it has not started. Dropping the store answers
-//! what is queued with an error, lets what runs end, and joins the threads.
+//! A call that its caller has dropped is skipped if it has not started. Dropping the store answers
+//! queued calls with an error, waits for running ones, and joins the threads.
 //!
-//! The limits ([`Limits`]: slots, operations per second, processor share) make a backend slower in
-//! the way a shared machine does. They count calls, keys and processor time; none reads or writes a
-//! latency.
+//! The limits ([`Limits`]: slots, operations per second, processor share) slow a backend down as a
+//! shared machine does. They count calls, keys and processor time, and no latencies.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

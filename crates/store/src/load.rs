@@ -1,4 +1,4 @@
-//! Filling a store in bulk, before it is opened to serve.
+//! Bulk loading of a store that is not open.
 
 use std::fs::File;
 
@@ -8,10 +8,10 @@ use crate::embedded::open_error;
 use crate::kv::KvSession;
 use crate::{Attempt, Cause, Kind, OpenCause, OpenError, StoreError, StoreOptions, kv, sqlite};
 
-/// Writes many values into a kv or sqlite store without waiting for the disk in between.
+/// Writes many values into a kv or sqlite store without waiting for the disk after each.
 ///
-/// Nothing is promised until [`Loader::finish`] returns: a load that was interrupted leaves files
-/// that must be deleted. It blocks, and needs the store to be closed.
+/// Nothing is durable until [`Loader::finish`] returns: an interrupted load leaves files that must
+/// be deleted. It blocks, and the store must not be open.
 pub struct Loader {
     name: String,
     engine: Engine,
@@ -32,11 +32,11 @@ impl Engine {
 }
 
 impl Loader {
-    /// Opens the store's files for loading, making them when they are absent.
+    /// Opens the store's files for loading, and creates them if they are absent.
     ///
     /// # Errors
-    /// As [`crate::open`]; a compute store has nothing to load, and one with a `query` has tables
-    /// of its own.
+    /// As [`crate::open`]; a compute store has no data to load, and a store with a `query` reads
+    /// tables of the user.
     pub fn open(name: &str, options: &StoreOptions) -> Result<Self, OpenError> {
         let engine = match options {
             StoreOptions::Kv(kv) => {
@@ -61,7 +61,7 @@ impl Loader {
         Ok(Self { name: name.to_owned(), engine })
     }
 
-    /// Adds one value, replacing an earlier one of the same key.
+    /// Adds a value, replacing an earlier one of the same key.
     ///
     /// # Errors
     /// When the engine refuses the key or cannot write.
@@ -89,7 +89,7 @@ impl Loader {
     }
 }
 
-/// One transaction without journal: pages go straight to the file, once.
+/// Opens the file with one transaction and no journal, so that each page is written once.
 fn open_sqlite(options: &crate::SqliteOptions) -> Result<Connection, OpenCause> {
     options.validate()?;
     if options.query.is_some() {

@@ -1,4 +1,4 @@
-//! What a store can be told, as it appears in a configuration file.
+//! Options of stores, as in the configuration file.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{HttpOptions, Kind, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions, SqlOptions};
 
-/// Options of one store; `kind` says which.
+/// Options of one store, of the kind `kind`.
 ///
 /// ```
 /// use sherwood_store::StoreOptions;
@@ -39,11 +39,11 @@ pub enum StoreOptions {
 }
 
 impl StoreOptions {
-    /// Bytes that a store on disk may keep in memory.
+    /// Range of the bytes that a store on disk keeps in memory.
     pub const CACHE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 40;
-    /// Threads that a store may have.
+    /// Range of the number of threads.
     pub const THREADS: RangeInclusive<u16> = 1..=64;
-    /// Calls that may be told to wait for one of them.
+    /// Range of the number of calls that may wait for a thread.
     pub const QUEUED_CALLS_MAX: RangeInclusive<u32> = 1..=1_000_000;
 
     /// The kind of store these options open.
@@ -73,7 +73,7 @@ impl StoreOptions {
         }
     }
 
-    /// Connections that the store may have open to its server; 0 where it works in this process.
+    /// Most connections of the store to its server; 0 for an embedded store.
     #[must_use]
     pub fn connections_max(&self) -> u16 {
         match self {
@@ -81,14 +81,13 @@ impl StoreOptions {
             Self::Memcached(memcached) => memcached.remote.connections_max,
             Self::Redis(redis) => redis.remote.connections_max,
             Self::Http(http) => http.remote.connections_max,
-            // As many again may be telling the server what to stop.
+            // As many connections again may be cancelling statements.
             Self::MySql(sql) | Self::Postgres(sql) => sql.remote.connections_max.saturating_mul(2),
         }
     }
 
-    /// The same store with the defaults for what changes no value that is read from it: bounds,
-    /// times, threads, TLS and where the password is. Two that are equal in this are the same
-    /// source of values.
+    /// The options that determine the values read, with defaults for all others: bounds, times,
+    /// threads, TLS and the place of the password. Stores with equal sources have the same values.
     #[must_use]
     pub fn source(&self) -> Self {
         let mut source = self.clone();
@@ -112,7 +111,7 @@ impl StoreOptions {
         source
     }
 
-    /// Checks what can be judged without a file or a server: ranges, addresses and templates.
+    /// Checks everything that needs neither a file nor a server: ranges, addresses and templates.
     ///
     /// # Errors
     /// The first option that cannot be used, with its remedy.
@@ -128,7 +127,7 @@ impl StoreOptions {
         }
     }
 
-    /// Whether the store works in this process.
+    /// True if the store runs in this process.
     #[must_use]
     pub fn is_embedded(&self) -> bool {
         matches!(self, Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_))
@@ -139,10 +138,10 @@ impl StoreOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KvOptions {
-    /// Directory of the store, made when it is absent.
+    /// Directory of the store, created if it is absent.
     pub path: PathBuf,
     /// Block cache in bytes, 64 KiB to 1 TiB; 4 MiB by default. Writes need up to three write
-    /// buffers of 4 MiB besides.
+    /// buffers of 4 MiB in addition.
     #[serde(default = "default_cache_bytes")]
     pub cache_bytes: u64,
     /// Threads that read and write, 1 to 64; 2 by default.
@@ -176,29 +175,28 @@ impl KvOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteOptions {
-    /// The database file. It is made, with the default tables, when it is absent and `query` is not
-    /// given.
+    /// The database file. It is created, with the default tables, if it is absent and there is no
+    /// `query`.
     pub path: PathBuf,
-    /// The read statement, for tables of your own; without it the store makes and joins its own two
-    /// tables.
+    /// The read statement, for existing tables; without it the store creates and joins two tables
+    /// of its own.
     ///
     /// Two forms. With one parameter `?1`, the key: it runs once per key and returns one column,
     /// the value. With the word `:keys` in an `IN (:keys)`: it runs once per up to 256 keys and
     /// returns two columns, key and value. Keys are always bound, as text when they are valid
-    /// UTF-8, never pasted into the statement. A store with a `query` is read-only.
+    /// UTF-8, never inserted into its text. A store with a `query` is read-only.
     ///
-    /// With `:keys`, the key column says which key a row answers, byte for byte; integers are
-    /// compared as SQLite writes them in decimal. A key that SQLite matches to other bytes counts
-    /// as absent: `03` in an INTEGER column, whose row says `3`, or `ABC` in a NOCASE column, whose
-    /// row says `abc`. Where one row may be asked for in several spellings, take `?1`, whose first
-    /// row is the answer whatever its key.
+    /// With `:keys`, a row answers the key whose bytes equal its key column; integers are compared
+    /// in SQLite's decimal form. A key that SQLite matches to other bytes counts as absent: `03` in
+    /// an INTEGER column whose row has `3`, or `ABC` in a NOCASE column whose row has `abc`. If
+    /// keys have several spellings, use `?1`, whose first row is the answer whatever its key.
     #[serde(default)]
     pub query: Option<String>,
     /// Page caches of all connections together, in bytes, 64 KiB to 1 TiB; 4 MiB by default.
     #[serde(default = "default_cache_bytes")]
     pub cache_bytes: u64,
     /// Threads, each with a read connection of its own, 1 to 64; 2 by default. They share one more
-    /// connection to write.
+    /// connection for writing.
     #[serde(default = "default_threads")]
     pub threads: u16,
     /// Calls that may wait for a thread, 1 to 1,000,000; 1,024 by default. One more is refused.
@@ -257,9 +255,9 @@ impl Default for ComputeOptions {
 }
 
 impl ComputeOptions {
-    /// Rows and columns that the matrices may have.
+    /// Range of the rows and columns of the matrices.
     pub const N: RangeInclusive<u16> = 1..=1_024;
-    /// Bytes that every value may have.
+    /// Range of the length of a value in bytes.
     pub const BYTES: RangeInclusive<u32> = 1..=64 << 20;
 
     pub(crate) fn validate(&self) -> Result<(), OpenCause> {
@@ -315,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_reads_from_its_tag_with_defaults() {
+    fn options_of_every_kind_are_read_with_defaults() {
         let read = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap();
         assert_eq!(read(r#"{"kind":"kv","path":"/x"}"#), StoreOptions::Kv(KvOptions::new("/x")));
         assert_eq!(read(r#"{"kind":"sqlite","path":"/x"}"#), StoreOptions::Sqlite(SqliteOptions::new("/x")));
@@ -330,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_what_values_come_from_and_not_how() {
+    fn options_that_change_no_value_have_the_same_source() {
         let source = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap().source();
         for (one, same, other) in [
             (
@@ -373,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_out_of_range_names_the_range() {
+    fn error_of_an_option_out_of_range_names_the_range() {
         let cause = ComputeOptions { n: 0, ..ComputeOptions::default() }.validate().unwrap_err();
         assert_eq!(
             cause.to_string(),

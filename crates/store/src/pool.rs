@@ -1,13 +1,13 @@
-//! A few threads of one store, a bounded queue before them, and the limits between the two.
+//! The threads of one store, with a bounded queue and limits before them.
 //!
-//! The engines block, so each gets threads of its own instead of the async runtime's. A thread
-//! takes the call at the head of the queue when the [`Gate`] admits it, does it with its own
+//! The engines block, so each store has threads of its own instead of the async runtime's. A thread
+//! takes the call at the head of the queue when the [`Gate`] admits it, executes it with its own
 //! [`Session`], and answers over a oneshot channel. One lock guards queue and gate; it is never
 //! held while an engine works.
 //!
-//! Threads sleep in two places: before a call (`work`), until one arrives, a slot is free or
-//! operations are paid for; and inside a call (`parked`), while the store is over its processor
-//! share. A changed limit and the end of the pool wake both.
+//! Threads sleep in two places: before a call (`work`), until one arrives, a slot is free or the
+//! rate of operations allows it; and within a call (`parked`), while the store is over its
+//! processor share. A changed limit and the end of the pool wake both.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -27,14 +27,14 @@ use crate::limit::{Admission, Gate};
 use crate::session::Session;
 use crate::{Cause, Limit, Limits};
 
-/// The threads of one store. Dropping it answers queued calls with [`Cause::Closed`], lets running
-/// ones end, and joins.
+/// The threads of one store. Dropping it answers queued calls with [`Cause::Closed`], waits for
+/// running ones, and joins the threads.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A call and where its answer goes.
+/// A call, with the channel for its answer.
 pub(crate) enum Job {
     Get { keys: Vec<Bytes>, reply: Reply<Vec<Option<Bytes>>> },
     Put { key: Bytes, value: Bytes, reply: Reply<()> },
@@ -47,7 +47,7 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     parked: Condvar,
-    /// Spares threads of stores without a processor limit two system calls per key.
+    /// True if there is a processor limit; without one, threads save two system calls per key.
     cpu_limited: AtomicBool,
     clock: Arc<dyn Clock>,
     queued_calls_max: usize,
@@ -105,7 +105,7 @@ impl Pool {
         self.shared.lock().gate.limits()
     }
 
-    /// Changes one limit, which has been validated, and lets everybody who waits look again.
+    /// Changes one limit, which has been validated, and wakes all waiting threads.
     pub(crate) fn set_limit(&self, limit: Limit) {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
@@ -116,15 +116,15 @@ impl Pool {
         self.wake();
     }
 
-    /// Processor time of all threads since they began.
+    /// Processor time of all threads since they started.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.threads.iter().map(thread_cpu_of).sum()
     }
 
-    /// Wakes every thread to look at clock, limits and queue again.
+    /// Wakes every thread to check clock, limits and queue again.
     pub(crate) fn wake(&self) {
-        // A thread between its look and its sleep holds the lock; taking it here makes sure that it
-        // hears.
+        // A thread holds the lock between its check and its sleep; taking it here ensures that the
+        // thread does not miss the notification.
         drop(self.shared.lock());
         self.shared.work.notify_all();
         self.shared.parked.notify_all();
@@ -150,13 +150,13 @@ impl Drop for Pool {
     }
 }
 
-/// What a thread without a call does next.
+/// The next step of a thread without a call.
 enum Next {
-    /// This call, which has been counted as begun.
+    /// Execute this call, which is counted as started.
     Job(Job),
-    /// Look again at this moment.
+    /// Check again at this time.
     At(Instant),
-    /// Look again when a call has come or ended or a limit has changed.
+    /// Check again when a call has arrived or ended, or a limit has changed.
     AfterAnEvent,
     /// End.
     Closed,
@@ -186,24 +186,24 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No engine runs under the lock, so a poisoned one still guards consistent data.
+        // No engine runs under the lock, so the data of a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until woken, or until the clock says `until` when that is given.
+    /// Sleeps until woken, or until the time `until` if it is given.
     fn sleep<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
-        bed: &Condvar,
+        condition: &Condvar,
         until: Option<(Instant, Instant)>,
     ) -> MutexGuard<'a, State> {
         match until.and_then(|(now, until)| self.clock.sleep(now, until)) {
-            Some(timeout) => bed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0,
-            None => bed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => condition.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0,
+            None => condition.wait(state).unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    /// The next call that may begin, already counted as begun; `None` when the pool is closed.
+    /// The next call that may start, already counted as started; `None` when the pool is closed.
     fn next_job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -212,8 +212,8 @@ impl Shared {
                 Next::Closed => return None,
                 Next::Job(job) => {
                     if !state.queue.is_empty() {
-                        // The wake-up of the next call may have gone to this thread while it waited
-                        // for this one.
+                        // This thread may have received the notification of the next call while it
+                        // waited for this one.
                         self.work.notify_one();
                     }
                     return Some(job);
@@ -230,7 +230,7 @@ impl Shared {
         self.work.notify_one();
     }
 
-    /// Charges processor time, then holds the thread while the store is over its share.
+    /// Charges processor time, then parks the thread while the store is over its share.
     fn pay_cpu(&self, used: Duration) {
         let mut state = self.lock();
         state.gate.charge_cpu(self.clock.now(), used);
@@ -244,7 +244,7 @@ impl Shared {
     }
 }
 
-/// One thread.
+/// A thread of the pool.
 struct Worker {
     shared: Arc<Shared>,
     session: Box<dyn Session>,
@@ -280,7 +280,7 @@ impl Worker {
     }
 }
 
-/// Charges the store for what this thread used since it last paid.
+/// Charges the store for the processor time of this thread since its last charge.
 fn pay(shared: &Shared, metered: &mut Option<Duration>) {
     if !shared.cpu_limited.load(Ordering::Relaxed) {
         *metered = None;
@@ -292,15 +292,15 @@ fn pay(shared: &Shared, metered: &mut Option<Duration>) {
     }
 }
 
-/// Runs the engine and sends its answer; a panic in it is an error of this call, not the end of the
-/// thread.
+/// Runs the engine and sends its answer. A panic of the engine is an error of this call; the thread
+/// continues.
 fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, Cause>) {
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let detail = format!("panicked: {}", message(panic.as_ref()));
         tracing::error!(%detail, "an embedded engine failed");
         Err(Cause::Engine { detail })
     });
-    // A caller that has gone away needs no answer.
+    // The caller may have dropped the call.
     let _ = reply.send(result);
 }
 
@@ -326,7 +326,7 @@ impl Job {
     }
 
     fn fail(self, cause: Cause) {
-        // A caller that has gone away needs no answer.
+        // The caller may have dropped the call.
         let _ = match self {
             Self::Get { reply, .. } => reply.send(Err(cause)).is_ok(),
             Self::Put { reply, .. } | Self::Delete { reply, .. } => reply.send(Err(cause)).is_ok(),

@@ -1,9 +1,9 @@
-//! What to do about a failure, by the options that the kind of store has.
+//! Remedies of failures, in terms of the options of each kind of store.
 
 use crate::{Cause, Kind};
 
 impl Cause {
-    /// What to do about it where the store is of this kind; none where the cause says so itself.
+    /// The remedy for a store of this kind; none if the cause contains it.
     pub(crate) fn remedy(&self, kind: Kind) -> Option<&'static str> {
         Some(match self {
             Self::Overloaded { .. } => "send less at once, or raise its `queued_calls_max`",
@@ -71,7 +71,8 @@ mod tests {
     use super::*;
     use crate::{Attempt, StoreError};
 
-    /// Options that a store of this kind has in the configuration, of those that remedies name.
+    /// The options that a store of this kind has in the configuration, out of those that remedies
+    /// name.
     fn options(kind: Kind) -> &'static [&'static str] {
         match kind {
             Kind::Http => &["url", "write", "delete", "headers"],
@@ -81,7 +82,8 @@ mod tests {
         }
     }
 
-    /// What is no option of the backend's: of every kind, of TLS, of the server's own.
+    /// Names in remedies that are not options of one kind: options of every kind, of TLS, and of
+    /// servers.
     const OTHERS: [&str; 9] = [
         "queued_calls_max",
         "answer_timeout",
@@ -94,7 +96,7 @@ mod tests {
         "databases",
     ];
 
-    /// What can befall a store of this kind.
+    /// The causes that a store of this kind can have.
     fn causes(kind: Kind) -> Vec<Cause> {
         let is_sql = matches!(kind, Kind::MySql | Kind::Postgres);
         let mut causes = all_causes();
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_names_options_that_the_kind_has() {
+    fn remedy_names_options_of_the_kind_of_store() {
         for kind in [Kind::Http, Kind::Memcached, Kind::Redis, Kind::MySql, Kind::Postgres] {
             for cause in causes(kind) {
                 let said = explained(kind, cause);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_own_words() {
+    fn remedy_depends_on_the_kind_of_store() {
         let detail = || "said".to_owned();
         let unreachable = || Cause::Unreachable { address: "h:1".into(), detail: detail() };
         let credentials = || Cause::Credentials { detail: detail() };

@@ -1,16 +1,17 @@
-//! What an engine does for one thread of a pool.
+//! The interface between an engine and one thread of a pool.
 
 use bytes::Bytes;
 
 use crate::Cause;
 
-/// One thread's way into an engine: a read connection, a handle, scratch memory. It blocks.
+/// The state of an engine for one thread: a read connection, a handle or scratch memory. Its calls
+/// block.
 pub(crate) trait Session: Send + 'static {
-    /// Reads `keys`, answering in their order. `pause` is called between keys: it may park the
+    /// Reads `keys` and answers in their order. `pause` is called between keys, and may park the
     /// thread.
     fn get_many(&mut self, keys: &[Bytes], pause: &mut dyn FnMut()) -> Result<Vec<Option<Bytes>>, Cause>;
 
-    /// Why it takes no writes; none where it does.
+    /// The reason why it is read-only; none if it accepts writes.
     fn read_only(&self) -> Option<Cause> {
         None
     }

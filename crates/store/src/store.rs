@@ -1,4 +1,4 @@
-//! What every backend offers, embedded or remote.
+//! The interface of all backends, embedded and remote.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,50 +9,49 @@ use sherwood_model::Tags;
 
 use crate::{Attempt, Limit, LimitError, Limits, StoreError};
 
-/// A future on the heap, so that stores of different kinds fit behind one trait object.
+/// A boxed future, so that stores of all kinds share one trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A backend: answers reads of many keys, and takes writes where its kind allows them.
+/// A backend: answers reads of many keys, and accepts writes if its kind allows them.
 ///
-/// The futures do nothing until polled. Dropping one abandons the call: work not yet started is
-/// skipped, work under way ends and its answer is thrown away, so an abandoned write may or may not
+/// The futures do nothing until polled. Dropping one abandons the call: work not started is
+/// skipped, work in progress ends and its answer is discarded, so an abandoned write may or may not
 /// have happened.
 pub trait Store: Send + Sync + 'static {
-    /// The name of the backend this store answers for, as used in logs and errors.
+    /// The name of the store's backend, as used in logs and errors.
     fn name(&self) -> &str;
 
-    /// What does the work.
+    /// The kind of the store.
     fn kind(&self) -> Kind;
 
     /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None`
     /// means that the store holds no such key.
     ///
-    /// A call for no keys answers none, but takes the way of any other call: through the queue, the
-    /// limits and a thread of the store, or to the server, which may be asked for a key that need
-    /// not be there. So it is how to ask whether the store still answers.
+    /// A call without keys returns an empty answer, but is executed like any other call: it passes
+    /// the queue, the limits and a thread of the store, or goes to the server, which may be asked
+    /// for a key that need not exist. It can be used to check that the store works.
     ///
     /// # Errors
-    /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can
-    /// help.
+    /// The call fails as a whole. [`StoreError::fault`] tells if a retry can help.
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>>;
 
-    /// As [`get_many`](Self::get_many), but where the store can tell which keys have no answer, the
-    /// others have theirs: of values too large to be taken, say, or of what a service fails at or
-    /// declines key by key. By default it cannot.
+    /// Like [`get_many`](Self::get_many), but keys can fail individually: because their values are
+    /// too large, for example, or because a service fails or refuses them one by one. The default
+    /// implementation fails as a whole.
     ///
     /// # Errors
-    /// As of [`get_many`](Self::get_many), for what befalls the call as a whole. Those of a key say
-    /// nothing of the store, whatever their [`Fault`](crate::Fault): it works.
+    /// As [`get_many`](Self::get_many), for failures of the whole call. An error of a single key
+    /// does not mean that the store has failed, whatever its [`Fault`](crate::Fault).
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         Box::pin(async move { Ok(self.get_many(keys).await?.into_iter().map(Ok).collect()) })
     }
 
-    /// Stores `value` under `key`, replacing what was there. Once acknowledged, later reads of this
-    /// store answer it, as durably as the kind keeps anything.
+    /// Stores `value` under `key`, replacing an existing value. Once acknowledged, later reads of
+    /// this store return it, with the durability of its kind.
     ///
     /// # Errors
-    /// When the kind cannot be written to, or the call failed; [`StoreError::fault`] says whether
-    /// it may have been done.
+    /// When the kind is read-only, or the call failed; [`StoreError::fault`] tells if it may have
+    /// been done.
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Removes `key`; removing an absent key succeeds.
@@ -61,35 +60,34 @@ pub trait Store: Send + Sync + 'static {
     /// As [`put`](Self::put).
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Whether a read of a key that was just written finds what was written, byte for byte, and the
-    /// store says nothing more of it. Then a cache may keep what was written; else it has to ask.
+    /// True if a read of a key returns the written value, byte for byte, without any other
+    /// properties. A cache may then keep the written value; otherwise it has to read it.
     fn answers_as_written(&self) -> bool {
         true
     }
 
-    /// The limits in force; by default none, as of a store whose work is done elsewhere.
+    /// The limits in force. By default there are none, as for a connector.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// Changes one limit, from now on: calls already running are not interrupted, calls that wait
-    /// see it at once.
+    /// Changes one limit at once. Running calls are not interrupted; the limit applies to waiting
+    /// calls.
     ///
     /// # Errors
-    /// When the value is out of range, or no limit of ours reaches to where the work is done, which
-    /// is the default.
+    /// When the value is out of range, or the store has no limits, which is the default.
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
         limit.validate()?;
         Err(LimitError::Remote)
     }
 
-    /// Processor time that the store's own threads have used since it was opened; zero when none of
-    /// its work is done by threads of its own. Costs a system call or two for each of them.
+    /// Processor time of the store's threads since it was opened; zero for a store without threads
+    /// of its own. Takes one or two system calls per thread.
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// A first look: whether the store answers, and what it is. By default a call for no keys.
+    /// Checks that the store answers, and identifies it. By default a call without keys.
     ///
     /// # Errors
     /// As [`get_many`](Self::get_many).
@@ -104,41 +102,41 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// What a first look at a store found.
+/// The result of [`Store::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Product and version of what answered.
+    /// Product and version of the server or engine.
     pub server: String,
-    /// What else is to be known, a line each: the way to it, its database.
+    /// More information, one line each: the connection, the database.
     pub details: Vec<String>,
 }
 
-/// What became of one key of a call that was answered: what the store has for it, or why it alone
-/// has no answer.
+/// The result of one key of a call that succeeded: the value if there is one, or the error of this
+/// key alone.
 pub type KeyAnswer = Result<Option<Found>, StoreError>;
 
-/// What a store has for a key.
+/// A value with its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The value.
     pub value: Bytes,
-    /// The 32 bits that clients of memcached keep beside a value; 0 in other stores.
+    /// The client flags of memcached, 32 bits; 0 in other stores.
     pub flags: u32,
-    /// How long the store says that the value is good for, zero for not beyond this answer; none
-    /// where it says nothing.
+    /// The freshness lifetime stated by the store; zero if the value must not be reused, none if
+    /// the store states none.
     pub good_for: Option<Duration>,
-    /// What it may be invalidated by, beside its key.
+    /// The tags by which it may be invalidated, besides its key.
     pub tags: Tags,
 }
 
 impl From<Bytes> for Found {
-    /// A value of which the store says nothing more.
+    /// A value without other properties.
     fn from(value: Bytes) -> Self {
         Self { value, ..Self::default() }
     }
 }
 
-/// What does the work of a store.
+/// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {

@@ -1,4 +1,4 @@
-//! One suite over every embedded kind, with real files and a clock that only the test moves.
+//! The same tests for every embedded kind, with real files and a clock that only the test moves.
 
 use std::pin::pin;
 use std::sync::{Mutex, mpsc};
@@ -13,7 +13,7 @@ use crate::{Fault, KvOptions, Loader, SqliteOptions};
 
 const VALUE: &[u8] = b"a value";
 
-/// Options of each kind, files in `directory`, one thread, room for many calls.
+/// Options of each kind, with files in `directory`, one thread and a long queue.
 fn every_kind(directory: &TempDir) -> [StoreOptions; 3] {
     [
         StoreOptions::Kv(KvOptions { threads: 1, queued_calls_max: 100_000, ..kv_at(directory) }),
@@ -39,8 +39,8 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Sends `calls` gets of `keys_per_call` keys to a store under `limit` and lets ten seconds pass on
-/// its clock; how many of the calls were answered.
+/// Sends `calls` gets of `keys_per_call` keys to a store under `limit`, moves its clock by ten
+/// seconds, and returns the number of calls answered.
 fn answered_in_ten_seconds(
     options: &StoreOptions,
     limit: Limit,
@@ -63,28 +63,28 @@ fn answered_in_ten_seconds(
 }
 
 #[test]
-fn operations_per_second_are_what_is_served_at_the_limit() {
+fn throughput_at_the_limit_is_the_operations_per_second() {
     let directory = tempfile::tempdir().unwrap();
     for options in every_kind(&directory) {
-        // 1000 operations in calls of 4, and the call that may leave a debt.
+        // 1000 operations in calls of 4, and one call that may exceed the rate.
         let answered = answered_in_ten_seconds(&options, Limit::OpsPerS(Some(100.0)), 1000, 4);
         assert!((250..=251).contains(&answered), "{}: {answered}", options.kind());
     }
 }
 
 #[test]
-fn processor_share_is_what_is_used_at_the_limit() {
+fn processor_use_at_the_limit_is_the_share() {
     let directory = tempfile::tempdir().unwrap();
     for options in every_kind(&directory) {
-        // The driven clock charges 1 ms at each look: after every key, before and after the call. A
-        // call of 8 keys costs 10 ms, so half a processor serves 50 calls a second.
+        // The test's clock charges 1 ms at each reading: after every key, before and after the
+        // call. A call of 8 keys takes 10 ms, so half a processor serves 50 calls per second.
         let answered = answered_in_ten_seconds(&options, Limit::CpuRatio(Some(0.5)), 1000, 8);
         assert!((498..=503).contains(&answered), "{}: {answered}", options.kind());
     }
 }
 
 #[test]
-fn limits_can_be_read_changed_and_lifted() {
+fn limits_are_read_changed_and_lifted() {
     let store = open("limited", &StoreOptions::Compute(ComputeOptions::default())).unwrap();
     assert_eq!(store.limits(), Limits::default());
     store.set_limit(Limit::Slots(Some(3))).unwrap();
@@ -96,7 +96,7 @@ fn limits_can_be_read_changed_and_lifted() {
 }
 
 #[test]
-fn answers_come_in_key_order_and_absent_keys_are_none() {
+fn answers_are_in_key_order_and_absent_keys_are_none() {
     let directory = tempfile::tempdir().unwrap();
     let [kv, sqlite, _] = every_kind(&directory);
     for options in [kv, sqlite] {
@@ -125,7 +125,7 @@ fn answers_come_in_key_order_and_absent_keys_are_none() {
 }
 
 #[test]
-fn a_call_for_no_keys_is_answered_by_a_thread_that_works() {
+fn call_without_keys_is_answered_by_a_thread() {
     let (begun, began) = mpsc::channel();
     let (may_end, ended) = mpsc::channel::<()>();
     let ended = Mutex::new(ended);
@@ -148,7 +148,7 @@ fn a_call_for_no_keys_is_answered_by_a_thread_that_works() {
 }
 
 #[test]
-fn an_acknowledged_put_is_in_the_files() {
+fn acknowledged_put_is_in_the_files() {
     let directory = tempfile::tempdir().unwrap();
     let copy = tempfile::tempdir().unwrap();
     let [kv, sqlite, _] = every_kind(&directory);
@@ -156,8 +156,8 @@ fn an_acknowledged_put_is_in_the_files() {
     for (options, copied) in [(kv, kv_copy), (sqlite, sqlite_copy)] {
         let store = open("killed", &options).unwrap();
         wait(store.put("key".into(), VALUE.into())).unwrap();
-        // The files as they are now are what a killed process leaves: nothing is closed or flushed
-        // first.
+        // The copy has the files that a killed process would leave: nothing is closed or flushed
+        // before.
         copy_all(directory.path(), copy.path());
         let reopened = open("reopened", &copied).unwrap();
         assert_eq!(
@@ -193,7 +193,7 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_was_loaded_is_served() {
+fn loaded_values_are_served() {
     let directory = tempfile::tempdir().unwrap();
     let [kv, sqlite, compute] = every_kind(&directory);
     for options in [kv, sqlite] {
@@ -212,7 +212,7 @@ fn what_was_loaded_is_served() {
 }
 
 #[test]
-fn a_compute_store_refuses_writes() {
+fn compute_store_refuses_writes() {
     let store = open("prices", &StoreOptions::Compute(ComputeOptions::default())).unwrap();
     let error = wait(store.put("a".into(), VALUE.into())).unwrap_err();
     assert_eq!(error.fault(), Fault::Rejected);
@@ -225,7 +225,7 @@ fn a_compute_store_refuses_writes() {
 }
 
 #[test]
-fn a_store_that_takes_no_writes_says_so_while_it_hangs() {
+fn write_to_a_read_only_store_is_refused_while_it_hangs() {
     let options = StoreOptions::Compute(ComputeOptions { n: 1, threads: 1, ..Default::default() });
     let store = Embedded::open("driven", &options, Arc::new(DrivenClock::default())).unwrap();
     store.set_limit(Limit::OpsPerS(Some(0.001))).unwrap();
@@ -240,7 +240,7 @@ fn a_store_that_takes_no_writes_says_so_while_it_hangs() {
 }
 
 #[test]
-fn a_store_that_cannot_be_opened_names_itself_its_path_and_the_remedy() {
+fn open_error_names_the_store_its_path_and_the_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(

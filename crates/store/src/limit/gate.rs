@@ -1,4 +1,4 @@
-//! All limits of one store, asked together before a call begins.
+//! All limits of one store, checked together before a call starts.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use sherwood_model::Instant;
 
 use super::{Limit, Limits, Pace};
 
-/// Unused operations saved up for later: enough to forgive a thread that wakes late, too little to
-/// be felt as a burst.
+/// Time of unused operations that may be used later: enough to compensate a thread that wakes late,
+/// too little for a noticeable burst.
 const OPS_BURST: Duration = Duration::from_millis(10);
-/// Unused processor time saved up for later: one slice of a scheduler.
+/// Unused processor time that may be used later: one time slice of a scheduler.
 const CPU_BURST: Duration = Duration::from_millis(10);
 
-/// Decides when the call at the head of the queue may begin. Each call that began is told to end.
+/// Decides when the call at the head of the queue may start. Each [`begin`](Self::begin) is
+/// followed by an [`end`](Self::end).
 #[derive(Debug)]
 pub(crate) struct Gate {
     limits: Limits,
@@ -21,12 +22,12 @@ pub(crate) struct Gate {
     cpu: Pace,
 }
 
-/// When the next call may begin.
+/// The time at which the next call may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Now.
     Now,
-    /// Not before this moment; ask again then.
+    /// Not before this time; check again then.
     At(Instant),
     /// When a running call has ended.
     AfterACall,
@@ -61,7 +62,7 @@ impl Gate {
         }
     }
 
-    /// When the next call may begin.
+    /// The time at which the next call may start.
     pub(crate) fn admission(&self, now: Instant) -> Admission {
         if self.limits.slots.is_some_and(|slots| self.running >= slots) {
             return Admission::AfterACall;
@@ -70,23 +71,24 @@ impl Gate {
         if ready_at <= now { Admission::Now } else { Admission::At(ready_at) }
     }
 
-    /// A call of `ops` operations begins.
+    /// Counts the start of a call of `ops` operations.
     pub(crate) fn begin(&mut self, now: Instant, ops: usize) {
         self.running += 1;
         self.ops.charge(now, ops as f64);
     }
 
-    /// A call ended.
+    /// Counts the end of a call.
     pub(crate) fn end(&mut self) {
         self.running = self.running.saturating_sub(1);
     }
 
-    /// Threads of the store used `cpu` of processor time.
+    /// Charges processor time used by threads of the store.
     pub(crate) fn charge_cpu(&mut self, now: Instant, cpu: Duration) {
         self.cpu.charge(now, cpu.as_secs_f64());
     }
 
-    /// When a running call may use the processor again; in the past or now means at once.
+    /// The time at which a running call may use the processor again; now or in the past means at
+    /// once.
     pub(crate) fn cpu_ready_at(&self) -> Instant {
         self.cpu.ready_at()
     }
@@ -99,7 +101,7 @@ mod tests {
     const NOW: Instant = Instant::from_secs(1);
 
     #[test]
-    fn slots_bound_the_calls_that_run_and_a_smaller_number_waits_for_ends() {
+    fn slots_bound_running_calls_and_a_smaller_number_waits_for_ends() {
         let mut gate = Gate::new();
         gate.set(NOW, Limit::Slots(Some(2)));
         gate.begin(NOW, 1);
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_waits_for_the_operations_before_it() {
+    fn call_waits_until_the_rate_allows_the_operations_before_it() {
         let mut gate = Gate::new();
         gate.set(NOW, Limit::OpsPerS(Some(100.0)));
         gate.begin(NOW, 50);
@@ -126,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_over_a_driven_second_is_the_ratio() {
+    fn processor_time_per_second_is_the_ratio() {
         let mut gate = Gate::new();
         gate.set(NOW, Limit::CpuRatio(Some(0.25)));
         let (mut now, slice) = (NOW, Duration::from_millis(1));
         let mut used = Duration::ZERO;
         while now < NOW + Duration::from_secs(10) {
-            // A slice of work takes as long on the wall clock as on the processor, then the thread
-            // is parked.
+            // A slice of work takes the same time on the wall clock as on the processor; then the
+            // thread is parked.
             now += slice;
             used += slice;
             gate.charge_cpu(now, slice);

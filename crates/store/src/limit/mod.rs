@@ -1,12 +1,11 @@
-//! Limits that make a store slower in the way a crowded machine does, each set while it runs.
+//! Limits that slow a store down as a shared machine does, changed while it runs.
 //!
-//! Three ways in which a backend loses capacity, each measured in its own unit: how many calls it
-//! can hold at once, how many operations its storage does in a second, how much of a processor it
-//! gets. Latency follows from them through the queue that forms; no limit aims at a latency, reads
-//! one or writes one, so what is measured downstream is a consequence and not a setting.
+//! Each limits one resource in its own unit: the calls executed at once, the operations per second,
+//! and the share of a processor. Latency follows from them through the queue that forms; no limit
+//! sets or reads a latency, so latencies measured behind the limits are real effects of queueing.
 //!
-//! [`Gate`] and [`Pace`] are state machines: the time is an argument. The pool asks them before
-//! each call and parks its threads until they say so.
+//! [`Gate`] and [`Pace`] are state machines with the time as an argument. The pool checks them
+//! before each call and parks its threads until the call is admitted.
 
 mod gate;
 mod pace;
@@ -21,11 +20,11 @@ pub(crate) use pace::Pace;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Calls that run at once, 1 to 65,536. More than the store has threads changes nothing. A
+    /// Calls executed at once, 1 to 65,536. A number above the store's threads has no effect. A
     /// smaller number takes effect as running calls end.
     pub slots: Option<u32>,
-    /// Operations per second, 0.001 to 1e9: a key read, written or deleted is one. A call begins
-    /// once all operations before it are paid for.
+    /// Operations per second, 0.001 to 1e9: a key read, written or deleted is one. A call starts
+    /// once the rate allows all operations before it.
     pub ops_per_s: Option<f64>,
     /// Processor time per wall-clock time, 0.001 to 1,024, over all threads of the store: 0.5 is
     /// half a core. A thread is parked between keys while the store is over its share.
@@ -70,11 +69,11 @@ impl Limit {
     }
 }
 
-/// A limit that was refused; the limits before it stay in force.
+/// A limit that was refused; the current limits stay in force.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// The value cannot be a limit.
+    /// The value is out of range.
     #[error("could not set `{limit}` to {value}: {min} to {max} is accepted; null lifts the limit")]
     OutOfRange {
         /// The limit's name.
@@ -86,7 +85,7 @@ pub enum LimitError {
         /// Most accepted.
         max: f64,
     },
-    /// The store's work is done elsewhere, where no limit of ours reaches.
+    /// The store is a connector: its work is done by a server, which cannot be limited here.
     #[error("could not limit a store that is not in this process: limit its server where it runs")]
     Remote,
 }
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_out_of_range_are_refused_and_not_a_number_too() {
+    fn values_out_of_range_and_nan_are_refused() {
         assert!(Limit::Slots(Some(0)).validate().is_err());
         assert!(Limit::OpsPerS(Some(0.0)).validate().is_err());
         assert!(Limit::CpuRatio(Some(f64::NAN)).validate().is_err());

@@ -1,13 +1,13 @@
-//! A rate, kept by one number: the moment from which everything charged so far is paid for.
+//! A rate limit whose state is one time: the time from which the next unit may start.
 //!
-//! A token bucket usually holds a level that somebody refills. The same bucket is kept here as the
-//! time at which its debt is paid (the generic cell rate algorithm, ITU-T I.371 Annex A): charging
-//! moves that time forward by amount / rate, and what may begin now is what finds it in the past.
-//! Nothing has to be refilled, and integers of nanoseconds do not drift.
+//! A token bucket usually stores a level that is refilled. Here its state is the time at which its
+//! debt is paid (the generic cell rate algorithm, ITU-T I.371 Annex A): a charge moves that time
+//! forward by amount / rate, and a unit may start once it lies in the past. There is no refill, and
+//! integers of nanoseconds do not drift.
 //!
-//! Amounts are charged after the decision, never before, so an amount larger than the burst is
-//! possible: it begins like any other and the next one waits for it. Over any time `t` at most
-//! `rate * (t + burst)` plus the last amount is let through.
+//! Amounts are charged after the decision, so an amount may exceed the burst: it starts like any
+//! other, and the next one waits for it. In any time `t`, at most `rate * (t + burst)` plus the
+//! last amount is admitted.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use sherwood_model::Instant;
 /// A limit on units per second; the unit is the caller's (operations, seconds of processor time).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Units per second, positive; `None` lets everything through.
+    /// Units per second, positive; `None` is no limit.
     rate: Option<f64>,
-    /// How much unused time can be saved up.
+    /// Most unused time that may be used later.
     burst: Duration,
-    /// From here on everything charged is paid for.
+    /// The time at which all charges so far are paid.
     paid_at: Instant,
 }
 
 impl Pace {
-    /// No limit yet; once there is one, up to `burst` of unused time is saved up.
+    /// A pace without a limit; once there is one, up to `burst` of unused time may be used later.
     pub(crate) fn unlimited(burst: Duration) -> Self {
         Self { rate: None, burst, paid_at: Instant::ZERO }
     }
@@ -35,13 +35,13 @@ impl Pace {
         let debt_s = self.paid_at.since(now).as_secs_f64();
         self.paid_at = match (self.rate, rate) {
             (Some(before), Some(after)) => now + seconds(debt_s * before / after),
-            // What was done without a limit is not owed.
+            // Units without a limit are not charged.
             (None, _) | (_, None) => now,
         };
         self.rate = rate;
     }
 
-    /// When the next thing may begin; in the past or now means at once.
+    /// The time at which the next unit may start; now or in the past means at once.
     pub(crate) fn ready_at(&self) -> Instant {
         match self.rate {
             Some(_) => self.paid_at,
@@ -49,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// Accounts for `units` that begin or were used now.
+    /// Charges `units` that start or were used now.
     pub(crate) fn charge(&mut self, now: Instant, units: f64) {
         if let Some(rate) = self.rate {
             self.paid_at = self.paid_at.max(now - self.burst) + seconds(units / rate);
@@ -57,7 +57,7 @@ impl Pace {
     }
 }
 
-/// A duration from seconds; what does not fit is forever.
+/// Converts seconds to a duration; a number that does not fit becomes the longest one.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
@@ -74,7 +74,7 @@ mod tests {
         pace
     }
 
-    /// Begins things of `units` each, as early as allowed, until `end`; how many began.
+    /// Starts amounts of `units` each, as early as allowed, until `end`; returns their number.
     fn drain(pace: &mut Pace, units: f64, mut now: Instant, end: Instant) -> u32 {
         let mut begun = 0;
         loop {
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn amounts_above_the_burst_keep_the_rate() {
+    fn amounts_above_the_burst_are_limited_to_the_rate() {
         let mut pace = limited(100.0);
         let begun = drain(&mut pace, 300.0, Instant::from_secs(1), Instant::from_secs(301));
         assert!((100..=101).contains(&begun), "{begun}");
     }
 
     #[test]
-    fn unused_time_is_saved_only_up_to_the_burst() {
+    fn unused_time_is_kept_up_to_the_burst() {
         let mut pace = limited(1000.0);
         let later = Instant::from_secs(100);
         let begun = drain(&mut pace, 1.0, later, later + Duration::from_nanos(1));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_applies_to_the_debt_at_once() {
+    fn new_rate_applies_to_the_debt_at_once() {
         let now = Instant::from_secs(1);
         let mut pace = limited(1.0);
         pace.charge(now, 10.0);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_without_a_limit_is_not_owed() {
+    fn units_without_a_limit_are_not_charged() {
         let mut pace = Pace::unlimited(BURST);
         pace.charge(Instant::from_secs(1), 1e12);
         pace.set_rate(Instant::from_secs(1), Some(1.0));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_too_large_for_the_clock_waits_forever_instead_of_wrapping() {
+    fn debt_too_large_for_the_clock_waits_forever() {
         let mut pace = limited(0.001);
         pace.charge(Instant::from_secs(1), 1e300);
         assert_eq!(pace.ready_at(), Instant::NEVER);

@@ -3,8 +3,8 @@ use std::sync::mpsc;
 
 use super::*;
 
-/// A clock that moves only to the moment a thread waits for. Each reading of the processor clock
-/// finds one millisecond more used.
+/// A clock that moves only to the time a thread waits for. Each reading of the processor clock adds
+/// one millisecond.
 #[derive(Default)]
 pub(crate) struct DrivenClock {
     times: Mutex<Times>,
@@ -15,13 +15,13 @@ pub(crate) struct DrivenClock {
 #[derive(Default)]
 struct Times {
     now: Instant,
-    /// What a sleeping thread waits for.
+    /// The time that a sleeping thread waits for.
     asked: Option<Instant>,
 }
 
 impl DrivenClock {
-    /// Waits until a thread of `pool` sleeps until some moment, and lets time pass up to it, at
-    /// most up to `end`; whether `end` is still ahead.
+    /// Waits until a thread of `pool` sleeps until some time, and moves the clock to it, at most to
+    /// `end`; returns true while `end` is in the future.
     pub(crate) fn step(&self, pool: &Pool, end: Instant) -> bool {
         let mut times = self.times.lock().unwrap();
         while times.asked.is_none() {
@@ -53,7 +53,8 @@ impl Clock for DrivenClock {
     }
 }
 
-/// Says on one channel that a call has begun, and waits on another until it may end.
+/// A session that reports the start of a call on one channel, and waits on another until it may
+/// end.
 struct Stepped {
     begun: mpsc::Sender<Bytes>,
     may_end: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -76,7 +77,7 @@ impl Session for Stepped {
     }
 }
 
-/// A pool of stepped sessions and both ends of their channels.
+/// A pool of stepped sessions, with the other ends of their channels.
 struct Stage {
     pool: Pool,
     begun: mpsc::Receiver<Bytes>,
@@ -102,13 +103,13 @@ fn get(pool: &Pool, key: &'static str) -> Result<Answer, Cause> {
     pool.submit(Job::Get { keys: vec![Bytes::from_static(key.as_bytes())], reply }).map(|()| answer)
 }
 
-/// A pool without threads, whose next call the test takes itself.
+/// A pool without threads, whose next call the test takes.
 fn unattended() -> Pool {
     Pool::start("unattended", Vec::new(), 10_000, Arc::new(DrivenClock::default())).unwrap()
 }
 
 #[test]
-fn slots_bound_the_calls_that_run() {
+fn slots_bound_running_calls() {
     let pool = unattended();
     pool.set_limit(Limit::Slots(Some(2)));
     let _answers = ["a", "b", "c", "d"].map(|key| get(&pool, key).unwrap());
@@ -120,8 +121,8 @@ fn slots_bound_the_calls_that_run() {
     assert_eq!([begins(), begins()], [true, false], "one ended, one begins");
 }
 
-/// Calls that end in ten seconds on threads that take 10 ms of a driven time for each, with a queue
-/// that never runs dry.
+/// The number of calls that end in ten seconds on threads that take 10 ms of simulated time for
+/// each, with a queue that is never empty.
 fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
     let pool = unattended();
     pool.set_limit(Limit::Slots(slots));
@@ -140,7 +141,7 @@ fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
 }
 
 #[test]
-fn slots_over_the_time_of_a_call_are_what_is_served_at_the_limit() {
+fn throughput_at_the_limit_is_slots_over_the_time_of_a_call() {
     assert_eq!(ended_in_ten_seconds(Some(1), 4), 1_000, "100 per second and slot");
     assert_eq!(ended_in_ten_seconds(Some(3), 4), 3_000);
     assert_eq!(ended_in_ten_seconds(Some(9), 4), 4_000, "more slots than threads change nothing");
@@ -148,7 +149,7 @@ fn slots_over_the_time_of_a_call_are_what_is_served_at_the_limit() {
 }
 
 #[test]
-fn a_freed_slot_and_a_lifted_limit_wake_a_thread() {
+fn freed_slot_or_lifted_limit_wakes_a_thread() {
     let stage = stage(3, 8);
     stage.pool.set_limit(Limit::Slots(Some(1)));
     let answers = ["a", "b", "c", "d"].map(|key| get(&stage.pool, key).unwrap());
@@ -167,7 +168,7 @@ fn a_freed_slot_and_a_lifted_limit_wake_a_thread() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_abandoned_calls_make_room() {
+fn full_queue_refuses_calls_and_abandoned_calls_make_room() {
     let stage = stage(1, 2);
     let running = get(&stage.pool, "running").unwrap();
     stage.begun.recv().unwrap();
@@ -182,20 +183,19 @@ fn a_full_queue_refuses_and_abandoned_calls_make_room() {
     assert!(running.blocking_recv().unwrap().is_ok());
     assert!(second.blocking_recv().unwrap().is_ok());
     assert!(third.blocking_recv().unwrap().is_ok());
-    // The abandoned call was never begun.
+    // The abandoned call was never started.
     assert_eq!(stage.begun.try_iter().collect::<Vec<_>>(), ["second", "third"]);
 }
 
 #[test]
-fn dropping_answers_what_is_queued_and_lets_what_runs_end() {
+fn dropped_pool_fails_queued_calls_and_waits_for_running_ones() {
     let stage = stage(1, 8);
     let running = get(&stage.pool, "running").unwrap();
     stage.begun.recv().unwrap();
     let queued = get(&stage.pool, "queued").unwrap();
     let Stage { pool, begun, may_end } = stage;
     let dropping = std::thread::spawn(move || drop(pool));
-    // The running call is stuck until it is told to end, which it is after the queued one was
-    // answered.
+    // The running call ends only when the test lets it, after the queued one was answered.
     assert_eq!(queued.blocking_recv().unwrap(), Err(Cause::Closed));
     may_end.send(()).unwrap();
     assert!(running.blocking_recv().unwrap().is_ok());
@@ -204,7 +204,7 @@ fn dropping_answers_what_is_queued_and_lets_what_runs_end() {
 }
 
 #[test]
-fn dropping_interrupts_threads_that_wait_for_a_limit() {
+fn dropped_pool_interrupts_threads_that_wait_for_a_limit() {
     let stage = stage(1, 8);
     stage.pool.set_limit(Limit::OpsPerS(Some(0.001)));
     stage.may_end.send(()).unwrap();
@@ -215,7 +215,7 @@ fn dropping_interrupts_threads_that_wait_for_a_limit() {
 }
 
 #[test]
-fn a_panic_in_the_engine_is_an_error_of_that_call_only() {
+fn panic_of_the_engine_is_an_error_of_that_call_only() {
     let stage = stage(1, 8);
     stage.pool.set_limit(Limit::Slots(Some(1)));
     let answer = get(&stage.pool, "panic").unwrap().blocking_recv().unwrap();

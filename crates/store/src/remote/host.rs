@@ -1,4 +1,4 @@
-//! Where a server is, a host and a port, and the way there as far as TCP.
+//! A server's host and port, and TCP connections to it.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -11,23 +11,23 @@ use tokio::time::{Instant, timeout_at};
 use crate::words::quoted;
 use crate::{Cause, OpenCause};
 
-/// Silence after which the system asks whether the other end is still there.
+/// Idle time after which the system sends TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Addresses of one name that are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// A host's name or its address, and a port. Names are looked up at every connection, so that a
-/// server may move.
+/// A host's name or address, and a port. Names are resolved for every connection, so that a server
+/// may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort {
-    /// Without the brackets of an IPv6 address.
+    /// The host, without the brackets of an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
 impl HostPort {
-    /// Reads `host:port`; an IPv6 address stands in brackets. Without a port, `port` is taken.
+    /// Parses `host:port`, with an IPv6 address in brackets. The port is `port` by default.
     pub(crate) fn parse(option: &'static str, text: &str, port: u16) -> Result<Self, OpenCause> {
         let refused = |detail: &str| OpenCause::Remote {
             option,
@@ -59,10 +59,10 @@ impl HostPort {
         Ok(Self { host: host.to_owned(), port })
     }
 
-    /// Where the system finds the host.
+    /// Resolves the host.
     ///
     /// # Errors
-    /// [`Cause::Name`] when its name has no address, or none by then.
+    /// [`Cause::Name`] when the name cannot be resolved before the deadline.
     pub(crate) async fn look_up(&self, deadline: Deadline) -> Result<Vec<SocketAddr>, Cause> {
         let nameless = |detail| Cause::Name { host: self.host.clone(), detail };
         let found = deadline.wait(tokio::net::lookup_host((self.host.as_str(), self.port))).await;
@@ -71,10 +71,11 @@ impl HostPort {
         if found.is_empty() { Err(nameless("it is known, but nowhere".into())) } else { Ok(found) }
     }
 
-    /// Connects to the first of `addresses` that takes a connection.
+    /// Connects to the first of `addresses` that accepts.
     ///
     /// # Errors
-    /// [`Cause::Unreachable`] with what the last one said, or that none did in time.
+    /// [`Cause::Unreachable`] with the error of the last address, or when none accepts before the
+    /// deadline.
     pub(crate) async fn reach(
         &self,
         addresses: &[SocketAddr],
@@ -84,10 +85,10 @@ impl HostPort {
         for address in addresses {
             match deadline.wait(TcpStream::connect(address)).await {
                 Some(Ok(stream)) => {
-                    // Small requests must not wait for the acknowledgement of those before them.
+                    // Nagle's algorithm would delay small requests until earlier ones are
+                    // acknowledged.
                     let _ = stream.set_nodelay(true);
-                    // A connection that something on the way has forgotten shows itself while
-                    // nothing is asked on it.
+                    // Detects an idle connection that a firewall or NAT has dropped.
                     let _ =
                         SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
                     return Ok(stream);
@@ -103,7 +104,7 @@ impl HostPort {
     }
 }
 
-/// How long some steps on the way may take together.
+/// The deadline of several steps together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     timeout: Duration,
@@ -111,28 +112,28 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// From now on.
+    /// A deadline `timeout` from now.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { timeout, end: Instant::now() + timeout }
     }
 
-    /// What comes in time, or none.
+    /// Waits for `work`; none if the deadline passes first.
     pub(crate) async fn wait<F: Future>(self, work: F) -> Option<F::Output> {
         timeout_at(self.end, work).await.ok()
     }
 
-    /// In words: `no answer within 2000 ms`.
+    /// Describes the timeout, such as `no answer within 2000 ms`.
     pub(crate) fn spent(self, what: &str) -> String {
         format!("{what} within {} ms", self.timeout.as_millis())
     }
 
-    /// How long it was.
+    /// The whole timeout.
     pub(crate) fn timeout(self) -> Duration {
         self.timeout
     }
 }
 
-/// As it can be parsed again.
+/// Formats the address so that it can be parsed.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ports_are_read_and_written_alike() {
+    fn parsed_address_is_formatted_as_it_was() {
         for (text, host, port) in [
             ("127.0.0.1:6379", "127.0.0.1", 6379),
             ("cache-1.example.com:1", "cache-1.example.com", 1),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_an_example() {
+    fn invalid_address_is_refused_with_an_example() {
         for text in
             ["", ":1", "a:", "a:0", "a:65536", "a:b", "::1", "[::1]1", "[x]:1", "a b:1", "user@a:1", "a/b:1"]
         {
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_without_an_address_is_told_apart() {
+    async fn name_that_does_not_resolve_is_an_error_of_its_own() {
         let address = HostPort::parse("address", "no-such-host.invalid:1", 9).unwrap();
         let cause = address.look_up(Deadline::new(Duration::from_secs(30))).await.unwrap_err();
         assert!(matches!(&cause, Cause::Name { host, .. } if host == "no-such-host.invalid"), "{cause}");

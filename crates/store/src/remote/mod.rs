@@ -1,14 +1,13 @@
-//! Connectors: stores whose work is done by a server elsewhere.
+//! Connectors: stores whose work is done by a server.
 //!
-//! Each speaks one protocol to one server and owns its connections: they are bounded, made when a
-//! call needs one, and given up when they break. That is all. Which replica is asked, how often,
-//! and for how long is the dispatcher's business, so a connector opens without its server being
-//! there, tries nothing twice that the server may have seen, and says of every failure which
-//! [`Cause`](crate::Cause) it was.
+//! Each speaks one protocol to one server and owns its connections, which are bounded, made when a
+//! call needs one, and closed when they break. Routing, retries and timeouts of calls belong to the
+//! dispatcher. So a connector opens while its server is down, never sends a request again that the
+//! server may have received, and reports each failure with its [`Cause`](crate::Cause).
 //!
-//! A call may be dropped at any moment. What it has sent is then still answered by the server, so
-//! the answer is read and thrown away (`pipeline`), or its connection is closed (`http`); no later
-//! call ever reads what was meant for an earlier one.
+//! A call may be dropped at any time. The server still answers what was sent, so the answer is read
+//! and discarded (`pipeline`), or the connection is closed (`http`, `sql`); no call can receive the
+//! answer to another.
 
 mod host;
 mod http;
@@ -40,19 +39,18 @@ pub(crate) use redis::Redis;
 pub(crate) use sql::{open_mysql, open_postgres};
 pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 
-/// What is read of a server to see whether it is there; that it has no such key is an answer.
+/// The key that is read to check a server; it need not exist.
 const CHECK_KEY: &str = "sherwood-check";
 
-/// What a connector has for one key of a call that was answered: a value or none, or why this key
-/// alone has no answer.
+/// The result of one key of a call that succeeded: a value or none, or the error of this key alone.
 type Each = Result<Option<Found>, Cause>;
 
-/// The answer to a call that is answered as a whole: the first key without an answer fails it.
+/// Makes the answer of a call that fails as a whole: the first key's error is the call's.
 fn all(each: Vec<Each>) -> Result<Vec<Option<Found>>, Cause> {
     each.into_iter().collect()
 }
 
-/// The answers of the store called `name`, which is of this kind.
+/// Adds the store's name and kind to the errors of keys.
 fn named_each(name: &Arc<str>, kind: Kind, each: Vec<Each>) -> Vec<KeyAnswer> {
     let named = |cause| StoreError::new(Arc::clone(name), kind, Attempt::Get { keys: 1 }, cause);
     each.into_iter().map(|one| one.map_err(named)).collect()

@@ -1,4 +1,4 @@
-//! What every connector can be told.
+//! Options of all connectors.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use super::tls::{self, TlsOptions};
 use crate::OpenCause;
 use crate::options::check;
 
-/// How a connector deals with its server: bounds of what is open and under way, and how long it
-/// waits.
+/// Options of a connector's connections: bounds and timeouts.
 ///
 /// ```
 /// use sherwood_store::RemoteOptions;
@@ -21,21 +20,21 @@ use crate::options::check;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemoteOptions {
-    /// Speak TLS; none speaks in clear.
+    /// Options of TLS; without them connections are in clear.
     pub tls: Option<TlsOptions>,
-    /// Connections open at a time, 1 to 1,024; 4 by default.
+    /// Most open connections, 1 to 1,024; 4 by default.
     pub connections_max: u16,
-    /// Calls under way or waiting at a time, 1 to 1,000,000; 1,024 by default. One more is refused.
+    /// Most calls in flight or waiting, 1 to 1,000,000; 1,024 by default. One more is refused.
     pub queued_calls_max: u32,
-    /// Bytes that a value, and all values of one call together, may have, 1 KiB to 512 MiB; 16 MiB
-    /// by default.
+    /// Most bytes of a value, and of all values of one call together, 1 KiB to 512 MiB; 16 MiB by
+    /// default.
     pub value_bytes_max: u64,
-    /// Time to look up the name, connect, speak TLS and log in, each of them (of databases all
-    /// together), 10 to 600,000 ms; 1,000 by default.
+    /// Timeout for each of resolving the name, connecting, the TLS handshake and logging in (for
+    /// databases, for all together), 10 to 600,000 ms; 1,000 by default.
     pub connect_timeout_ms: u64,
-    /// Time in which nothing arrives while an answer is owed, after which the connection is given
-    /// up, 10 to 600,000 ms; 1,500 by default. Less than the time-out of the backend, or that one
-    /// ends the call first and knows less.
+    /// Time without any bytes from the server while an answer is outstanding, after which the
+    /// connection is closed, 10 to 600,000 ms; 1,500 by default. It should be less than the
+    /// backend's timeout, which otherwise ends the call first, with a less specific error.
     pub answer_timeout_ms: u64,
 }
 
@@ -53,11 +52,11 @@ impl Default for RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Connections that may be open.
+    /// Range of `connections_max`.
     pub const CONNECTIONS_MAX: RangeInclusive<u16> = 1..=1_024;
-    /// Bytes that the longest value may have.
+    /// Range of `value_bytes_max`.
     pub const VALUE_BYTES_MAX: RangeInclusive<u64> = 1 << 10..=512 << 20;
-    /// Milliseconds that may be waited.
+    /// Range of the timeouts in milliseconds.
     pub const TIMEOUT_MS: RangeInclusive<u64> = 10..=600_000;
 
     pub(crate) fn validate(&self) -> Result<(), OpenCause> {
@@ -85,11 +84,11 @@ impl RemoteOptions {
     }
 }
 
-/// Seconds after which what is written may be told to expire: beyond, memcached takes them for a
-/// date.
+/// Range of the time to live of written values, in seconds: memcached takes larger numbers for a
+/// Unix time.
 const WRITE_TTL_S: RangeInclusive<u64> = 1..=2_592_000;
 
-/// What is to be said of the way to a server, for a report.
+/// Describes the connection to a server, for a report.
 pub(crate) fn details(endpoint: &Endpoint, options: &RemoteOptions) -> Vec<String> {
     let security = match &options.tls {
         Some(tls) => format!("TLS, {}", tls::trust(tls)),

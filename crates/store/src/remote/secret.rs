@@ -1,4 +1,4 @@
-//! Passwords and tokens: where they are kept, never what they are.
+//! Places of passwords and tokens.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,25 @@ use serde::Deserialize;
 
 use crate::OpenCause;
 
-/// Longest secret that is read, in bytes.
+/// Longest secret in bytes.
 const SECRET_BYTES_MAX: usize = 64 << 10;
 
-/// Where a secret is read from when a store is opened. Its `Debug` shows the place and never the
-/// secret.
+/// The place from which a secret is read when a store is opened. `Debug` shows the place and not
+/// the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
-    /// A file; a line end after the secret is no part of it.
+    /// A file; a line end after the secret is removed.
     File(PathBuf),
-    /// A variable of the environment.
+    /// An environment variable.
     Env(String),
 }
 
 impl Secret {
-    /// The secret.
+    /// Reads the secret.
     ///
     /// # Errors
-    /// When there is none, or it is empty, longer than 64 KiB or no text.
+    /// When it is absent, empty, longer than 64 KiB or not UTF-8.
     pub fn read(&self) -> Result<String, OpenCause> {
         let refused = |option, detail, remedy| OpenCause::Remote { option, detail, remedy };
         match self {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_gives_its_line_and_an_empty_or_absent_one_is_refused() {
+    fn secret_is_the_line_of_a_file_and_an_empty_or_absent_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         let secret = Secret::File(path.clone());

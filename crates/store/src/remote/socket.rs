@@ -1,4 +1,4 @@
-//! From an address to a connection, each way it can fail told apart.
+//! Connections to a server, in clear or over TLS, with a cause for each kind of failure.
 
 use std::error::Error;
 use std::io;
@@ -16,24 +16,24 @@ use super::options::RemoteOptions;
 use super::tls;
 use crate::{Cause, OpenCause};
 
-/// Both directions of a connection, in clear or not.
+/// A connection in clear or over TLS.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection that stands.
+/// An established connection.
 pub(crate) struct Connected {
     pub(crate) io: Box<dyn Io>,
-    /// Whether the server chose HTTP/2.
+    /// True if the server chose HTTP/2.
     pub(crate) http2: bool,
 }
 
-/// A server and how to reach it.
+/// A server's address, with the options of connections to it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: HostPort,
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// For the name, the connection and TLS, each.
+    /// The timeout for each of resolving, connecting and the TLS handshake.
     pub(crate) timeout: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Endpoint {
         }
     }
 
-    /// What a failed handshake means.
+    /// The cause of a failed handshake.
     fn handshake_failed(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {
@@ -75,8 +75,8 @@ impl Endpoint {
         }
     }
 
-    /// What a broken connection means: a server that wants to see a certificate of ours says so
-    /// only now.
+    /// The cause of a broken connection. A server that requires a client certificate reports it
+    /// only after the handshake.
     pub(crate) fn broken(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {

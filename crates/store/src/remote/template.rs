@@ -1,11 +1,10 @@
-//! Statements with places for a key: what is typed in a configuration becomes what a server
-//! prepares.
+//! Statement templates of the configuration, converted to statements that a server prepares.
 //!
-//! A key is whatever a client sends, so it must never become part of a statement's text. A template
-//! says where it goes, the server gets a placeholder there, and the key travels beside the
-//! statement as a bound parameter. Whether a `:key` is such a place depends on where it stands: in
-//! a string, a comment or a quoted name it is text. So templates are read by the lexical rules of
-//! their dialect, and by nothing more of it; whether the rest is sensible, the server knows best.
+//! A key is sent by a client, so it must never become part of a statement's text. In place of a
+//! template's parameter the server receives a placeholder, and the key is passed as a bound
+//! parameter. In a string, a comment or a quoted name `:key` is text and not a parameter. So
+//! templates are split by the lexical rules of their dialect; their syntax is checked by the
+//! server.
 //!
 //! | written | bound |
 //! |---|---|
@@ -14,7 +13,7 @@
 //! | `IN (:keys)` | a list of keys; the statement then reads many at once, and its first column says which |
 //! | `:value` | the value to write |
 //!
-//! Pure: no server is asked.
+//! Pure: it needs no server.
 
 use std::fmt::Write;
 
@@ -22,35 +21,35 @@ use bytes::Bytes;
 
 use crate::OpenCause;
 
-/// Keys in one statement. Servers take far more parameters, but beyond a few hundred there is
-/// nothing left to save.
+/// Most keys of one statement. Servers accept far more parameters, but more than a few hundred save
+/// no time.
 pub(crate) const KEYS_MAX: usize = 256;
 
-/// Whose lexical rules a statement follows, and whose placeholders it gets.
+/// The dialect of a statement: its lexical rules and placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// MySQL and MariaDB: `?`; backslashes escape, both quotes are strings, backticks are names.
     MySql,
     /// PostgreSQL: `$1`; comments nest, `$tag$` quotes, a backslash escapes in `E''` only.
     Postgres,
-    /// SQLite: `?1`; names in any of its three quotes. Its own placeholders stay, and of ours it
-    /// has the list of keys.
+    /// SQLite: `?1`; names in any of its three quotes. Its own placeholders are kept, and of ours
+    /// it supports `:keys`.
     Sqlite,
 }
 
-/// What a statement is for, which decides the parameters it may have.
+/// The purpose of a statement, which determines its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It answers a key, or a list of them.
+    /// Reads a key, or a list of keys.
     Query,
-    /// It stores a value under a key.
+    /// Stores a value under a key.
     Write,
-    /// It removes a key.
+    /// Removes a key.
     Delete,
 }
 
 impl Purpose {
-    /// The option it is typed as.
+    /// The name of the option.
     pub(crate) const fn option(self) -> &'static str {
         match self {
             Self::Query => "query",
@@ -71,12 +70,12 @@ impl Purpose {
     }
 }
 
-/// One thing that is bound.
+/// A bound parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
     /// The whole key.
     Key,
-    /// A part of it, from 1.
+    /// A part of the key, from 1.
     Part(usize),
     /// A list of keys.
     Keys,
@@ -84,7 +83,7 @@ pub(crate) enum Parameter {
     Value,
 }
 
-/// A statement with its places.
+/// A statement with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     dialect: Dialect,
@@ -95,7 +94,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Reads a statement.
+    /// Parses a statement.
     ///
     /// # Errors
     /// When a parameter is unknown, missing or out of place, or a string, name or comment does not
@@ -108,7 +107,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Reads a statement of SQLite's that may have `:keys` in it; none where it has not.
+    /// Parses a statement of SQLite; none if it does not contain `:keys`.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -139,7 +138,7 @@ impl Template {
         }
     }
 
-    /// A list of parameters is sensible once, and between parentheses only.
+    /// Checks that a list occurs once, and in parentheses.
     fn check_list(&self) -> Result<(), String> {
         let lists = self.parameters().filter(|parameter| *parameter == Parameter::Keys).count();
         if lists > 1 {
@@ -156,38 +155,38 @@ impl Template {
         Err("`:keys` stands outside parentheses".into())
     }
 
-    /// Whether one statement reads many keys.
+    /// True if the statement reads many keys.
     pub(crate) fn reads_many(&self) -> bool {
         self.parameters().any(|parameter| parameter == Parameter::Keys)
     }
 
-    /// Whether the server counts the rows that it changes. It does not for those that a procedure
-    /// changes.
+    /// True if the server counts the rows that the statement changes, as it does not for a
+    /// procedure.
     pub(crate) fn counts_rows(&self) -> bool {
         !self.is_call() && !self.verb().eq_ignore_ascii_case("select")
     }
 
-    /// Whether it calls a procedure, which may have changed something for good before it fails.
+    /// True if it calls a procedure, which may have committed changes before it fails.
     pub(crate) fn is_call(&self) -> bool {
         self.verb().eq_ignore_ascii_case("call")
     }
 
-    /// Its first word.
+    /// The first word of the statement.
     fn verb(&self) -> &str {
         word(self.before.first().map_or(self.after.as_str(), |(text, _)| text).trim_start())
     }
 
-    /// In how many places the value stands that is written.
+    /// The number of occurrences of the value to write.
     pub(crate) fn values(&self) -> usize {
         self.parameters().filter(|parameter| *parameter == Parameter::Value).count()
     }
 
-    /// What is bound, in the order of the places.
+    /// The parameters in their order.
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         self.before.iter().map(|(_, parameter)| *parameter)
     }
 
-    /// The statement as the server takes it, with `keys` placeholders for `:keys`.
+    /// The statement for the server, with `keys` placeholders for `:keys`.
     pub(crate) fn sql(&self, keys: usize) -> String {
         let mut sql = String::new();
         let mut placed = 0;
@@ -210,7 +209,7 @@ impl Template {
         sql
     }
 
-    /// What to bind for one key; none when the key lacks a part that the statement needs.
+    /// The parameters for one key; none if the key lacks a part that the statement needs.
     pub(crate) fn bind(&self, key: &Bytes, value: &Bytes) -> Option<Vec<Bytes>> {
         let bound = |parameter| match parameter {
             Parameter::Key | Parameter::Keys => Some(key.clone()),
@@ -221,30 +220,30 @@ impl Template {
     }
 }
 
-/// The keys of a list with as many places as it [gets](places), the last key repeated.
+/// Pads a list of keys to the number of its [places] by repeating the last key.
 pub(crate) fn padded(keys: &[Bytes]) -> Vec<Bytes> {
     keys.iter().chain(keys.last().into_iter().cycle()).take(places(keys.len())).cloned().collect()
 }
 
-/// Places of a list of so many keys, in four steps to each power of two: 5, 6, 7, 8, 10, 12, 14,
-/// 16, 20 and so on. So a connection prepares [`LISTS_MAX`] statements at most, and not one for
-/// every length, and a quarter of the places at most is in vain: a server takes each of them for
-/// one more row to look for.
+/// The number of placeholders for a list of `keys` keys, in four steps per power of two: 5, 6, 7,
+/// 8, 10, 12, 14, 16, 20 and so on. So a connection prepares at most [`LISTS_MAX`] statements
+/// instead of one for every length, and at most a quarter of the placeholders is padding, each of
+/// which costs the server a look-up.
 fn places(keys: usize) -> usize {
     let step = (keys.next_power_of_two() / 8).max(1);
     keys.next_multiple_of(step)
 }
 
-/// How many numbers of places there are.
+/// The number of different list lengths.
 pub(crate) const LISTS_MAX: usize = 4 * (KEYS_MAX.ilog2() as usize - 1);
 
-/// A part of a key, counted from 1.
+/// Returns a part of a key, counted from 1.
 fn part(key: &Bytes, part: usize) -> Option<Bytes> {
     let found = key.split(|byte| *byte == b':').nth(part - 1)?;
     Some(key.slice_ref(found))
 }
 
-/// Most parts that a key can be asked for.
+/// Most parts of a key.
 const PARTS_MAX: usize = 16;
 
 fn read(text: &str, dialect: Dialect) -> Result<Template, String> {
@@ -267,17 +266,17 @@ fn read(text: &str, dialect: Dialect) -> Result<Template, String> {
     Ok(template)
 }
 
-/// Where `at` is for people: characters from 1.
+/// Converts `at` to a position in characters, from 1.
 fn position(text: &str, at: usize) -> usize {
     text[..at].chars().count() + 1
 }
 
-/// The parameter that starts at `at`, and its length; none where anything else starts.
+/// Parses the parameter at `at` and returns it with its length; none if there is none.
 fn parameter(text: &str, at: usize, dialect: Dialect) -> Result<Option<(Parameter, usize)>, String> {
     let rest = &text[at..];
     refuse_native(text, at, dialect)?;
     let Some(after) = rest.strip_prefix(':') else { return Ok(None) };
-    // `::type` is a cast, whose second colon must not begin a parameter either.
+    // `::type` is a cast; its second colon does not start a parameter either.
     if after.starts_with(':') || text[..at].ends_with(':') {
         return Ok(None);
     }
@@ -306,7 +305,7 @@ fn parameter(text: &str, at: usize, dialect: Dialect) -> Result<Option<(Paramete
     }
 }
 
-/// The server's own placeholders would be counted as ours.
+/// Refuses the server's own placeholders, which would be mixed up with ours.
 fn refuse_native(text: &str, at: usize, dialect: Dialect) -> Result<(), String> {
     let rest = &text[at..];
     let native = match dialect {
@@ -339,8 +338,8 @@ fn digits(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
 }
 
-/// The length of the string, name or comment that starts here; none where none does, what it is
-/// where it does not end.
+/// Returns the length of the string, name or comment at the start of `text`; none if there is none,
+/// and an error with its kind if it does not end.
 fn quoted(text: &str, before: &str, dialect: Dialect) -> Option<Result<usize, &'static str>> {
     let string = |escapes| Some(until_quote(text, escapes).ok_or("the string"));
     let name = || Some(until_quote(text, false).ok_or("the quoted name"));
@@ -349,7 +348,7 @@ fn quoted(text: &str, before: &str, dialect: Dialect) -> Option<Result<usize, &'
         (Dialect::MySql, b'\'' | b'"') => string(true),
         (Dialect::MySql, b'`') => name(),
         (Dialect::MySql, b'#') => line(),
-        // MySQL takes two hyphens for a comment only before a blank, so that `5--1` is 6.
+        // In MySQL two hyphens start a comment only before a blank, so that `5--1` is 6.
         (Dialect::MySql, b'-') if is_mysql_comment(text) => line(),
         (Dialect::Postgres, b'\'') => string(is_escape_string(before)),
         (Dialect::Postgres, b'"') => name(),
@@ -371,13 +370,13 @@ fn is_mysql_comment(text: &str) -> bool {
     text.strip_prefix("--").is_some_and(|rest| rest.is_empty() || rest.starts_with(blank))
 }
 
-/// Whether the quote after `before` opens a string like `E'…'`.
+/// True if the quote after `before` opens a string like `E'…'`.
 fn is_escape_string(before: &str) -> bool {
     before.strip_suffix(['e', 'E']).is_some_and(|before| !before.ends_with(|c| is_word(c) || c == '$'))
 }
 
-/// The length up to and with the quote that ends what the first byte opens; a doubled quote is part
-/// of it.
+/// The length up to and including the quote that closes the first byte; a doubled quote does not
+/// close it.
 fn until_quote(text: &str, escapes: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -414,7 +413,7 @@ fn until_comment_ends(text: &str, nests: bool) -> Option<usize> {
     None
 }
 
-/// `$$…$$` and `$tag$…$tag$`.
+/// Parses `$$…$$` and `$tag$…$tag$`.
 fn dollar(text: &str) -> Option<Result<usize, &'static str>> {
     let tag = word(&text[1..]);
     if tag.starts_with(|c: char| c.is_ascii_digit()) || !text[1 + tag.len()..].starts_with('$') {

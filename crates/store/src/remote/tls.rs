@@ -1,4 +1,4 @@
-//! TLS to servers: who is trusted, and who we are.
+//! TLS to servers: trusted certificates and client certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use serde::Deserialize;
 
 use crate::OpenCause;
 
-/// How TLS is spoken to a server. Versions 1.2 and 1.3; the server's certificate is always checked.
+/// Options of TLS to a server. Versions 1.2 and 1.3 are supported; the server's certificate is
+/// always verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// PEM file of the certificates that are trusted to sign the server's; the system's where none.
+    /// PEM file of the trusted certificate authorities; the system's by default.
     pub ca: Option<PathBuf>,
-    /// PEM file of our own certificate and what signed it, for servers that ask for one; with
-    /// `key`.
+    /// PEM file of the client certificate and its chain, for servers that require one; with `key`.
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`.
     pub key: Option<PathBuf>,
-    /// The name that the server's certificate has to be for; the host of the address where none.
+    /// The name that the server's certificate has to contain; the host of the address by default.
     pub server_name: Option<String>,
 }
 
-/// What speaks TLS as `options` say. Reads their files once: what changes there counts after the
-/// next start.
+/// Makes the TLS configuration of `options`. Reads their files once: changes of the files take
+/// effect at the next start.
 ///
 /// # Errors
 /// [`OpenCause::Remote`] names the option, the file and the remedy.
 pub fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>, OpenCause> {
     let TlsOptions { ca, cert, key, server_name: _ } = options;
-    // The provider is named: a process that brings two along would otherwise have none.
+    // The provider is explicit: rustls has no default one in a process with two.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -59,7 +59,7 @@ pub fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>, OpenCaus
     Ok(Arc::new(config))
 }
 
-/// The name a server's certificate is checked for: `options`' own, else `host`.
+/// The name that a server's certificate has to contain: that in `options`, or `host`.
 pub(crate) fn server_name(options: &TlsOptions, host: &str) -> Result<ServerName<'static>, OpenCause> {
     let name = options.server_name.as_deref().unwrap_or(host);
     ServerName::try_from(name.to_owned()).map_err(|_| {
@@ -68,7 +68,7 @@ pub(crate) fn server_name(options: &TlsOptions, host: &str) -> Result<ServerName
     })
 }
 
-/// Whom `options` trust, in words.
+/// Describes the trusted certificate authorities.
 pub(crate) fn trust(options: &TlsOptions) -> String {
     match &options.ca {
         Some(ca) => format!("trusted by {}", ca.display()),
@@ -76,9 +76,9 @@ pub(crate) fn trust(options: &TlsOptions) -> String {
     }
 }
 
-/// Whether a server says by this that it does not take our certificate, or lacks one. It says so
-/// after the handshake, when something may have been asked already, and does nothing of that; any
-/// other alert may come amid the work.
+/// True for an alert by which a server refuses the client certificate, or its absence. It arrives
+/// after the handshake, when a request may have been sent already, which the server has not
+/// executed; any other alert may arrive during the execution of a request.
 pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
     use rustls::AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return false };
@@ -97,14 +97,14 @@ pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
     )
 }
 
-/// What is wrong with a connection, for people who do not know the library's names.
+/// Describes an error in words, instead of the library's names.
 pub(crate) fn words(error: &rustls::Error) -> String {
     let said = error.to_string();
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "its certificate is signed by nobody who is trusted here".to_owned()
         }
-        // The verifier's own name for it is all there is.
+        // The verifier returns only a name for this error.
         rustls::Error::InvalidCertificate(_) if said.contains("CaUsedAsEndEntity") => {
             "its certificate is one of an authority (CA:TRUE), which cannot be a server's too; make one with CA:FALSE".to_owned()
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_missing_or_no_certificates_are_named() {
+    fn error_names_a_file_that_is_missing_or_has_no_certificates() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         let options = TlsOptions { ca: Some(path.clone()), ..TlsOptions::default() };
@@ -174,7 +174,7 @@ mod tests {
         assert!(refusal(&options).contains("there is no certificate in it"), "{}", refusal(&options));
     }
 
-    /// What a client that trusts `ca` says of a server that shows `cert`.
+    /// The error of a client that trusts `ca` with a server that has `cert`.
     fn said_of(ca: &rcgen::Certificate, cert: &rcgen::Certificate) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(ca.der().clone()).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_are_not_trusted_are_told_apart_in_plain_words() {
+    fn reasons_for_an_untrusted_certificate_are_described() {
         let own = |is_ca| {
             let mut params = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
             params.is_ca = is_ca;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_and_its_key_belong_together() {
+    fn certificate_without_its_key_is_refused() {
         let ours = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let directory = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_said_of_certificates_means_that_nothing_was_done() {
+    fn only_alerts_about_certificates_mean_that_nothing_was_done() {
         use rustls::{AlertDescription, Error};
         assert!(is_refusal(&Error::AlertReceived(AlertDescription::CertificateRequired)));
         assert!(!is_refusal(&Error::AlertReceived(AlertDescription::InternalError)));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_to_check_is_the_hosts_unless_another_is_given() {
+    fn name_to_verify_is_the_host_unless_another_is_given() {
         let options = TlsOptions::default();
         assert_eq!(server_name(&options, "::1").unwrap().to_str(), "::1");
         let named = TlsOptions { server_name: Some("db.internal".into()), ..options.clone() };

@@ -2,10 +2,10 @@
 //!
 //! By default the store owns two tables, `item(id, key, bytes)` and `content(item_id, body)`: a
 //! read finds the item by its unique index on the key, then the content by its primary key. A
-//! `query` of the user's reads tables of any shape, and makes the store read-only.
+//! user's `query` reads tables of any schema, and makes the store read-only.
 //!
-//! The file is in write-ahead mode, so readers and the writer do not wait for each other. Every
-//! thread has a read connection, all share one to write. Memory: the page caches of all connections
+//! The file is in write-ahead mode, so readers and the writer do not block each other. Every thread
+//! has a read connection; all share one for writing. Memory: the page caches of all connections
 //! together stay within `cache_bytes`. An acknowledged write is on disk (`synchronous = FULL`).
 
 mod query;
@@ -21,27 +21,27 @@ use crate::session::Session;
 use crate::{Cause, Kind, OpenCause, SqliteOptions};
 use query::Query;
 
-/// The statement of a store that owns its tables.
+/// The read statement of a store with its own tables.
 const DEFAULT_QUERY: &str =
     "SELECT content.body FROM item JOIN content ON content.item_id = item.id WHERE item.key = ?1";
 
-/// `key` has no type, so that SQLite compares the bytes it was given and converts nothing.
+/// `key` has no type, so that SQLite compares bytes without conversion.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, bytes INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS content (item_id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 ";
 
-/// Values of tens of kilobytes lie in chains of pages; 16 KiB pages make them four times shorter
-/// than the default.
+/// Values of tens of kilobytes are stored in chains of pages, which pages of 16 KiB make four times
+/// shorter than the default.
 const PAGE_BYTES: u32 = 16 << 10;
-/// How long a writer waits for one of another process before it says that the file is busy.
+/// Time that a writer waits for a writer of another process before the file counts as busy.
 const BUSY_TIMEOUT_MS: u32 = 1000;
-/// Statements that a connection keeps prepared: the lengths of lists, and our own.
+/// Prepared statements of a connection: one for each list length, and the store's own.
 const STATEMENTS_MAX: usize = LISTS_MAX + 8;
-/// SQLite's own limit on a value, which our build leaves at its default.
+/// SQLite's limit on a value, which is at its default in our build.
 const VALUE_BYTES_MAX: usize = 1_000_000_000;
 
-/// One session per thread: a read connection each, the writer in common.
+/// Returns a session per thread, each with a read connection; all share the writer.
 pub(crate) fn sessions(options: &SqliteOptions) -> Result<Vec<Box<dyn Session>>, OpenCause> {
     options.validate()?;
     let writer = match options.query {
@@ -56,7 +56,7 @@ pub(crate) fn sessions(options: &SqliteOptions) -> Result<Vec<Box<dyn Session>>,
     (0..options.threads).map(|_| session()).collect()
 }
 
-/// A connection that may make the file and its tables.
+/// Opens a connection that creates the file and its tables.
 pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenCause> {
     if let Some(directory) = options.path.parent() {
         std::fs::create_dir_all(directory).map_err(|source| OpenCause::Directory { source })?;
@@ -65,7 +65,7 @@ pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenCau
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = open(options, flags)?;
     let prepare = || -> rusqlite::Result<()> {
-        // The page size takes effect only in a file that is still empty.
+        // The page size takes effect only in an empty file.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -76,8 +76,8 @@ pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenCau
 }
 
 fn open_reader(options: &SqliteOptions) -> Result<Connection, OpenCause> {
-    // Not read-only: a reader of a write-ahead file takes part in its shared memory. It only ever
-    // runs the query.
+    // Not read-only, since a reader of a write-ahead file writes to its shared memory. It runs only
+    // the query.
     let connection = open(options, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.pragma_update(None, "query_only", true).map_err(open_cause)?;
     Ok(connection)
@@ -152,7 +152,7 @@ impl Session for SqliteSession {
     }
 }
 
-/// Writes one item into the default tables, replacing what was there.
+/// Writes one item into the default tables, replacing an existing one.
 pub(crate) fn insert(connection: &Connection, key: &[u8], value: &[u8]) -> rusqlite::Result<()> {
     let id: i64 = connection
         .prepare_cached(
@@ -169,8 +169,8 @@ pub(crate) fn insert(connection: &Connection, key: &[u8], value: &[u8]) -> rusql
     Ok(())
 }
 
-/// A key as a parameter: text when it is text, so that it compares with the text columns of users'
-/// tables.
+/// Binds a key as a parameter: as text if it is UTF-8, so that it compares with text columns of
+/// users' tables.
 fn bound(key: &[u8]) -> rusqlite::types::ToSqlOutput<'_> {
     rusqlite::types::ToSqlOutput::Borrowed(match std::str::from_utf8(key) {
         Ok(_) => ValueRef::Text(key),

@@ -1,7 +1,7 @@
 //! The read statement: once per key, or once per list of keys.
 //!
-//! Keys reach SQLite as bound parameters only. A statement with `:keys` gets as many parameters as
-//! there are keys, padded as those of other databases are.
+//! Keys are passed as bound parameters only. A statement with `:keys` has as many parameters as
+//! there are keys, padded as for other databases.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ use crate::remote::{KEYS_MAX, Template, padded};
 
 /// A validated read statement.
 pub(super) enum Query {
-    /// Runs once per key: one parameter, one column.
+    /// Runs once per key, with one parameter and one column.
     PerKey { sql: String },
-    /// Runs once per up to [`KEYS_MAX`] keys: `:keys` in it, two columns.
+    /// Runs once per up to [`KEYS_MAX`] keys, with `:keys` and two columns.
     PerList { list: Template },
 }
 
@@ -67,7 +67,7 @@ impl Query {
         Ok(())
     }
 
-    /// The statement for `keys` keys.
+    /// Returns the statement for `keys` keys.
     fn sql(&self, keys: usize) -> String {
         match self {
             Self::PerKey { sql } => sql.clone(),
@@ -75,7 +75,7 @@ impl Query {
         }
     }
 
-    /// Reads `keys` as of one moment, answering in their order.
+    /// Reads `keys` in one snapshot and answers in their order.
     pub(super) fn run(
         &self,
         connection: &mut Connection,
@@ -132,7 +132,7 @@ fn per_key(
     Ok(values)
 }
 
-/// A column as bytes: text and blobs as they are, numbers in decimal, null as nothing.
+/// A column as bytes: text and blobs unchanged, numbers in decimal; none for null.
 fn bytes(column: ValueRef<'_>) -> Option<Bytes> {
     match column {
         ValueRef::Null => None,

@@ -2,8 +2,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A database with a table of a user's, and options to read it with `query`.
-fn users_own(directory: &TempDir, query: &str) -> SqliteOptions {
+/// A database with a user's table, and options to read it with `query`.
+fn user_table(directory: &TempDir, query: &str) -> SqliteOptions {
     let path = directory.path().join("shop.db");
     if !path.exists() {
         let connection = Connection::open(&path).unwrap();
@@ -24,44 +24,44 @@ fn read(options: &SqliteOptions, keys: &[&'static str]) -> Vec<Option<Bytes>> {
 }
 
 #[test]
-fn a_query_per_key_reads_tables_of_any_shape() {
+fn query_per_key_reads_tables_of_any_schema() {
     let directory = tempfile::tempdir().unwrap();
-    let options = users_own(&directory, "SELECT cents FROM price WHERE product = ?1");
+    let options = user_table(&directory, "SELECT cents FROM price WHERE product = ?1");
     assert_eq!(read(&options, &["3", "x", "1"]), [Some("300".into()), None, Some("100".into())]);
-    let options = users_own(&directory, "SELECT note FROM price WHERE product = ?1");
+    let options = user_table(&directory, "SELECT note FROM price WHERE product = ?1");
     assert_eq!(read(&options, &["2", "3"]), [None, Some("three".into())]);
 }
 
 #[test]
-fn a_query_per_list_answers_in_key_order_with_repeats() {
+fn query_per_list_answers_in_key_order_with_repeats() {
     let directory = tempfile::tempdir().unwrap();
-    let options = users_own(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
+    let options = user_table(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
     let (one, three) = (Some(Bytes::from("one")), Some(Bytes::from("three")));
     assert_eq!(read(&options, &["3", "9", "1", "3", "2"]), [three.clone(), None, one, three, None]);
 }
 
 #[test]
-fn keys_in_a_string_are_text() {
+fn keys_placeholder_in_a_string_is_text() {
     let directory = tempfile::tempdir().unwrap();
-    let options = users_own(&directory, "SELECT ':keys' || note FROM price WHERE product = ?1");
+    let options = user_table(&directory, "SELECT ':keys' || note FROM price WHERE product = ?1");
     assert_eq!(read(&options, &["3"]), [Some(":keysthree".into())]);
 }
 
 #[test]
-fn a_key_in_another_spelling_is_absent_from_a_list_and_found_alone() {
+fn key_in_another_spelling_is_absent_from_a_list_and_found_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let list = users_own(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
+    let list = user_table(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
     assert_eq!(read(&list, &["03", "3"]), [None, Some("three".into())]);
-    let list = users_own(&directory, "SELECT note, cents FROM price WHERE note COLLATE NOCASE IN (:keys)");
+    let list = user_table(&directory, "SELECT note, cents FROM price WHERE note COLLATE NOCASE IN (:keys)");
     assert_eq!(read(&list, &["ONE", "three"]), [None, Some("300".into())]);
-    let alone = users_own(&directory, "SELECT note FROM price WHERE product = ?1");
+    let alone = user_table(&directory, "SELECT note FROM price WHERE product = ?1");
     assert_eq!(read(&alone, &["03", "3"]), [Some("three".into()), Some("three".into())]);
 }
 
 #[test]
-fn lists_longer_than_a_statement_are_cut() {
+fn long_lists_are_split_into_several_statements() {
     let directory = tempfile::tempdir().unwrap();
-    let options = users_own(&directory, "SELECT product, cents FROM price WHERE product IN (:keys)");
+    let options = user_table(&directory, "SELECT product, cents FROM price WHERE product IN (:keys)");
     let mut keys = vec!["9"; 1000];
     keys[999] = "2";
     let values = read(&options, &keys);
@@ -69,21 +69,21 @@ fn lists_longer_than_a_statement_are_cut() {
 }
 
 #[test]
-fn keys_are_bound_and_never_part_of_the_statement() {
+fn keys_are_bound_and_not_part_of_the_statement() {
     let directory = tempfile::tempdir().unwrap();
     for query in [
         "SELECT cents FROM price WHERE product = ?1",
         "SELECT product, cents FROM price WHERE product IN (:keys)",
     ] {
-        let options = users_own(&directory, query);
+        let options = user_table(&directory, query);
         assert_eq!(read(&options, &["1 OR 1=1", "'); DROP TABLE price; --", "2"])[2], Some("200".into()));
     }
 }
 
 #[test]
-fn queries_that_cannot_work_are_refused_with_a_remedy() {
+fn invalid_query_is_refused_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
-    let refused = |query: &str| sessions(&users_own(&directory, query)).err().unwrap().to_string();
+    let refused = |query: &str| sessions(&user_table(&directory, query)).err().unwrap().to_string();
     assert!(refused("DELETE FROM price WHERE product = ?1 RETURNING cents").contains("it writes"));
     assert!(refused("SELECT cents FROM price").contains("it has 0 parameters, where 1 is accepted"));
     assert!(refused("SELECT cents FROM price WHERE product IN (:keys)").contains("it returns 1 columns"));
@@ -93,9 +93,9 @@ fn queries_that_cannot_work_are_refused_with_a_remedy() {
 }
 
 #[test]
-fn a_store_with_a_query_is_read_only_and_needs_its_file() {
+fn store_with_a_query_is_read_only_and_requires_its_file() {
     let directory = tempfile::tempdir().unwrap();
-    let options = users_own(&directory, "SELECT cents FROM price WHERE product = ?1");
+    let options = user_table(&directory, "SELECT cents FROM price WHERE product = ?1");
     let mut session = sessions(&options).unwrap().remove(0);
     assert!(matches!(session.put(b"1", b"2"), Err(Cause::ReadOnly { .. })));
 
@@ -105,7 +105,7 @@ fn a_store_with_a_query_is_read_only_and_needs_its_file() {
 }
 
 #[test]
-fn the_default_read_uses_both_indexes() {
+fn default_query_uses_both_indexes() {
     let directory = tempfile::tempdir().unwrap();
     let connection = open_writer(&SqliteOptions::new(directory.path().join("plan.db"))).unwrap();
     let plan: Vec<String> = connection

@@ -1,4 +1,4 @@
-//! Certificates made for a test.
+//! Certificates made for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use sherwood_store::TlsOptions;
 use tempfile::TempDir;
 
-/// Somebody who signs certificates, with a folder of files.
+/// A certificate authority, with a folder of files.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -20,7 +20,7 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // By another name than what it signs, or OpenSSL takes that for signed by itself.
+        // The name differs from those it signs, or OpenSSL takes them for self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -28,12 +28,12 @@ impl Authority {
         Self { issuer, folder }
     }
 
-    /// What trusts this authority.
+    /// TLS options that trust this authority.
     pub(crate) fn trusted(&self) -> TlsOptions {
         TlsOptions { ca: Some(self.path("ca.pem")), ..TlsOptions::default() }
     }
 
-    /// The same, with a certificate of our own.
+    /// TLS options that trust this authority, with a client certificate.
     pub(crate) fn trusted_with_a_certificate(&self) -> TlsOptions {
         let (certificate, key) = self.signed("client");
         std::fs::write(self.path("cert.pem"), certificate.pem()).unwrap();
@@ -42,7 +42,8 @@ impl Authority {
         TlsOptions { cert, key, ..self.trusted() }
     }
 
-    /// A server called `name`, which asks for a certificate of this authority where `asks` is set.
+    /// The configuration of a server called `name`; with `asks` it requires a client certificate of
+    /// this authority.
     pub(crate) fn server(&self, name: &str, asks: bool, protocols: &[&str]) -> Arc<ServerConfig> {
         let (certificate, key) = self.signed(name);
         let chain = vec![certificate.der().clone()];
@@ -63,7 +64,7 @@ impl Authority {
         Arc::new(config)
     }
 
-    /// The certificate and the key of a server called `name`, as files that anybody may read.
+    /// The certificate and key of a server called `name`, as world-readable files.
     pub(crate) fn files(&self, name: &str, folder: &Path) -> (PathBuf, PathBuf) {
         let (certificate, key) = self.signed(name);
         let files = (folder.join("server.pem"), folder.join("server.key"));
@@ -72,7 +73,7 @@ impl Authority {
         files
     }
 
-    /// The authority's own certificate beside them, as what signs those of clients.
+    /// The authority's certificate as a file in the same folder, to verify client certificates.
     pub(crate) fn signer(&self, folder: &Path) -> PathBuf {
         let file = folder.join("clients-ca.pem");
         std::fs::write(&file, self.issuer.pem()).unwrap();

@@ -1,4 +1,5 @@
-//! Databases that misbehave, as sockets: what needs no server, and what no server does.
+//! Tests of database connectors with sockets that fail in ways a real server does not, or that need
+//! none.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ fn connectors(address: &str, remote: &RemoteOptions) -> [Arc<dyn Store>; 2] {
     [opened(StoreOptions::MySql(options.clone())), opened(StoreOptions::Postgres(options))]
 }
 
-/// Says this to whoever comes, waits until they have said something, and hangs up, or waits on
-/// where `stays` is set.
+/// Sends `greeting` on every connection, waits for bytes, and closes it, or keeps it open with
+/// `stays`.
 async fn says(greeting: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -42,37 +43,37 @@ async fn each(address: &str, remote: &RemoteOptions, expected: &str) {
     }
 }
 
-/// Enough for what answers, on a machine that does other things.
-fn patient() -> RemoteOptions {
+/// Timeouts that are long enough on a busy machine.
+fn long_timeouts() -> RemoteOptions {
     RemoteOptions { connect_timeout_ms: 30_000, ..RemoteOptions::default() }
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn closed_port_is_unreachable() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
-    each(&free, &patient(), "unreachable").await;
+    each(&free, &long_timeouts(), "unreachable").await;
 }
 
 #[tokio::test]
-async fn the_name_is_unknown() {
-    each("sherwood.invalid:1", &patient(), "name").await;
+async fn unknown_name_is_an_error_of_its_own() {
+    each("sherwood.invalid:1", &long_timeouts(), "name").await;
 }
 
 #[tokio::test]
-async fn it_accepts_and_says_nothing() {
+async fn server_without_a_greeting_is_silent() {
     let hasty = RemoteOptions { connect_timeout_ms: 100, ..RemoteOptions::default() };
     each(&says(b"", true).await, &hasty, "silent").await;
 }
 
 #[tokio::test]
-async fn it_hangs_up() {
-    each(&says(b"", false).await, &patient(), "reset").await;
+async fn closed_connection_is_a_reset() {
+    each(&says(b"", false).await, &long_timeouts(), "reset").await;
 }
 
 #[tokio::test]
-async fn it_speaks_something_else() {
-    each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &patient(), "protocol").await;
-    each(&says(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).await, &patient(), "protocol").await;
+async fn another_protocol_is_a_protocol_error() {
+    each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &long_timeouts(), "protocol").await;
+    each(&says(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).await, &long_timeouts(), "protocol").await;
 }
 
 /// A packet of MySQL's protocol.
@@ -82,7 +83,7 @@ fn packet(number: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn it_wants_the_password_in_a_way_that_the_library_was_built_without() {
+async fn unsupported_authentication_method_is_refused() {
     let capabilities: u32 = 0x0008_8200;
     let [low, high] = [capabilities & 0xffff, capabilities >> 16].map(|half| (half as u16).to_le_bytes());
     let greeting = [
@@ -101,14 +102,14 @@ async fn it_wants_the_password_in_a_way_that_the_library_was_built_without() {
     std::fs::write(&password, "secret").unwrap();
     let password = Some(Secret::File(password));
     let options =
-        SqlOptions { password, remote: patient(), ..SqlOptions::new(address, "u", "d", "SELECT :key") };
+        SqlOptions { password, remote: long_timeouts(), ..SqlOptions::new(address, "u", "d", "SELECT :key") };
     let error = opened(StoreOptions::MySql(options)).get_many(Vec::new()).await.unwrap_err();
     assert_eq!(error.cause().label(), "credentials");
     assert!(error.to_string().contains("in a way that is not known here"), "{error}");
 }
 
 #[tokio::test]
-async fn options_that_mean_nothing_are_refused_before_anything_is_opened() {
+async fn invalid_options_are_refused_before_anything_is_opened() {
     let refused = |options: SqlOptions| {
         let Err(error) = sherwood_store::open("b", &StoreOptions::MySql(options)) else {
             panic!("it opened")

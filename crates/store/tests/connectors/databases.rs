@@ -1,4 +1,4 @@
-//! Database servers of others, as processes of a user who may little: neither runs as root.
+//! MariaDB and PostgreSQL servers as processes of an unprivileged user, since neither runs as root.
 
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 use crate::servers::{START_TIMEOUT, until_ready};
 
-/// What everybody here logs in with.
+/// The password of all users in the tests.
 pub(crate) const PASSWORD: &str = "not a secret";
 
-/// A server that lives as long as this does, or until it is killed.
+/// A server that runs until it is dropped or killed.
 pub(crate) struct Database {
     process: Child,
     command: Command,
@@ -25,8 +25,7 @@ pub(crate) struct Database {
     pub(crate) folder: TempDir,
 }
 
-/// Small and quick: little memory and disk, none of the system's few slots for asynchronous reads,
-/// no waiting for the disk.
+/// Options for a small and fast server: little memory and disk, no asynchronous I/O, no syncs.
 const MARIADB: [&str; 5] = [
     "--innodb-buffer-pool-size=16M",
     "--innodb-log-file-size=4M",
@@ -36,7 +35,7 @@ const MARIADB: [&str; 5] = [
 ];
 
 impl Database {
-    /// MariaDB with a database `shop` and a user `shop` who may do everything in it.
+    /// Starts MariaDB with a database `shop` and a user `shop` with all privileges in it.
     pub(crate) fn mariadb(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = folder_of("mysql");
         let data = format!("--datadir={}", folder.path().join("data").display());
@@ -49,7 +48,7 @@ impl Database {
         });
         fs::write(&start, format!("CREATE DATABASE IF NOT EXISTS shop;\n{}", grants.concat())).unwrap();
         let socket = folder.path().join("socket");
-        // Debian keeps it where only root looks.
+        // Debian installs it outside of the normal path.
         let program = Path::new("/usr/sbin/mariadbd");
         let program = if program.exists() { "/usr/sbin/mariadbd" } else { "mariadbd" };
         let mut command = at(&folder, "mysql", program);
@@ -64,7 +63,7 @@ impl Database {
         Self::start(command, folder, |port| vec![format!("--port={port}")])
     }
 
-    /// PostgreSQL with a superuser `admin`, a database `shop` and a user `shop` who owns it.
+    /// Starts PostgreSQL with a superuser `admin`, and a database `shop` owned by a user `shop`.
     pub(crate) fn postgres(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = folder_of("postgres");
         let (data, password) = (folder.path().join("data"), folder.path().join("password"));
@@ -74,7 +73,7 @@ impl Database {
         finish(init.args(["-U", "admin", "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C"]));
         let mut single = at(&folder, "postgres", &postgres_program("postgres"));
         single.arg("--single").arg("-D").arg(&data).arg("postgres");
-        // One statement a line.
+        // One statement per line.
         feed(
             &mut single,
             &format!("CREATE ROLE shop LOGIN PASSWORD '{PASSWORD}'\nCREATE DATABASE shop OWNER shop\n"),
@@ -100,7 +99,7 @@ impl Database {
         server
     }
 
-    /// Until it listens and is ready, which PostgreSQL writes down, or has ended instead.
+    /// Waits until it listens and is ready, which PostgreSQL writes to a file, or has ended.
     fn wait(&mut self) -> Result<(), ExitStatus> {
         let written = self.folder.path().join("data/postmaster.pid");
         let is_ready = || fs::read_to_string(&written).map_or(true, |written| written.contains("ready"));
@@ -111,13 +110,13 @@ impl Database {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A store of `shop` that asks `query`.
+    /// Options of a store of `shop` with the read statement `query`.
     pub(crate) fn options(&self, query: &str) -> SqlOptions {
         let password = self.folder.path().join("login");
         fs::write(&password, format!("{PASSWORD}\n")).unwrap();
         let mut options = SqlOptions::new(self.address(), "shop", "shop", query);
         options.password = Some(Secret::File(password));
-        // Machines that test are busy.
+        // Test machines are busy.
         (options.remote.connect_timeout_ms, options.remote.answer_timeout_ms) = (30_000, 30_000);
         options
     }
@@ -126,7 +125,7 @@ impl Database {
         self.process.kill().and_then(|()| self.process.wait()).expect("it is ours");
     }
 
-    /// The same server again, at the same port, with what was in it.
+    /// Starts the server again, on the same port and with its data.
     pub(crate) fn restart(&mut self) {
         let start = Instant::now();
         while !self.starts() {
@@ -134,8 +133,8 @@ impl Database {
         }
     }
 
-    /// Starts it; false where it has ended at once. PostgreSQL does while what it had to do with is
-    /// still at work, which ends when it notices that it was left alone.
+    /// Starts it; false if it ends at once. PostgreSQL does while processes of a killed server are
+    /// still running, which end when they notice that it is gone.
     fn starts(&mut self) -> bool {
         self.process = spawn(&mut self.command);
         self.wait().is_ok()
@@ -149,7 +148,7 @@ impl Drop for Database {
     }
 }
 
-/// Who runs servers where we are root.
+/// The ids of the account that runs servers if the test runs as root.
 fn account(user: &str) -> Option<(u32, u32)> {
     let id = |which| {
         let output = Command::new("id").args([which, user]).output().expect("`id` runs");
@@ -171,7 +170,7 @@ fn folder_of(user: &str) -> TempDir {
     folder
 }
 
-/// Gives a key to who runs the server and nobody else, or the server would not take it.
+/// Makes a key readable by the server's user only, which the server requires.
 pub(crate) fn give_to(key: &Path, user: &str) {
     fs::set_permissions(key, Permissions::from_mode(0o600)).expect("it is ours");
     if let Some((uid, gid)) = account(user) {
@@ -179,10 +178,11 @@ pub(crate) fn give_to(key: &Path, user: &str) {
     }
 }
 
-/// A program, run by somebody who owns the folder.
+/// A command that runs a program as the user who owns the folder.
 fn at(folder: &TempDir, user: &str, program: &str) -> Command {
     let mut command = Command::new(program);
-    // A server that starts removes the temporary tables it finds, those of another server too.
+    // A server removes the temporary tables in this folder when it starts, also those of another
+    // server.
     command.env("TMPDIR", folder.path());
     command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some((uid, gid)) = account(user) {
@@ -191,7 +191,7 @@ fn at(folder: &TempDir, user: &str, program: &str) -> Command {
     command
 }
 
-/// Debian keeps PostgreSQL's programs, a folder for each version, off the path.
+/// Debian installs PostgreSQL's programs outside of the path, in a folder per version.
 fn postgres_program(name: &str) -> String {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest =
@@ -232,21 +232,22 @@ fn remedy(package: &str) -> String {
     format!("apt-get install {package}, or `make need-test`")
 }
 
-/// What the page about databases says below a heading, so that it is tried as it stands.
+/// The section of the documentation page about databases below a heading, so that its examples are
+/// tested.
 pub(crate) fn page(heading: &str) -> &'static str {
     let page = include_str!("../../../../docs/src/databases.md");
     let (_, section) = page.split_once(&format!("## {heading}\n")).expect("the page has it");
     section.split_once("\n## ").map_or(section, |(section, _)| section)
 }
 
-/// The statements of its block of SQL.
+/// The statements of a section's SQL block.
 pub(crate) fn page_statements(section: &'static str) -> Vec<&'static str> {
     let (_, block) = section.split_once("```sql\n").expect("it has one");
     let (block, _) = block.split_once("```").expect("it ends");
     block.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect()
 }
 
-/// The text that its configuration gives to a key.
+/// The text of a key in a section's configuration.
 pub(crate) fn page_text(section: &'static str, key: &str) -> String {
     let (_, rest) = section.split_once(&format!("\n{key} = \"")).expect("it is there");
     let (text, _) = match rest.strip_prefix("\"\"") {

@@ -1,4 +1,4 @@
-//! Before sockets that misbehave: each way to fail has its cause, for every kind of connector.
+//! Tests with sockets that fail: each kind of failure has its cause, for every kind of connector.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::certificates::Authority;
 use crate::{failure, gate, label, opened};
 
-/// Every kind of connector to `address`, and what its server would say to a read.
+/// Every kind of connector to `address`, with a server's reply to a read.
 fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
     let scheme = if remote.tls.is_some() { "https" } else { "http" };
     let memcached = MemcachedOptions { remote: remote.clone(), ..MemcachedOptions::new(address) };
@@ -26,13 +26,13 @@ fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'s
     ]
 }
 
-/// Times that pass quickly.
-fn hasty() -> RemoteOptions {
+/// Short timeouts.
+fn short_timeouts() -> RemoteOptions {
     RemoteOptions { connect_timeout_ms: 100, answer_timeout_ms: 50, ..RemoteOptions::default() }
 }
 
-/// Listens, reads a question on each connection, and then says this and hangs up, or waits where
-/// `stays` is set.
+/// Listens, reads a request on each connection, then sends `answer` and closes it, or keeps it open
+/// with `stays`.
 async fn says(answer: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -56,14 +56,14 @@ async fn each(address: &str, remote: &RemoteOptions, expected: &str) {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn closed_port_is_unreachable() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     each(&free, &RemoteOptions::default(), "unreachable").await;
 }
 
 #[tokio::test]
-async fn the_name_is_unknown() {
-    // A name that is reserved for having no address.
+async fn unknown_name_is_an_error_of_its_own() {
+    // The top-level domain `.invalid` is reserved and never resolves.
     each(
         "sherwood.invalid:1",
         &RemoteOptions { connect_timeout_ms: 5_000, ..RemoteOptions::default() },
@@ -73,21 +73,21 @@ async fn the_name_is_unknown() {
 }
 
 #[tokio::test]
-async fn it_accepts_and_says_nothing() {
-    each(&says(b"", true).await, &hasty(), "silent").await;
+async fn server_without_an_answer_is_silent() {
+    each(&says(b"", true).await, &short_timeouts(), "silent").await;
     let authority = Authority::new();
-    let secure = RemoteOptions { tls: Some(authority.trusted()), ..hasty() };
+    let secure = RemoteOptions { tls: Some(authority.trusted()), ..short_timeouts() };
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     each(&mute.local_addr().unwrap().to_string(), &secure, "silent").await;
 }
 
 #[tokio::test]
-async fn a_write_that_is_not_answered_may_have_been_done() {
+async fn write_without_an_answer_may_have_been_done() {
     let address = says(b"", true).await;
     let item = format!("http://{address}/{{key}}");
     let (write, delete) = (Some(format!("PUT {item}")), Some(format!("DELETE {item}")));
-    let http = HttpOptions { write, delete, remote: hasty(), ..HttpOptions::new(item) };
-    let mut stores = connectors(&address, &hasty());
+    let http = HttpOptions { write, delete, remote: short_timeouts(), ..HttpOptions::new(item) };
+    let mut stores = connectors(&address, &short_timeouts());
     stores[2].0 = opened(StoreOptions::Http(http));
     for (store, _) in stores {
         for answer in [store.put("k".into(), "1".into()).await, store.delete("k".into()).await] {
@@ -98,15 +98,17 @@ async fn a_write_that_is_not_answered_may_have_been_done() {
 }
 
 #[tokio::test]
-async fn it_stops_amid_an_answer() {
-    for (i, answer) in connectors("127.0.0.1:1", &hasty()).into_iter().map(|(_, answer)| answer).enumerate() {
+async fn connection_closed_within_an_answer_is_a_reset() {
+    for (i, answer) in
+        connectors("127.0.0.1:1", &short_timeouts()).into_iter().map(|(_, answer)| answer).enumerate()
+    {
         let (breaks, hangs) = (says(answer, false).await, says(answer, true).await);
-        assert_eq!(failure(&connectors(&breaks, &hasty())[i].0).await, "reset");
-        assert_eq!(failure(&connectors(&hangs, &hasty())[i].0).await, "silent");
+        assert_eq!(failure(&connectors(&breaks, &short_timeouts())[i].0).await, "reset");
+        assert_eq!(failure(&connectors(&hangs, &short_timeouts())[i].0).await, "silent");
     }
 }
 
-/// Answers each question with what `answer` makes of it.
+/// Answers each request with the result of `answer`.
 async fn answers(answer: fn(&str) -> &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -122,7 +124,7 @@ async fn answers(answer: fn(&str) -> &'static str) -> String {
 }
 
 #[tokio::test]
-async fn a_first_look_reads_as_calls_do() {
+async fn check_reads_a_key_like_a_call() {
     let memcached =
         answers(|asked| if asked.starts_with("version") { "VERSION 1.6\r\n" } else { "ERROR\r\n" });
     let memcached = opened(StoreOptions::Memcached(MemcachedOptions::new(memcached.await)));
@@ -138,7 +140,7 @@ async fn a_first_look_reads_as_calls_do() {
     }
 }
 
-/// Turns everybody away: says this, reads nothing and hangs up.
+/// Refuses every connection: sends `words`, reads nothing and closes it.
 async fn turns_away(words: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -151,11 +153,11 @@ async fn turns_away(words: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn it_says_why_it_turns_clients_away() {
+async fn refusal_of_a_connection_has_its_cause() {
     let denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set\r\n";
     for (words, label) in [(denied, "credentials"), ("-ERR max number of clients reached\r\n", "busy")] {
         let address = turns_away(words).await;
-        // However early the words come, and whether they come before a call, a log-in or amid them.
+        // The refusal may arrive before or during a call or a login.
         for db in [0, 1] {
             for _ in 0..20 {
                 let store = opened(StoreOptions::Redis(RedisOptions { db, ..RedisOptions::new(&address) }));
@@ -173,7 +175,7 @@ async fn it_says_why_it_turns_clients_away() {
 }
 
 #[tokio::test]
-async fn it_speaks_something_else() {
+async fn another_protocol_is_a_protocol_error() {
     each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &RemoteOptions::default(), "protocol").await;
     let authority = Authority::new();
     let secure = RemoteOptions { tls: Some(authority.trusted()), ..RemoteOptions::default() };
@@ -181,7 +183,7 @@ async fn it_speaks_something_else() {
 }
 
 #[tokio::test]
-async fn its_certificate_is_for_another_name_or_by_nobody_known() {
+async fn certificate_for_another_name_or_of_an_unknown_authority_is_refused() {
     let (ours, others) = (Authority::new(), Authority::new());
     let secure = |tls: TlsOptions| RemoteOptions { tls: Some(tls), ..RemoteOptions::default() };
     let other_name = gate::before(1, ours.server("other.test", false, &[])).await;
@@ -191,17 +193,17 @@ async fn its_certificate_is_for_another_name_or_by_nobody_known() {
 }
 
 #[tokio::test]
-async fn it_wants_to_see_a_certificate_of_ours() {
+async fn required_client_certificate_is_presented() {
     let authority = Authority::new();
     let secure = |tls: TlsOptions| RemoteOptions { tls: Some(tls), ..RemoteOptions::default() };
     let asks = gate::before(1, authority.server("127.0.0.1", true, &[])).await;
     each(&asks, &secure(authority.trusted()), "certificate").await;
-    // With one, the gate opens; behind it, nobody listens.
+    // With a client certificate the proxy accepts; no server listens behind it.
     each(&asks, &secure(authority.trusted_with_a_certificate()), "reset").await;
 }
 
 #[tokio::test]
-async fn a_failure_names_the_address_and_no_more_than_it_should() {
+async fn error_names_the_address_and_no_secret() {
     for (store, _) in connectors("127.0.0.1:1", &RemoteOptions::default()) {
         let said = store.get_many(vec!["secret-key".into()]).await.unwrap_err().to_string();
         assert!(said.contains("could not get 1 key on store `b`: 127.0.0.1:1 cannot be reached"), "{said}");
@@ -210,7 +212,7 @@ async fn a_failure_names_the_address_and_no_more_than_it_should() {
 }
 
 #[tokio::test]
-async fn what_is_read_may_be_more_than_what_was_written() {
+async fn only_connectors_without_other_properties_answer_as_written() {
     let redis = |options| opened(StoreOptions::Redis(options)).answers_as_written();
     let told = RedisOptions { ttl_of_server: true, ..RedisOptions::new("h") };
     assert!(redis(RedisOptions { write_ttl_s: Some(9), ..RedisOptions::new("h") }) && redis(told.clone()));

@@ -1,4 +1,4 @@
-//! A gate that speaks TLS in front of a server that does not.
+//! A TLS proxy in front of a server without TLS.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Listens at a free port and hands what arrives on to `port`; ends with the runtime of the test.
+/// Listens on a free port and forwards to `port`; ends with the runtime of the test.
 pub(crate) async fn before(port: u16, config: Arc<ServerConfig>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Before a small HTTP service of our own: values by path, with headers of their own.
+//! Tests with a small HTTP service: values by path, with headers of their own.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,9 +21,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Authority;
-use crate::{dropped_calls_disturb_no_other, failure, keys, label, opened, value, values};
+use crate::{dropped_calls_do_not_affect_others, failure, keys, label, opened, value, values};
 
-/// What the service knows and saw.
+/// The service's values and the requests it received.
 #[derive(Default)]
 struct State {
     values: Mutex<BTreeMap<String, Bytes>>,
@@ -54,7 +54,7 @@ impl Service {
         let state = Arc::new(State::default());
         let accepting = Arc::clone(&state);
         let task = tokio::spawn(async move {
-            // Its connections end with it.
+            // The connections end with the service.
             let mut conversations = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Service {
         assert!((&mut self.task).await.unwrap_err().is_cancelled());
     }
 
-    /// Reads, writes and deletes what is below `/items/`.
+    /// Options to read, write and delete below `/items/`.
     fn options(&self) -> HttpOptions {
         let item = format!("http://{}/items/{{key}}", self.address);
         let (write, delete) = (Some(format!("PUT {item}")), Some(format!("DELETE {item}")));
@@ -116,7 +116,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     if path.ends_with("/silent") {
         std::future::pending::<()>().await;
     }
-    // Others get their turn while this one is under way.
+    // Lets other requests run while this one is in flight.
     tokio::task::yield_now().await;
     let response = Response::builder();
     let asked = asked.or_else(|| path.strip_prefix("/items/status-").map(str::to_owned));
@@ -154,7 +154,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_and_what_is_deleted_is_gone() {
+async fn written_value_is_read_and_deleted_key_is_absent() {
     let service = Service::plain().await;
     let store = opened(StoreOptions::Http(service.options()));
     assert_eq!(value(&store, "a b/c").await, None);
@@ -168,7 +168,7 @@ async fn what_is_written_is_read_and_what_is_deleted_is_gone() {
 }
 
 #[tokio::test]
-async fn what_an_answer_says_of_itself_comes_along() {
+async fn freshness_and_tags_of_a_response_are_read() {
     let service = Service::plain().await;
     service.set("k", "1");
     let store = opened(StoreOptions::Http(service.options()));
@@ -178,7 +178,7 @@ async fn what_an_answer_says_of_itself_comes_along() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_and_requests_at_once_are_bounded() {
+async fn connections_are_reused_and_concurrent_requests_are_bounded() {
     let service = Service::plain().await;
     let remote = RemoteOptions { connections_max: 3, ..RemoteOptions::default() };
     let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
@@ -195,7 +195,7 @@ async fn connections_are_kept_and_requests_at_once_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_key_without_a_url_is_absent_and_is_not_asked_for() {
+async fn key_without_a_url_is_absent_without_a_request() {
     let service = Service::plain().await;
     let store = opened(StoreOptions::Http(service.options()));
     assert_eq!(values(&store, &["..", ".", ""]).await, [None, None, None]);
@@ -207,7 +207,7 @@ async fn a_key_without_a_url_is_absent_and_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_batch_is_one_request() {
+async fn batch_is_one_request() {
     let service = Service::plain().await;
     for (key, json) in [("a", "\"text\""), ("b", "{\"n\": 1.0}"), ("c", "null")] {
         service.set(key, json);
@@ -241,7 +241,7 @@ async fn statuses_have_their_causes_and_redirects_are_not_followed() {
         assert_eq!(label(store.check().await), expected, "{status}");
         let (written, deleted) = match status {
             "404" => ("statement", "none"),
-            // Nobody knows whether it was done.
+            // The outcome of the write is unknown.
             "301" | "503" => ("server", "server"),
             _ => (expected, expected),
         };
@@ -251,7 +251,7 @@ async fn statuses_have_their_causes_and_redirects_are_not_followed() {
     assert!(!service.paths().iter().any(|path| path == "/elsewhere"));
 }
 
-/// What became of each key: its value, none, or the label of its failure.
+/// The result of each key: its value, none, or the label of its error.
 async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes>, &'static str>> {
     let each = store.get_each(keys(names)).await.unwrap().into_iter();
     each.map(|one| one.map(|found| found.map(|found| found.value)).map_err(|error| error.cause().label()))
@@ -259,7 +259,7 @@ async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes
 }
 
 #[tokio::test]
-async fn what_is_not_sent_to_a_service_that_hangs_shares_the_cause_of_what_was() {
+async fn keys_not_sent_to_a_hanging_service_have_the_cause_of_those_sent() {
     let service = Service::plain().await;
     service.set("k", "1");
     let remote = RemoteOptions { connections_max: 2, answer_timeout_ms: 200, ..RemoteOptions::default() };
@@ -275,7 +275,7 @@ async fn what_is_not_sent_to_a_service_that_hangs_shares_the_cause_of_what_was()
 }
 
 #[tokio::test]
-async fn a_service_with_too_much_to_do_is_not_sent_the_rest_of_a_call() {
+async fn overloaded_service_is_not_sent_the_rest_of_a_call() {
     let service = Service::plain().await;
     service.set("k", "1");
     let remote = RemoteOptions { connections_max: 1, ..RemoteOptions::default() };
@@ -287,7 +287,7 @@ async fn a_service_with_too_much_to_do_is_not_sent_the_rest_of_a_call() {
 }
 
 #[tokio::test]
-async fn a_key_that_breaks_its_connection_and_long_pages_of_what_is_not_there_fail_no_other() {
+async fn broken_connection_or_long_error_page_fails_no_other_key() {
     let store = one_by_one(|request| {
         let (status, body) = match request {
             request if request.starts_with(b"GET /breaks ") => return String::new(),
@@ -302,7 +302,7 @@ async fn a_key_that_breaks_its_connection_and_long_pages_of_what_is_not_there_fa
 }
 
 #[tokio::test]
-async fn a_page_that_nobody_keeps_and_that_never_comes_holds_up_no_key() {
+async fn error_page_that_hangs_delays_no_other_key() {
     let store = one_by_one(|request| {
         let (status, body) = match request {
             request if request.starts_with(b"GET /none ") => ("404 Not Found", ""),
@@ -318,13 +318,13 @@ async fn a_page_that_nobody_keeps_and_that_never_comes_holds_up_no_key() {
     assert_eq!(each, [Ok(None), Err("server"), Ok(Some("page".into()))]);
 }
 
-/// A store that takes 1 KiB of values, waits for ten minutes, and asks for a key after the other,
-/// of a service that says so for a request and then nothing more; it hangs up where it has nothing
-/// to say.
+/// A store with a limit of 1 KiB, timeouts of ten minutes and one request at a time, and a service
+/// that answers a request with `answer` and then sends nothing more; if the answer is empty, it
+/// closes the connection.
 async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dyn Store> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // It ends with the runtime of the test.
+    // The task ends with the runtime of the test.
     tokio::spawn(async move {
         let mut open = Vec::new();
         loop {
@@ -334,7 +334,7 @@ async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dy
                 request.push(stream.read_u8().await.unwrap());
             }
             let answer = answer(&request);
-            // Who has read enough of it hangs up first.
+            // The client may close the connection first.
             let _ = stream.write_all(answer.as_bytes()).await;
             open.extend((!answer.is_empty()).then_some(stream));
         }
@@ -352,7 +352,7 @@ async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dy
 }
 
 #[tokio::test]
-async fn a_body_too_large_is_not_read_to_its_end() {
+async fn body_too_large_is_not_read_completely() {
     let service = Service::plain().await;
     service.set("large", &"x".repeat(5_000));
     service.set("small", "1");
@@ -372,7 +372,7 @@ async fn a_body_too_large_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_body_of_no_announced_length_that_is_too_large_fails_its_key_alone() {
+async fn body_too_large_without_a_length_fails_its_key_alone() {
     let store = one_by_one(|request| {
         let body = "x".repeat(if request.starts_with(b"GET /large ") { 5_000 } else { 600 });
         let chunks: String = body.as_bytes().chunks(500).map(chunk).collect();
@@ -388,8 +388,8 @@ fn chunk(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_write_is_acknowledged_by_its_status_whatever_becomes_of_the_body() {
-    // More than is accepted of a value, and less than was announced.
+async fn write_is_acknowledged_by_its_status_despite_a_broken_body() {
+    // Longer than the limit of a value, and shorter than announced.
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n{}", "x".repeat(100_000));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let item = format!("http://{}/{{key}}", listener.local_addr().unwrap());
@@ -409,7 +409,7 @@ async fn a_write_is_acknowledged_by_its_status_whatever_becomes_of_the_body() {
 }
 
 #[tokio::test]
-async fn a_store_without_writes_is_read_only() {
+async fn store_without_writes_is_read_only() {
     let service = Service::plain().await;
     let store = opened(StoreOptions::Http(service.reading("/items/{key}")));
     assert_eq!(label(store.put("k".into(), "1".into()).await), "unsupported");
@@ -418,7 +418,7 @@ async fn a_store_without_writes_is_read_only() {
 }
 
 #[tokio::test]
-async fn one_that_takes_writes_and_no_removals_is_not() {
+async fn store_with_writes_and_without_removals_is_not_read_only() {
     let service = Service::plain().await;
     let both = service.options();
     let removals = async |options| {
@@ -431,7 +431,7 @@ async fn one_that_takes_writes_and_no_removals_is_not() {
 }
 
 #[tokio::test]
-async fn over_tls_the_newest_version_that_both_speak_is_spoken() {
+async fn tls_connection_uses_the_newest_common_version_of_http() {
     let authority = Authority::new();
     for (protocols, expected) in [
         (&["h2", "http/1.1"][..], Version::HTTP_2),
@@ -456,7 +456,7 @@ async fn over_tls_the_newest_version_that_both_speak_is_spoken() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_killed_and_comes_back_is_used_again() {
+async fn restarted_service_is_used_again() {
     let authority = Authority::new();
     for tls in [None, Some(authority.server("127.0.0.1", false, &["h2"]))] {
         let mut service = Service::start(tls.clone()).await;
@@ -478,7 +478,7 @@ async fn a_service_that_is_killed_and_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_disturbs_no_other() {
+async fn dropped_call_does_not_affect_others() {
     let service = Service::plain().await;
-    dropped_calls_disturb_no_other(&opened(StoreOptions::Http(service.options()))).await;
+    dropped_calls_do_not_affect_others(&opened(StoreOptions::Http(service.options()))).await;
 }

@@ -1,8 +1,8 @@
-//! Connectors before real servers, and before sockets that misbehave.
+//! Tests of connectors with real servers, and with sockets that fail.
 //!
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`),
-//! each started on a free port of the loopback from a folder that goes away, and ended by the test
-//! that started it. TLS is spoken by a gate before them, with certificates that the test made.
+//! each started on a free loopback port with a temporary folder, and stopped by the test that
+//! started it. A proxy in front of them adds TLS, with certificates made by the test.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -47,7 +47,7 @@ async fn value(store: &Arc<dyn Store>, key: &str) -> Option<String> {
     values(store, &[key]).await.remove(0)
 }
 
-/// The label of a read's failure.
+/// The label of the error of a read.
 async fn failure(store: &Arc<dyn Store>) -> &'static str {
     label(store.get_many(keys(&["k"])).await)
 }
@@ -59,7 +59,7 @@ fn label<T>(result: Result<T, StoreError>) -> &'static str {
     }
 }
 
-/// How long the value of each key is, or why there is none.
+/// The length of each key's value, or the label of its error.
 fn lengths(each: &[KeyAnswer]) -> Vec<Result<usize, &'static str>> {
     let length = |answer: &KeyAnswer| match answer {
         Ok(found) => found.as_ref().map(|found| found.value.len()).ok_or("none"),
@@ -68,8 +68,8 @@ fn lengths(each: &[KeyAnswer]) -> Vec<Result<usize, &'static str>> {
     each.iter().map(length).collect()
 }
 
-/// Drops calls at one await after the other, and asks something else each time.
-async fn dropped_calls_disturb_no_other(store: &Arc<dyn Store>) {
+/// Drops a call at each of its awaits in turn, and makes another call each time.
+async fn dropped_calls_do_not_affect_others(store: &Arc<dyn Store>) {
     store.put("k".into(), "1".into()).await.expect("it can be written");
     for polls in 0..40 {
         let mut dropped = store.get_many(keys(&["k", "absent"]));

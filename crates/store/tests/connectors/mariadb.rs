@@ -1,4 +1,4 @@
-//! MariaDB, which speaks MySQL's protocol.
+//! Tests of the MySQL connector with MariaDB.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,12 +53,12 @@ async fn rows_become_values() {
     let price = store(server.options("SELECT price FROM item WHERE id = :key"));
     assert_eq!(values(&price, &["1", "7"]).await, [Some("1.50".to_owned()), Some("-7.00".to_owned())]);
     let many = store(server.options("SELECT id, body FROM item WHERE id IN (:keys)"));
-    // A key is answered byte for byte, whatever MySQL takes for equal.
+    // A key matches byte for byte, although MySQL treats others as equal.
     let found = many.get_many(keys(&["7", "1", "07", "1x", "nine", "7"])).await.unwrap();
     let bodies: Vec<_> = found.into_iter().map(|found| found.map(|found| found.value)).collect();
     let (seven, bytes) = (Some(Bytes::from("7")), Some(Bytes::from_static(b"\xff\0")));
     assert_eq!(bodies, [seven.clone(), bytes, None, None, None, seven]);
-    // A key that is no text in the column's character set is nobody else's trouble.
+    // A key that is not text in the column's character set affects no other key.
     root.query_drop("CREATE TABLE old (id VARCHAR(20) CHARACTER SET latin1 PRIMARY KEY, body TEXT)")
         .await
         .unwrap();
@@ -72,7 +72,8 @@ async fn rows_become_values() {
         let found: Vec<_> = found.iter().map(text).collect();
         assert_eq!(found, [None, None, None, Some("of a".into())], "{query}");
     }
-    // With one key, its comparison of numbers with strings, unless the statement is stricter.
+    // With one key MySQL compares numbers with strings numerically, unless the statement is
+    // stricter.
     let loose = store(server.options("SELECT name FROM item WHERE id = :key"));
     let strict = store(server.options("SELECT name FROM item WHERE id = :key AND CAST(id AS CHAR) = :key"));
     let seven = || Some("seven".to_owned());
@@ -83,7 +84,7 @@ async fn rows_become_values() {
         values(&parts, &["s2:a", "s1:a", "s1", "s3:a"]).await,
         [Some("of s2".to_owned()), Some("of s1".to_owned()), None, None]
     );
-    // More keys than a statement takes.
+    // More keys than one statement reads.
     let asked: Vec<String> = (0..600).map(|i| i.to_string()).collect();
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     let found = many.get_many(keys(&asked)).await.unwrap();
@@ -119,8 +120,8 @@ async fn rows_become_json_with_time_to_live_and_tags() {
 }
 
 #[tokio::test]
-async fn writes_are_in_the_table_when_they_are_acknowledged() {
-    // As a server is that commits only what it is told to.
+async fn acknowledged_writes_are_in_the_table() {
+    // A server without autocommit.
     let (server, mut root) = started(&["--autocommit=0"]).await;
     let upsert = "INSERT INTO pair (shop, id, body) VALUES (:key.1, :key.2, :value) ON DUPLICATE KEY UPDATE body = :value";
     let store_of = |write: &str| {
@@ -149,7 +150,7 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     let read_only = store(server.options("SELECT body FROM pair WHERE id = :key"));
     assert_eq!(label(read_only.put("a".into(), "b".into()).await), "unsupported");
     assert_eq!(label(read_only.delete("a".into()).await), "unsupported");
-    // What a trigger declines is not done; what a procedure did before it failed, is.
+    // A change refused by a trigger is not made; changes of a procedure before its failure are.
     root.query_drop(
         "CREATE PROCEDURE both_(k TEXT, v TEXT) BEGIN INSERT INTO pair VALUES ('p', k, v); COMMIT; \
                      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no more'; END",
@@ -166,7 +167,7 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     assert_eq!((declined.cause().label(), declined.fault()), ("statement", Fault::Rejected), "{declined}");
     let half = store_of("CALL both_(:key, :value)").put("k".into(), "v".into()).await.unwrap_err();
     assert_eq!((half.cause().label(), half.fault()), ("server", Fault::Broken), "{half}");
-    // As a primary is that has become a replica: it is no store without writes.
+    // Like a primary that has become a replica: the store is not read-only.
     root.query_drop("COMMIT").await.unwrap();
     root.query_drop("SET GLOBAL read_only = 1").await.unwrap();
     for refused in [shop.put("s1:a".into(), "x".into()).await, shop.delete("s1:a".into()).await] {
@@ -175,7 +176,7 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_statement_that_fails_for_one_key_leaves_the_others_their_values() {
+async fn statement_that_fails_for_one_key_fails_no_other() {
     let (server, mut root) = started(&[]).await;
     root.query_drop("CREATE TABLE many (id VARCHAR(9), n INT)").await.unwrap();
     root.query_drop("INSERT INTO many VALUES ('a', 100), ('b', 1), ('b', 2), ('c', 5000), ('d', 2)")
@@ -189,7 +190,7 @@ async fn a_statement_that_fails_for_one_key_leaves_the_others_their_values() {
 }
 
 #[tokio::test]
-async fn what_is_in_rows_is_not_repeated() {
+async fn content_of_rows_is_not_in_errors() {
     let (server, mut root) = started(&[]).await;
     root.query_drop("CREATE TABLE vault (id VARCHAR(9) PRIMARY KEY, n INT)").await.unwrap();
     let write = Some("INSERT INTO vault VALUES (:key, :value)".to_owned());
@@ -253,14 +254,14 @@ async fn failure_of(options: SqlOptions) -> &'static str {
     failure(&store(options)).await
 }
 
-/// What runs on the server for the user of the stores.
+/// The statements running on the server for the stores' user.
 async fn running(root: &mut Conn) -> Vec<u64> {
     let running = "SELECT id FROM information_schema.processlist WHERE user = 'shop' AND info LIKE '%SLEEP%'";
     root.query(running).await.unwrap()
 }
 
 #[tokio::test]
-async fn what_a_caller_left_behind_is_killed() {
+async fn statement_of_a_dropped_call_is_killed() {
     let (server, mut root) = started(&[]).await;
     let slow = store(server.options("SELECT SLEEP(1000) FROM item WHERE id = :key"));
     let asking = tokio::spawn({
@@ -275,14 +276,14 @@ async fn what_a_caller_left_behind_is_killed() {
     while !running(&mut root).await.is_empty() {
         tokio::task::yield_now().await;
     }
-    // One that does not answer in time goes the same way.
+    // A statement that times out is stopped as well.
     let mut options = server.options("SELECT SLEEP(1000) FROM item WHERE id = :key");
     options.remote.answer_timeout_ms = 100;
     assert_eq!(label(store(options).get_many(keys(&["7"])).await), "silent");
     while !running(&mut root).await.is_empty() {
         tokio::task::yield_now().await;
     }
-    // One that is killed from the other side.
+    // A statement that the server's administrator kills.
     let asking = tokio::spawn({
         let slow = Arc::clone(&slow);
         async move { slow.get_many(keys(&["7"])).await }
@@ -297,7 +298,7 @@ async fn what_a_caller_left_behind_is_killed() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_used_again() {
+async fn restarted_server_is_used_again() {
     let (mut server, root) = started(&[]).await;
     drop(root);
     let shop = store(server.options("SELECT name FROM item WHERE id = :key"));
@@ -316,7 +317,7 @@ async fn a_server_that_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_first_look_says_what_is_there() {
+async fn check_identifies_the_server() {
     let (server, _root) = started(&[]).await;
     let options = SqlOptions {
         write: Some("REPLACE INTO item (id, body) VALUES (:key, :value)".into()),
@@ -343,7 +344,7 @@ async fn a_first_look_says_what_is_there() {
 }
 
 #[tokio::test]
-async fn encrypted_connections_need_a_certificate_to_trust() {
+async fn tls_requires_a_trusted_certificate() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::mariadb(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -364,7 +365,7 @@ async fn encrypted_connections_need_a_certificate_to_trust() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_our_certificate_gets_it() {
+async fn client_certificate_is_presented_if_required() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::mariadb(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -387,7 +388,7 @@ async fn a_server_that_asks_for_our_certificate_gets_it() {
 }
 
 #[tokio::test]
-async fn passwords_may_come_from_the_environment_and_are_never_shown() {
+async fn password_is_read_from_the_environment_and_not_shown() {
     let options = SqlOptions {
         password: Some(Secret::Env("SHERWOOD_TEST_NO_SUCH".into())),
         ..SqlOptions::new("127.0.0.1:1", "shop", "shop", "SELECT :key")
@@ -399,7 +400,7 @@ async fn passwords_may_come_from_the_environment_and_are_never_shown() {
 }
 
 #[tokio::test]
-async fn users_of_mariadbs_own_plugin_log_in() {
+async fn user_of_the_ed25519_plugin_logs_in() {
     let (server, mut root) = started(&["--plugin-load-add=auth_ed25519"]).await;
     let create = format!("CREATE USER 'new'@'127.0.0.1' IDENTIFIED VIA ed25519 USING PASSWORD('{PASSWORD}')");
     root.query_drop(create).await.unwrap();
@@ -413,7 +414,7 @@ async fn users_of_mariadbs_own_plugin_log_in() {
 }
 
 #[tokio::test]
-async fn the_pages_example_works() {
+async fn example_of_the_documentation_works() {
     let (server, mut root) = started(&[]).await;
     let section = page("MySQL and MariaDB");
     for statement in page_statements(section).into_iter().filter(|one| !one.starts_with("CREATE DATABASE")) {

@@ -1,11 +1,11 @@
-//! Before memcached itself.
+//! Tests of the memcached connector with memcached.
 
 use bytes::Bytes;
 use sherwood_store::{Attempt, Cause, MemcachedOptions, RemoteOptions, Secret, StoreOptions};
 
 use crate::certificates::Authority;
 use crate::servers::Server;
-use crate::{dropped_calls_disturb_no_other, failure, gate, keys, label, opened, value, values};
+use crate::{dropped_calls_do_not_affect_others, failure, gate, keys, label, opened, value, values};
 
 fn plain() -> Server {
     Server::memcached(|_| Vec::new())
@@ -16,7 +16,7 @@ fn to(server: &Server) -> MemcachedOptions {
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_and_what_is_deleted_is_gone() {
+async fn written_value_is_read_and_deleted_key_is_absent() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     assert_eq!(values(&store, &["a", "b"]).await, [None, None]);
@@ -43,10 +43,10 @@ async fn many_keys_are_one_call() {
 }
 
 #[tokio::test]
-async fn flags_of_other_clients_come_along() {
+async fn flags_of_other_clients_are_read() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
-    // As any other client would write it.
+    // Written by another client.
     let mut other = std::net::TcpStream::connect(server.address()).unwrap();
     std::io::Write::write_all(&mut other, b"set k 4294967295 0 1\r\nx\r\n").unwrap();
     assert_eq!(std::io::Read::read(&mut other, &mut [0; 64]).unwrap(), b"STORED\r\n".len());
@@ -69,7 +69,7 @@ async fn keys_that_memcached_cannot_hold_are_absent_and_refused_when_written() {
 }
 
 #[tokio::test]
-async fn a_prefix_keeps_stores_apart() {
+async fn prefix_separates_stores() {
     let server = plain();
     let ours = MemcachedOptions { key_prefix: "ours:".into(), ..to(&server) };
     let (ours, all) = (opened(StoreOptions::Memcached(ours)), opened(StoreOptions::Memcached(to(&server))));
@@ -81,7 +81,7 @@ async fn a_prefix_keeps_stores_apart() {
 }
 
 #[tokio::test]
-async fn a_value_too_large_is_an_error_of_its_key_alone() {
+async fn value_too_large_is_an_error_of_its_key_alone() {
     let server = plain();
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
     let small = opened(StoreOptions::Memcached(MemcachedOptions { remote, ..to(&server) }));
@@ -94,8 +94,7 @@ async fn a_value_too_large_is_an_error_of_its_key_alone() {
     assert_eq!(each[0].as_ref().unwrap_err().cause().label(), "too_large");
     assert_eq!((&each[1], &each[2]), (&Ok(None), &Ok(Some(Bytes::from("1").into()))));
     assert_eq!(label(small.put("k".into(), vec![0; 1025].into()).await), "refused");
-    // More than the server's own bound: 1 MiB. It throws away what was there, so the write was not
-    // without effect.
+    // More than the server's limit of 1 MiB. It removes the old value, so the write had an effect.
     let refused = large.put("large".into(), vec![0; 2 << 20].into()).await;
     assert_eq!(label(refused), "server");
     assert_eq!(value(&large, "large").await, None);
@@ -103,7 +102,7 @@ async fn a_value_too_large_is_an_error_of_its_key_alone() {
 }
 
 #[tokio::test]
-async fn who_has_to_log_in_does() {
+async fn connector_logs_in_if_required() {
     let server = Server::memcached(|folder| {
         let users = folder.join("users");
         std::fs::write(&users, "app:sesame\n").unwrap();
@@ -129,7 +128,7 @@ async fn who_has_to_log_in_does() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_where_it_is_asked_for() {
+async fn tls_is_used_if_configured() {
     let (server, authority) = (plain(), Authority::new());
     let address = gate::before(server.port, authority.server("127.0.0.1", false, &[])).await;
     let remote = RemoteOptions { tls: Some(authority.trusted()), ..RemoteOptions::default() };
@@ -145,7 +144,7 @@ async fn tls_is_spoken_where_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_and_comes_back_is_used_again() {
+async fn restarted_server_is_used_again() {
     let mut server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     store.put("k".into(), "1".into()).await.unwrap();
@@ -160,7 +159,7 @@ async fn a_server_that_is_killed_and_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_first_look_tells_the_version() {
+async fn check_returns_the_version() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     let report = store.check().await.unwrap();
@@ -173,7 +172,7 @@ async fn a_first_look_tells_the_version() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_disturbs_no_other() {
+async fn dropped_call_does_not_affect_others() {
     let server = plain();
-    dropped_calls_disturb_no_other(&opened(StoreOptions::Memcached(to(&server)))).await;
+    dropped_calls_do_not_affect_others(&opened(StoreOptions::Memcached(to(&server)))).await;
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! Tests of the PostgreSQL connector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn store(options: SqlOptions) -> Arc<dyn Store> {
 async fn rows_become_values() {
     let (server, admin) = started(&[]).await;
     let one = store(server.options("SELECT name FROM item WHERE id = :key"));
-    // What is no integer is the key of nothing, and no error.
+    // A key that is not an integer is absent, and not an error.
     let asked = ["1", "2", "3", "1x", "99999999999", "'", "7"];
     let seven = Some("seven".to_owned());
     assert_eq!(
@@ -78,7 +78,7 @@ async fn rows_become_values() {
         let column = store(server.options(&format!("SELECT {column} FROM item WHERE id = :key")));
         assert_eq!(value(&column, "1").await.as_deref(), Some(expected));
     }
-    // As the server writes them itself.
+    // Numbers have the server's own format.
     for number in [
         "0",
         "-1e9",
@@ -107,7 +107,7 @@ async fn rows_become_values() {
     let by_code = store(server.options("SELECT code, name FROM item WHERE code IN (:keys)"));
     let code = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
     assert_eq!(values(&by_code, &[code, "no code"]).await, [Some("é\"".to_owned()), None]);
-    // More keys than a statement takes.
+    // More keys than one statement reads.
     let asked: Vec<String> = (0..600).map(|i| i.to_string()).collect();
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     let found = many.get_many(keys(&asked)).await.unwrap();
@@ -143,7 +143,7 @@ async fn rows_become_json_with_time_to_live_and_tags() {
 }
 
 #[tokio::test]
-async fn writes_are_in_the_table_when_they_are_acknowledged() {
+async fn acknowledged_writes_are_in_the_table() {
     let (server, admin) = started(&[]).await;
     let query = "SELECT body FROM pair WHERE shop = :key.1 AND id = :key.2";
     let store_of = |write: &str| {
@@ -170,7 +170,7 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     update.put("s1:a".into(), "text".into()).await.unwrap();
     assert_eq!(label(update.put("s9:z".into(), "nowhere".into()).await), "missing");
     assert_eq!(label(update.put("s1:a".into(), Bytes::from_static(b"\xff")).await), "key");
-    // What comes back of a write is not read for long, and the row is written.
+    // The result of a write is not read completely, and the row is written.
     let update = store_of(
         "UPDATE pair SET note = :value WHERE shop = :key.1 AND id = :key.2 RETURNING repeat('x', 1000000)",
     );
@@ -179,7 +179,7 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     let read_only = store(server.options(query));
     assert_eq!(label(read_only.put("a".into(), "b".into()).await), "unsupported");
     assert_eq!(label(read_only.delete("a".into()).await), "unsupported");
-    // As a primary is that has become a replica: it is no store without writes.
+    // Like a primary that has become a replica: the store is not read-only.
     admin.batch_execute("ALTER ROLE shop SET default_transaction_read_only = on").await.unwrap();
     let shop = store_of(upsert);
     for refused in [shop.put("s1:a".into(), "x".into()).await, shop.delete("s1:a".into()).await] {
@@ -188,7 +188,7 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_statement_that_fails_for_one_key_leaves_the_others_their_values() {
+async fn statement_that_fails_for_one_key_fails_no_other() {
     let (server, _admin) = started(&[]).await;
     let mut options = server.options("SELECT repeat('x', 1000 / CAST(:key AS int))");
     (options.remote.connections_max, options.remote.value_bytes_max) = (1, 1 << 10);
@@ -198,7 +198,7 @@ async fn a_statement_that_fails_for_one_key_leaves_the_others_their_values() {
 }
 
 #[tokio::test]
-async fn what_is_in_rows_is_not_repeated() {
+async fn content_of_rows_is_not_in_errors() {
     let (server, admin) = started(&[]).await;
     let made = "CREATE TABLE vault (id text PRIMARY KEY, secret text CHECK (length(secret) < 9), n int); ALTER TABLE vault OWNER TO shop";
     admin.batch_execute(made).await.unwrap();
@@ -229,8 +229,7 @@ async fn every_failure_has_its_cause() {
     let inet = store(server.options("SELECT '::1'::inet WHERE :key = 'k'"));
     let error = inet.get_many(keys(&["k"])).await.unwrap_err().to_string();
     assert!(error.contains("a column has type inet, which is not read; cast it"), "{error}");
-    // A column type of which only the server knows what a key of it looks like: the others are
-    // answered.
+    // A column type whose literals are checked only by the server: the other keys are answered.
     for by_day in
         ["SELECT name FROM item WHERE day = :key", "SELECT day, name FROM item WHERE day IN (:keys)"]
     {
@@ -239,7 +238,7 @@ async fn every_failure_has_its_cause() {
         assert!(each[0].as_ref().is_ok_and(Option::is_some) && each[2] == Ok(None), "{each:?}");
         assert_eq!(each[1].as_ref().unwrap_err().cause().label(), "key");
     }
-    // A row that is not read does not stand in the way of the next statement.
+    // A row with a column of an unsupported type does not affect the next statement.
     let mut options =
         server.options("SELECT '::1'::inet, repeat('x', 900) FROM generate_series(1, 999) WHERE :key = 'k'");
     (options.remote.connections_max, options.value, options.remote.value_bytes_max) =
@@ -288,14 +287,14 @@ async fn failure_of(options: SqlOptions) -> &'static str {
     failure(&store(options)).await
 }
 
-/// Whether anything runs on the server for the user of the stores.
+/// True if a statement runs on the server for the stores' user.
 async fn is_running(admin: &Client) -> bool {
     let running = "SELECT 1 FROM pg_stat_activity WHERE usename = 'shop' AND state = 'active'";
     !admin.query(running, &[]).await.unwrap().is_empty()
 }
 
 #[tokio::test]
-async fn what_a_caller_left_behind_is_cancelled() {
+async fn statement_of_a_dropped_call_is_cancelled() {
     let (server, admin) = started(&[]).await;
     let query = "SELECT 'x' FROM item, pg_sleep(1000) WHERE id = :key";
     let slow = store(server.options(query));
@@ -308,12 +307,12 @@ async fn what_a_caller_left_behind_is_cancelled() {
     asking.abort();
     assert!(asking.await.unwrap_err().is_cancelled());
     while is_running(&admin).await {}
-    // One that does not answer in time goes the same way.
+    // A statement that times out is stopped as well.
     let mut options = server.options(query);
     options.remote.answer_timeout_ms = 100;
     assert_eq!(label(store(options).get_many(keys(&["7"])).await), "silent");
     while is_running(&admin).await {}
-    // One that is ended from the other side.
+    // A statement that the server's administrator terminates.
     let asking = ask();
     while !is_running(&admin).await {}
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'";
@@ -322,12 +321,12 @@ async fn what_a_caller_left_behind_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_used_again() {
+async fn restarted_server_is_used_again() {
     let (mut server, admin) = started(&[]).await;
     let shop = store(server.options("SELECT name FROM item WHERE id = :key"));
     assert_eq!(value(&shop, "7").await.as_deref(), Some("seven"));
     assert_eq!(shop.get_many(Vec::new()).await.unwrap(), []);
-    // A column of another type: what was prepared is prepared anew, one call later.
+    // After a change of a column's type the statement is prepared again, one call later.
     admin.batch_execute("ALTER TABLE item ALTER name TYPE varchar(9)").await.unwrap();
     let _ = shop.get_many(keys(&["7"])).await;
     assert_eq!(value(&shop, "7").await.as_deref(), Some("seven"));
@@ -344,7 +343,7 @@ async fn a_server_that_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_first_look_says_what_is_there() {
+async fn check_identifies_the_server() {
     let (server, _admin) = started(&[]).await;
     let options = SqlOptions {
         delete: Some("DELETE FROM item WHERE id = :key".into()),
@@ -366,7 +365,7 @@ async fn a_first_look_says_what_is_there() {
 }
 
 #[tokio::test]
-async fn encrypted_connections_need_a_certificate_to_trust() {
+async fn tls_requires_a_trusted_certificate() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::postgres(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -391,7 +390,7 @@ async fn encrypted_connections_need_a_certificate_to_trust() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_our_certificate_gets_it() {
+async fn client_certificate_is_presented_if_required() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::postgres(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -419,7 +418,7 @@ async fn a_server_that_asks_for_our_certificate_gets_it() {
 }
 
 #[tokio::test]
-async fn the_pages_example_works() {
+async fn example_of_the_documentation_works() {
     let (server, admin) = started(&[]).await;
     let section = page("PostgreSQL");
     for statement in page_statements(section) {

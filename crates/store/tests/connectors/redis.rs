@@ -1,4 +1,4 @@
-//! Before Redis itself.
+//! Tests of the Redis connector with Redis.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use sherwood_store::{Fault, RedisOptions, RemoteOptions, Secret, StoreOptions};
 
 use crate::certificates::Authority;
 use crate::servers::Server;
-use crate::{dropped_calls_disturb_no_other, failure, gate, keys, label, opened, value, values};
+use crate::{dropped_calls_do_not_affect_others, failure, gate, keys, label, opened, value, values};
 
 fn to(server: &Server) -> RedisOptions {
     RedisOptions::new(server.address())
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_and_what_is_deleted_is_gone() {
+async fn written_value_is_read_and_deleted_key_is_absent() {
     let server = Server::redis(&[]);
     let store = opened(StoreOptions::Redis(to(&server)));
     assert_eq!(values(&store, &["a", "b"]).await, [None, None]);
@@ -30,7 +30,7 @@ async fn what_is_written_is_read_and_what_is_deleted_is_gone() {
 }
 
 #[tokio::test]
-async fn databases_and_prefixes_keep_stores_apart() {
+async fn databases_and_prefixes_separate_stores() {
     let server = Server::redis(&[]);
     let first = opened(StoreOptions::Redis(to(&server)));
     let third = opened(StoreOptions::Redis(RedisOptions { db: 3, ..to(&server) }));
@@ -44,7 +44,7 @@ async fn databases_and_prefixes_keep_stores_apart() {
 }
 
 #[tokio::test]
-async fn times_to_live_are_written_and_read_when_asked_for() {
+async fn times_to_live_are_written_and_read_if_configured() {
     let server = Server::redis(&[]);
     let written = RedisOptions { write_ttl_s: Some(100), ..to(&server) };
     opened(StoreOptions::Redis(written)).put("short".into(), "1".into()).await.unwrap();
@@ -59,7 +59,7 @@ async fn times_to_live_are_written_and_read_when_asked_for() {
 }
 
 #[tokio::test]
-async fn a_value_too_large_is_an_error_of_its_key_alone() {
+async fn value_too_large_is_an_error_of_its_key_alone() {
     let server = Server::redis(&[]);
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
     let small = opened(StoreOptions::Redis(RedisOptions { remote, ..to(&server) }));
@@ -75,7 +75,7 @@ async fn a_value_too_large_is_an_error_of_its_key_alone() {
 }
 
 #[tokio::test]
-async fn who_has_to_log_in_does() {
+async fn connector_logs_in_if_required() {
     let users = "--user default on >sesame ~* +@all --user reader on >book ~* +mget --user idle on >book ~* +ping +info";
     let users: Vec<&str> = users.split(' ').collect();
     let server = Server::redis(&users);
@@ -96,7 +96,7 @@ async fn who_has_to_log_in_does() {
     let report = reader.check().await.unwrap();
     assert!(report.server.contains("does not tell"), "{report:?}");
 
-    // Who is let in and may not read has no backend.
+    // A user who can log in but not read makes the backend fail.
     let idle = RedisOptions { user: Some("idle".into()), password: password("book"), ..to(&server) };
     let idle = opened(StoreOptions::Redis(idle));
     let refused = idle.check().await.unwrap_err();
@@ -111,7 +111,7 @@ async fn who_has_to_log_in_does() {
 }
 
 #[tokio::test]
-async fn a_key_outside_of_the_users_fails_alone() {
+async fn forbidden_key_fails_alone() {
     let users = "--user default on >sesame ~* +@all --user shop on >book ~product:* +mget +pttl +info";
     let server = Server::redis(&users.split(' ').collect::<Vec<_>>());
     let password = |text: &str| {
@@ -137,14 +137,14 @@ async fn a_key_outside_of_the_users_fails_alone() {
         assert_eq!((forbidden.cause().label(), forbidden.fault()), ("credentials", Fault::Rejected));
         let forbidden = shop.get_many(keys(&["user:1"])).await.unwrap_err();
         assert_eq!(forbidden.fault(), Fault::Rejected);
-        // The key it looks with is not among the user's.
+        // The check key is not among the user's keys.
         assert!(shop.get_many(Vec::new()).await.unwrap().is_empty());
         shop.check().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_read_only_replica_and_a_full_server_say_so() {
+async fn read_only_replica_and_full_server_have_their_causes() {
     let primary = Server::redis(&[]);
     let port = primary.port.to_string();
     let replica = Server::redis(&["--replicaof", "127.0.0.1", &port]);
@@ -158,7 +158,7 @@ async fn a_read_only_replica_and_a_full_server_say_so() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_where_it_is_asked_for() {
+async fn tls_is_used_if_configured() {
     let (server, authority) = (Server::redis(&[]), Authority::new());
     let address = gate::before(server.port, authority.server("redis.test", false, &[])).await;
     let mut tls = authority.trusted();
@@ -170,7 +170,7 @@ async fn tls_is_spoken_where_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_and_comes_back_is_used_again() {
+async fn restarted_server_is_used_again() {
     let mut server = Server::redis(&[]);
     let store = opened(StoreOptions::Redis(to(&server)));
     store.put("k".into(), "1".into()).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_server_that_is_killed_and_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_first_look_tells_version_and_database() {
+async fn check_returns_version_and_database() {
     let server = Server::redis(&[]);
     let store = opened(StoreOptions::Redis(RedisOptions { db: 2, ..to(&server) }));
     store.put("k".into(), "1".into()).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_first_look_tells_version_and_database() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_disturbs_no_other() {
+async fn dropped_call_does_not_affect_others() {
     let server = Server::redis(&[]);
-    dropped_calls_disturb_no_other(&opened(StoreOptions::Redis(to(&server)))).await;
+    dropped_calls_do_not_affect_others(&opened(StoreOptions::Redis(to(&server)))).await;
 }

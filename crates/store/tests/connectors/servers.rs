@@ -1,4 +1,4 @@
-//! Servers of others, as processes.
+//! memcached and Redis servers as processes.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A server that lives as long as this does, or until it is killed.
+/// A server that runs until it is dropped or killed.
 pub(crate) struct Server {
     process: Child,
     command: Command,
@@ -22,20 +22,20 @@ pub(crate) struct Server {
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Server {
-    /// memcached, with more arguments.
+    /// Starts memcached with additional arguments.
     pub(crate) fn memcached(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
         Self::start("memcached", |port, folder| {
             let mut args: Vec<String> =
                 ["-l", "127.0.0.1", "-m", "16", "-t", "1", "-U", "0", "-p"].map(str::to_owned).into();
             args.push(port.to_string());
-            // It does not run as root unless it is told whose rights to take.
+            // It refuses to run as root without a user.
             args.extend(["-u".to_owned(), "root".to_owned()]);
             args.extend(more(folder));
             args
         })
     }
 
-    /// redis-server, with more arguments.
+    /// Starts redis-server with additional arguments.
     pub(crate) fn redis(more: &[&str]) -> Self {
         Self::start("redis-server", |port, folder| {
             let (port, folder) = (port.to_string(), folder.display().to_string());
@@ -72,7 +72,7 @@ impl Server {
         self.process.kill().and_then(|()| self.process.wait()).expect("it is ours");
     }
 
-    /// The same server again, at the same port, with what it keeps: nothing, unless it was told to.
+    /// Starts the server again on the same port; it is empty unless it is configured to persist.
     pub(crate) fn restart(&mut self) {
         self.process = spawn(&mut self.command);
         self.wait();
@@ -97,8 +97,8 @@ pub(crate) fn until_ready(
     Ok(())
 }
 
-/// Whether somebody listens there. Where nobody does, a connection may by chance come from that
-/// port itself, and meet itself.
+/// True if a server listens on `port`. Without one, a connection may by chance use that port as its
+/// own and connect to itself.
 fn is_listened_to(port: u16) -> bool {
     let stream = TcpStream::connect(("127.0.0.1", port));
     stream.is_ok_and(|stream| stream.local_addr().is_ok_and(|address| address.port() != port))

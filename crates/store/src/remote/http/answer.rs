@@ -1,4 +1,4 @@
-//! What an answer means, by its status and body; pure.
+//! The meaning of a response, by its status and body; pure.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::remote::Each;
 use crate::words::shown;
 use crate::{Cause, Fault, Found};
 
-/// What a status says of a read.
+/// The meaning of the status of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// The body is the value.
     Body,
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
 }
 
-/// The meaning of the status of a read at `address`.
+/// Interprets the status of a read at `address`.
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<Read, Cause> {
     match status {
         StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(Read::Body),
@@ -29,21 +29,21 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, address: &str) -> Re
     }
 }
 
-/// The meaning of the status of a write.
+/// Interprets the status of a write.
 pub(super) fn written(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
     match status {
         status if status.is_success() => Ok(()),
-        // Proxies say so, too, of a service that broke off amid the work.
+        // Proxies also return this when a service breaks off during the request.
         StatusCode::SERVICE_UNAVAILABLE => Err(Cause::Server { detail: format!("status {status}") }),
         _ => Err(match refusal(status, headers, address) {
-            // Whoever redirects after a form has done what it asked for.
+            // A service that redirects after a form has executed it.
             Cause::Statement { detail } if status.is_redirection() => Cause::Server { detail },
             cause => cause,
         }),
     }
 }
 
-/// The meaning of the status of a removal: what is not there is removed.
+/// Interprets the status of a removal; removing an absent key succeeds.
 pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
     let gone = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
     if gone { Ok(()) } else { written(status, headers, address) }
@@ -52,8 +52,7 @@ pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) ->
 fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
     let detail = format!("status {status}");
     match status.as_u16() {
-        // What is forbidden may be so for one key; who is not let in at all is no better served by
-        // the next.
+        // A forbidden request may be so for its key; refused credentials apply to every key.
         401 | 407 => Cause::Credentials { detail },
         403 => Cause::Forbidden { detail },
         408 | 429 | 503 => Cause::Busy { detail },
@@ -72,10 +71,10 @@ fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
     }
 }
 
-/// What a call comes to by what became of its keys, those that were not asked for being absent.
-/// Each key has its own answer, a failure too, as long as one of them shows that the service works:
-/// it found a key or not, or it read the request and declined it, as services do key by key. When
-/// nothing does, the call failed, by the first key's cause.
+/// The result of a call, from the results of its keys; keys without a request are absent. Each key
+/// has its own answer, which may be an error, if at least one answer shows that the service works:
+/// a key was found or not, or its request was refused. Otherwise the call failed, with the first
+/// key's cause.
 pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
     let declines = |cause: &Cause| cause.fault() == Fault::Rejected;
     let works = each.iter().flatten().any(|answer| answer.as_ref().map_or_else(declines, |_| true));
@@ -86,8 +85,8 @@ pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
     }
 }
 
-/// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent,
-/// and anything else is its JSON as it was written. Time and memory are linear in the body.
+/// Reads the values of `keys` from a JSON object: the value of a string is its text, `null` is
+/// absent, and anything else is its JSON text unchanged. Time and memory are linear in the body.
 pub(super) fn batch(
     body: &[u8],
     keys: &[&str],
@@ -145,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_says_where_it_leads_and_is_not_followed() {
+    fn redirect_is_an_error_that_names_its_target() {
         let headers = [(LOCATION, "http://other/".parse().unwrap())].into_iter().collect();
         let said = read(StatusCode::FOUND, &headers, "h:1").unwrap_err().to_string();
         assert!(said.contains("http://other/") && said.contains("not followed"), "{said}");
     }
 
     #[test]
-    fn any_success_acknowledges_and_what_is_gone_is_removed() {
+    fn any_success_acknowledges_a_change_and_a_missing_key_a_removal() {
         let none = HeaderMap::new();
         for code in [200, 201, 202, 204] {
             assert_eq!(written(StatusCode::from_u16(code).unwrap(), &none, "h:1"), Ok(()));
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_fails_when_no_key_shows_that_the_service_works() {
+    fn call_fails_if_no_key_shows_that_the_service_works() {
         let of = |code: u16| {
             let status = StatusCode::from_u16(code).unwrap();
             read(status, &HeaderMap::new(), "h:1").map(|read| (read == Read::Body).then(Found::default))
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_taken_apart_by_key() {
+    fn batch_is_split_by_key() {
         let body = br#"{"a":"x\ny","b":{"n": 1.50},"c":null,"z":0}"#;
         let found =
             batch(body, &["b", "a", "c", "d"], &Found { flags: 3, ..Found::default() }, "h:1").unwrap();

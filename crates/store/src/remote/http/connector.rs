@@ -1,4 +1,4 @@
-//! How hyper gets its connections: ours, so that what fails has its cause.
+//! The connector of hyper's client, whose failures are our causes.
 
 use std::fmt;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::remote::tls::{self, TlsOptions};
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: TlsOptions,
-    /// Offers HTTP/2 and HTTP/1.1; none where no URL is `https`.
+    /// TLS that offers HTTP/2 and HTTP/1.1; none if no URL is `https`.
     pub(super) config: Option<Arc<ClientConfig>>,
     pub(super) timeout: Duration,
 }
@@ -61,7 +61,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Why there is no connection.
+/// The cause of a failed connection.
 #[derive(Debug)]
 pub(super) struct NotConnected(pub(super) Cause);
 
@@ -73,7 +73,7 @@ impl fmt::Display for NotConnected {
 
 impl std::error::Error for NotConnected {}
 
-/// A connection, as hyper wants it.
+/// A connection with hyper's interface.
 pub(super) struct Socket {
     io: TokioIo<Box<dyn Io>>,
     http2: bool,

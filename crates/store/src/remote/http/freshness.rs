@@ -1,9 +1,8 @@
-//! What an answer says of itself: how long it is good for, and what it may be invalidated by; pure.
+//! The freshness lifetime and the tags of a response; pure.
 //!
-//! The rules are those of RFC 9111 for a cache that many share (sections 4.2.1 and 5.2.2), as far
-//! as an answer says something: where it says nothing, the configuration does, and nothing is
-//! guessed from a date. So what a whole implementation of the RFC decides, whether an answer may be
-//! used again without asking, is not what is asked here.
+//! An explicit lifetime follows the rules of RFC 9111 for a shared cache (sections 4.2.1 and
+//! 5.2.2). Without one, the configuration determines the lifetime; there are no heuristics from
+//! dates. The other rules of the RFC, about storing and validating responses, are not implemented.
 
 use std::time::Duration;
 
@@ -11,14 +10,14 @@ use hyper::HeaderMap;
 use hyper::header::{AGE, CACHE_CONTROL, HeaderName};
 use sherwood_model::Tags;
 
-/// Longest time that is told apart from for ever, as the RFC has it.
+/// Longest lifetime in seconds; the RFC treats longer ones as this one.
 const SECONDS_MAX: u64 = 1 << 31;
 
-/// Names of headers with tags, each with what separates them there.
+/// Names of headers with tags, each with its separator.
 static TAGS: [(HeaderName, u8); 2] =
     [(HeaderName::from_static("cache-tag"), b','), (HeaderName::from_static("surrogate-key"), b' ')];
 
-/// How long the answer with these headers is good for; none where they do not say.
+/// The freshness lifetime in these headers; none if they have none.
 pub(super) fn good_for(headers: &HeaderMap) -> Option<Duration> {
     let (mut shared, mut any) = (None, None);
     for directive in list(headers, &CACHE_CONTROL) {
@@ -44,14 +43,14 @@ pub(super) fn tags(headers: &HeaderMap) -> Tags {
     values.map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty()).collect()
 }
 
-/// Elements of a header that is a list, in all its lines; what is no text is none.
+/// Elements of a list header, from all its lines; elements that are not text are skipped.
 fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-/// A number of seconds, perhaps in quotes; what is none counts as nothing, so that what cannot be
-/// read is not kept.
+/// Parses a number of seconds, with or without quotes; an invalid one is 0, so that the value is
+/// not kept.
 fn seconds(text: &str) -> u64 {
     let digits = text.trim().trim_matches('"');
     match digits.parse::<u64>() {
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn explicit_lifetimes_are_read() {
         assert_eq!(lifetime("max-age=60"), Some(60));
         assert_eq!(lifetime("public, Max-Age=\"60\""), Some(60));
         assert_eq!(lifetime("max-age=60, s-maxage=5"), Some(5));
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_is_taken_off() {
+    fn age_is_subtracted_from_the_lifetime() {
         let aged = |age: &str| good_for(&headers(&[("cache-control", "max-age=60"), ("age", age)]));
         assert_eq!(aged("15"), Some(Duration::from_secs(45)));
         assert_eq!(aged("75"), Some(Duration::ZERO));
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_both_kinds_are_found() {
+    fn tags_of_both_headers_are_read() {
         let tags = tags(&headers(&[("cache-tag", "user:7, page"), ("surrogate-key", " a  b ")]));
         for tag in ["user:7", "page", "a", "b"] {
             assert!(tags.may_hold(tag.as_bytes()), "{tag}");

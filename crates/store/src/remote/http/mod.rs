@@ -1,12 +1,12 @@
-//! HTTP/1.1, and HTTP/2 where a server with TLS offers it.
+//! The connector to HTTP services: HTTP/1.1, and HTTP/2 if a server with TLS offers it.
 //!
-//! A key is a URL, its value a body. One key a request, several at a time; or, where the service
-//! has a way to ask for many, one request for them all and a JSON object back. What comes back says
-//! how long it is good for and what it may be invalidated by ([`freshness`]). Redirects are not
-//! followed: the template says whom to ask, and an answer does not.
+//! A key is mapped to a URL, and its value is the body. There is one request per key, several at a
+//! time, or one request for many keys, answered by a JSON object, if the service supports it. A
+//! response states its freshness lifetime and its tags ([`freshness`]). Redirects are not followed:
+//! the template alone determines the server.
 //!
-//! The connections are hyper's. A request that is dropped closes its connection, or over HTTP/2 its
-//! stream.
+//! hyper manages the connections. A dropped request closes its connection, or its stream over
+//! HTTP/2.
 
 mod answer;
 mod connector;
@@ -40,15 +40,15 @@ use super::tls;
 use super::{Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
-/// Time after which a connection that nothing is asked on is closed.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Bytes that are read of what a service says beside a status that says all.
+/// Most bytes that are read of a body that is not needed.
 const UNKEPT_BODY_BYTES: u64 = 64 << 10;
 
-/// How long that takes at most. Such a page nearly always comes with its head. Whoever waits for
-/// one has its turn meanwhile, so that a service whose error pages hang would hold up every other
-/// key; a new connection costs less.
+/// Most time to read such a body. It nearly always arrives with its head. The request keeps its
+/// permit meanwhile, so that a service whose error pages hang would delay every other key; a new
+/// connection costs less.
 const DRAIN: Duration = Duration::from_millis(10);
 
 /// An HTTP service.
@@ -62,32 +62,32 @@ pub(crate) struct Http {
     remote: RemoteOptions,
 }
 
-/// Bytes that one call may still read, over all its requests.
+/// The bytes that one call may still read, over all its requests.
 struct Budget(AtomicU64);
 
 impl Budget {
-    /// Takes so many of them, where there are.
+    /// Takes `bytes` from the budget; false if it has fewer.
     fn take(&self, bytes: usize) -> bool {
         let left = |left: u64| left.checked_sub(bytes as u64);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    /// For what is read so that the connection can be used again.
+    /// The budget of a body that is read only to reuse its connection.
     fn unkept() -> Self {
         Self(AtomicU64::new(UNKEPT_BODY_BYTES))
     }
 
-    /// Gives back so many that were taken, of what is not kept.
+    /// Returns `bytes` of a body that is not kept to the budget.
     fn give_back(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
-/// What the requests of one call share.
+/// State shared by the requests of one call.
 struct Call {
     budget: Budget,
-    /// Why those that are not sent stay so: what befell one is what would befall them, after the
-    /// same time each.
+    /// The cause for which the remaining requests are not sent: each would fail like the first,
+    /// after the same time.
     stopped: watch::Sender<Option<Cause>>,
 }
 
@@ -96,9 +96,9 @@ impl Call {
         Self { budget: Budget(AtomicU64::new(bytes_max)), stopped: watch::Sender::new(None) }
     }
 
-    /// Keeps what is not sent from being so, where what befell one would befall all: nobody is
-    /// there or says anything, nobody is let in, there is too much to do. What breaks off or is no
-    /// answer may be so for the sake of its key. The first cause stays.
+    /// Stops the call if a failure would affect all its requests: the service is unreachable,
+    /// silent or overloaded, or refuses the credentials. A broken connection or an invalid response
+    /// may be due to one key. The first cause is kept.
     fn stop_if_all(&self, cause: &Cause) {
         let silent = matches!(cause, Cause::Unanswered { .. });
         if !silent && !matches!(cause.fault(), Fault::Unreachable | Fault::Overloaded) {
@@ -111,7 +111,7 @@ impl Call {
         });
     }
 
-    /// Waits for `turn`, or fails as soon as the call is stopped.
+    /// Waits for a permit, `turn`, or fails as soon as the call is stopped.
     async fn unless_stopped<T>(&self, turn: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let mut stopped = self.stopped.subscribe();
         tokio::select! {
@@ -122,7 +122,7 @@ impl Call {
     }
 }
 
-/// An answer; the body is empty where the status says all.
+/// A response; the body is empty if it is not needed.
 struct Answer {
     status: StatusCode,
     version: Version,
@@ -164,8 +164,7 @@ impl Http {
         answer::settled(each)
     }
 
-    /// What the service answers for a key; nothing where the key has no URL, so that it cannot be
-    /// there.
+    /// Reads a key; none if the key has no URL and so cannot exist.
     async fn read_one(&self, key: &[u8], call: &Call) -> Option<Each> {
         let url = self.urls.read.of(key)?;
         let read = async {
@@ -178,10 +177,9 @@ impl Http {
         Some(read.await)
     }
 
-    /// The same for keys that are asked for together. What befalls one of the requests befalls its
-    /// keys.
+    /// Reads keys in batches. The failure of a request is that of its keys.
     async fn read_together(&self, keys: &[Bytes], call: &Call) -> Vec<Option<Each>> {
-        // A key that is no text or empty can stand in no object, so it is not there.
+        // An empty key, or one that is not UTF-8, cannot be in a JSON object, so it does not exist.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
         let texts: Vec<Option<&str>> = texts.collect();
         let asked: Vec<&str> = texts.iter().flatten().copied().collect();
@@ -196,7 +194,7 @@ impl Http {
         texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect()
     }
 
-    /// What one request for several keys answers, as many times as there are keys.
+    /// Reads several keys by one request; returns one result per key.
     async fn read_list(&self, url: Option<Uri>, keys: &[&str], call: &Call) -> Vec<Option<Each>> {
         let Some(url) = url else { return vec![None; keys.len()] };
         let address = host(&url);
@@ -235,8 +233,8 @@ impl Http {
         answer::removed(status, &headers, &address)
     }
 
-    /// Sends a change. Its status says whether it is made, whatever becomes of the body: that is
-    /// only read so that the connection may be used again.
+    /// Sends a change. The status alone determines the result; the body is read only to reuse the
+    /// connection.
     async fn change(
         &self,
         Change { method, url }: &Change,
@@ -252,7 +250,7 @@ impl Http {
         Ok((head.status, head.headers, address))
     }
 
-    /// Reads a key that is hardly there; that it is not there is an answer.
+    /// Checks the service by reading a key, which need not exist.
     async fn look(&self) -> Result<Report, Cause> {
         let key = self.urls.read.check_key();
         let url = match self.urls.read.is_batch() {
@@ -286,14 +284,13 @@ impl Http {
         self.calls.try_acquire().map_err(|_| Cause::Overloaded { queued_calls_max })
     }
 
-    /// The right to one of the requests that there may be at a time.
+    /// Waits for a permit for one of the concurrent requests.
     async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
         self.requests.acquire().await.map_err(|_| Cause::Closed)
     }
 
-    /// One request for a value, once it is its turn: what its status says, and its answer, of which
-    /// nothing is kept but a value. What would befall all of the call is where the rest of it is
-    /// not sent.
+    /// Sends a read once it has a permit; returns the meaning of the status and the response, whose
+    /// body is kept only if it is a value. A failure that would affect the whole call stops it.
     async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
         let _turn = call.unless_stopped(self.turn()).await?;
         let address = host(&url);
@@ -314,7 +311,7 @@ impl Http {
         Ok((read?, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 
-    /// One request, up to the head of its answer.
+    /// Sends a request and reads the head of the response.
     async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
         let answer_timeout = self.remote.answer_timeout();
         let (address, carries) = (host(&url), body.is_some());
@@ -333,14 +330,13 @@ impl Http {
         }
     }
 
-    /// Reads a body that nobody keeps, if it is short and comes soon, so that its connection can be
-    /// used again.
+    /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
+    /// be reused.
     async fn drain(&self, body: Incoming, address: &str) {
         let _ = timeout(DRAIN, self.body(body, address, &Budget::unkept())).await;
     }
 
-    /// The body, of which no more is read than is accepted. One that fails leaves the others of the
-    /// call what it took.
+    /// Reads a body within the budget. A body that fails returns its bytes to the budget.
     async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
@@ -395,8 +391,8 @@ impl Store for Http {
         Kind::Http
     }
 
-    /// What a service makes of a body it takes, and for how long that is good, only its answer to a
-    /// read says.
+    /// A service may change a written value, and states its lifetime only in the response to a
+    /// read.
     fn answers_as_written(&self) -> bool {
         false
     }
@@ -426,7 +422,7 @@ impl Store for Http {
     }
 }
 
-/// A key that no URL can be made of.
+/// The cause for a key without a URL.
 const NO_URL: Cause = Cause::Unsupported {
     reason: "the key makes no URL by the backend's template: it is empty or a way up, or lacks a part that {key.N} names",
 };
@@ -438,14 +434,13 @@ fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Ful
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(remote.connections_max.into())
-        // A connection of HTTP/2 carries many requests: one that hangs must not keep the next ones,
-        // too.
+        // An HTTP/2 connection carries many requests: new ones must not be sent on one that hangs.
         .http2_keep_alive_interval(answer_timeout)
         .http2_keep_alive_timeout(answer_timeout)
         .build(connector)
 }
 
-/// TLS that offers both versions of HTTP.
+/// The TLS configuration, which offers both versions of HTTP.
 fn config(secure: bool, options: &tls::TlsOptions) -> Result<Option<Arc<rustls::ClientConfig>>, OpenCause> {
     if !secure {
         return Ok(None);
@@ -459,12 +454,12 @@ fn found(value: Bytes, headers: &HeaderMap) -> Found {
     Found { value, flags: 0, good_for: freshness::good_for(headers), tags: freshness::tags(headers) }
 }
 
-/// Host and port, for errors.
+/// Host and port of a URL, for errors.
 fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
 }
 
-/// What went wrong, from the innermost error that says more than that something did.
+/// The cause of a failure, from its innermost specific error.
 fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
     let address = address.to_owned();
     let mut innermost = error;
@@ -479,7 +474,7 @@ fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
         if let Some(known) = error.downcast_ref().filter(|error| tls::is_refusal(error)) {
             return Cause::Certificate { address, detail: known.to_string() };
         }
-        // What an error of the system is made of is not among its sources.
+        // The inner error of an `io::Error` is not among its sources.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         innermost = error;
         next = error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)));

@@ -1,4 +1,4 @@
-//! What an HTTP store can be told.
+//! Options of HTTP stores.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,22 +21,24 @@ use crate::remote::options::RemoteOptions;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpOptions {
-    /// What is read: a URL with `{key}`, or parts of it `{key.1}` to `{key.16}` between `:`, or
-    /// `{keys}`: several keys with `,` between, answered by a JSON object from key to value.
+    /// The URL of a read, with `{key}`, or the parts of a key split at `:`, `{key.1}` to
+    /// `{key.16}`, or `{keys}`: several keys separated by `,`, answered by a JSON object from key
+    /// to value.
     pub url: String,
-    /// How a value is written: a method and a URL, `PUT http://127.0.0.1:8000/items/{key}`, the
-    /// value its body; read-only where none.
+    /// The method and URL of a write, such as `PUT http://127.0.0.1:8000/items/{key}`, with the
+    /// value as its body; without it the store is read-only.
     #[serde(default)]
     pub write: Option<String>,
-    /// How a key is removed, as `write` without a body; where there is none, it cannot be.
+    /// The method and URL of a removal, like `write` but without a body; without it keys cannot be
+    /// removed.
     #[serde(default)]
     pub delete: Option<String>,
     /// Headers of every request, by name.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
-    /// How the server is dealt with. `connections_max` is the number of requests at a time, 16 by
-    /// default: over HTTP/2 they share a connection. `value_bytes_max` is for all that a call
-    /// reads, too.
+    /// Options of the connections. `connections_max` is the number of concurrent requests, 16 by
+    /// default: over HTTP/2 they share a connection. `value_bytes_max` also bounds all that a call
+    /// reads.
     #[serde(default = "remote")]
     pub remote: RemoteOptions,
 }
@@ -45,13 +47,13 @@ pub struct HttpOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum HeaderValue {
-    /// As it stands.
+    /// The literal value.
     Text(String),
-    /// Read from a file when the store is opened: a secret.
+    /// A secret, read from a file when the store is opened.
     File {
-        /// The file; a line end after the value is no part of it.
+        /// The file; a line end after the value is removed.
         file: PathBuf,
-        /// What goes before it, such as `Bearer ` and its blank.
+        /// Text before the value, such as `Bearer ` with its blank.
         #[serde(default)]
         prefix: String,
     },
@@ -89,7 +91,7 @@ impl HttpOptions {
     }
 }
 
-/// The templates of a store.
+/// The URL templates of a store.
 pub(super) struct Urls {
     pub(super) read: UrlTemplate,
     pub(super) write: Option<Change>,
@@ -97,7 +99,7 @@ pub(super) struct Urls {
 }
 
 impl Urls {
-    /// Whether any of them asks for TLS.
+    /// True if any of them is `https`.
     pub(super) fn are_secure(&self) -> bool {
         let changes = [&self.write, &self.delete].into_iter().flatten().map(|change| &change.url);
         std::iter::once(&self.read).chain(changes).any(UrlTemplate::is_secure)
@@ -108,7 +110,7 @@ fn remote() -> RemoteOptions {
     RemoteOptions { connections_max: 16, ..RemoteOptions::default() }
 }
 
-/// A method and the URL it is for.
+/// A method and its URL.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) method: Method,
@@ -162,14 +164,14 @@ pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
         let mut value = hyper::header::HeaderValue::from_str(&text).map_err(|_| {
             refused(name, "its value has line ends or control characters".into(), "write one line of text")
         })?;
-        // Never shown, and not put into tables that HTTP/2 compresses headers by.
+        // A sensitive value is not logged, and not added to HTTP/2's compression table.
         value.set_sensitive(secret || known == header::AUTHORIZATION);
         headers.insert(known, value);
     }
     Ok(headers)
 }
 
-/// Headers that say how a request travels.
+/// Headers set by the client, which cannot be configured.
 const OURS: [HeaderName; 5] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_a_method_and_a_url() {
+    fn change_is_a_method_and_a_url() {
         let change = Change::parse("write", "PUT http://h/{key}").unwrap();
         assert_eq!((change.method, change.url.of(b"a").unwrap().path()), (Method::PUT, "/a"));
         for text in ["http://h/{key}", "GET http://h/{key}", "PUT http://h/", "PUT http://h/{keys}", ""] {
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_from_texts_and_files_and_secrets_are_not_shown() {
+    fn headers_are_read_from_text_and_files_and_secrets_are_not_shown() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         std::fs::write(&file, "sesame\n").unwrap();

@@ -1,8 +1,7 @@
-//! From a key to a URL, by a template; pure.
+//! URL templates, which map keys to URLs; pure.
 //!
-//! What a key puts into a URL is encoded byte by byte, so that it can be neither a separator nor
-//! another path: `/`, `?` and `%` are letters like others, and a key that would be `.` or `..`
-//! between two slashes is refused, since servers take those for ways up.
+//! A key's bytes are percent-encoded, so that they cannot act as separators or change the path. A
+//! key that would be a path segment `.` or `..` is refused, since servers resolve those.
 
 use std::fmt::Write;
 
@@ -13,13 +12,13 @@ use crate::remote::CHECK_KEY;
 use crate::remote::host::HostPort;
 use crate::words::{quoted, shown};
 
-/// What separates the parts of a key.
+/// The separator of a key's parts.
 const SEPARATOR: u8 = b':';
 
-/// Bytes of a URL that are sure to be accepted; longer lists of keys travel as several.
+/// Length of a URL that servers accept; a longer list of keys is sent in several URLs.
 const URL_BYTES_MAX: usize = 7_000;
 
-/// A URL with holes for a key.
+/// A URL with placeholders for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlTemplate {
     parts: Vec<Part>,
@@ -27,18 +26,18 @@ pub(crate) struct UrlTemplate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// As it stands.
+    /// Literal text.
     Text(String),
     /// `{key}`
     Key,
-    /// `{key.N}`, counted from zero here.
+    /// `{key.N}`, here from zero.
     Nth(usize),
     /// `{keys}`
     Keys,
 }
 
 impl UrlTemplate {
-    /// Reads the template of `option`.
+    /// Parses the template of `option`.
     pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, OpenCause> {
         let seen = quoted("URL", text);
         let refused = |detail: String| OpenCause::Remote {
@@ -70,8 +69,8 @@ impl UrlTemplate {
         Ok(template)
     }
 
-    /// Scheme, host and port are fixed by the text before the first hole: a key never chooses whom
-    /// to ask.
+    /// Checks that scheme, host and port come before the first placeholder, so that a key cannot
+    /// choose the server.
     fn check_target(&self) -> Result<(), String> {
         let texts =
             self.parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text) } else { None });
@@ -99,23 +98,22 @@ impl UrlTemplate {
         address(&uri).map(drop).ok_or_else(|| "names no host".into())
     }
 
-    /// Whether no key at all has a URL.
+    /// True if no key has a URL.
     fn is_elsewhere(&self) -> bool {
         self.with("key").is_none()
     }
 
-    /// Whether one URL asks for several keys.
+    /// True if one URL reads several keys.
     pub(crate) fn is_batch(&self) -> bool {
         self.parts.contains(&Part::Keys)
     }
 
-    /// Whether it asks for TLS.
+    /// True if it is `https`.
     pub(crate) fn is_secure(&self) -> bool {
         matches!(self.parts.first(), Some(Part::Text(start)) if start.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")))
     }
 
-    /// The URL of one key; nothing where the key has not the parts that it takes, or would be a way
-    /// up.
+    /// The URL of a key; none if the key lacks a part, or would be a segment `.` or `..`.
     pub(crate) fn of(&self, key: &[u8]) -> Option<Uri> {
         let mut url = String::new();
         for part in &self.parts {
@@ -128,8 +126,8 @@ impl UrlTemplate {
         if has_dots(&url) { None } else { url.parse().ok() }
     }
 
-    /// URLs that together ask for all `keys`, with how many of them each asks for; none where there
-    /// can be no such URL, for a key of many thousand bytes or one that alone would be a way up.
+    /// URLs that together read all `keys`, each with its number of keys. A URL is none for a key of
+    /// many thousand bytes, or one that would be a segment `.` or `..`.
     pub(crate) fn of_all(&self, keys: &[&str]) -> Vec<(Option<Uri>, usize)> {
         let fixed: usize =
             self.parts.iter().map(|part| if let Part::Text(text) = part { text.len() } else { 0 }).sum();
@@ -163,7 +161,7 @@ impl UrlTemplate {
         if has_dots(&url) { None } else { url.parse().ok() }
     }
 
-    /// A key that has all the parts the template takes, for a first look at the server.
+    /// A key with all parts of the template, to check the server.
     pub(crate) fn check_key(&self) -> String {
         let parts = self.parts.iter().map(|part| if let Part::Nth(at) = part { at + 1 } else { 1 });
         vec![CHECK_KEY; parts.max().unwrap_or(1)].join(":")
@@ -183,17 +181,16 @@ impl Part {
     }
 }
 
-/// Parts of a key that may be named.
+/// Most parts of a key.
 const PARTS_MAX: usize = 16;
 
-/// Host and port of a URL.
+/// The host and port of a URL.
 pub(crate) fn address(uri: &Uri) -> Option<HostPort> {
     let port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
     HostPort::parse("url", uri.authority()?.as_str(), port).ok()
 }
 
-/// Appends `bytes`, everything but the letters that mean nothing in a URL as `%XX`; nothing where
-/// there are none.
+/// Appends `bytes` with every byte but unreserved characters as `%XX`; none if `bytes` is empty.
 fn encode(bytes: &[u8], out: &mut String) -> Option<()> {
     for &byte in bytes {
         match byte {
@@ -204,7 +201,7 @@ fn encode(bytes: &[u8], out: &mut String) -> Option<()> {
     (!bytes.is_empty()).then_some(())
 }
 
-/// Whether a part of the path of `url` is a way to somewhere else.
+/// True if the path of `url` has a segment `.` or `..`.
 fn has_dots(url: &str) -> bool {
     let path = url.split('?').next().unwrap_or_default();
     path.split('/').any(|part| part == "." || part == "..")
@@ -225,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_stand_where_the_template_has_them() {
+    fn key_replaces_the_placeholders() {
         assert_eq!(url("http://h:1/i/{key}", "a b/ü?%").unwrap(), "http://h:1/i/a%20b%2F%C3%BC%3F%25");
         assert_eq!(url("http://h/{key.2}?of={key.1}&x=1", "user:7").unwrap(), "http://h/7?of=user&x=1");
         assert_eq!(url("https://h/{key}/{key}", "k").unwrap(), "https://h/k/k");
     }
 
     #[test]
-    fn a_key_that_lacks_a_part_or_leads_elsewhere_has_no_url() {
+    fn key_without_a_part_or_with_dot_segments_has_no_url() {
         assert_eq!(url("http://h/{key.2}", "user"), None);
         assert_eq!(url("http://h/{key.2}", "user:"), None);
         for key in ["", ".", ".."] {
@@ -243,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_mean_nothing_are_refused() {
+    fn invalid_templates_are_refused() {
         for text in [
             "http://h/items",
             "http://h/{key",
@@ -269,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn many_keys_travel_in_urls_of_bounded_length() {
+    fn many_keys_are_split_into_urls_of_bounded_length() {
         let batch = template("http://h/all?ids={keys}&v=1");
         assert!(batch.is_batch());
         let shown = |url: &Option<Uri>| url.as_ref().unwrap().to_string();
@@ -284,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_a_url_keep_their_place_in_a_list() {
+    fn keys_without_a_url_keep_their_position_in_a_list() {
         let too_long = "k".repeat(70_000);
         let urls = template("http://h/all?ids={keys}").of_all(&["a", &too_long, "b"]);
         let asked: Vec<_> = urls.iter().map(|(url, count)| (url.is_some(), *count)).collect();
@@ -296,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_stays_within_its_place(key: Vec<u8>) {
+        fn key_does_not_change_other_parts_of_the_url(key: Vec<u8>) {
             if let Some(uri) = template("http://h:7/a/{key}/b?c").of(&key) {
                 prop_assert_eq!(uri.authority().unwrap().as_str(), "h:7");
                 prop_assert_eq!(uri.path().split('/').count(), 4);
@@ -305,7 +302,7 @@ mod tests {
         }
 
         #[test]
-        fn no_template_panics(text: String) {
+        fn any_template_is_parsed_or_refused(text: String) {
             let _ = UrlTemplate::parse("url", &text);
         }
     }

@@ -1,4 +1,4 @@
-//! What memcached answers, a line at a time.
+//! Replies of memcached, read line by line.
 
 use bytes::Bytes;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
@@ -9,16 +9,17 @@ use crate::remote::pipeline::Exchange;
 use crate::words::said_bytes;
 use crate::{Cause, Found};
 
-/// Keys of one line. memcached reads a line of any length, but looks for its end again with every
-/// piece of it.
+/// Most keys of one line. memcached reads lines of any length, but searches for the end from the
+/// start with every piece.
 pub(super) const KEYS_PER_LINE_MAX: usize = 100;
 
-/// Longest value that any memcached can be told to hold; what announces more is none.
+/// Longest value that memcached can be configured to hold; a longer announced value is an invalid
+/// reply.
 const ITEM_BYTES_MAX: u64 = 1 << 30;
 
-/// A question whose answer is awaited.
+/// A request in flight.
 pub(crate) enum Ask {
-    /// `get`, some lines of it.
+    /// `get`, of one or more lines.
     Values(Values),
     /// `set`.
     Stored,
@@ -30,10 +31,10 @@ pub(crate) enum Ask {
     Login,
 }
 
-/// What was told: values of a `get`, the text of a `version`.
+/// The result: values of a `get`, the text of a `version`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// As many as there are keys.
+    /// The result of each key.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
 }
@@ -42,16 +43,16 @@ pub(crate) struct Told {
 pub(crate) struct Values {
     keys: Vec<Bytes>,
     found: Vec<Each>,
-    /// The first key that the next value may be of: memcached answers in the order of the keys, its
-    /// proxies may not.
+    /// The first candidate for the key of the next value: memcached answers in the order of the
+    /// keys, proxies may not.
     next: usize,
-    /// Lines that have not ended.
+    /// Lines without their `END`.
     lines: usize,
-    /// Of one value, and of all of them together.
+    /// Most bytes of one value, and of all values together.
     value_bytes_max: u32,
     /// Bytes of the values found.
     bytes: u64,
-    /// What is wrong with the whole call, found amid its answer.
+    /// The failure of the whole call, which is returned at the end of its reply.
     failed: Option<Cause>,
 }
 
@@ -79,8 +80,8 @@ impl pipeline::Exchange for Ask {
             (Self::Stored | Self::Login, Reply::Stored)
             | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Told::default()),
             (Self::Version, Reply::Version(text)) => Ok(Told { text: said_bytes(text), ..Told::default() }),
-            // Where nobody has to log in it is an ordinary `set`, which may be refused for its size
-            // or for want of memory.
+            // On a server without authentication it is an ordinary `set`, which may be refused for
+            // its size or for lack of memory.
             (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: said_bytes(text) }),
             (Self::Stored, Reply::ServerError(text)) => Err(not_stored(text)),
             (_, reply) => Err(refusal(&reply).ok_or_else(|| unexpected(&reply))?),
@@ -94,7 +95,7 @@ impl Exchange for Ask {
 
     const PROTOCOL: &'static str = "the memcached protocol";
 
-    /// A server with as many clients as it takes says so at once and hangs up.
+    /// A server at its connection limit says so at once and closes the connection.
     fn unasked(input: &[u8]) -> Option<Cause> {
         match client::parse(input, 0) {
             Ok(Progress::Reply { reply, .. }) => refusal(&reply),
@@ -120,7 +121,7 @@ impl Values {
             Reply::Value { key, flags, value, .. } => self.value(key, flags, value)?,
             Reply::End => self.lines -= 1,
             reply => {
-                // In place of the values and of the end of one line.
+                // An error in place of the values and the `END` of one line.
                 let cause = refusal(&reply).ok_or_else(|| unexpected(&reply))?;
                 self.failed.get_or_insert(cause);
                 self.lines -= 1;
@@ -146,7 +147,7 @@ impl Values {
         Ok(())
     }
 
-    /// Which key a value is of: the next one that is called so and has none.
+    /// Finds the position of a value's key: the next equal key without a value.
     fn place(&mut self, key: &[u8]) -> Result<usize, String> {
         let asked = |at: &usize| self.keys[*at] == key && self.found[*at] == Ok(None);
         let place = (self.next..self.keys.len()).chain(0..self.next).find(asked);
@@ -156,10 +157,10 @@ impl Values {
     }
 }
 
-/// Bytes of the line end behind a value.
+/// Bytes of the line end after a value.
 const END_BYTES: usize = 2;
 
-/// What the server's refusal means; nothing where it is none.
+/// The cause of a server's error; none if the reply is not an error.
 fn refusal(reply: &Reply<'_>) -> Option<Cause> {
     Some(match reply {
         Reply::ClientError(text)
@@ -181,8 +182,8 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
     })
 }
 
-/// What it means that the server failed at a `set`. For want of memory, or of an item so large, it
-/// has thrown away what was there, so nobody may say that nothing was changed.
+/// The cause of a failed `set`. When the item is too large, or memory is short, memcached removes
+/// the old value, so it is not true that nothing was changed.
 fn not_stored(text: &[u8]) -> Cause {
     let remedy = match text {
         text if text.starts_with(b"object too large") => {

@@ -1,8 +1,8 @@
-//! memcached, by its text protocol.
+//! The connector to memcached, with its text protocol.
 //!
-//! Reads are `get` of many keys, so that a call is one question whatever it asks for; its flags
-//! come with each value. What no memcached can hold is not there: a key of more than 250 bytes or
-//! with a blank in it is answered as absent and is refused when written.
+//! A read is a `get` of many keys, so that a call is one request; each value comes with its flags.
+//! A key that memcached cannot hold, of more than 250 bytes or with a blank in it, is absent when
+//! read and refused when written.
 
 mod exchange;
 
@@ -23,30 +23,29 @@ use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
-/// Port where none is given.
+/// Default port.
 const PORT: u16 = 11211;
 
 /// Options of a memcached server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemcachedOptions {
-    /// Host and port; 11211 where it has none.
+    /// Host and port; the port is 11211 by default.
     pub address: String,
-    /// Goes before every key; empty by default.
+    /// Prefix of every key; empty by default.
     #[serde(default)]
     pub key_prefix: String,
-    /// Who logs in, by the ASCII authentication of memcached 1.5.15 and later (`-Y`); with
-    /// `password`.
+    /// User for the ASCII authentication of memcached 1.5.15 and later (`-Y`); with `password`.
     #[serde(default)]
     pub user: Option<String>,
     /// The password of `user`.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is until it is
-    /// evicted.
+    /// Seconds after which written values expire, 1 to 2,592,000 (30 days); without it they stay
+    /// until they are evicted.
     #[serde(default)]
     pub write_ttl_s: Option<u32>,
-    /// How the server is dealt with.
+    /// Options of the connections.
     #[serde(default)]
     pub remote: RemoteOptions,
 }
@@ -115,13 +114,13 @@ impl Memcached {
             pool: Pool::new(endpoint, remote, Box::new(greeting)),
             key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
             exptime: Exptime(write_ttl_s.map_or(0, i64::from)),
-            // In range, and the range ends below 4 GiB.
+            // The validated range ends below 4 GiB.
             value_bytes_max: u32::try_from(remote.value_bytes_max).unwrap_or(u32::MAX),
             details,
         })
     }
 
-    /// Asks about one key, or none.
+    /// Sends a request about at most one key.
     async fn ask(&self, attempt: Attempt, request: Vec<u8>, exchange: Ask) -> Result<Told, StoreError> {
         self.call(attempt, Operation::new(request.into(), 1, exchange)).await
     }
@@ -134,13 +133,12 @@ impl Memcached {
         StoreError::new(Arc::clone(&self.name), Kind::Memcached, attempt, cause)
     }
 
-    /// The key as the server knows it.
+    /// Adds the prefix to a key.
     fn prefixed(&self, key: Bytes) -> Bytes {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
-    /// A key that is read to see whether the server answers. One behind a prefix that leaves no
-    /// room for it is the prefix.
+    /// The key that is read to check the server; the prefix alone if it leaves no room for a key.
     fn check_key(&self) -> Bytes {
         let key = self.prefixed(CHECK_KEY.into());
         if Key::new(&key).is_ok() { key } else { self.key_prefix.clone() }
@@ -159,8 +157,7 @@ impl Memcached {
             }
         }
         if sent.is_empty() {
-            // No key is there to be read, but whether the server answers is to be seen: in the way
-            // that keys are read.
+            // There are no keys to read, but the server is checked by a read as for keys.
             sent.push(self.check_key());
         }
         let mut request = Vec::new();
@@ -198,7 +195,7 @@ impl Memcached {
 
     async fn remove(&self, key: Bytes) -> Result<(), StoreError> {
         let key = self.prefixed(key);
-        // No such key can be there.
+        // Such a key cannot exist.
         let Ok(accepted) = Key::new(&key) else { return Ok(()) };
         let mut request = Vec::new();
         client::delete(&mut request, accepted, Answer::Expected);
@@ -242,7 +239,7 @@ impl Store for Memcached {
     }
 }
 
-/// `key`, where memcached can hold it.
+/// Checks that memcached can hold `key`.
 fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
     Key::new(key).map_err(|error| match error {
         KeyError::Length(bytes) => Cause::Refused { what: "key", bytes, min: 1, max: KEY_BYTES_MAX },
@@ -252,7 +249,7 @@ fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
     })
 }
 
-/// What logs in: by the protocol a `set` whose value is user and password.
+/// The request that logs in: a `set` whose value is user and password.
 fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
     let (Some(user), Some(password)) = (user, password) else { return Ok(None) };
     let password = password.read()?;

@@ -29,7 +29,7 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
     match open(&link).await {
         Ok(mut driver) => {
             let ended = driver.serve(&link, &mut queue).await;
-            // Closed before what was sent is failed: a caller that learns of the failure must not
+            // Closed before the operations are failed: a caller that learns of the failure must not
             // find this connection in the pool.
             queue.close();
             driver.fail(&ended);
@@ -118,7 +118,7 @@ impl<E: Exchange> Driver<E> {
         }
     }
 
-    /// Sends what is to be sent and reads until everything is answered.
+    /// Sends the requests and reads until all are answered.
     async fn exchange(&mut self, endpoint: &Endpoint) -> Result<(), Cause> {
         let unsent = self.pipeline.unsent();
         let bytes = unsent.len();

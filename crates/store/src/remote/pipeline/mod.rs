@@ -1,9 +1,9 @@
-//! A few connections to one server, with many operations under way on each.
+//! A few connections to one server, with many operations in flight on each.
 //!
-//! Protocols that answer in the order of the questions need no connection of one's own: the next
-//! question is sent while earlier ones are still being answered. So a handful of connections
-//! carries any number of calls, a call costs no connection, and a caller that goes away leaves
-//! nothing behind: its answer is read by the connection's task and thrown away.
+//! A protocol that answers in the order of requests can be pipelined: the next request is sent
+//! while earlier ones are being answered. So a few connections carry any number of calls, and a
+//! call needs no connection of its own. The answer to a call that was dropped is read by the
+//! connection's task and discarded.
 //!
 //! ```text
 //!   call ──▶ Pool: first connection with room ──▶ queue (bounded) ──▶ task: writes, reads ──▶ server
@@ -11,15 +11,14 @@
 //!     └──────────────────────── oneshot reply ◀──────────────────────┘
 //! ```
 //!
-//! Small questions go together: what waits on one connection is written by one call of the system
-//! and answered by one, which costs both sides a fraction of what as many connections would. Long
-//! ones would hold others up, so beyond [`PACKED_KEYS`] on each the next connection is taken, and
-//! where there is none more, the least busy. How long an answer will be is not known before: a key
-//! of a large value is taken for a small one.
+//! Small requests share a connection: requests that wait on one connection are written by one
+//! system call, which costs both sides much less than as many connections. Long requests would
+//! delay others, so a connection with more than [`PACKED_KEYS`] keys in flight is skipped for the
+//! next one, and if all are, the least busy is used. The length of an answer is not known in
+//! advance: a key counts the same whatever the size of its value.
 //!
-//! A connection that breaks fails what it had sent, for which nobody knows whether it was done;
-//! what it had not sent goes to another connection. A new one is made by the next call that needs
-//! it.
+//! A connection that breaks fails the operations it has sent, whose outcome is unknown; those it
+//! has not sent go to another connection. A new connection is made by the next call that needs one.
 
 mod connection;
 
@@ -45,33 +44,33 @@ pub(crate) trait Exchange:
     /// The protocol's name in errors.
     const PROTOCOL: &'static str;
 
-    /// The meaning of bytes that the server sends before it is asked anything, which is how some
-    /// refuse a client; none where they make no sense.
+    /// The cause when a server sends a message without a request, which is how some refuse a
+    /// client; none if the bytes are not such a message.
     fn unasked(_input: &[u8]) -> Option<Cause> {
         None
     }
 }
 
-/// An operation: what is sent, and how its answer is understood.
+/// An operation: its request, and the exchange that reads its reply.
 pub(crate) struct Operation<E: Exchange> {
     request: Bytes,
     exchange: E,
-    /// How much it keeps a connection busy, in keys that are read.
+    /// Load on the connection, in keys read.
     weight: usize,
 }
 
 impl<E: Exchange> Operation<E> {
-    /// An operation that reads or changes so many keys.
+    /// Makes an operation that reads or changes `keys` keys.
     pub(crate) fn new(request: Bytes, keys: usize, exchange: E) -> Self {
         let weight = keys + request.len() / BYTES_PER_KEY;
         Self { request, exchange, weight }
     }
 }
 
-/// Bytes sent that keep a connection busy for as long as a key: those of a value to be written.
+/// Bytes of a request, such as a value to write, that count as one key.
 const BYTES_PER_KEY: usize = 4 << 10;
 
-/// What a new connection does first: operations in their order, all of which have to succeed.
+/// The first operations of a new connection, in order; all have to succeed.
 pub(crate) type Greeting<E> = Box<dyn Fn() -> Vec<Operation<E>> + Send + Sync>;
 
 /// The connections to one server.
@@ -83,7 +82,7 @@ pub(crate) struct Pool<E: Exchange> {
     connections: Mutex<Vec<Connection<E>>>,
 }
 
-/// What every connection of a pool is made by.
+/// The parameters of a pool's connections.
 struct Link<E: Exchange> {
     endpoint: Endpoint,
     answer_timeout: Duration,
@@ -91,28 +90,28 @@ struct Link<E: Exchange> {
     greeting: Greeting<E>,
 }
 
-/// A connection as the pool sees it: the way to its task, and how much its operations weigh.
+/// The pool's handle of a connection: the queue of its task, and the weight of its operations.
 struct Connection<E: Exchange> {
     queue: mpsc::Sender<Queued<E>>,
     weight: Arc<AtomicUsize>,
 }
 
-/// An operation on its way to a connection's task.
+/// An operation in the queue of a connection's task.
 struct Queued<E: Exchange> {
     operation: Operation<E>,
     reply: oneshot::Sender<Result<E::Told, Failed<E>>>,
     _counted: Counted,
 }
 
-/// Why an operation has no answer.
+/// The reason why an operation has no answer.
 enum Failed<E: Exchange> {
-    /// For this.
+    /// A failure with this cause.
     Cause(Cause),
-    /// The connection ended before anything of it was sent; here it is again.
+    /// The connection ended before the operation was sent, which is returned.
     Unsent(Operation<E>),
 }
 
-/// The weight of one operation of a connection, while it lives.
+/// Adds the weight of an operation to its connection while it exists.
 struct Counted {
     all: Arc<AtomicUsize>,
     weight: usize,
@@ -131,14 +130,14 @@ impl Drop for Counted {
     }
 }
 
-/// What operations of one connection weigh before another one is used.
+/// Weight of a connection's operations above which another one is used.
 const PACKED_KEYS: usize = 16;
 
-/// Operations that wait for one connection; callers beyond wait for room.
+/// Most operations in the queue of one connection; more callers wait for room in it.
 const QUEUE_MAX: usize = 64;
 
-/// Connections an operation is offered to: one may end in the moment it is chosen, and two in a row
-/// seldom do.
+/// Most connections that an operation is offered to: one may end just when it is chosen, but rarely
+/// two in a row.
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {
@@ -172,7 +171,7 @@ impl<E: Exchange> Pool<E> {
                     Ok(Ok(answer)) => return Ok(answer),
                     Ok(Err(Failed::Cause(cause))) => return Err(cause),
                     Ok(Err(Failed::Unsent(operation))) => operation,
-                    // Its task is gone without a word: the runtime is shutting down.
+                    // The task has ended without an answer: the runtime is shutting down.
                     Err(_) => return Err(Cause::Closed),
                 },
             };
@@ -182,8 +181,8 @@ impl<E: Exchange> Pool<E> {
         Err(Cause::Unreachable { address, detail })
     }
 
-    /// The first connection that is idle or has room for so much; else a new one, where there may
-    /// be more, or the least busy.
+    /// Chooses the first connection that is idle or has room for `weight`; otherwise a new one if
+    /// more are allowed, or the least busy.
     fn choose(&self, weight: usize) -> (mpsc::Sender<Queued<E>>, Counted) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.queue.is_closed());

@@ -1,5 +1,5 @@
-//! A protocol of one byte: whatever letter is asked, its capital answers; `!` answers that this one
-//! failed.
+//! Tests with a protocol of one byte: the answer to a letter is its capital, or `!` if the
+//! operation failed.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -90,21 +90,21 @@ fn one_connection() -> RemoteOptions {
     RemoteOptions { connections_max: 1, ..RemoteOptions::default() }
 }
 
-/// Reads so many letters.
+/// Reads `count` letters.
 async fn letters(stream: &mut TcpStream, count: usize) -> String {
     let mut read = vec![0; count];
     stream.read_exact(&mut read).await.unwrap();
     String::from_utf8(read).unwrap()
 }
 
-/// Polls a call once, so that it is on its way.
+/// Polls a call once, so that it starts.
 async fn start<F: Future + Unpin>(call: &mut F) {
     let pending = poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending())).await;
     assert!(pending, "nothing answers yet");
 }
 
 #[tokio::test]
-async fn calls_share_a_connection_and_each_gets_its_answer() {
+async fn calls_that_share_a_connection_receive_their_own_answers() {
     let fixture = Fixture::new(one_connection()).await;
     let server = async {
         let mut stream = fixture.accept().await;
@@ -122,7 +122,7 @@ async fn calls_share_a_connection_and_each_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn the_answer_of_a_call_that_was_dropped_goes_to_nobody() {
+async fn answer_to_a_dropped_call_is_discarded() {
     let fixture = Fixture::new(one_connection()).await;
     let mut dropped = Box::pin(fixture.pool.call(letter(b'a')));
     start(&mut dropped).await;
@@ -138,7 +138,7 @@ async fn the_answer_of_a_call_that_was_dropped_goes_to_nobody() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_before_it_is_sent_is_never_sent() {
+async fn call_dropped_before_it_is_sent_is_not_sent() {
     let fixture = Fixture::new(one_connection()).await;
     let mut dropped = Box::pin(fixture.pool.call(letter(b'a')));
     start(&mut dropped).await;
@@ -154,7 +154,7 @@ async fn a_call_that_is_dropped_before_it_is_sent_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_fails_what_it_had_sent_and_is_replaced() {
+async fn broken_connection_fails_sent_operations_and_is_replaced() {
     let fixture = Fixture::new(one_connection()).await;
     let server = async {
         let mut stream = fixture.accept().await;
@@ -176,7 +176,7 @@ async fn a_connection_that_breaks_fails_what_it_had_sent_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_went_away_while_nothing_was_asked_costs_no_call() {
+async fn idle_connection_closed_by_the_server_fails_no_call() {
     let fixture = Fixture::new(one_connection()).await;
     for asked in [b'a', b'b', b'c'] {
         let server = async {
@@ -186,7 +186,7 @@ async fn a_server_that_went_away_while_nothing_was_asked_costs_no_call() {
         };
         let (answer, ()) = tokio::join!(fixture.pool.call(letter(asked)), server);
         assert_eq!(answer, Ok(asked.to_ascii_uppercase()));
-        // The connection's task sees the end of the connection, and leaves the pool.
+        // The connection's task reads the end of the connection, and leaves the pool.
         while fixture.pool.connections.lock().unwrap().iter().any(|connection| !connection.queue.is_closed())
         {
             tokio::task::yield_now().await;
@@ -195,7 +195,7 @@ async fn a_server_that_went_away_while_nothing_was_asked_costs_no_call() {
 }
 
 #[tokio::test]
-async fn small_calls_share_a_connection_and_long_ones_take_more_up_to_the_bound() {
+async fn small_calls_share_a_connection_and_long_ones_use_more_up_to_the_bound() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
     let of = |letter: u8, keys| Operation::new(Bytes::copy_from_slice(&[letter]), keys, Letter);
     let asked = [(b'a', 1), (b'b', PACKED_KEYS - 1), (b'c', 1), (b'd', PACKED_KEYS), (b'e', 1)];
@@ -207,11 +207,11 @@ async fn small_calls_share_a_connection_and_long_ones_take_more_up_to_the_bound(
     assert_eq!(fixture.pool.connections.lock().unwrap().len(), 2);
     let mut said = [letters(&mut first, 3).await, letters(&mut second, 2).await];
     said.sort();
-    assert_eq!(said, ["abe", "cd"], "`d` has no room anywhere and goes where least is, and so does `e`");
+    assert_eq!(said, ["abe", "cd"], "no connection has room for `d` and `e`, which go to the least busy");
 }
 
 #[tokio::test]
-async fn a_long_value_on_its_way_is_no_company_for_small_calls() {
+async fn small_call_does_not_share_a_connection_with_a_long_value() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
     let long = Operation::new(vec![b'x'; 2 * PACKED_KEYS * BYTES_PER_KEY].into(), 1, Letter);
     let (mut long, mut small) =
@@ -222,7 +222,7 @@ async fn a_long_value_on_its_way_is_no_company_for_small_calls() {
 }
 
 #[tokio::test]
-async fn one_call_too_many_is_refused() {
+async fn call_over_the_bound_is_refused() {
     let fixture = Fixture::new(RemoteOptions { queued_calls_max: 1, ..one_connection() }).await;
     let mut first = Box::pin(fixture.pool.call(letter(b'a')));
     start(&mut first).await;
@@ -230,17 +230,17 @@ async fn one_call_too_many_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up() {
+async fn connection_to_a_silent_server_is_closed_after_the_timeout() {
     let fixture = Fixture::new(RemoteOptions { answer_timeout_ms: 20, ..one_connection() }).await;
     let (answer, stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
     let address = fixture.server.local_addr().unwrap().to_string();
-    // It was asked: what was to be written may have been.
+    // The request was sent: a write may have been executed.
     assert_eq!(answer, Err(Cause::Unanswered { address, waited_ms: 20 }));
     drop(stream);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_greet_is_given_up_and_one_that_refuses_is_named() {
+async fn greeting_without_an_answer_times_out_and_a_refused_one_has_its_cause() {
     let options = RemoteOptions { connect_timeout_ms: 20, ..one_connection() };
     let fixture = Fixture::greeting(options, || vec![letter(b'h')]).await;
     let (answer, _stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
@@ -259,7 +259,7 @@ async fn a_server_that_does_not_greet_is_given_up_and_one_that_refuses_is_named(
 }
 
 #[tokio::test]
-async fn what_is_no_answer_ends_the_connection_and_is_quoted() {
+async fn invalid_answer_ends_the_connection_and_is_quoted() {
     let fixture = Fixture::new(one_connection()).await;
     let server = async {
         let mut stream = fixture.accept().await;
@@ -272,12 +272,12 @@ async fn what_is_no_answer_ends_the_connection_and_is_quoted() {
 }
 
 #[tokio::test]
-async fn a_request_larger_than_the_socket_takes_does_not_keep_answers_from_being_read() {
+async fn answers_are_read_while_a_long_request_is_being_written() {
     let fixture = Fixture::new(one_connection()).await;
     let long = Operation::new(vec![b'x'; 8 << 20].into(), 1, Letter);
     let server = async {
         let mut stream = fixture.accept().await;
-        // It answers before it has read what it is asked.
+        // The server answers before it has read the whole request.
         assert_eq!(letters(&mut stream, 1).await, "x");
         stream.write_all(b"A").await.unwrap();
         let mut rest = vec![0; (8 << 20) - 1];

@@ -1,4 +1,4 @@
-//! What Redis answers, a piece at a time.
+//! Replies of Redis, read piece by piece.
 
 use std::time::Duration;
 
@@ -11,44 +11,44 @@ use crate::remote::pipeline::Exchange;
 use crate::words::said_bytes;
 use crate::{Cause, Found};
 
-/// A question whose answer is awaited.
+/// A request in flight.
 pub(crate) struct Ask {
-    /// Times to live that come first.
+    /// Times to live still to be read, which come first.
     ttls: usize,
     what: What,
-    /// Arrays of one value that come after that.
+    /// Arrays of one value after the first array.
     more: usize,
-    /// Whether each key is asked for by itself, so that a refusal is of one key.
+    /// True if each key has a request of its own, so that an error fails one key.
     alone: bool,
     told: Told,
-    /// Of one value, and of all of them together.
+    /// Most bytes of one value, and of all values together.
     value_bytes_max: u64,
     /// Bytes of the values found.
     bytes: u64,
-    /// What is wrong with the whole call, found amid its answer.
+    /// The failure of the whole call, which is returned at the end of its reply.
     failed: Option<Cause>,
 }
 
-/// What comes after the times to live.
+/// The reply expected after the times to live.
 enum What {
-    /// An array of so many values.
+    /// An array of this many values.
     Values(usize),
-    /// The values that are left of the array.
+    /// The remaining values of the array.
     Left(usize),
-    /// A word or a number that says that it is done.
+    /// A status or a number that acknowledges the request.
     Ok,
     /// A text.
     Text,
 }
 
-/// What was told: values of an `MGET`, a text or a number.
+/// The result: values of an `MGET`, a text or a number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// As many as there are keys.
+    /// The result of each key.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
     pub(super) number: i64,
-    /// What values are good for, where it was asked, in their order.
+    /// Times to live in the order of the keys, if they were requested.
     ttls: Vec<Result<Option<Duration>, Cause>>,
 }
 
@@ -70,7 +70,7 @@ impl Ask {
         Self::new(What::Values(keys), if with_ttls { keys } else { 0 }, value_bytes_max)
     }
 
-    /// The values of at least one key, each by an `MGET` of its own.
+    /// The values of one or more keys, each with an `MGET` of its own.
     pub(super) fn values_alone(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
         let ttls = if with_ttls { keys } else { 0 };
         Self { more: keys - 1, alone: true, ..Self::new(What::Values(1), ttls, value_bytes_max) }
@@ -104,7 +104,7 @@ impl pipeline::Exchange for Ask {
                 *left -= 1;
                 self.push(None);
             }
-            // As proxies say of a key whose server is away.
+            // A proxy returns this for a key whose server is unreachable.
             (What::Left(left), Reply::Error(text)) => {
                 *left -= 1;
                 self.told.values.push(Err(refusal(text)));
@@ -123,7 +123,7 @@ impl pipeline::Exchange for Ask {
                 self.told.text = String::from_utf8_lossy(text).into_owned();
                 return Ok(self.done(used));
             }
-            // In place of the whole answer.
+            // An error in place of the whole reply.
             (What::Values(_) | What::Ok | What::Text, Reply::Error(text)) => {
                 self.failed.get_or_insert(refusal(text));
                 return Ok(self.done(used));
@@ -139,8 +139,8 @@ impl Exchange for Ask {
 
     const PROTOCOL: &'static str = "the Redis protocol";
 
-    /// A server in protected mode, or with as many clients as it takes, says so at once and hangs
-    /// up.
+    /// A server in protected mode, or at its client limit, says so at once and closes the
+    /// connection.
     fn unasked(input: &[u8]) -> Option<Cause> {
         match client::parse(input) {
             Ok(Progress::Reply(Reply::Error(text), _)) => Some(refusal(text)),
@@ -155,7 +155,7 @@ impl Ask {
         Step::Done(used, self.failed.take().map_or(Ok(told), Err))
     }
 
-    /// What a piece of so many bytes leads to: the next array, or the end of all.
+    /// The step after a piece of `used` bytes: the next array, or the end of the reply.
     fn after(&mut self, used: usize) -> Step<Result<Told, Cause>> {
         match self.what {
             What::Left(0) if self.more > 0 => {
@@ -168,7 +168,7 @@ impl Ask {
         }
     }
 
-    /// The next key's value, unless those before it have left no room for it.
+    /// Adds the next key's value; an error if the values together exceed the limit.
     fn push(&mut self, value: Option<&[u8]>) {
         let at = self.told.values.len();
         let good_for = match self.told.ttls.get(at).cloned().unwrap_or(Ok(None)) {
@@ -191,9 +191,9 @@ impl Ask {
 
     fn ttl(&mut self, reply: Reply<'_>) -> Result<(), String> {
         let ttl = match reply {
-            // It has none.
+            // The key has no time to live.
             Reply::Integer(-1) => Ok(None),
-            // It was not there: what is read of it now is of nobody knows what age.
+            // The key was absent: a value read now has an unknown time to live.
             Reply::Integer(-2) => Ok(Some(Duration::ZERO)),
             Reply::Integer(ms) if ms >= 0 => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),
             Reply::Error(text) => {
@@ -229,10 +229,10 @@ impl Ask {
     }
 }
 
-/// Bytes of the line end behind a value.
+/// Bytes of the line end after a value.
 const END_BYTES: usize = 2;
 
-/// The length of the byte string that `input` starts with, once its line is whole.
+/// The length of the byte string at the start of `input`, once its line is complete.
 fn announced(input: &[u8]) -> Option<u64> {
     let line = input.strip_prefix(b"$")?;
     let window = &line[..line.len().min(24)];
@@ -241,7 +241,7 @@ fn announced(input: &[u8]) -> Option<u64> {
     u64::try_from(length).ok().filter(|&length| length <= sherwood_wire::resp::BULK_BYTES_MAX)
 }
 
-/// What came, without what may be somebody's value.
+/// Describes a reply without its bytes, which may be a user's value.
 fn named(reply: &Reply<'_>) -> String {
     match reply {
         Reply::Simple(word) => format!("word \"{}\"", said_bytes(word)),
@@ -253,14 +253,14 @@ fn named(reply: &Reply<'_>) -> String {
     }
 }
 
-/// What the server's refusal means, by the first word of it.
+/// The cause of a server's error, by its first word.
 fn refusal(text: &[u8]) -> Cause {
     let detail = said_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" => Cause::Credentials { detail },
         "NOPERM" if is_about_keys(&detail) => Cause::Forbidden { detail },
         "NOPERM" => Cause::Credentials { detail },
-        // It says so in a thousand characters, of which the first hundred do not tell what to do.
+        // The server's text has a thousand characters, whose start does not contain the remedy.
         "DENIED" => Cause::Credentials {
             detail: "DENIED: it runs in protected mode, where it lets in nobody from another machine: give it a `bind` and a password \
                      (`requirepass`), or set `protected-mode no` there"
@@ -284,8 +284,8 @@ fn refusal(text: &[u8]) -> Cause {
     }
 }
 
-/// Whether the user may not have a key, and not what was to be done with it: "NOPERM No permissions
-/// to access a key", where it says of commands "… no permissions to run the 'mget' command".
+/// True if the user lacks permission for a key ("NOPERM No permissions to access a key") and not
+/// for a command ("… no permissions to run the 'mget' command").
 fn is_about_keys(noperm: &str) -> bool {
     noperm.contains("permissions to access") && noperm.contains(" key")
 }

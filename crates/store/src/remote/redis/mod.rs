@@ -1,9 +1,8 @@
-//! Redis and Valkey, by version 2 of their protocol, which both have spoken from the beginning.
+//! The connector to Redis and Valkey, with version 2 of their protocol, which all versions support.
 //!
-//! Reads are `MGET`, so that a call is one question whatever it asks for. Where the times to live
-//! are wanted too, a `PTTL` of each key goes before it: a value may then be newer than what is said
-//! of its time to live, and never older. Clusters are not spoken to: a server that says so of a key
-//! is an error with that remedy.
+//! A read is an `MGET`, so that a call is one request. If times to live are wanted, a `PTTL` of
+//! each key is sent before it: a value may then be newer than its time to live, but not older.
+//! Clusters are not supported: the redirection of a cluster is an error with a remedy.
 
 mod exchange;
 
@@ -23,38 +22,39 @@ use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
-/// Port where none is given.
+/// Default port.
 const PORT: u16 = 6379;
 
-/// Longest key that Redis takes.
+/// Longest key that Redis accepts.
 const KEY_BYTES_MAX: usize = 512 << 20;
 
 /// Options of a Redis or Valkey server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedisOptions {
-    /// Host and port; 6379 where it has none.
+    /// Host and port; the port is 6379 by default.
     pub address: String,
-    /// Goes before every key; empty by default.
+    /// Prefix of every key; empty by default.
     #[serde(default)]
     pub key_prefix: String,
     /// Number of the database, 0 to 65,535; 0 by default.
     #[serde(default)]
     pub db: u16,
-    /// Who logs in; `default` where there is only a `password`.
+    /// User who logs in; `default` if there is only a `password`.
     #[serde(default)]
     pub user: Option<String>,
     /// The password.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// Whether values are good for as long as the server keeps them, and it is asked for how long
-    /// with every read; no by default.
+    /// True if values are fresh for the server's time to live, which is read with every value;
+    /// false by default.
     #[serde(default)]
     pub ttl_of_server: bool,
-    /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is never.
+    /// Seconds after which written values expire, 1 to 2,592,000 (30 days); without it they do not
+    /// expire.
     #[serde(default)]
     pub write_ttl_s: Option<u32>,
-    /// How the server is dealt with.
+    /// Options of the connections.
     #[serde(default)]
     pub remote: RemoteOptions,
 }
@@ -130,17 +130,18 @@ impl Redis {
         self.pool.call(Operation::new(request, 1, exchange)).await
     }
 
-    /// The key as the server knows it.
+    /// Adds the prefix to a key.
     fn prefixed(&self, key: Bytes) -> Bytes {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
     async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
-        // Whether it answers is asked in the way that keys are: a user may be let in and not read.
+        // The server is checked by a read as for keys: a user may be able to log in but not to
+        // read.
         if keys.is_empty() {
             let looked = self.read_some(vec![CHECK_KEY.into()]).await.and_then(all);
             return match looked {
-                // It is not among the user's keys, of which others may be.
+                // The check key is not among the user's keys, but others may be.
                 Err(Cause::Forbidden { .. }) => Ok(Vec::new()),
                 looked => looked.map(|_| Vec::new()),
             };
@@ -148,20 +149,20 @@ impl Redis {
         self.read_some(keys).await
     }
 
-    /// Reads at least one key.
+    /// Reads one or more keys.
     async fn read_some(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
         let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
         let mut out = self.ask_for_ttls(&keys);
         client::mget(&mut out, keys.iter().map(|key| &key[..]));
         let exchange = Ask::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
         match self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await {
-            // It is refused as a whole for the sake of any key, and does not say of which.
+            // An `MGET` is refused as a whole if any key is forbidden, without naming it.
             Err(Cause::Forbidden { .. }) if keys.len() > 1 => self.read_alone(&keys).await,
             told => told.map(|told| told.values),
         }
     }
 
-    /// The same for keys of which some are forbidden: one `MGET` each, in one question.
+    /// Reads keys of which some are forbidden: one `MGET` each, sent together.
     async fn read_alone(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let mut out = self.ask_for_ttls(keys);
         keys.iter().for_each(|key| client::mget(&mut out, std::iter::once(&key[..])));
@@ -169,7 +170,7 @@ impl Redis {
         Ok(self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await?.values)
     }
 
-    /// What goes before a read where times to live are wanted.
+    /// The requests for times to live, which are sent before a read if they are wanted.
     fn ask_for_ttls(&self, keys: &[Bytes]) -> Vec<u8> {
         let mut out = Vec::new();
         if self.ttl_of_server {
@@ -199,7 +200,7 @@ impl Redis {
         let mut details = self.details.clone();
         let server = match self.ask(request(&[b"INFO", b"server"]), Ask::text(self.value_bytes_max)).await {
             Ok(told) => product(&told.text),
-            // A user who may only read may not ask this.
+            // A user with read permissions only may not execute it.
             Err(Cause::Credentials { .. } | Cause::Forbidden { .. } | Cause::Statement { .. }) => {
                 "Redis or Valkey, which does not tell this user its version".to_owned()
             }
@@ -226,7 +227,7 @@ impl Store for Redis {
         Kind::Redis
     }
 
-    /// A read may be told how long the value is good for, where it is not for ever.
+    /// A read may return a time to live that differs from that of the write.
     fn answers_as_written(&self) -> bool {
         !(self.ttl_of_server && self.write_ttl.is_some())
     }
@@ -271,7 +272,7 @@ fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>,
     }))
 }
 
-/// Product and version from the server's section of `INFO`.
+/// Returns product and version from the server section of `INFO`.
 fn product(info: &str) -> String {
     let field = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -289,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_are_told_apart() {
+    fn product_and_version_are_read_from_info() {
         let valkey = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.1\r\n";
         assert_eq!(product(valkey), "Valkey 9.0.1");
         assert_eq!(product("# Server\r\nredis_version:7.0.15\r\n"), "Redis 7.0.15");
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_password_is_refused() {
+    fn user_without_a_password_is_refused() {
         let options = RedisOptions { user: Some("a".into()), ..RedisOptions::new("h") };
         assert!(options.validate().unwrap_err().to_string().contains("password_file"));
     }

@@ -1,4 +1,4 @@
-//! Where a database is: at a host and port, or at a UNIX socket.
+//! Addresses of databases: a host and port, or a UNIX socket.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ const REMEDY: &str = "write a host and a port, such as \"127.0.0.1:3306\", \"db.
                       path of a socket";
 
 impl Address {
-    /// Reads what [`HostPort::parse`] does, or `unix:/path`. Without a port, `port` is taken.
+    /// Parses what [`HostPort::parse`] does, or `unix:/path`. The port is `port` by default.
     ///
     /// # Errors
     /// When it is none of these.
@@ -41,7 +41,7 @@ impl Address {
         }
     }
 
-    /// Where the system finds the server; empty for a UNIX socket, which needs no name.
+    /// Resolves the host; empty for a UNIX socket.
     ///
     /// # Errors
     /// As [`HostPort::look_up`].
@@ -52,17 +52,17 @@ impl Address {
         }
     }
 
-    /// What it says of a server that takes no connections there.
+    /// The cause when the server accepts no connections.
     pub(crate) fn unreachable(&self, detail: impl fmt::Display) -> Cause {
         Cause::Unreachable { address: self.to_string(), detail: detail.to_string() }
     }
 
-    /// What it says of a connection that ended before its time.
+    /// The cause when a connection ended early.
     pub(crate) fn reset(&self, detail: impl fmt::Display) -> Cause {
         Cause::Reset { address: self.to_string(), detail: detail.to_string() }
     }
 
-    /// What it says of a connection whose socket failed at once, or later.
+    /// The cause of an I/O error, while connecting or later.
     pub(crate) fn io(&self, error: &io::Error) -> Cause {
         match error.kind() {
             io::ErrorKind::ConnectionRefused
@@ -76,7 +76,7 @@ impl Address {
     }
 }
 
-/// As it can be parsed again.
+/// Formats the address so that it can be parsed.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_sockets_are_read_and_shown_alike() {
+    fn parsed_address_is_formatted_as_it_was() {
         for text in ["127.0.0.1:3306", "db.example:1", "[::1]:5432", "unix:/run/my sql.sock"] {
             assert_eq!(Address::parse(text, 9).unwrap().to_string(), text);
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_an_example() {
+    fn invalid_address_is_refused_with_an_example() {
         for text in ["", "a b:1", "a:0", "unix:run"] {
             let refusal = Address::parse(text, 9).unwrap_err().to_string();
             assert!(refusal.starts_with(&format!("`address` cannot be used (\"{text}\"")), "{refusal}");

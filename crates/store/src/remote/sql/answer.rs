@@ -1,6 +1,6 @@
-//! From rows to values: which column is the key, which the value, and what is said beside it.
+//! Converts rows to values: finds the columns of the key, the value, the time to live and the tags.
 //!
-//! Pure. Drivers turn what their servers send into [`Cell`]s and leave the rest to this.
+//! Pure. Drivers convert the types of their servers to [`Cell`]s.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use sherwood_model::Tags;
 use super::options::{SqlOptions, SqlValue};
 use crate::{Cause, Found};
 
-/// One column of one row.
+/// The value of a column in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Null,
     Bool(bool),
-    /// As JSON writes numbers, but for what is none: `NaN`, `Infinity`.
+    /// A number in JSON's form, or `NaN` or `Infinity`.
     Number(String),
-    /// Text in UTF-8, unless the server broke its word.
+    /// Text, in UTF-8 unless the server is at fault.
     Text(Bytes),
-    /// JSON as the server wrote it.
+    /// JSON text of the server, unchanged.
     Json(String),
     Bytes(Bytes),
 }
 
 impl Cell {
-    /// Bytes it takes, for the bound of an answer.
+    /// Bytes of the cell, counted against the bound of an answer.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Null | Self::Bool(_) => 1,
@@ -68,28 +68,28 @@ fn write_string(text: &str, to: &mut Vec<u8>) {
     serde_json::to_writer(to, text).expect("a string is JSON, and memory takes it");
 }
 
-/// What a statement answered: as many cells in every row as there are columns.
+/// The result of a statement: every row has as many cells as there are columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// What of a row means what.
+/// The roles of the columns.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Whether the first column is the key.
+    /// True if the first column is the key.
     keyed: bool,
     value: SqlValue,
     ttl_column: Option<String>,
     tags_column: Option<String>,
 }
 
-/// Where the parts of one answer are.
+/// The positions of the roles in one answer.
 struct Places {
     ttl: Option<usize>,
     tags: Option<usize>,
-    /// Columns of the value, in their order.
+    /// Columns of the value, in order.
     value: Vec<usize>,
 }
 
@@ -99,15 +99,15 @@ impl Shape {
         Self { keyed, value: options.value, ttl_column, tags_column }
     }
 
-    /// Whether a value is one column, with nothing beside it.
+    /// True if a value is one column, without time to live and tags.
     pub(super) fn is_the_value(&self) -> bool {
         self.value == SqlValue::Column && self.ttl_column.is_none() && self.tags_column.is_none()
     }
 
-    /// The value of one key: that of the first row.
+    /// The value of one key, from the first row.
     ///
     /// # Errors
-    /// [`Cause::Statement`] when the columns are not those that the options promise.
+    /// [`Cause::Statement`] when the columns are not those of the options.
     pub(super) fn one(&self, answer: Answer) -> Result<Option<Found>, Cause> {
         let places = self.places(&answer.columns)?;
         match answer.rows.into_iter().next() {
@@ -116,7 +116,7 @@ impl Shape {
         }
     }
 
-    /// The values of many keys, each from the last row that names it.
+    /// The values of many keys, each from the last row with the key.
     ///
     /// # Errors
     /// As [`one`](Self::one).
@@ -151,7 +151,7 @@ impl Shape {
         };
         let ttl = place("ttl_column", &self.ttl_column)?;
         let tags = place("tags_column", &self.tags_column)?;
-        // A whole row has its key in it; a single value does not.
+        // The JSON of a row contains the key; a single column does not.
         let first = usize::from(self.keyed && self.value == SqlValue::Column);
         let value: Vec<_> =
             (first..columns.len()).filter(|at| Some(*at) != ttl && Some(*at) != tags).collect();
@@ -197,7 +197,7 @@ fn object(columns: &[String], places: &[usize], row: &[Cell]) -> Bytes {
     json.into()
 }
 
-/// Longest time that a column can ask for; whatever is more means for ever.
+/// Longest time to live of a column; more means unlimited.
 const SECONDS_MAX: f64 = 365.0 * 86_400.0;
 
 fn seconds(cell: Cell) -> Result<Option<Duration>, Cause> {
@@ -208,7 +208,7 @@ fn seconds(cell: Cell) -> Result<Option<Duration>, Cause> {
             Ok(Some(Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX))))
         }
         _ => {
-            // What is there instead may be anything, and not for a log.
+            // The text may be any user data, which must not be logged.
             let bytes = text.len();
             Err(wrong(format!(
                 "its `ttl_column` has a text of {bytes} bytes, where a number of seconds is accepted"
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn one_column_is_the_value_as_it_is() {
+    fn one_column_is_the_value_unchanged() {
         let shape = Shape::new(&options(), false);
         let one = |cell| shape.one(answer(&["v"], vec![vec![cell]])).unwrap().map(|found| found.value);
         assert_eq!(one(text("é")), Some("é".into()));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_a_json_object_in_the_order_of_its_columns() {
+    fn row_becomes_a_json_object_in_the_order_of_its_columns() {
         let shape = Shape::new(&SqlOptions { value: SqlValue::Json, ..options() }, true);
         let columns = ["id", "z", "a\"", "n", "d", "b", "j", "t"];
         let row = vec![
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn time_to_live_and_tags_are_beside_the_value() {
+    fn time_to_live_and_tags_are_read_from_their_columns() {
         let (ttl_column, tags_column) = (Some("ttl".into()), Some("tags".into()));
         let shape = Shape::new(&SqlOptions { ttl_column, tags_column, ..options() }, true);
         let columns = ["id", "ttl", "v", "tags"];
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_do_not_fit_are_a_fault_of_the_statement() {
+    fn unexpected_columns_are_an_error_of_the_statement() {
         let refused = |shape: &Shape, columns: &[&str]| {
             let columns: Vec<_> = columns.iter().map(|&name| name.to_owned()).collect();
             shape.check(&columns).unwrap_err().to_string()

@@ -1,13 +1,13 @@
-//! MySQL, MariaDB and PostgreSQL: a key becomes a parameter of a prepared statement, a row becomes
-//! a value.
+//! Connectors to MySQL, MariaDB and PostgreSQL: a key is a parameter of a prepared statement, and a
+//! row is a value.
 //!
-//! Both speak through the same parts. [`template`](super::template) knows where a key goes,
-//! [`answer`] which column is the value, [`pool`] who has which connection; `mysql` and `postgres`
-//! are the two drivers, each with its client library, its types and its errors.
+//! They share most parts: [`template`](super::template) places the key in a statement, [`answer`]
+//! finds the value in a row, [`pool`] lends connections to calls. `mysql` and `postgres` are the
+//! drivers, each with its client library, types and errors.
 //!
-//! A statement with `:keys` gets as many places as there are keys, rounded up by repeating the last
-//! key, by a quarter at most, so that a connection prepares 28 statements at most and not one for
-//! every length.
+//! A statement with `:keys` gets as many placeholders as there are keys, rounded up by at most a
+//! quarter with repetitions of the last key, so that a connection prepares at most 28 statements
+//! instead of one for every length.
 
 mod address;
 mod answer;
@@ -30,14 +30,14 @@ use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
 use pool::{Driver, Lease, Link, Pool};
 
-/// A store on a MySQL or MariaDB server, which need not be there yet.
+/// Opens a store on a MySQL or MariaDB server, which need not be reachable yet.
 pub(crate) fn open_mysql(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
     let plan = Plan::new(options, Dialect::MySql)?;
     let values = plan.write.as_ref().map_or(1, Template::values);
     Ok(Arc::new(Sql::new(name, Kind::MySql, plan, mysql::MySql::new(options, values)?, options)))
 }
 
-/// A store on a PostgreSQL server, which need not be there yet.
+/// Opens a store on a PostgreSQL server, which need not be reachable yet.
 pub(crate) fn open_postgres(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
     let plan = Plan::new(options, Dialect::Postgres)?;
     Ok(Arc::new(Sql::new(name, Kind::Postgres, plan, postgres::Postgres::new(options)?, options)))
@@ -54,7 +54,7 @@ struct Plan {
 }
 
 impl SqlOptions {
-    /// Checks what can be judged without a file or a server.
+    /// Checks everything that needs neither a file nor a server.
     pub(crate) fn validate(&self, kind: Kind) -> Result<(), OpenCause> {
         let (dialect, port) = match kind {
             Kind::MySql => (Dialect::MySql, mysql::PORT),
@@ -83,15 +83,15 @@ impl Plan {
     }
 }
 
-/// A store that speaks SQL to a server.
+/// A store on an SQL server.
 struct Sql<D: Driver> {
     name: Arc<str>,
     kind: Kind,
     plan: Plan,
     pool: Pool<D>,
-    /// Where the server is, for errors.
+    /// The server's address, for errors.
     address: String,
-    /// What a report says of the way there.
+    /// Descriptions of the connection, for reports.
     details: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl<D: Driver> Sql<D> {
         let mut too_large = 0;
         for key in keys {
             let Some(bound) = self.plan.query.bind(key, &Bytes::new()) else {
-                // A key without a part that the statement needs is the key of nothing.
+                // A key without a part that the statement needs does not exist.
                 values.push(Ok(None));
                 continue;
             };
@@ -133,15 +133,15 @@ impl<D: Driver> Sql<D> {
             let answer = self.in_time(lease.link().rows(&sql, bound, &mut budget)).await;
             let found = answer.and_then(|answer| self.plan.shape.one(answer));
             match &found {
-                // The server cannot make out this one, and goes on.
+                // The server cannot interpret this key; the connection stays usable.
                 Ok(_) | Err(Cause::Key { .. }) => {}
-                // It may fail for this key alone, of which the others are to have nothing; not so
-                // when it is wrong itself.
+                // The statement may fail for this key alone, which must not affect the others; but
+                // not if the statement itself is invalid.
                 Err(Cause::Statement { .. }) => {
                     let columns = self.in_time(lease.link().prepare(&sql)).await?;
                     self.plan.shape.check(&columns)?;
                 }
-                // The rest of it is still to come.
+                // The rest of the answer is not read yet.
                 Err(Cause::TooLarge { .. }) if too_large < ABANDONED_MAX => {
                     too_large += 1;
                     budget = before;
@@ -159,7 +159,7 @@ impl<D: Driver> Sql<D> {
         let mut values = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS_MAX) {
             match self.read_list(lease, keys, &mut budget).await {
-                // The server cannot make out one of them, and does not say which.
+                // The server cannot interpret one of the keys, without saying which.
                 Err(Cause::Key { .. }) => {
                     for key in keys {
                         match self.read_list(lease, std::slice::from_ref(key), &mut budget).await {
@@ -174,7 +174,7 @@ impl<D: Driver> Sql<D> {
         Ok(values)
     }
 
-    /// Reads some keys by one statement.
+    /// Reads several keys by one statement.
     async fn read_list(
         &self,
         lease: &mut Lease<D>,
@@ -188,7 +188,7 @@ impl<D: Driver> Sql<D> {
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 
-    /// What a statement comes to, if it does in time.
+    /// Runs a statement, with the answer timeout.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let timeout = self.plan.answer_timeout;
         tokio::time::timeout(timeout, work)
@@ -222,8 +222,8 @@ impl<D: Driver> Sql<D> {
         }
     }
 
-    /// What is declined of a statement that reads is declined, and that is all; one that writes may
-    /// have written.
+    /// The cause of a failed change. A refused read has no effect; a change may have been made in
+    /// part.
     fn of_change(&self, template: &Template, cause: Cause) -> Cause {
         match cause {
             Cause::Statement { detail } | Cause::Busy { detail } | Cause::Key { detail }
@@ -240,14 +240,14 @@ impl<D: Driver> Sql<D> {
         }
     }
 
-    /// Looks whether the server takes the statements, without running them.
+    /// Checks that the server accepts the statements, without running them.
     async fn look(&self) -> Result<Report, Cause> {
         let mut lease = self.pool.take().await?;
         let looked = self.in_time(self.prepare(&mut lease)).await;
         lease.settle(&looked);
         let Looked { server, key_column } = looked?;
-        // A list that does not begin with the key finds no key at all, which nothing else would
-        // tell.
+        // A statement whose first column is not the key finds no keys, without any other sign of
+        // it.
         let keyed = key_column.map(|name| format!("a row is the value of the key in its column {name}"));
         Ok(Report { server, details: self.details.iter().cloned().chain(keyed).collect() })
     }
@@ -297,7 +297,7 @@ impl<D: Driver> Store for Sql<D> {
         Box::pin(async move { self.write(Change::Delete, &key, &Bytes::new()).await.map_err(error) })
     }
 
-    /// A row may be made of more than was written, and has its columns of time to live and tags.
+    /// A row may contain more than was written, and has columns for time to live and tags.
     fn answers_as_written(&self) -> bool {
         self.plan.shape.is_the_value()
     }
@@ -310,7 +310,7 @@ impl<D: Driver> Store for Sql<D> {
 
 fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
     let security = match &options.remote.tls {
-        // Nobody listens in on one, so neither server encrypts there.
+        // A UNIX socket is local, and the servers do not encrypt it.
         Some(tls) if !options.address.starts_with("unix:") => format!("TLS, {}", tls::trust(tls)),
         _ => "no TLS".to_owned(),
     };
@@ -324,14 +324,14 @@ fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
     ]
 }
 
-/// What a first look sees.
+/// The result of a check.
 struct Looked {
     server: String,
-    /// Of a statement that reads several keys, the column that says which.
+    /// The key column of a statement that reads several keys.
     key_column: Option<String>,
 }
 
-/// What a statement does to a key.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Write,
@@ -343,19 +343,19 @@ const NO_WRITE: &str =
 const NO_DELETE: &str =
     "it has no statement to delete with; set the backend's `delete`, or delete from the database directly";
 
-/// Connections that one call may use up by values that are too large; one such value more, and the
-/// call is too large.
+/// Most connections that one call may abandon because of values that are too large; with one more
+/// such value the call fails.
 const ABANDONED_MAX: usize = 4;
 
-/// How much of the answers to one call may still come.
+/// The budget of all answers to one call.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     bytes_max: u64,
     left: u64,
 }
 
-/// What a row and each of its cells cost beside what is in them, so that those of nothing are
-/// bounded too. No server sends more for a cell than this and the cell's text.
+/// Bytes counted for a row and for each cell besides its content, so that empty ones are bounded
+/// too. No server sends more than this and the text for a cell.
 const ROW_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 
@@ -364,7 +364,7 @@ impl Budget {
         Self { bytes_max, left: bytes_max }
     }
 
-    /// Pays for a row.
+    /// Charges a row.
     fn spend(&mut self, row: &[Cell]) -> Result<(), Cause> {
         let bytes = row.iter().map(|cell| cell.len() + CELL_BYTES).sum::<usize>() + ROW_BYTES;
         match self.left.checked_sub(bytes as u64) {
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_of_bytes_and_of_rows() {
+    fn budget_bounds_bytes_and_rows() {
         let mut budget = Budget::new(64);
         let row = [Cell::Text("abcd".into())];
         assert_eq!((budget.spend(&row), budget.spend(&row)), (Ok(()), Ok(())));

@@ -1,4 +1,4 @@
-//! What a configuration says of a MySQL or PostgreSQL store.
+//! Options of MySQL and PostgreSQL stores.
 
 use serde::Deserialize;
 
@@ -9,55 +9,54 @@ use crate::remote::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqlOptions {
-    /// Host and port, as in `127.0.0.1:3306` or `[::1]:5432`, 3306 and 5432 where it has none; or
-    /// `unix:` and the path of a socket.
+    /// Host and port, such as `127.0.0.1:3306` or `[::1]:5432`; the port is 3306 or 5432 by
+    /// default. Or `unix:` and the path of a socket.
     pub address: String,
-    /// Who the server is to take us for.
+    /// The user who logs in.
     pub user: String,
-    /// Where the user's password is; none where the server asks for none.
+    /// The place of the user's password; none if the server requires none.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// The database that the statements mean.
+    /// The database of the statements.
     pub database: String,
-    /// The statement that reads. With `:key`, or parts of the key `:key.1`, `:key.2`, it reads one
-    /// key and answers one row; a second row is not looked at. With `IN (:keys)` it reads up to 256
-    /// keys, and its first column says which key a row answers, byte for byte as text.
+    /// The read statement. With `:key`, or the parts of a key `:key.1`, `:key.2`, it reads one key
+    /// and returns one row; a second row is ignored. With `IN (:keys)` it reads up to 256 keys, and
+    /// its first column is the row's key as text, compared byte for byte.
     pub query: String,
-    /// The statement that stores `:value` under `:key`; without it the store takes no writes.
+    /// The statement that stores `:value` under `:key`; without it writes are refused.
     #[serde(default)]
     pub write: Option<String>,
-    /// The statement that removes `:key`; without it the store takes no removals.
+    /// The statement that removes `:key`; without it removals are refused.
     #[serde(default)]
     pub delete: Option<String>,
-    /// What of a row is the value; one column by default.
+    /// The value of a row; one column by default.
     #[serde(default)]
     pub value: SqlValue,
-    /// The column that says for how many seconds the value is good.
+    /// The column with the time to live in seconds.
     #[serde(default)]
     pub ttl_column: Option<String>,
-    /// The column that says what the value may be invalidated by: tags split by commas.
+    /// The column with the tags, separated by commas.
     #[serde(default)]
     pub tags_column: Option<String>,
-    /// How the server is dealt with; 8 connections by default. The time for an answer is that of a
-    /// statement as a whole.
+    /// Options of the connections; 8 connections by default. The answer timeout is for a whole
+    /// statement.
     #[serde(default = "default_remote")]
     pub remote: RemoteOptions,
 }
 
-/// What of a row is the value.
+/// The value of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SqlValue {
-    /// One column: text and bytes as they are, numbers in decimal; null is no value.
+    /// A single column: text and bytes unchanged, numbers in decimal; null is no value.
     #[default]
     Column,
-    /// All columns but those of time to live and tags, as a JSON object: bytes as base64, times as
-    /// text.
+    /// All columns except time to live and tags, as a JSON object: bytes in base64, times as text.
     Json,
 }
 
 impl SqlOptions {
-    /// Defaults for a store at `address` that only reads.
+    /// Defaults for a read-only store at `address`.
     #[must_use]
     pub fn new(
         address: impl Into<String>,
@@ -81,8 +80,8 @@ impl SqlOptions {
     }
 }
 
-/// A statement has its connection alone, so there are more of them than where answers are
-/// pipelined.
+/// A statement has a connection of its own, so there are more connections than for pipelined
+/// protocols.
 fn default_remote() -> RemoteOptions {
     RemoteOptions { connections_max: 8, ..RemoteOptions::default() }
 }

@@ -1,10 +1,9 @@
-//! Connections: made when a call needs one, kept while they are of use, and never more than
-//! allowed.
+//! A bounded pool of connections, made when a call needs one.
 //!
-//! A call [`take`](Pool::take)s a connection and has it alone. What is given back may be taken
-//! again, the last one first, so that those too many grow old and are closed. What is not given
-//! back was amid something: its caller went away, or it failed. It is abandoned, which tells the
-//! server to stop and closes the socket, and another is made in its place when one is needed.
+//! A call [`take`](Pool::take)s a connection for itself. Returned connections are reused, the last
+//! one first, so that surplus ones stay idle and are closed. A connection that is not returned has
+//! a statement in progress: its call was dropped or failed. It is abandoned: the server is told to
+//! stop and the socket is closed, and another connection is made when one is needed.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,41 +18,41 @@ use super::answer::Answer;
 use crate::Cause;
 use crate::remote::options::RemoteOptions;
 
-/// One that nobody took for so long is closed. Servers let connections be idle for hours, but each
-/// costs them memory.
+/// Time after which an idle connection is closed. Servers allow hours, but each connection costs
+/// them memory.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// One that nobody took for so long is asked whether it still works before a statement is trusted
-/// to it. Under load that costs nothing, and a server that was restarted takes longer than that to
-/// be back.
+/// Time after which an idle connection is pinged before it is used. Under load connections are idle
+/// for less, and a server takes longer to restart.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 /// Makes connections to one server.
 pub(super) trait Driver: Send + Sync + 'static {
-    /// What is made.
+    /// The driver's connection.
     type Link: Link;
 
-    /// Connects and logs in, within the driver's own time-out.
+    /// Connects and logs in, within the driver's timeout.
     fn connect(&self) -> impl Future<Output = Result<Self::Link, Cause>> + Send;
 
-    /// Closes a connection amid a statement, and tells the server to stop. It returns at once.
+    /// Closes a connection with a statement in progress, and tells the server to stop it. Returns
+    /// at once.
     fn abandon(&self, link: Self::Link);
 }
 
 /// A connection that has logged in.
 pub(super) trait Link: Send + 'static {
-    /// Whether it is known to be broken.
+    /// True if it is known to be broken.
     fn is_closed(&self) -> bool;
 
     /// Product and version of the server.
     fn version(&mut self) -> impl Future<Output = Result<String, Cause>> + Send;
 
-    /// Has the server look at a statement, and says which columns it answers with.
+    /// Prepares a statement and returns its columns.
     fn prepare(&mut self, sql: &str) -> impl Future<Output = Result<Vec<String>, Cause>> + Send;
 
-    /// Asks for a sign of life.
+    /// Checks that the server answers.
     fn ping(&mut self) -> impl Future<Output = Result<(), Cause>> + Send;
 
-    /// Runs a statement that answers rows, which `budget` pays for.
+    /// Runs a statement that returns rows, within `budget`.
     fn rows(
         &mut self,
         sql: &str,
@@ -61,33 +60,33 @@ pub(super) trait Link: Send + 'static {
         budget: &mut Budget,
     ) -> impl Future<Output = Result<Answer, Cause>> + Send;
 
-    /// Runs a statement that changes rows, and says how many, by the server's count.
+    /// Runs a statement that changes rows, and returns their number, as counted by the server.
     fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> impl Future<Output = Result<u64, Cause>> + Send;
 }
 
 /// The connections to one server.
 pub(super) struct Pool<D: Driver> {
     shared: Arc<Shared<D>>,
-    /// Where the server is, for errors.
+    /// The server's address, for errors.
     address: String,
-    /// How long a connection that was idle may take to show that it works.
+    /// The timeout of a ping.
     ping_timeout: Duration,
     queued_calls_max: u32,
-    /// One permit for each call that has a connection or waits for one.
+    /// Permits for the calls that have a connection or wait for one.
     room: Arc<Semaphore>,
 }
 
 struct Shared<D: Driver> {
     driver: D,
-    /// One permit for each connection that may be taken.
+    /// Permits for the connections in use.
     connections: Arc<Semaphore>,
     idle: Mutex<Idle<D::Link>>,
 }
 
-/// Connections that nobody has, those given back last at the end.
+/// Idle connections, the last returned at the end.
 struct Idle<L> {
     links: Vec<(L, Instant)>,
-    /// Whether a task is there that closes the old ones.
+    /// True while a task runs that closes old ones.
     swept: bool,
 }
 
@@ -106,7 +105,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// A connection that works, as far as one can know; waits while all are taken.
+    /// Takes a connection that is not known to be broken; waits while all are in use.
     ///
     /// # Errors
     /// When too many calls wait already, or connecting fails.
@@ -119,16 +118,16 @@ impl<D: Driver> Pool<D> {
         Ok(Lease { held: self.connected().await?, _permits: permits })
     }
 
-    /// Gives a call that has abandoned its connection another.
+    /// Gives another connection to a call that has abandoned its own.
     ///
     /// # Errors
-    /// As of [`take`](Self::take), but for its place among those that wait, which it has.
+    /// As [`take`](Self::take), except that the call already has a permit to wait.
     pub(super) async fn renew(&self, lease: &mut Lease<D>) -> Result<(), Cause> {
         lease.held = self.connected().await?;
         Ok(())
     }
 
-    /// A connection that nobody has, or a new one.
+    /// Returns an idle connection, or a new one.
     async fn connected(&self) -> Result<Held<D>, Cause> {
         while let Some((link, since)) = self.shared.pop() {
             let mut held = Held { link: Some(link), shared: Arc::clone(&self.shared) };
@@ -138,8 +137,8 @@ impl<D: Driver> Pool<D> {
             match timeout(self.ping_timeout, held.link().ping()).await {
                 Ok(Ok(())) => return Ok(held),
                 Ok(Err(_)) => held.close(),
-                // It hangs, or something on the way has forgotten the connection; and what befell
-                // this one befell the others.
+                // The server hangs, or a firewall has dropped the connection; the other idle ones
+                // are likely affected as well.
                 Err(_) => {
                     self.shared.idle().links.clear();
                     return Err(Cause::silent(&self.address, self.ping_timeout));
@@ -151,16 +150,16 @@ impl<D: Driver> Pool<D> {
     }
 }
 
-/// What a call holds beside its connection: its place among those that wait, and the right to a
-/// connection.
+/// The permits of a call: to wait, and to have a connection.
 struct Permits {
     _room: OwnedSemaphorePermit,
     _connection: OwnedSemaphorePermit,
 }
 
-/// A connection that one call has. When it is dropped unsettled, the connection is abandoned.
+/// A connection lent to one call. If the lease is dropped before it is settled, the connection is
+/// abandoned.
 pub(super) struct Lease<D: Driver> {
-    // Dropped before the permits, so that there are never more connections than permits.
+    // Dropped before the permits, so that connections do not exceed permits.
     held: Held<D>,
     _permits: Permits,
 }
@@ -172,23 +171,22 @@ impl<D: Driver> Lease<D> {
         self.held.link()
     }
 
-    /// Gives up the connection amid an answer, while the call goes on.
+    /// Abandons the connection during an answer, while the call continues.
     pub(super) fn abandon(&mut self) {
         self.held.abandon();
     }
 
-    /// Whether the call has no connection at the moment.
+    /// True if the call has no connection at present.
     pub(super) fn is_abandoned(&self) -> bool {
         self.held.link.is_none()
     }
 
-    /// Ends the call: keeps the connection when `outcome` says that it is fit for the next call.
+    /// Ends the call. The connection is kept if it is usable after `outcome`.
     pub(super) fn settle<T>(self, outcome: &Result<T, Cause>) {
         let mut held = self.held;
         match outcome {
             Ok(_) => held.give_back(),
-            // The server has refused the statement, or was not even sent it, and waits for the next
-            // one.
+            // The statement was refused or not sent, and the server waits for the next one.
             Err(
                 Cause::Statement { .. }
                 | Cause::Missing { .. }
@@ -200,12 +198,12 @@ impl<D: Driver> Lease<D> {
                 | Cause::Key { .. }
                 | Cause::Busy { .. },
             ) => held.give_back(),
-            // The answer, or the rest of it, is still to come.
+            // The answer, or the rest of it, is not read yet.
             Err(Cause::TooLarge { .. } | Cause::Unanswered { .. }) => drop(held),
             Err(_) => {
                 held.close();
-                // What broke one connection, such as a restart of the server, has most often broken
-                // all.
+                // The cause, such as a restart of the server, has probably broken the idle
+                // connections as well.
                 held.shared.idle().links.clear();
             }
         }
@@ -250,7 +248,7 @@ impl<D: Driver> Shared<D> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last one given back that is not known to be broken.
+    /// Takes the last returned connection that is not known to be broken.
     fn pop(&self) -> Option<(D::Link, Instant)> {
         let mut idle = self.idle();
         while let Some((link, since)) = idle.links.pop() {
@@ -270,8 +268,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Closes what nobody took for too long; none when nothing is left to watch, else when to look
-    /// again.
+    /// Closes connections idle for too long; returns the time of the next check, none if there are
+    /// no idle ones.
     fn close_old(&self) -> Option<Instant> {
         let mut idle = self.idle();
         let now = Instant::now();
@@ -282,7 +280,7 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-/// Closes idle connections while there are any.
+/// Closes old connections as long as there are idle ones.
 async fn sweep<D: Driver>(shared: Weak<Shared<D>>) {
     while let Some(next) = shared.upgrade().and_then(|shared| shared.close_old()) {
         tokio::time::sleep_until(next).await;

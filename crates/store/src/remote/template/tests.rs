@@ -16,14 +16,14 @@ fn refusal(text: &str, dialect: Dialect, purpose: Purpose) -> String {
 }
 
 #[test]
-fn a_key_becomes_the_servers_placeholder() {
+fn key_becomes_a_placeholder_of_the_server() {
     let text = "SELECT body FROM item WHERE id = :key AND shop = :key.2";
     assert_eq!(sql(text, MySql), "SELECT body FROM item WHERE id = ? AND shop = ?");
     assert_eq!(sql(text, Postgres), "SELECT body FROM item WHERE id = $1 AND shop = $2");
 }
 
 #[test]
-fn a_list_becomes_as_many_placeholders_as_there_are_keys() {
+fn list_becomes_as_many_placeholders_as_there_are_keys() {
     let text = "SELECT id, body FROM item WHERE id IN ( :keys ) LIMIT 9";
     assert_eq!(sql(text, MySql), "SELECT id, body FROM item WHERE id IN ( ?,?,? ) LIMIT 9");
     assert_eq!(sql(text, Postgres), "SELECT id, body FROM item WHERE id IN ( $1,$2,$3 ) LIMIT 9");
@@ -32,7 +32,7 @@ fn a_list_becomes_as_many_placeholders_as_there_are_keys() {
 }
 
 #[test]
-fn what_is_quoted_stays_as_it_is() {
+fn quoted_text_is_unchanged() {
     for (text, dialect) in [
         (r#"SELECT ':key', ":key\":key", `:key`, 'it''s :key' /* :key */ -- :key"#, MySql),
         ("SELECT 1 # :key ?\n, 'it\\':key?'", MySql),
@@ -47,7 +47,7 @@ fn what_is_quoted_stays_as_it_is() {
 }
 
 #[test]
-fn sqlites_list_of_keys_is_found_outside_its_quotes() {
+fn list_of_keys_for_sqlite_is_found_outside_quotes() {
     let of_list = |text| Template::of_list(text).map(|found| found.map(|found| found.sql(2)));
     let quoted = r#"SELECT ':keys', ":keys", `:keys`, [:keys] /* :keys */ -- :keys"#;
     assert_eq!(of_list(quoted), Ok(None));
@@ -60,7 +60,7 @@ fn sqlites_list_of_keys_is_found_outside_its_quotes() {
 }
 
 #[test]
-fn a_comment_ends_where_its_dialect_says() {
+fn comment_ends_by_the_rules_of_its_dialect() {
     assert_eq!(sql("SELECT 5--:key", MySql), "SELECT 5--?");
     assert!(refusal("SELECT 5--:key", Postgres, Purpose::Query).contains("neither `:key` nor `:keys`"));
     assert_eq!(sql("SELECT /* /* */ :key", MySql), "SELECT /* /* */ ?");
@@ -71,12 +71,12 @@ fn a_comment_ends_where_its_dialect_says() {
 }
 
 #[test]
-fn a_cast_is_no_parameter() {
+fn cast_is_not_a_parameter() {
     assert_eq!(sql("SELECT :key::int8, now()::text", Postgres), "SELECT $1::int8, now()::text");
 }
 
 #[test]
-fn a_refusal_names_option_position_and_remedy() {
+fn refusal_names_option_position_and_remedy() {
     assert_eq!(
         refusal("SELECT é FROM t WHERE k = :id", Postgres, Purpose::Query),
         "`query` cannot be used (`:id` at position 27 is no parameter); write a SELECT with `:key` (or its parts `:key.1`, \
@@ -114,7 +114,7 @@ fn parts_of_a_key_are_split_at_colons() {
 }
 
 #[test]
-fn lists_are_padded_to_few_lengths() {
+fn lists_are_padded_to_few_different_lengths() {
     let keys: Vec<Bytes> = (0..KEYS_MAX).map(|i| i.to_string().into()).collect();
     let lengths: std::collections::BTreeSet<_> =
         (1..=KEYS_MAX).map(|len| padded(&keys[..len]).len()).collect();
@@ -128,15 +128,14 @@ fn lists_are_padded_to_few_lengths() {
 }
 
 #[test]
-fn a_value_is_bound_where_the_write_says() {
+fn value_is_bound_at_its_parameter_of_the_write() {
     let text = "INSERT INTO t (v, k) VALUES (:value, :key) ON CONFLICT (k) DO UPDATE SET v = :value";
     let template = Template::parse(text, Postgres, Purpose::Write).unwrap();
     assert_eq!(template.bind(&"k".into(), &"v".into()), Some(vec!["v".into(), "k".into(), "v".into()]));
     assert!(template.sql(1).ends_with("VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = $3"));
 }
 
-/// What a template can be made of, each with what becomes of it in MySQL; `?` stands for one
-/// placeholder.
+/// Fragments of templates, each with its form in MySQL; `?` is one placeholder.
 fn fragments() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let known = [
         ("SELECT a ", "SELECT a "),
@@ -154,7 +153,7 @@ fn fragments() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 
 proptest! {
     #[test]
-    fn any_text_is_a_template_or_a_refusal(text in ".{0,60}", postgres: bool) {
+    fn any_text_is_parsed_or_refused(text in ".{0,60}", postgres: bool) {
         let dialect = if postgres { Postgres } else { MySql };
         for purpose in [Purpose::Query, Purpose::Write, Purpose::Delete] {
             if let Ok(template) = Template::parse(&text, dialect, purpose) {
@@ -165,8 +164,8 @@ proptest! {
 
     #[test]
     fn only_parameters_outside_quotes_are_replaced(fragments in fragments()) {
-        // A parameter ends with its word, so a word must not follow it at once, nor a colon come
-        // before it.
+        // A blank between fragments: a parameter must not be followed directly by a word, nor
+        // preceded by a colon.
         let text: String = fragments.iter().map(|(text, _)| format!(" {text}")).collect();
         let becomes: String = fragments.iter().map(|(_, becomes)| format!(" {becomes}")).collect();
         let text = format!("{text} :key");
@@ -177,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_of_a_key_gets_into_the_statement(key in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn key_does_not_become_part_of_the_statement(key in prop::collection::vec(any::<u8>(), 0..40)) {
         let template = query("SELECT v FROM t WHERE k = :key", Postgres).unwrap();
         let key = Bytes::from(key);
         prop_assert_eq!(template.bind(&key, &Bytes::new()), Some(vec![key]));

@@ -21,27 +21,27 @@ fn values(told: &Told) -> Vec<Option<(&[u8], u32)>> {
     found.map(|found| found.map(|found| (&found.value[..], found.flags))).collect()
 }
 
-/// What became of each key: the length of its value, or the label of its failure.
+/// The result of each key: the length of its value, or the label of its error.
 fn each(told: &Told) -> Vec<Result<Option<usize>, &'static str>> {
     let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
     told.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
-fn values_are_put_where_their_keys_are() {
+fn values_are_matched_to_their_keys() {
     let answer = b"VALUE b 7 2\r\nxy\r\nVALUE d 0 0\r\n\r\nEND\r\n";
     let told = told(|| get(&["a", "b", "c", "d"], 16), answer).unwrap();
     assert_eq!(values(&told), [None, Some((&b"xy"[..], 7)), None, Some((b"", 0))]);
 }
 
 #[test]
-fn a_key_asked_for_twice_has_two_values() {
+fn repeated_key_has_two_values() {
     let told = told(|| get(&["a", "a"], 16), b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n").unwrap();
     assert_eq!(values(&told), [Some((&b"x"[..], 0)), Some((b"x", 0))]);
 }
 
 #[test]
-fn many_keys_are_answered_line_by_line() {
+fn many_keys_are_read_in_several_lines() {
     let keys: Vec<Bytes> = (0..=KEYS_PER_LINE_MAX).map(|i| Bytes::from(format!("k{i}"))).collect();
     let answer = format!("VALUE k0 0 1\r\na\r\nEND\r\nVALUE k{KEYS_PER_LINE_MAX} 0 1\r\nb\r\nEND\r\n");
     let told = told(|| Ask::values(keys.clone(), 16), answer.as_bytes()).unwrap();
@@ -51,7 +51,7 @@ fn many_keys_are_answered_line_by_line() {
 }
 
 #[test]
-fn a_proxy_may_answer_in_another_order_but_each_key_once() {
+fn values_in_another_order_are_matched_but_each_key_once() {
     let answer = b"VALUE c 0 1\r\n3\r\nVALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n";
     let told = told(|| get(&["a", "b", "c"], 16), answer).unwrap();
     assert_eq!(values(&told), [Some((&b"1"[..], 0)), Some((b"2", 0)), Some((b"3", 0))]);
@@ -60,7 +60,7 @@ fn a_proxy_may_answer_in_another_order_but_each_key_once() {
 }
 
 #[test]
-fn a_value_too_large_fails_its_key_alone() {
+fn value_too_large_fails_its_key_alone() {
     let answer = b"VALUE a 0 1\r\nx\r\nVALUE b 0 9\r\n\r\nEND\r\n..\r\nVALUE c 0 1\r\nz\r\nEND\r\nnext";
     let read_all = each(&told(|| get(&["a", "b", "c"], 8), answer).unwrap());
     assert_eq!(read_all, [Ok(Some(1)), Err("too_large"), Ok(Some(1))]);
@@ -68,7 +68,7 @@ fn a_value_too_large_fails_its_key_alone() {
 }
 
 #[test]
-fn values_too_large_together_fail_those_without_room() {
+fn values_over_the_limit_together_fail_alone() {
     let answer = b"VALUE a 0 5\r\n12345\r\nVALUE b 0 4\r\n1234\r\nVALUE c 0 3\r\n123\r\nEND\r\nnext";
     let ask = |bytes_max| get(&["a", "b", "c"], bytes_max);
     let read_all = |bytes_max| each(&told(|| ask(bytes_max), answer).unwrap());
@@ -78,12 +78,12 @@ fn values_too_large_together_fail_those_without_room() {
 }
 
 #[test]
-fn a_value_longer_than_any_item_is_no_answer() {
+fn value_longer_than_any_item_is_an_invalid_reply() {
     assert!(read(get(&["a"], 8), b"VALUE a 0 99999999999\r\n", 64).is_err());
 }
 
 #[test]
-fn refusals_have_their_causes() {
+fn errors_have_their_causes() {
     for (answer, label) in [
         ("CLIENT_ERROR unauthenticated\r\n", "credentials"),
         ("ERROR Too many open connections\r\n", "busy"),
@@ -95,7 +95,7 @@ fn refusals_have_their_causes() {
         for ask in [|| get(&["a"], 8), || Ask::Deleted, || Ask::Version] {
             assert_eq!(told(ask, answer.as_bytes()).unwrap_err().label(), label, "{answer}");
         }
-        // What was there may be gone.
+        // The old value may be gone.
         let is_done = answer.starts_with("SERVER_ERROR");
         let written = told(|| Ask::Stored, answer.as_bytes()).unwrap_err();
         assert_eq!(written.label(), if is_done { "server" } else { label }, "{answer}");
@@ -109,7 +109,7 @@ fn refusals_have_their_causes() {
 }
 
 #[test]
-fn acknowledgements_are_for_what_was_asked() {
+fn acknowledgement_matches_its_request() {
     assert!(told(|| Ask::Stored, b"STORED\r\n").is_ok());
     assert!(told(|| Ask::Login, b"STORED\r\n").is_ok());
     assert!(told(|| Ask::Deleted, b"DELETED\r\n").is_ok());
@@ -118,7 +118,7 @@ fn acknowledgements_are_for_what_was_asked() {
 }
 
 #[test]
-fn anything_else_ends_the_connection() {
+fn other_replies_are_an_error() {
     for answer in
         ["STORED\r\n", "VALUE z 0 1\r\nx\r\n", "HTTP/1.1 400 Bad Request\r\n", "VALUE a 0 1\r\nxyz\r\n"]
     {
@@ -129,13 +129,13 @@ fn anything_else_ends_the_connection() {
 
 proptest! {
     #[test]
-    fn no_bytes_break_it(answer: Vec<u8>, piece in 1_usize..64) {
+    fn any_bytes_are_read_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
         let _ = read(get(&["a", "b"], 8), &answer, piece);
         let _ = read(Ask::Stored, &answer, piece);
     }
 
     #[test]
-    fn nothing_like_an_answer_breaks_it(
+    fn any_fragments_of_replies_are_read_without_a_panic(
         words in proptest::collection::vec("VALUE a 0 [0-9]{1,3}\r\n|END\r\n|x{0,9}|\r\n|ERROR\r\n", 0..20),
         piece in 1_usize..64,
     ) {

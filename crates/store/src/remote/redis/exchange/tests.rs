@@ -17,27 +17,27 @@ fn values(told: &Told) -> Vec<Option<(&[u8], Option<u64>)>> {
     found.map(|found| found.map(|found| (&found.value[..], ms(found)))).collect()
 }
 
-/// What became of each key: the length of its value, or the label of its failure.
+/// The result of each key: the length of its value, or the label of its error.
 fn each(told: &Told) -> Vec<Result<Option<usize>, &'static str>> {
     let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
     told.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
-fn values_come_in_the_order_of_the_keys() {
+fn values_are_in_the_order_of_the_keys() {
     let told = told(|| Ask::values(3, false, 16), b"*3\r\n$1\r\nx\r\n$-1\r\n$0\r\n\r\n").unwrap();
     assert_eq!(values(&told), [Some((&b"x"[..], None)), None, Some((b"", None))]);
 }
 
 #[test]
-fn times_to_live_come_first_and_what_was_absent_then_is_good_for_nothing() {
+fn times_to_live_are_read_first_and_an_absent_one_is_zero() {
     let answer = b":-1\r\n:1500\r\n:-2\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n";
     let told = told(|| Ask::values(3, true, 16), answer).unwrap();
     assert_eq!(values(&told), [Some((&b"a"[..], None)), Some((b"b", Some(1500))), Some((b"c", Some(0)))]);
 }
 
 #[test]
-fn a_value_too_large_fails_its_key_alone() {
+fn value_too_large_fails_its_key_alone() {
     for (answer, used, expected) in [
         (
             &b"*3\r\n$1\r\nx\r\n$9\r\n.\r\n$1\r\n..\r\n$1\r\nz\r\n+next"[..],
@@ -54,7 +54,7 @@ fn a_value_too_large_fails_its_key_alone() {
 }
 
 #[test]
-fn values_too_large_together_fail_those_without_room() {
+fn values_over_the_limit_together_fail_alone() {
     let answer = b"*4\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n$3\r\n123\r\n";
     let read = |bytes_max| each(&told(|| Ask::values(4, false, bytes_max), answer).unwrap());
     assert_eq!(read(8), [Ok(Some(5)), Ok(None), Err("too_large"), Ok(Some(3))]);
@@ -62,27 +62,27 @@ fn values_too_large_together_fail_those_without_room() {
 }
 
 #[test]
-fn what_a_proxy_says_of_one_key_fails_that_key_alone() {
+fn error_in_the_array_fails_its_key_alone() {
     let answer = b"*3\r\n$1\r\nx\r\n-ERR upstream failure\r\n$1\r\nz\r\n";
     let told = told(|| Ask::values(3, false, 8), answer).unwrap();
     assert_eq!(each(&told), [Ok(Some(1)), Err("statement"), Ok(Some(1))]);
 }
 
 #[test]
-fn keys_asked_for_alone_are_refused_alone() {
+fn keys_with_requests_of_their_own_fail_alone() {
     let answer =
         b"*1\r\n$1\r\nx\r\n-NOPERM No permissions to access a key\r\n*1\r\n$9\r\n.........\r\n*1\r\n$-1\r\n";
     let told_all = told(|| Ask::values_alone(4, false, 8), answer).unwrap();
     assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials"), Err("too_large"), Ok(None)]);
     let timed = b":-1\r\n-NOPERM No permissions to access a key\r\n*1\r\n$1\r\nx\r\n*1\r\n$1\r\ny\r\n";
     let told_all = told(|| Ask::values_alone(2, true, 8), timed).unwrap();
-    assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials")], "nobody knows for how long it is good");
+    assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials")], "its time to live is unknown");
     let last = told(|| Ask::values_alone(1, false, 8), b"*1\r\n$9\r\n.........\r\n").unwrap();
     assert_eq!(each(&last), [Err("too_large")]);
 }
 
 #[test]
-fn a_key_that_is_forbidden_is_told_from_a_command() {
+fn forbidden_key_is_distinguished_from_a_forbidden_command() {
     for (text, expected) in [
         ("NOPERM No permissions to access a key", true),
         ("NOPERM this user has no permissions to access one of the keys used as arguments", true),
@@ -97,7 +97,7 @@ fn a_key_that_is_forbidden_is_told_from_a_command() {
 }
 
 #[test]
-fn refusals_have_their_causes() {
+fn errors_have_their_causes() {
     for (text, label) in [
         ("NOAUTH Authentication required.", "credentials"),
         ("WRONGPASS invalid username-password pair or user is disabled.", "credentials"),
@@ -122,7 +122,7 @@ fn refusals_have_their_causes() {
 }
 
 #[test]
-fn anything_else_ends_the_connection() {
+fn other_replies_are_an_error() {
     for answer in ["+OK\r\n", "*2\r\n", "$1\r\nx\r\n", "HTTP/1.1 400\r\n", "*1\r\n:1\r\n", "$99\r\n"] {
         assert!(read(Ask::values(1, false, 8), answer.as_bytes(), 64).is_err(), "{answer}");
     }
@@ -131,14 +131,14 @@ fn anything_else_ends_the_connection() {
 
 proptest! {
     #[test]
-    fn no_bytes_break_it(answer: Vec<u8>, piece in 1_usize..64) {
+    fn any_bytes_are_read_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
         let _ = read(Ask::values(2, true, 8), &answer, piece);
         let _ = read(Ask::values_alone(2, true, 8), &answer, piece);
         let _ = read(Ask::ok(), &answer, piece);
     }
 
     #[test]
-    fn nothing_like_an_answer_breaks_it(
+    fn any_fragments_of_replies_are_read_without_a_panic(
         words in proptest::collection::vec("[*$:-][0-9]{1,3}\r\n|[*]2\r\n|x{0,9}|\r\n|[$]-1\r\n", 0..20),
         piece in 1_usize..64,
     ) {

@@ -1,4 +1,4 @@
-//! What MySQL's types become.
+//! Converts values of MySQL's types.
 
 use bytes::Bytes;
 use mysql_async::consts::ColumnType;
@@ -6,10 +6,10 @@ use mysql_async::{Column, Value};
 
 use crate::remote::sql::answer::Cell;
 
-/// The number of the character set of what is no text.
+/// The number of the binary character set.
 const BINARY: u16 = 63;
 
-/// A value of a column. What the server should not send there is kept as bytes.
+/// Converts the value of a column. A value of an unexpected type is kept as bytes.
 pub(super) fn cell(column: &Column, value: Value) -> Cell {
     match value {
         Value::NULL => Cell::Null,
@@ -47,7 +47,7 @@ fn of_bytes(column: &Column, bytes: Bytes) -> Cell {
             Ok(text) => Cell::Json(text),
             Err(error) => Cell::Bytes(error.into_bytes().into()),
         },
-        // At most 64 bits, the highest first.
+        // At most 64 bits, in big-endian order.
         ColumnType::MYSQL_TYPE_BIT if bytes.len() <= 8 => {
             Cell::Number(bytes.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte)).to_string())
         }
@@ -57,11 +57,11 @@ fn of_bytes(column: &Column, bytes: Bytes) -> Cell {
     }
 }
 
-/// As many digits of a second as the column has.
+/// Formats the fraction of a second with the column's number of digits.
 fn fraction(column: &Column, micros: u32) -> String {
     match usize::from(column.decimals()) {
         0 => String::new(),
-        // Where the column does not say, as many as there are.
+        // If the column has no number of digits, the digits that are not zero.
         digits if digits > 6 && micros == 0 => String::new(),
         digits => format!(".{:.*}", digits.min(6), format!("{micros:06}")),
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_text_with_the_columns_digits() {
+    fn times_are_text_with_the_digits_of_the_column() {
         let text = |kind, decimals, value| cell(&column(kind).with_decimals(decimals), value);
         let at = Value::Date(2024, 2, 29, 7, 8, 9, 120_000);
         assert_eq!(text(ColumnType::MYSQL_TYPE_DATE, 0, at.clone()), Cell::Text("2024-02-29".into()));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_what_their_column_says() {
+    fn bytes_are_converted_by_the_type_of_the_column() {
         let bytes = || Value::Bytes(b"10".to_vec());
         assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_NEWDECIMAL), bytes()), Cell::Number("10".into()));
         assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_JSON), bytes()), Cell::Json("10".into()));

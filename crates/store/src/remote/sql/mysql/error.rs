@@ -1,4 +1,4 @@
-//! What MySQL's errors mean.
+//! The causes of MySQL's errors.
 
 use std::io;
 
@@ -8,16 +8,16 @@ use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, words};
 
-/// What was going on.
+/// The operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A connection was being made.
+    /// Connecting.
     Connect,
-    /// A statement ran.
+    /// Running a statement.
     Statement,
 }
 
-/// Why a call failed; `bytes_max` is the bound of its answer.
+/// The cause of a failed call; `bytes_max` is the bound of its answer.
 pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
     match error {
         Error::Server(error) => of_server(address, error),
@@ -48,7 +48,7 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
-/// What it says of a server that asks for a password in a way that is not spoken here.
+/// The cause when a server requires an unsupported authentication method.
 pub(super) fn unknown_login() -> Cause {
     let detail = "it wants the password in a way that is not known here; of MySQL's and MariaDB's, \
                   caching_sha2_password, mysql_native_password and ed25519 are";
@@ -60,13 +60,12 @@ fn protocol(address: &Address, detail: impl std::fmt::Display) -> Cause {
 }
 
 fn of_io(address: &Address, phase: Phase, bytes_max: u64, error: &io::Error) -> Cause {
-    // What rustls says of a certificate is inside.
+    // The error of rustls about a certificate is inside.
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         return Cause::Certificate { address: address.to_string(), detail: tls::words(error) };
     }
     match (error.kind(), phase) {
-        // The codec's own complaints have no kind of their own; of those, only this one can befall
-        // a sane server.
+        // Errors of the codec have no kind of their own; a correct server can cause only this one.
         (io::ErrorKind::Other, Phase::Statement) if is_too_large(error) => Cause::TooLarge { bytes_max },
         (io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput, _) => {
             protocol(address, error)
@@ -80,7 +79,8 @@ fn is_too_large(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string().contains("larger than max_allowed_packet"))
 }
 
-/// Codes are MySQL's; MariaDB has the same below 1900, and its own from there.
+/// The cause of a server's error. Codes are MySQL's; MariaDB's are the same below 1900, and its own
+/// from there.
 fn of_server(address: &Address, error: &ServerError) -> Cause {
     let ServerError { code, message, state } = error;
     let detail = || format!("{} (error {code})", words::said(&without_values(*code, state, message)));
@@ -92,60 +92,58 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
     match code {
         // Too many connections, too many of this user, a resource's limit for this user.
         1040 | 1203 | 1226 => Cause::Busy { detail: detail() },
-        // A lock that was waited for too long, a deadlock, a lock that nobody waits for.
+        // A lock timeout, a deadlock, a lock with NOWAIT.
         1205 | 1213 | 3572 => Cause::Busy { detail: detail() },
-        // Its own bound on the time of a statement, MariaDB's and MySQL's: what was begun is
-        // undone.
+        // The statement's time limit, of MariaDB and of MySQL: the statement is rolled back.
         1969 | 3024 => Cause::Busy { detail: detail() },
-        // No right to the database, the table, the column. Whoever has none to others beside is not
-        // told whether it is there.
+        // No privilege for the database, the table or the column. A user without other privileges
+        // does not learn if it exists.
         1044 => hidden("database"),
         1142 => hidden("table"),
         1143 => hidden("column"),
-        // Wrong user or password; a password in a form that the server no longer takes, or that has
-        // to be changed; TLS that it insists on; no right to the procedure; a privilege that is
-        // missing.
+        // Wrong user or password; a password in an old form, or that has to be changed; TLS
+        // required; no privilege for the procedure; another privilege missing.
         1045 | 1227 | 1251 | 1275 | 1370 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
             Cause::Credentials { detail: detail() }
         }
-        // Started with --read-only, or in such a mode or transaction; the first is said of other
-        // options, too.
+        // Started with --read-only, or in such a mode or transaction; the first code is used for
+        // other options as well.
         1290 if message.contains("read-only") || message.contains("read_only") => read_only(),
         1792 | 1836 => read_only(),
         1049 => missing("a database"),
         1051 | 1109 | 1146 => missing("a table"),
         1054 => missing("a column"),
         1305 => missing("a procedure or function"),
-        // Shutting down, or the connection or what it did was killed.
+        // Shutting down, or the connection or statement was killed.
         1053 | 1079 | 1317 | 1927 | 3169 | 4031 => address.reset(detail()),
-        // The host is barred after too many connections that came to nothing.
+        // The host is blocked after too many failed connections, or not allowed.
         1129 | 1130 => Cause::Credentials { detail: detail() },
-        // A key that is no text in the column's character set, or in any: MariaDB's words for it
-        // and MySQL's.
+        // A key that is not text in the column's character set, or in any: codes of MariaDB and
+        // MySQL.
         1267 | 1270 | 1271 | 1300 | 3854 | 3988 => Cause::Key { detail: detail() },
-        // Prepared statements: what they do not take.
+        // Unsupported in prepared statements.
         1210 | 1295 | 1390 => Cause::Statement { detail: detail() },
-        // Data that does not fit a column, a constraint, syntax with access rules, and what
-        // triggers signal.
+        // Data out of range, a constraint, syntax or access rules, and errors signalled by
+        // triggers.
         _ if ["22", "23", "42", "21", "45"].iter().any(|class| state.starts_with(class)) => {
             Cause::Statement { detail: detail() }
         }
-        // The same without a state of their own.
+        // The same errors without a SQLSTATE of their own.
         1264 | 1265 | 1292 | 1364 | 1366 | 1406 => Cause::Statement { detail: detail() },
         _ => Cause::Server { detail: detail() },
     }
 }
 
-/// A message without the keys and values that it quotes, but with the names of what they were for.
+/// Removes the keys and values that a message quotes, but keeps names of columns and indexes.
 fn without_values(code: u16, state: &str, message: &str) -> String {
     let told = match code {
-        // These quote names only: out of range, cut off, too long, all for a column.
+        // These quote names only: out of range, truncated, too long for a column.
         1264 | 1265 | 1406 => return message.to_owned(),
-        // It quotes nothing, and so does not show where the value begins.
+        // The value is not quoted, so its start cannot be found.
         1526 => return "Table has no partition for the value".to_owned(),
-        // A duplicate, and the key's name at the end.
+        // A duplicate, with the index's name at the end.
         1062 | 1586 => " for key ",
-        // Incorrect, illegal and truncated values, texts in another character set, expressions out
+        // Incorrect, illegal and truncated values, text in another character set, expressions out
         // of range.
         1292 | 1300 | 1366 | 1367 | 1411 | 1525 | 1690 | 3854 | 3988 => " for column ",
         _ if state.starts_with("22") => " for column ",
@@ -161,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_not_repeated_and_names_are() {
+    fn values_are_removed_from_messages_and_names_kept() {
         for (code, state, message, expected) in [
             (
                 1062,
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_mean_causes() {
+    fn codes_have_their_causes() {
         let address = Address::parse("db", 3306).unwrap();
         let label = |code, state: &str| {
             let error = ServerError { code, message: "said".into(), state: state.into() };
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_read_only_is_the_wrong_one() {
+    fn read_only_server_is_the_wrong_server() {
         let message =
             "The MariaDB server is running with the --read-only option so it cannot execute this statement";
         let error = ServerError { code: 1290, message: message.into(), state: "HY000".into() };
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_beyond_the_bound_is_an_answer_too_large_and_at_the_handshake_no_mysql() {
+    fn packet_over_the_bound_is_an_answer_too_large_and_in_the_handshake_a_protocol_error() {
         let address = Address::parse("db", 3306).unwrap();
         let error = || io::Error::other("Packet is larger than max_allowed_packet");
         let at = |phase| cause(&address, phase, 9, &Error::Io(IoError::Io(error())));

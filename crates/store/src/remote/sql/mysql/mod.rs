@@ -1,13 +1,12 @@
-//! MySQL and MariaDB, by mysql_async.
+//! The driver for MySQL and MariaDB, with mysql_async.
 //!
-//! A call has its connection alone, so one that is dropped leaves the connection amid an answer. It
-//! is then closed, and since a server notices that only when it writes, it is told to `KILL` what
-//! it still does for nobody, by another connection; of these there are at most as many as of the
-//! others.
+//! A call has a connection of its own, so a dropped call leaves it within an answer. The connection
+//! is then closed, and since a server notices that only when it writes, a `KILL` of the statement
+//! is sent on another connection. There are at most as many of these as of the others.
 //!
-//! Keys and values are bound as strings of bytes. MySQL compares a string with a number as numbers,
-//! so `1x` finds the row 1: a statement with `:keys` is safe from that, because its first column
-//! has to be the key byte for byte.
+//! Keys and values are bound as byte strings. MySQL compares a string with a number numerically, so
+//! `1x` finds the row 1. A statement with `:keys` is not affected, because its first column has to
+//! equal the key byte for byte.
 
 mod cell;
 mod error;
@@ -38,16 +37,16 @@ use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
 
-/// Port where none is given.
+/// Default port.
 pub(super) const PORT: u16 = 3306;
-/// Statements that a connection keeps prepared: the lengths of lists, the writes, and room for what
-/// the library prepares.
+/// Prepared statements of a connection: the lengths of lists, the writes, and room for those of the
+/// library.
 const STATEMENTS_MAX: usize = LISTS_MAX + 8;
-/// What a packet has beside the bytes of values: the other columns' names and lengths.
+/// Bytes of a packet besides values: the other columns' names and lengths.
 const PACKET_BYTES: usize = 64 << 10;
-/// How long a host that did not answer in time is given to show that somebody is there.
+/// Time in which a host that did not answer has to accept a connection to count as reachable.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long a server is given to take a good-bye.
+/// Timeout of an orderly disconnect.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes connections to a server.
@@ -55,12 +54,12 @@ pub(super) struct MySql {
     address: Arc<Address>,
     options: SqlOptions,
     opts: Opts,
-    /// One for each connection that kills.
+    /// Permits for the connections that send a `KILL`.
     killers: Arc<Semaphore>,
 }
 
 impl MySql {
-    /// `values` is how often a statement has the value that is written.
+    /// Makes a driver. `values` is the number of occurrences of the written value in a statement.
     pub(super) fn new(options: &SqlOptions, values: usize) -> Result<Self, OpenCause> {
         let address = Address::parse(&options.address, PORT)?;
         let password = options.password.as_ref().map(|password| password.read()).transpose()?;
@@ -74,17 +73,17 @@ impl MySql {
             .user(Some(options.user.as_str()))
             .pass(password)
             .db_name(Some(options.database.as_str()))
-            // Otherwise the library leaves TCP for a socket that the server names.
+            // Otherwise the library switches from TCP to a socket named by the server.
             .prefer_socket(false)
             .tcp_nodelay(true)
             .stmt_cache_size(STATEMENTS_MAX)
-            // An update that finds a row as it should be has found it.
+            // An update counts rows found, also those that already have the new values.
             .client_found_rows(true)
-            // Saying both spares the question what the server has; the second is for the library's
-            // own pool, which is not used.
+            // Setting both saves a query for the server's values; the second is for the library's
+            // pool, which is not used.
             .max_allowed_packet(Some(options.remote.value_bytes_max as usize * values + PACKET_BYTES))
             .wait_timeout(Some(0))
-            // Acknowledged means committed, whatever the server's default is.
+            // An acknowledged change must be committed, whatever the server's default.
             .setup(vec!["SET autocommit = 1"])
             .ssl_opts(options.remote.tls.as_ref().map(ssl_opts).transpose()?);
         let killers = Arc::new(Semaphore::new(options.remote.connections_max.into()));
@@ -92,13 +91,13 @@ impl MySql {
     }
 }
 
-/// The same as [`tls::client_config`] says, in the library's words: it makes its own of them.
+/// Converts the TLS options to those of the library, like [`tls::client_config`].
 fn ssl_opts(options: &TlsOptions) -> Result<SslOpts, OpenCause> {
-    // What is wrong with the files is said now.
+    // Reports errors of the files now.
     tls::client_config(options)?;
-    // The library takes the process's provider. Whoever came first has installed the same one.
+    // The library uses the process's default provider. If one is installed already, it is the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // The library would read files when it first connects.
+    // The library would read the files at the first connection.
     let roots = match &options.ca {
         Some(ca) => vec![read("tls.ca", ca)?.into()],
         None => system_roots().into_iter().map(Into::into).collect(),
@@ -124,7 +123,7 @@ fn read(option: &'static str, path: &Path) -> Result<Vec<u8>, OpenCause> {
     })
 }
 
-/// The certificates that the system trusts, without those that the library would fail at.
+/// The certificates trusted by the system, without those that the library cannot parse.
 fn system_roots() -> Vec<Vec<u8>> {
     let certificates = rustls_native_certs::load_native_certs().certs;
     let sound = certificates.into_iter().filter(|one| RootCertStore::empty().add(one.clone()).is_ok());
@@ -138,8 +137,8 @@ impl Driver for MySql {
         let deadline = Deadline::new(self.options.remote.connect_timeout());
         let mut refused = self.address.unreachable("its name has no address");
         for opts in self.ways(deadline).await? {
-            // Some ways to log in, which the server chooses, are known to the library and panic,
-            // since they were left out of it.
+            // The library panics on some authentication methods, which the server chooses, because
+            // their features are not compiled in.
             match deadline.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
                 Some(Ok(Ok(conn))) => {
                     let (address, runtime) = (Arc::clone(&self.address), Handle::current());
@@ -171,7 +170,7 @@ impl Driver for MySql {
                 conn.query_drop(kill).await?;
                 conn.disconnect().await
             };
-            // It was worth a try: what cannot be killed ends by itself.
+            // Best effort: a statement that cannot be killed ends by itself.
             let _ = tokio::time::timeout(timeout, work).await;
             drop(killer);
         });
@@ -179,9 +178,8 @@ impl Driver for MySql {
 }
 
 impl MySql {
-    /// Each address of the server's name by itself, so that it is known which one a connection
-    /// leads to: only that server knows the connection's number, and another's connection of the
-    /// same number must not be killed.
+    /// Options for each address of the server's name, so that a `KILL` goes to the server of the
+    /// connection: its number means another connection on another server.
     async fn ways(&self, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
         if let Address::Unix(_) = *self.address {
             return Ok(vec![self.opts.clone()]);
@@ -194,13 +192,13 @@ impl MySql {
     }
 }
 
-/// Closes a connection without reading what is still to come, as the library would.
+/// Closes a connection without reading the rest of the answer, as the library would.
 async fn close(conn: Conn) {
-    // Neither what the server says to that nor whether it takes it in time changes anything.
+    // The result does not matter.
     let _ = tokio::time::timeout(DISCONNECT_TIMEOUT, conn.disconnect()).await;
 }
 
-/// Why a connection is not there in time: the library does not say how far it got.
+/// The cause of a connection that timed out. The library does not tell which step it was.
 async fn late(address: &Address, opts: &Opts, deadline: Deadline) -> Cause {
     let ips = opts.resolved_ips().iter().flatten();
     let found: Vec<_> = ips.map(|ip| SocketAddr::new(*ip, opts.tcp_port())).collect();
@@ -218,7 +216,7 @@ async fn late(address: &Address, opts: &Opts, deadline: Deadline) -> Cause {
 pub(super) struct Connection {
     address: Arc<Address>,
     conn: Conn,
-    /// The way that it took.
+    /// The options of the connection, with its address.
     opts: Opts,
     runtime: Handle,
 }
@@ -272,7 +270,7 @@ impl Link for Connection {
             budget.spend(&cells)?;
             answer.rows.push(cells);
         }
-        // A procedure answers more than once; the first answer counts.
+        // A procedure returns several results; the first one counts.
         result.drop_result().await.map_err(&cause)?;
         Ok(answer)
     }

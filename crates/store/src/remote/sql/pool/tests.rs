@@ -2,16 +2,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 
-/// What happened to the links of a driver.
+/// Counts of a driver's connections.
 #[derive(Default)]
 struct Counts {
     made: AtomicUsize,
     abandoned: AtomicUsize,
     dropped: AtomicUsize,
     pinged: AtomicUsize,
-    /// Whether a ping fails.
+    /// True if pings fail.
     dead: AtomicBool,
-    /// Whether a ping is never answered.
+    /// True if pings are not answered.
     hangs: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ fn reset() -> Cause {
 const FINE: Result<(), Cause> = Ok(());
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_back_is_taken_again() {
+async fn returned_connection_is_reused() {
     let (pool, counts) = pool(2, 1);
     pool.take().await.unwrap().settle(&FINE);
     pool.take().await.unwrap().settle(&Err::<(), _>(Cause::Statement { detail: "no".into() }));
@@ -96,7 +96,7 @@ async fn what_was_given_back_is_taken_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_goes_away_has_its_connection_abandoned() {
+async fn connection_of_a_dropped_call_is_abandoned() {
     let (pool, counts) = pool(1, 1);
     drop(pool.take().await.unwrap());
     pool.take().await.unwrap().settle(&Err::<(), _>(Cause::TooLarge { bytes_max: 1 }));
@@ -104,7 +104,7 @@ async fn a_call_that_goes_away_has_its_connection_abandoned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_abandons_its_connection_gets_another_in_its_place() {
+async fn call_that_abandons_its_connection_gets_another() {
     let (pool, counts) = pool(1, 1);
     let mut lease = pool.take().await.unwrap();
     lease.abandon();
@@ -121,7 +121,7 @@ async fn a_call_that_abandons_its_connection_gets_another_in_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_broke_takes_the_idle_ones_with_it() {
+async fn broken_connection_closes_the_idle_ones() {
     let (pool, counts) = pool(3, 1);
     let (one, other, third) =
         (pool.take().await.unwrap(), pool.take().await.unwrap(), pool.take().await.unwrap());
@@ -134,7 +134,7 @@ async fn a_connection_that_broke_takes_the_idle_ones_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_idle_is_asked_before_it_is_trusted() {
+async fn idle_connection_is_pinged_before_it_is_used() {
     let (pool, counts) = pool(1, 1);
     pool.take().await.unwrap().settle(&FINE);
     tokio::time::advance(TRUSTED).await;
@@ -147,7 +147,7 @@ async fn one_that_was_idle_is_asked_before_it_is_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_idle_and_hangs_is_given_up_in_time_with_the_others() {
+async fn idle_connection_that_hangs_is_closed_with_the_others() {
     let (pool, counts) = pool(2, 1);
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     one.settle(&FINE);
@@ -161,7 +161,7 @@ async fn one_that_was_idle_and_hangs_is_given_up_in_time_with_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refused_and_what_was_not_sent_leaves_connections_as_they_are() {
+async fn refused_or_unsent_statement_keeps_the_connection() {
     let (pool, counts) = pool(2, 1);
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     one.settle(&FINE);
@@ -180,11 +180,11 @@ async fn what_the_server_refused_and_what_was_not_sent_leaves_connections_as_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_nobody_takes_are_closed() {
+async fn idle_connections_are_closed() {
     let (pool, counts) = pool(2, 1);
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     one.settle(&FINE);
-    // The task that closes them looks when the first one is due.
+    // The task that closes them checks when the first one is due.
     tokio::time::sleep(IDLE_MAX / 2).await;
     other.settle(&FINE);
     tokio::time::sleep(IDLE_MAX / 2 + Duration::from_millis(2)).await;

@@ -1,7 +1,7 @@
-//! What PostgreSQL's types become, from their binary form.
+//! Converts values of PostgreSQL's types from their binary form.
 //!
-//! Numbers are written as the server would write them, times in UTC. The form of a type is
-//! documented by its `send` function in the server's sources and has not changed for decades.
+//! Numbers are formatted as by the server, times in UTC. The binary form of a type is defined by
+//! its `send` function in the server's sources and has been stable for decades.
 
 use std::error::Error;
 
@@ -78,7 +78,7 @@ fn fixed<const N: usize>(raw: &[u8]) -> Read<[u8; N]> {
     raw.try_into().map_err(|_| format!("{} bytes came, where {N} were expected", raw.len()).into())
 }
 
-/// The first `N` bytes, which are taken off.
+/// Takes the first `N` bytes.
 fn take<const N: usize>(raw: &mut &[u8]) -> Read<[u8; N]> {
     let (first, rest) = raw.split_first_chunk::<N>().ok_or("a value ended early")?;
     *raw = rest;
@@ -96,8 +96,8 @@ fn float(value: impl Into<f64> + ToString + Copy) -> String {
     }
 }
 
-/// Four decimal digits at a time: how many groups, what the first one counts (10000 to the power of
-/// the weight), the sign, and how many digits to show after the point.
+/// Formats a numeric: the number of groups of four decimal digits, the weight of the first one (an
+/// exponent of 10000), the sign, the number of digits after the point, and the groups.
 fn numeric(mut raw: &[u8]) -> Read<String> {
     let groups = u16::from_be_bytes(take(&mut raw)?);
     let weight = i32::from(i16::from_be_bytes(take(&mut raw)?));
@@ -134,7 +134,7 @@ fn uuid(bytes: [u8; 16]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Days from 1970 to PostgreSQL's origin, the start of the year 2000.
+/// Days from 1970 to PostgreSQL's epoch, the start of the year 2000.
 const ORIGIN_DAYS: i64 = 10_957;
 const DAY_MICROS: i64 = 86_400_000_000;
 
@@ -160,7 +160,7 @@ fn timestamp(micros: i64, zone: &str) -> String {
     }
 }
 
-/// Microseconds from midnight.
+/// Formats microseconds from midnight.
 fn time(micros: i64) -> String {
     let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -171,11 +171,11 @@ fn time(micros: i64) -> String {
     format!("{hours:02}:{minutes:02}:{seconds:02}{fraction}")
 }
 
-/// Year, month and day of a day counted from PostgreSQL's origin, and what follows for years before
-/// the first.
+/// Formats a day counted from PostgreSQL's epoch; the second part is the suffix of years before the
+/// first.
 ///
-/// Years are counted from March, so that the leap day is the last of its year, and in eras of 400
-/// years, which all have the same number of days.
+/// Years start in March, so that the leap day is the last of its year, and are grouped in eras of
+/// 400 years, which all have the same number of days.
 fn civil(days: i64) -> (String, &'static str) {
     let days = days + ORIGIN_DAYS + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -192,7 +192,7 @@ fn civil(days: i64) -> (String, &'static str) {
     }
 }
 
-/// An array of one dimension, as JSON.
+/// Formats an array of one dimension as JSON.
 fn array(inner: &Type, mut raw: &[u8]) -> Read<Cell> {
     let dimensions = i32::from_be_bytes(take(&mut raw)?);
     let (_flags, _type): ([u8; 4], [u8; 4]) = (take(&mut raw)?, take(&mut raw)?);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn numerics_keep_their_digits() {
+    fn numeric_keeps_its_digits() {
         assert_eq!(numeric_of(0, 0, 0, &[]), "0");
         assert_eq!(numeric_of(0, 0, 2, &[1, 5000]), "1.50");
         assert_eq!(numeric_of(1, 0x4000, 0, &[12]), "-120000");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_are_formatted_as_calendar_dates() {
         assert_eq!(date(0), "2000-01-01");
         assert_eq!(date(59), "2000-02-29");
         assert_eq!(date(8_825), "2024-02-29");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_json() {
+    fn array_becomes_json() {
         let mut raw = Vec::new();
         for word in [1, 1, 25, 3, 1] {
             raw.extend_from_slice(&i32::to_be_bytes(word));
@@ -277,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_not_read_says_what_to_do() {
+    fn error_of_an_unsupported_type_has_a_remedy() {
         let error = cell(&Type::INET, &[]).unwrap_err().to_string();
         assert_eq!(error, "a column has type inet, which is not read; cast it, as in `column::text`");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_value_or_refused(raw in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_are_converted_or_refused(raw in prop::collection::vec(any::<u8>(), 0..40)) {
             for kind in [
                 Type::BOOL, Type::INT2, Type::INT4, Type::INT8, Type::FLOAT4, Type::FLOAT8, Type::NUMERIC, Type::JSON, Type::JSONB,
                 Type::UUID, Type::DATE, Type::TIME, Type::TIMESTAMP, Type::TIMESTAMPTZ, Type::TEXT, Type::INT4_ARRAY, Type::INET,

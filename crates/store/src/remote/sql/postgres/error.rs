@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean.
+//! The causes of PostgreSQL's errors.
 
 use std::error::Error as _;
 use std::io;
@@ -11,16 +11,16 @@ use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, words};
 
-/// What was going on.
+/// The operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A connection was being made.
+    /// Connecting.
     Connect,
-    /// A statement ran.
+    /// Running a statement.
     Statement,
 }
 
-/// Why a call failed; `bytes_max` is the bound of its answer.
+/// The cause of a failed call; `bytes_max` is the bound of its answer.
 pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
     if let Some(error) = error.as_db_error() {
         return of_server(address, error);
@@ -45,10 +45,10 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
             _ => address.reset(error),
         };
     }
-    // The library names the kind of its errors in their words only.
+    // The library exposes the kind of its errors only as text.
     match said.as_str() {
         "error performing TLS handshake" => untrusted(detail),
-        // A password that is missing, or a way of asking for it that the library does not know.
+        // A missing password, or an authentication method that the library does not support.
         "authentication error" | "invalid configuration" if phase == Phase::Connect => {
             Cause::Credentials { detail }
         }
@@ -59,9 +59,9 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
-/// What is repeated of an error. Its `DETAIL` is not: that is where PostgreSQL writes rows and
-/// keys, and names of constraints, tables and columns are in the message as well. Messages of class
-/// 22 quote the value that does not fit. Hints are of use for statements, of which they speak.
+/// The part of an error that is quoted. Its `DETAIL` is not, since it contains rows and keys; names
+/// of constraints, tables and columns are in the message as well. Messages of class 22 quote the
+/// invalid value. Hints are added for errors of statements.
 fn message(code: &str, message: &str, hint: Option<&str>) -> String {
     let unfit = |what: &str| what.to_owned();
     match code {
@@ -78,7 +78,8 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
     }
 }
 
-/// By SQLSTATE: five characters of which the first two are the class.
+/// The cause of a server's error, by SQLSTATE: five characters, the first two of which are the
+/// class.
 fn of_server(address: &Address, error: &DbError) -> Cause {
     let code = error.code().code();
     let detail =
@@ -92,23 +93,24 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         "3F000" => missing("a schema"),
         "42883" => missing("a function or operator"),
         "42704" => missing("a type or other object"),
-        // No more connections; starting up; a lock that nobody waits for, a deadlock, a conflict of
-        // transactions.
+        // No more connections; starting up; a lock with NOWAIT, a deadlock, a serialization
+        // failure.
         "53300" | "57P03" | "55P03" | "40P01" | "40001" => Cause::Busy { detail: detail() },
-        // Its own `statement_timeout`, or an administrator: what was begun is undone.
+        // The `statement_timeout`, or an administrator: the statement is rolled back.
         "57014" => Cause::Busy { detail: detail() },
         "25006" => Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" },
-        // No text of the parameter's type: no number, no date, no member of an enumeration.
+        // Text that is not of the parameter's type: not a number, a date or a value of an
+        // enumeration.
         "22P02" | "22003" | "22007" | "22008" => Cause::Key { detail: detail() },
-        // An administrator ends the connection, or the server crashed.
+        // An administrator ended the connection, or the server crashed.
         "57P01" | "57P02" | "57P04" | "57P05" => address.reset(detail()),
-        // What was prepared no longer fits the tables, or is gone: the next connection prepares it
-        // anew.
+        // The prepared statement no longer fits the tables, or was dropped: the next connection
+        // prepares it again.
         "26000" => Cause::Server { detail: detail() },
         "0A000" if error.routine() == Some("RevalidateCachedQuery") => Cause::Server { detail: detail() },
         _ => match &code[..2.min(code.len())] {
             "28" => Cause::Credentials { detail: detail() },
-            // The last is what functions and triggers raise.
+            // The last class is raised by functions and triggers.
             "0A" | "21" | "22" | "23" | "42" | "44" | "P0" => Cause::Statement { detail: detail() },
             _ => Cause::Server { detail: detail() },
         },
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_quotes_values_has_words_of_our_own() {
+    fn messages_that_quote_values_are_replaced() {
         let quoting = "invalid input syntax for type integer: \"hunter2\"";
         for code in ["22P02", "22007", "22003", "22008", "22001", "22021", "22023"] {
             let said = message(code, quoting, Some("try hunter2"));
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_repeated_and_hints_of_statements_with_them() {
+    fn messages_are_quoted_with_the_hints_of_statements() {
         let raised = "new row for relation \"item\" violates check constraint \"item_price_check\"";
         assert_eq!(message("23514", raised, Some("hunter2")), raised);
         assert_eq!(message("42703", "no b", Some("a?")), "no b (a?)");

@@ -1,10 +1,10 @@
-//! PostgreSQL, by tokio-postgres.
+//! The driver for PostgreSQL, with tokio-postgres.
 //!
-//! The library reads a connection in a task of its own and gives a call that was dropped no end:
-//! the server works on, and what it answers is thrown away. So a connection amid an answer is ended
-//! here: the server is asked to cancel, by another connection as the protocol wants it, and the
-//! task with its socket goes. The library also takes answers of any size; the socket below it
-//! ([`Metered`]) does not.
+//! The library reads a connection in a task of its own, and does not end the statement of a dropped
+//! call: the server continues, and its answer is discarded. So a connection within an answer is
+//! ended here: a cancel request is sent on another connection, as the protocol requires, and the
+//! task and its socket are dropped. The library also accepts answers of any size; the socket below
+//! it ([`Metered`]) bounds them.
 
 mod cell;
 mod error;
@@ -35,20 +35,20 @@ use error::Phase;
 use parameter::Parameter;
 use socket::{Encrypt, Meter, Metered};
 
-/// Port where none is given.
+/// Default port.
 pub(super) const PORT: u16 = 5432;
-/// What an answer has beside its rows: the description of a statement, notices, and what is said at
-/// log-in.
+/// Bytes of an answer besides its rows: the description of a statement, notices, and the messages
+/// of a login.
 const BESIDE_BYTES: u64 = 256 << 10;
 
 /// Makes connections to a server.
 pub(super) struct Postgres {
     server: Arc<Server>,
-    /// One for each connection that asks to cancel.
+    /// Permits for the connections that send a cancel request.
     cancels: Arc<Semaphore>,
 }
 
-/// Where the server is and how to log in.
+/// The server's address and login.
 struct Server {
     address: Address,
     config: Config,
@@ -68,7 +68,7 @@ impl Postgres {
             (Some(tls), Address::Tcp(HostPort { host, .. })) => {
                 Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
             }
-            // As in PostgreSQL's own clients: nobody listens in on a UNIX socket.
+            // As in PostgreSQL's own clients, a UNIX socket is not encrypted.
             _ => None,
         };
         config.ssl_mode(if encrypt.is_some() { SslMode::Require } else { SslMode::Disable });
@@ -121,9 +121,10 @@ impl Driver for Postgres {
         let (token, end) = (client.cancel_token(), task.map(AbortOnDrop));
         let Ok(permit) = permit else { return };
         runtime.spawn(async move {
-            // The server forgets whom to cancel when the connection is gone, so it goes afterwards.
+            // The server forgets the connection's key when it is closed, so it is closed after the
+            // request.
             let _connection = (client, end);
-            // It was worth a try: what cannot be cancelled ends by itself.
+            // Best effort: a statement that cannot be cancelled ends by itself.
             let _ =
                 tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
             drop(permit);
@@ -142,7 +143,7 @@ async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
     }
 }
 
-/// The task that reads a connection, ended with its socket.
+/// The task that reads a connection; dropping it aborts the task and closes the socket.
 struct AbortOnDrop(JoinHandle<Result<(), Error>>);
 
 impl Drop for AbortOnDrop {
@@ -151,24 +152,24 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A connection to a server. When it is dropped, its task says good-bye and ends.
+/// A connection to a server. When it is dropped, its task disconnects and ends.
 pub(super) struct Connection {
     server: Arc<Server>,
     client: Client,
-    /// What reads the socket; none once it was asked how it ended.
+    /// The task that reads the socket; none once its result was taken.
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
-    /// Prepared, by their text: [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a list and the
-    /// writes at most.
+    /// Prepared statements by their text: at most [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths
+    /// of a list, and the writes.
     statements: HashMap<String, Statement>,
     runtime: Handle,
 }
 
 impl Connection {
-    /// Why a call failed.
+    /// The cause of a failed call.
     async fn cause(&mut self, error: Error, bytes_max: u64) -> Cause {
         let address = &self.server.address;
-        // To the call the connection is only closed; its task knows why.
+        // The call's error says only that the connection is closed; its task has the reason.
         let ended = match self.task.take_if(|_| error.is_closed()) {
             Some(task) => task.await.ok().and_then(Result::err),
             None => None,
@@ -187,7 +188,7 @@ impl Connection {
 
     async fn select(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Failed> {
         let statement = self.statement(sql).await?;
-        // What is no value of a parameter's type equals nothing, as null does.
+        // A key that is not a value of the parameter's type is bound as null, which equals nothing.
         let fit = |(kind, bytes)| Parameter::new(kind, bytes).unwrap_or(Parameter::NULL);
         let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
         let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
@@ -200,7 +201,8 @@ impl Connection {
                     budget.spend(&cells)?;
                     answer.rows.push(cells);
                 }
-                // The rows to come would be taken for those of the next statement by the meter.
+                // The meter would count the remaining rows for the next statement, so they are
+                // read.
                 Err(error) => wrong = Some(unread(&error)),
             }
         }
@@ -227,7 +229,7 @@ fn names(statement: &Statement) -> Vec<String> {
     statement.columns().iter().map(|column| column.name().to_owned()).collect()
 }
 
-/// Why a statement failed, by our own account or the library's.
+/// The failure of a statement, found here or by the library.
 enum Failed {
     Known(Cause),
     Told(Error),
@@ -245,7 +247,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// A column whose type is not read.
+/// The cause of a column with an unsupported type.
 fn unread(error: &Error) -> Cause {
     let detail = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     Cause::Statement { detail }

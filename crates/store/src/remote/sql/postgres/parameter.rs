@@ -1,9 +1,9 @@
-//! Keys and values as parameters of the types that PostgreSQL wants.
+//! Converts keys and values to parameters of PostgreSQL's types.
 //!
-//! The server decides what type a parameter has: that of the column it is compared with. A key is
-//! bytes; most types are given them as text, which the server reads as it would read a literal.
-//! What is no such literal cannot be the key of a row, and the server would fail the whole
-//! statement for it, so the types that keys mostly have are looked at here.
+//! The server determines a parameter's type: that of the column it is compared with. A key is
+//! bytes, which are sent as text for most types; the server parses it like a literal. An invalid
+//! literal cannot be the key of a row, but the server would fail the whole statement, so literals
+//! of the frequent types are checked here.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
@@ -13,11 +13,11 @@ use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 pub(super) struct Parameter(Option<(Bytes, Format)>);
 
 impl Parameter {
-    /// What equals nothing.
+    /// The null parameter, which equals nothing.
     pub(super) const NULL: Self = Self(None);
 
-    /// `bytes` as a value of `kind`, or none when they are none. For types other than numbers,
-    /// names and bytes the server has the last word.
+    /// Converts `bytes` to a value of `kind`; none if they are invalid. Only numbers, UUIDs, text
+    /// and bytes are checked; other types are checked by the server.
     pub(super) fn new(kind: &Type, bytes: Bytes) -> Option<Self> {
         if let Kind::Domain(inner) = kind.kind() {
             return Self::new(inner, bytes);
@@ -25,7 +25,7 @@ impl Parameter {
         if *kind == Type::BYTEA {
             return Some(Self(Some((bytes, Format::Binary))));
         }
-        // Text without the one character that PostgreSQL's cannot hold.
+        // PostgreSQL's text cannot contain a zero byte.
         let text = std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0'))?;
         let fits = match *kind {
             Type::INT2 => text.parse::<i16>().is_ok(),
@@ -41,7 +41,7 @@ impl Parameter {
     }
 }
 
-/// Digits with a point, a sign and an exponent, as far as any of them is there.
+/// Checks for a decimal number with an optional sign, point and exponent.
 fn is_decimal(text: &str) -> bool {
     let exponent = text.split_once(['e', 'E']).map(|(_, exponent)| exponent);
     let is_short = exponent.is_none_or(|exponent| exponent.parse::<i16>().is_ok());
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_no_value_of_the_type_is_none() {
+    fn key_that_is_not_a_value_of_the_type_is_none() {
         let fits = |kind: Type, key: &'static [u8]| Parameter::new(&kind, Bytes::from_static(key)).is_some();
         assert!(
             fits(Type::INT4, b"-12")

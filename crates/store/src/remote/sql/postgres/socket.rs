@@ -1,4 +1,4 @@
-//! The socket below the library: dialled here, metered and, where asked for, encrypted.
+//! The socket below the library: connected here, metered and optionally encrypted.
 
 use std::io;
 use std::pin::Pin;
@@ -22,10 +22,10 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
-/// Connects to a server, whoever answers there.
+/// Connects to a server.
 ///
 /// # Errors
-/// When the name has no address, or nobody takes connections there.
+/// When the name cannot be resolved, or the server accepts no connection before the deadline.
 pub(super) async fn dial(address: &Address, deadline: Deadline) -> Result<Box<dyn Socket>, Cause> {
     let path = match address {
         Address::Unix(path) => path,
@@ -41,24 +41,24 @@ pub(super) async fn dial(address: &Address, deadline: Deadline) -> Result<Box<dy
     }
 }
 
-/// How many bytes may still be read, set before each statement.
+/// The bytes that may still be read, set before each statement.
 #[derive(Clone, Debug)]
 pub(super) struct Meter(Arc<AtomicU64>);
 
 impl Meter {
-    /// Allows so many from now on.
+    /// Sets the bytes that may be read from now on.
     pub(super) fn allow(&self, bytes: u64) {
         self.0.store(bytes, Ordering::Relaxed);
     }
 }
 
-/// A socket that breaks when more is read than is allowed.
+/// A socket that fails when more is read than allowed.
 pub(super) struct Metered {
     socket: Box<dyn Socket>,
     left: Meter,
 }
 
-/// What a metered socket breaks with.
+/// The error of a metered socket.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is too large")]
 pub(super) struct Exceeded;
@@ -79,7 +79,7 @@ impl AsyncRead for Metered {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
         let read = (buf.filled().len() - before) as u64;
-        // Only this task takes away; a statement adds when nothing is being answered.
+        // Only this task decreases the count; a statement sets it while no answer is in progress.
         let left = self.left.0.load(Ordering::Relaxed);
         match left.checked_sub(read) {
             Some(left) => {
@@ -105,7 +105,7 @@ impl AsyncWrite for Metered {
     }
 }
 
-/// Encrypts a connection for the library.
+/// Adds TLS to a connection, for the library.
 #[derive(Clone)]
 pub(super) struct Encrypt {
     pub(super) config: Arc<ClientConfig>,
@@ -123,8 +123,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Encry
     }
 }
 
-/// An encrypted connection. It is not bound to the log-in, whose password exchange it protects
-/// already.
+/// A TLS connection. It does not support channel binding: TLS already protects the password
+/// exchange.
 pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn more_than_is_allowed_breaks_the_socket() {
+    async fn read_over_the_limit_fails_the_socket() {
         let sent: &'static [u8] = &[7; 100];
         let (mut socket, meter) = Metered::new(Box::new(tokio::io::join(sent, tokio::io::sink())));
         let mut buffer = [0; 40];
