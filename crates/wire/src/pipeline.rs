@@ -111,8 +111,8 @@ pub enum ReplyError<E> {
 /// The requests in flight on one connection, with its buffers.
 ///
 /// The driver calls [`push`](Self::push) for each request, sends what [`unsent`](Self::unsent)
-/// returns and reports it by [`sent`](Self::sent), reads into [`room`](Self::room) and reports it by
-/// [`received`](Self::received), and then calls [`reply`](Self::reply) until it returns none.
+/// returns and reports it by [`sent`](Self::sent), reads into [`room`](Self::room) and reports it
+/// by [`received`](Self::received), and then calls [`reply`](Self::reply) until it returns none.
 #[derive(Debug)]
 pub struct Pipeline<E: Exchange> {
     limits: Limits,
