@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use sherwood_listener::{Address, Count, ListenerOptions, UnixSocket, VERSION};
+use sherwood_listener::{Address, Count, ListenerOptions, UnixSocket};
 use tempfile::TempDir;
 
 use crate::patience::eventually;
-use crate::support::{Client, Protocol, Server, options};
+use crate::protocol::{PROTOCOLS, Protocol};
+use crate::support::{Client, Server, options};
 
 const LIMIT: usize = 1 << 20;
-const PROTOCOLS: [Protocol; 2] = [Protocol::Memcached, Protocol::Redis];
 
 /// Has a test done with each protocol on each kind of socket.
 fn with_each(options: &ListenerOptions, places: usize, test: impl Fn(Protocol, &Server)) {
@@ -27,69 +27,6 @@ fn unix() -> (TempDir, Address) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     (directory, Address::Unix(UnixSocket { path, permissions: 0o600 }))
-}
-
-impl Protocol {
-    /// A command that touches nothing, and its answer.
-    fn ping(self) -> (&'static str, String) {
-        match self {
-            Self::Memcached => ("version\r\n", format!("VERSION {VERSION}\r\n")),
-            Self::Redis => ("PING\r\n", "+PONG\r\n".to_owned()),
-        }
-    }
-
-    fn set(self, key: &str, value: &str) -> String {
-        let (key_bytes, value_bytes) = (key.len(), value.len());
-        match self {
-            Self::Memcached => format!("set {key} 0 0 {value_bytes}\r\n{value}\r\n"),
-            Self::Redis => {
-                format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n{key}\r\n${value_bytes}\r\n{value}\r\n")
-            }
-        }
-    }
-
-    fn stored(self) -> &'static str {
-        match self {
-            Self::Memcached => "STORED\r\n",
-            Self::Redis => "+OK\r\n",
-        }
-    }
-
-    fn get(self, key: &str) -> String {
-        match self {
-            Self::Memcached => format!("get {key}\r\n"),
-            Self::Redis => format!("GET {key}\r\n"),
-        }
-    }
-
-    fn found(self, key: &str, value: &str) -> String {
-        let bytes = value.len();
-        match self {
-            Self::Memcached => format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n"),
-            Self::Redis => format!("${bytes}\r\n{value}\r\n"),
-        }
-    }
-
-    fn missed(self) -> &'static str {
-        match self {
-            Self::Memcached => "END\r\n",
-            Self::Redis => "$-1\r\n",
-        }
-    }
-
-    fn too_large(self) -> &'static str {
-        match self {
-            Self::Memcached => "SERVER_ERROR object too large for cache\r\n",
-            Self::Redis => "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n",
-        }
-    }
-
-    fn too_many(self) -> &'static str {
-        match self {
-            Self::Memcached => "ERROR Too many open connections\r\n",
-            Self::Redis => "-ERR max number of clients reached\r\n",
-        }
-    }
 }
 
 #[track_caller]

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use crate::asked;
 use crate::patience::eventually;
 use crate::programs::{client_program, run};
-use crate::support::{Protocol, Server, options};
+use crate::protocol::Protocol;
+use crate::support::{Server, options};
 
 const PASSWORDS: &str = "alice:open-sesame\ndefault:12345678\n";
 

@@ -17,6 +17,7 @@ mod missing;
 mod patience;
 #[path = "../../../node/tests/common/programs.rs"]
 mod programs;
+mod protocol;
 mod redis;
 mod support;
 mod unix;

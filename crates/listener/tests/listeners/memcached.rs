@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 
 use crate::patience::eventually;
-use crate::support::{Protocol, Server, options};
+use crate::protocol::Protocol;
+use crate::support::{Server, options};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_listener::{Backends, BindError, Bound, Count, FetchedValue, ListenerOptions, VERSION};

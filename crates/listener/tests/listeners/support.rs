@@ -18,18 +18,12 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
 
 use crate::patience::PATIENCE;
+use crate::protocol::Protocol;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
-
-/// What a listener speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Memcached,
-    Redis,
-}
 
 /// A clock that began at this moment, a day after the wall time's origin.
 struct MachineClock(Monotonic);
