@@ -26,6 +26,7 @@ use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Conversation, Fetched, Next};
 use super::counters::{Count, Counters};
 use super::fetch::fetch;
+use super::lent::{Lent, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::shared::{Place, Shared};
 use super::slots::Token;
@@ -130,17 +131,16 @@ pub(super) struct Desk<'a> {
     pub(super) counters: &'a Counters,
     pub(super) mailbox: &'a Arc<Mailbox>,
     pub(super) moment: Moment,
-    /// [`INPUT_BYTES`] to read into.
-    pub(super) input: &'a mut [u8],
-    /// Empty between turns.
-    pub(super) output: &'a mut Vec<u8>,
+    /// Room for [`INPUT_BYTES`] to read into.
+    pub(super) input: Lent<'a, ReadBuffer>,
+    pub(super) output: Lent<'a, Vec<u8>>,
 }
 
 /// What came of an attempt to [hear](Connection::hear) a client.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// So many bytes, to be [answered](Connection::answer).
-    Input(usize),
+    /// Input in the buffer, to be [answered](Connection::answer).
+    Input,
     /// Nothing, and its turn is over.
     Over(Turn),
     /// It has something else to do first: a [turn](Connection::turn) of its own.
@@ -232,21 +232,21 @@ impl<C: Conversation> Connection<C> {
 
     /// Reads what a client says that has nothing else to do. It is to be answered before anything
     /// else happens to the client.
-    pub(super) fn hear(&mut self, room: &mut [u8], counters: &Counters) -> Heard {
+    pub(super) fn hear(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Heard {
         let idle = matches!(self.stage, Stage::Talking) && !self.owes() && self.need > 0;
         if !idle || !self.readable || !self.input.is_empty() {
             return Heard::Busy;
         }
-        match self.receive(room, counters) {
-            Ok(Some(bytes)) => Heard::Input(bytes),
-            Ok(None) => Heard::Over(Turn::Wait(Wait::Input)),
+        match self.receive(buffer, counters) {
+            Ok(true) => Heard::Input,
+            Ok(false) => Heard::Over(Turn::Wait(Wait::Input)),
             Err(end) => Heard::Over(Turn::End(end)),
         }
     }
 
     /// Executes what was heard, and sends the answers.
     pub(super) fn answer(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Turn {
-        let advance = self.conversation.advance(desk.moment, input, desk.output);
+        let advance = self.conversation.advance(desk.moment, input, &mut desk.output);
         self.input.extend_from_slice(&input[advance.consumed..]);
         let turn = self.follow(advance.next, desk);
         self.note_buffers();
@@ -286,15 +286,14 @@ impl<C: Conversation> Connection<C> {
         } else if !self.readable {
             return Ok(Turn::Wait(Wait::Input));
         } else if self.input.is_empty() {
-            let Some(received) = self.receive(desk.input, desk.counters)? else {
+            if !self.receive(&mut desk.input, desk.counters)? {
                 return Ok(Turn::Wait(Wait::Input));
-            };
-            let input = &desk.input[..received];
-            let advance = self.conversation.advance(desk.moment, input, desk.output);
-            self.input.extend_from_slice(&input[advance.consumed..]);
+            }
+            let advance = self.conversation.advance(desk.moment, &desk.input, &mut desk.output);
+            self.input.extend_from_slice(&desk.input[advance.consumed..]);
             advance
         } else {
-            if self.receive_more(desk)?.is_none() {
+            if !self.receive_more(desk)? {
                 return Ok(Turn::Wait(Wait::Input));
             }
             if self.input.len() < self.need {
@@ -306,7 +305,7 @@ impl<C: Conversation> Connection<C> {
     }
 
     fn advance(&mut self, desk: &mut Desk<'_>) -> Advance {
-        let advance = self.conversation.advance(desk.moment, &self.input, desk.output);
+        let advance = self.conversation.advance(desk.moment, &self.input, &mut desk.output);
         self.input.drain(..advance.consumed);
         if self.input.is_empty() {
             self.input = Vec::new();
@@ -327,7 +326,7 @@ impl<C: Conversation> Connection<C> {
             }
             Next::Fetch(wanted) => {
                 self.need = 0;
-                self.output = std::mem::take(desk.output);
+                self.output = desk.output.take();
                 self.stage = Stage::Fetching(Box::pin(fetch(desk.shared.service.backends.as_ref(), wanted)));
                 Ok(self.poll_fetch(desk))
             }
@@ -376,23 +375,27 @@ impl<C: Conversation> Connection<C> {
     fn discard(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
-            self.receive(desk.input, desk.counters)?;
+            self.receive(&mut desk.input, desk.counters)?;
         }
         self.fresh = fresh;
         Ok(if self.readable { Turn::Again } else { Turn::Wait(Wait::Farewell) })
     }
 
-    /// Reads into a buffer of the thread's; nothing if nothing has arrived.
-    fn receive(&mut self, room: &mut [u8], counters: &Counters) -> Result<Option<usize>, End> {
-        let received = retry(|| recv(&self.socket, &mut *room, RecvFlags::empty()));
-        self.received(received.map(|(bytes, _)| bytes), room.len(), counters)
+    /// Reads up to [`INPUT_BYTES`], for which there is room, into a buffer of the thread's. Returns
+    /// whether anything had arrived.
+    fn receive(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Result<bool, End> {
+        let socket = &self.socket;
+        let received = buffer.fill(INPUT_BYTES, |room| {
+            retry(|| recv(socket, &mut *room, RecvFlags::empty())).map(|(bytes, _)| bytes)
+        });
+        self.received(received, INPUT_BYTES, counters)
     }
 
     /// Reads behind what is there: what the conversation waits for, which may be no more than the
     /// next byte of something whose length it cannot know, so as much as is read of short commands
     /// at least; but never much more than has arrived already, so that announcing a large value
     /// costs nothing.
-    fn receive_more(&mut self, desk: &mut Desk<'_>) -> Result<Option<usize>, End> {
+    fn receive_more(&mut self, desk: &mut Desk<'_>) -> Result<bool, End> {
         let held = self.input.len();
         let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
         self.input.reserve_exact(wanted.min(held.max(INPUT_BYTES)));
@@ -406,7 +409,7 @@ impl<C: Conversation> Connection<C> {
         received: Result<usize, Errno>,
         room: usize,
         counters: &Counters,
-    ) -> Result<Option<usize>, End> {
+    ) -> Result<bool, End> {
         match received {
             Ok(0) => Err(End::Done),
             Ok(bytes) => {
@@ -415,11 +418,11 @@ impl<C: Conversation> Connection<C> {
                 self.readable = bytes == room || self.finished;
                 self.fresh = true;
                 counters.add(Count::BytesRead, bytes as u64);
-                Ok(Some(bytes))
+                Ok(true)
             }
             Err(Errno::AGAIN) => {
                 self.readable = false;
-                Ok(None)
+                Ok(false)
             }
             Err(error) => Err(error.into()),
         }
@@ -431,13 +434,13 @@ impl<C: Conversation> Connection<C> {
         if desk.output.is_empty() {
             return Ok(true);
         }
-        let sent = send_some(&self.socket, desk.output, desk.counters)?;
+        let sent = send_some(&self.socket, &desk.output, desk.counters)?;
         if sent == desk.output.len() {
             desk.output.clear();
             return Ok(true);
         }
         self.fresh = true;
-        self.output = std::mem::take(desk.output);
+        self.output = desk.output.take();
         self.sent = sent;
         Ok(false)
     }

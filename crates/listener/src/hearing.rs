@@ -6,8 +6,9 @@
 //! microsecond, and a client who is alone is answered at once.
 
 use super::ahead::prefetch;
-use super::connection::INPUT_BYTES;
+use super::connection::{Heard, INPUT_BYTES};
 use super::conversation::Conversation;
+use super::lent::{Empty, ReadBuffer};
 use super::shared::Service;
 use super::slots::Token;
 
@@ -16,54 +17,52 @@ const CLIENTS_MAX: usize = 32;
 /// What they say lies side by side, with room for one read more until they are answered.
 pub(super) const ROOM_BYTES: usize = 2 * INPUT_BYTES;
 
-/// What was read and is to be answered.
+/// Input of several clients that is to be answered. Each can be reached by its client's token
+/// alone.
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
-    room: Box<[u8]>,
-    /// Who has spoken, in order, and where in the room that ends.
+    buffer: ReadBuffer,
+    /// Clients in the order in which they were read, and where in the buffer the input of each
+    /// ends.
     heard: Vec<(Token, usize)>,
 }
 
 impl Hearing {
     pub(super) fn new() -> Self {
-        Self { room: vec![0; ROOM_BYTES].into(), heard: Vec::with_capacity(CLIENTS_MAX) }
+        Self { buffer: ReadBuffer::new(ROOM_BYTES), heard: Vec::with_capacity(CLIENTS_MAX) }
     }
 
-    /// Where to read the next client; [`INPUT_BYTES`] while it is not [full](Self::is_full).
-    pub(super) fn room(&mut self) -> &mut [u8] {
-        let end = self.end();
-        &mut self.room[end..end + INPUT_BYTES]
+    /// Has `read` read a client into the buffer, which has [`INPUT_BYTES`] free while it is not
+    /// [full](Self::is_full). What it says it has read is the client's input.
+    pub(super) fn read(&mut self, token: Token, read: impl FnOnce(&mut ReadBuffer) -> Heard) -> Heard {
+        let heard = read(&mut self.buffer);
+        if matches!(heard, Heard::Input) {
+            self.heard.push((token, self.buffer.len()));
+        }
+        heard
     }
 
-    /// Notes that a client's `bytes` were read.
-    pub(super) fn note(&mut self, token: Token, bytes: usize) {
-        let end = self.end() + bytes;
-        self.heard.push((token, end));
-    }
-
-    /// Whether those who have spoken have to be answered before anybody else is read.
+    /// Whether the clients that were read have to be answered before another one is read.
     pub(super) fn is_full(&self) -> bool {
-        self.heard.len() == CLIENTS_MAX || self.room.len() - self.end() < INPUT_BYTES
+        self.heard.len() == CLIENTS_MAX || self.buffer.free() < INPUT_BYTES
     }
 
-    /// Who has said what, in order.
+    /// Clients and their input, in the order in which they were read.
     pub(super) fn inputs(&self) -> impl Iterator<Item = (Token, &[u8])> {
         let starts = std::iter::once(0).chain(self.heard.iter().map(|&(_, end)| end));
-        starts.zip(&self.heard).map(|(start, &(token, end))| (token, &self.room[start..end]))
+        starts.zip(&self.heard).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
     }
 
     /// Prefetches each client's first key; its conversation knows about the others.
     pub(super) fn prefetch<C: Conversation>(&self, service: &Service) {
         prefetch(service, &mut self.inputs().filter_map(|(_, input)| C::keys_ahead(input).next()));
     }
+}
 
-    /// Forgets it all.
-    pub(super) fn clear(&mut self) {
+impl Empty for Hearing {
+    fn empty(&mut self) {
+        self.buffer.empty();
         self.heard.clear();
-    }
-
-    fn end(&self) -> usize {
-        self.heard.last().map_or(0, |&(_, end)| end)
     }
 }
 
@@ -72,27 +71,39 @@ mod tests {
     use super::*;
 
     fn say(hearing: &mut Hearing, number: u64, text: &[u8]) {
-        hearing.room()[..text.len()].copy_from_slice(text);
-        hearing.note(Token::from_number(number), text.len());
+        hearing.read(Token::from_number(number), |buffer| {
+            let read = buffer.fill::<()>(INPUT_BYTES, |memory| {
+                memory[..text.len()].copy_from_slice(text);
+                Ok(text.len())
+            });
+            read.map_or(Heard::Busy, |_| Heard::Input)
+        });
     }
 
     #[test]
-    fn everybody_is_heard_in_order_and_forgotten() {
+    fn inputs_come_in_order_and_are_gone_when_the_batch_is_emptied() {
         let mut hearing = Hearing::new();
-        assert_eq!(hearing.room().len(), INPUT_BYTES);
         for (number, text) in [(3, &b"get a"[..]), (1, b"x"), (2, b"quit")] {
             say(&mut hearing, number, text);
         }
         let heard: Vec<_> = hearing.inputs().map(|(token, input)| (token.number(), input)).collect();
         assert_eq!(heard, [(3, &b"get a"[..]), (1, b"x"), (2, b"quit")]);
-        hearing.clear();
+        hearing.empty();
         assert_eq!(hearing.inputs().count(), 0);
         say(&mut hearing, 9, b"stats");
         assert!(hearing.inputs().eq([(Token::from_number(9), &b"stats"[..])]));
     }
 
     #[test]
-    fn there_is_room_until_it_is_full() {
+    fn client_that_was_not_read_has_no_input() {
+        let mut hearing = Hearing::new();
+        say(&mut hearing, 1, b"get a");
+        hearing.read(Token::from_number(2), |_| Heard::Busy);
+        assert!(hearing.inputs().eq([(Token::from_number(1), &b"get a"[..])]));
+    }
+
+    #[test]
+    fn batch_is_full_after_many_clients_or_many_bytes() {
         let mut short = Hearing::new();
         let clients = (0..).take_while(|&number| {
             say(&mut short, number, b"get a\r\n");

@@ -27,6 +27,7 @@
 //! | `talk` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | one client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
+//! | `lent` | buffers of a thread that its connections use in turn |
 //! | `hearing` | what clients that are ready together have said, before the first is answered |
 //! | `ahead` | what commands that have arrived will look up is prefetched |
 //! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
@@ -57,6 +58,7 @@ mod crew;
 mod fetch;
 mod hearing;
 mod idle;
+mod lent;
 mod login;
 mod mailbox;
 mod memcached;

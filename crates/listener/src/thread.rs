@@ -28,6 +28,7 @@ use super::counters::Count;
 use super::crew::{Crew, Newcomer};
 use super::hearing::{Hearing, ROOM_BYTES};
 use super::idle::IdleTime;
+use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::options::ListenerOptions;
 use super::shared::{Connections, Place, Shared};
@@ -71,11 +72,10 @@ pub(super) struct Thread<P: Protocol> {
     sweeps: Sweeps,
     /// Who was read and is to be answered.
     hearing: Hearing,
-    /// What is being read in a turn of its own.
-    input: Box<[u8]>,
-    /// What is being answered in this turn. Its capacity is kept: one bound and one value at most,
-    /// or twice that.
-    output: Vec<u8>,
+    /// Input of a connection that is read in a turn of its own.
+    input: Lendable<ReadBuffer>,
+    /// Answers of a turn. Its capacity is kept: one bound and one value at most, or twice that.
+    output: Lendable<Vec<u8>>,
     /// For these three.
     account: Account,
 }
@@ -119,8 +119,8 @@ impl<P: Protocol> Thread<P> {
             clients: Slots::default(),
             again: VecDeque::new(),
             hearing: Hearing::new(),
-            input: vec![0; INPUT_BYTES].into(),
-            output: Vec::new(),
+            input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
+            output: Lendable::new(Vec::new()),
         })
     }
 
@@ -236,9 +236,9 @@ impl<P: Protocol> Thread<P> {
         let Some(client) = self.clients.get_mut(token) else { return };
         let finished = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
         client.note(Readiness { readable: finished || flags.contains(Flags::IN), finished });
-        let heard = client.hear(self.hearing.room(), &self.shared.counters[self.number]);
-        match heard {
-            Heard::Input(bytes) => self.hearing.note(token, bytes),
+        let counters = &self.shared.counters[self.number];
+        match self.hearing.read(token, |buffer| client.hear(buffer, counters)) {
+            Heard::Input => {}
             Heard::Over(turn) => self.conclude(token, turn, moment.now),
             Heard::Busy => self.turn(token, moment),
         }
@@ -254,7 +254,7 @@ impl<P: Protocol> Thread<P> {
         for (token, input) in hearing.inputs() {
             self.act(token, moment, |client, desk| client.answer(input, desk));
         }
-        hearing.clear();
+        hearing.empty();
         self.hearing = hearing;
     }
 
@@ -290,16 +290,16 @@ impl<P: Protocol> Thread<P> {
             counters,
             mailbox: &self.mailbox,
             moment,
-            input: &mut self.input,
-            output: &mut self.output,
+            input: self.input.lend(),
+            output: self.output.lend(),
         };
         let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut desk)));
-        self.account.set(self.input.len() + ROOM_BYTES + self.output.capacity());
+        drop(desk);
+        self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
             Ok(turn) => self.conclude(token, turn, moment.now),
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
-                self.output.clear();
                 self.end(token);
             }
         }

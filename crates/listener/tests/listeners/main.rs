@@ -7,6 +7,7 @@
 )]
 
 mod asked;
+mod broken;
 mod clients;
 mod hostile;
 mod login;

@@ -91,6 +91,12 @@ impl Server {
         )
     }
 
+    /// Either, look-aside, with `backends` told of each write.
+    pub(crate) fn beside(protocol: Protocol, options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
+        let routing = Routing::single(target(0, false));
+        Self::serve(protocol, options, routing, Some(backends), PLACES, None)
+    }
+
     fn serve(
         protocol: Protocol,
         options: ListenerOptions,
