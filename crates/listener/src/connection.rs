@@ -448,6 +448,7 @@ impl<C: Conversation> Connection<C> {
     /// Sends what is owed. Says whether it is settled.
     fn settle(&mut self, desk: &mut Desk<'_>) -> Result<bool, End> {
         if !self.owes() {
+            self.release();
             return Ok(true);
         }
         let sent = send_some(&self.socket, &self.output[self.sent..], desk.counters)?;
@@ -456,10 +457,16 @@ impl<C: Conversation> Connection<C> {
         if self.owes() {
             return Ok(false);
         }
+        self.release();
+        Ok(true)
+    }
+
+    /// Gives back the memory of output that is sent, and the budget of the values in it. A fetch
+    /// that is not answered to the client leaves nothing to send and values nevertheless.
+    fn release(&mut self) {
         self.output = Vec::new();
         self.sent = 0;
         self.held.clear();
-        Ok(true)
     }
 }
 

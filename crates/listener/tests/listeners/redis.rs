@@ -1,5 +1,13 @@
 //! The Redis listener on real sockets.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use sherwood_listener::{Backends, FetchedValue};
+use sherwood_model::{Instant, PartitionId};
+
+use crate::patience::eventually;
 use crate::support::{Server, options};
 
 #[test]
@@ -16,4 +24,48 @@ fn bytes_that_are_no_request_are_answered_before_the_end() {
     let mut client = server.connect();
     client.send(b"*1\r\n$-1\r\nmore that nobody reads");
     assert_eq!(client.rest(), "-ERR Protocol error: invalid bulk length\r\n");
+}
+
+#[test]
+fn fetched_values_of_a_client_without_replies_are_not_kept() {
+    let value = Arc::new(b"value".to_vec());
+    let server = Server::redis_read_through(options(), Arc::new(OneValue(Arc::clone(&value))));
+    let mut client = server.connect();
+    client.send(b"CLIENT REPLY OFF\r\n");
+    client.send(b"MGET a b c\r\n".repeat(20).as_slice());
+    client.check("CLIENT REPLY ON\r\n", "+OK\r\n");
+    // The client is still connected, and one reference is the test's, one the backends'.
+    eventually("the values are dropped", || Arc::strong_count(&value) == 2);
+}
+
+/// Backends that have one value for every key, and fill no cache with it.
+struct OneValue(Arc<Vec<u8>>);
+
+/// A reference to the value, which counts as long as it is held.
+struct Reference(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Reference {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Backends for OneValue {
+    fn fetch(
+        &self,
+        _: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        let value = || Bytes::from_owner(Reference(Arc::clone(&self.0)));
+        let found = keys.iter().map(|_| Ok(Some(value().into()))).collect();
+        Box::pin(std::future::ready(found))
+    }
+
+    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
 }

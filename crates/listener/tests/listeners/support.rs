@@ -91,6 +91,11 @@ impl Server {
         )
     }
 
+    /// A Redis listener with the same.
+    pub(crate) fn redis_read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
+        Self::serve(Protocol::Redis, options, Routing::single(target(0, true)), Some(backends), PLACES, None)
+    }
+
     /// Either, look-aside, with `backends` told of each write.
     pub(crate) fn beside(protocol: Protocol, options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         let routing = Routing::single(target(0, false));
