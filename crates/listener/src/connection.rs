@@ -12,15 +12,12 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Conversation, Fetched, Next};
@@ -30,15 +27,16 @@ use super::lent::{Lent, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::shared::{Place, Shared};
 use super::slots::Token;
+use super::sockets::Socket;
 use crate::clock::Moment;
 
 /// What is read at once of short commands.
 pub(super) const INPUT_BYTES: usize = 16 * 1024;
 
 /// One client.
-pub(super) struct Connection<C> {
+pub(super) struct Connection<C, S> {
     token: Token,
-    socket: OwnedFd,
+    socket: S,
     conversation: C,
     stage: Stage,
     /// What has arrived and is not used up.
@@ -119,9 +117,9 @@ pub(super) enum End {
     Lost(io::Error),
 }
 
-impl From<Errno> for End {
-    fn from(error: Errno) -> Self {
-        Self::Lost(error.into())
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
     }
 }
 
@@ -156,14 +154,8 @@ pub(super) struct Readiness {
     pub(super) finished: bool,
 }
 
-impl<C: Conversation> Connection<C> {
-    pub(super) fn new(
-        token: Token,
-        socket: OwnedFd,
-        conversation: C,
-        place: Place,
-        account: Account,
-    ) -> Self {
+impl<C: Conversation, S: Socket> Connection<C, S> {
+    pub(super) fn new(token: Token, socket: S, conversation: C, place: Place, account: Account) -> Self {
         Self {
             token,
             socket,
@@ -185,7 +177,7 @@ impl<C: Conversation> Connection<C> {
         }
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &S {
         &self.socket
     }
 
@@ -199,7 +191,7 @@ impl<C: Conversation> Connection<C> {
     /// finished.
     pub(super) fn stop_reading(&mut self) {
         // One that is gone already needs no shutting down.
-        let _ = shutdown(&self.socket, Shutdown::Read);
+        let _ = self.socket.shut_down(Shutdown::Read);
         self.note(Readiness { readable: true, finished: true });
     }
 
@@ -363,7 +355,7 @@ impl<C: Conversation> Connection<C> {
 
     /// Says that nothing more will come.
     fn hang_up(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
-        shutdown(&self.socket, Shutdown::Write)?;
+        self.socket.shut_down(Shutdown::Write)?;
         self.stage = Stage::HungUp;
         self.fresh = true;
         self.input = Vec::new();
@@ -385,9 +377,7 @@ impl<C: Conversation> Connection<C> {
     /// whether anything had arrived.
     fn receive(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Result<bool, End> {
         let socket = &self.socket;
-        let received = buffer.fill(INPUT_BYTES, |room| {
-            retry(|| recv(socket, &mut *room, RecvFlags::empty())).map(|(bytes, _)| bytes)
-        });
+        let received = buffer.fill(INPUT_BYTES, |room| retry(|| socket.receive(room)));
         self.received(received, INPUT_BYTES, counters)
     }
 
@@ -400,13 +390,13 @@ impl<C: Conversation> Connection<C> {
         let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
         self.input.reserve_exact(wanted.min(held.max(INPUT_BYTES)));
         let room = self.input.capacity() - held;
-        let received = retry(|| recv(&self.socket, spare_capacity(&mut self.input), RecvFlags::empty()));
-        self.received(received.map(|(bytes, _)| bytes), room, desk.counters)
+        let received = retry(|| self.socket.receive_behind(&mut self.input));
+        self.received(received, room, desk.counters)
     }
 
     fn received(
         &mut self,
-        received: Result<usize, Errno>,
+        received: io::Result<usize>,
         room: usize,
         counters: &Counters,
     ) -> Result<bool, End> {
@@ -420,7 +410,7 @@ impl<C: Conversation> Connection<C> {
                 counters.add(Count::BytesRead, bytes as u64);
                 Ok(true)
             }
-            Err(Errno::AGAIN) => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
                 Ok(false)
             }
@@ -471,13 +461,13 @@ impl<C: Conversation> Connection<C> {
 }
 
 /// Sends as much as the system takes.
-fn send_some(socket: &OwnedFd, output: &[u8], counters: &Counters) -> Result<usize, End> {
+fn send_some(socket: &impl Socket, output: &[u8], counters: &Counters) -> Result<usize, End> {
     let mut sent = 0;
     while sent < output.len() {
-        match retry(|| send(socket, &output[sent..], SendFlags::NOSIGNAL)) {
+        match retry(|| socket.send(&output[sent..])) {
             Ok(0) => return Err(End::Lost(io::ErrorKind::WriteZero.into())),
             Ok(bytes) => sent += bytes,
-            Err(Errno::AGAIN) => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error.into()),
         }
     }
@@ -485,10 +475,10 @@ fn send_some(socket: &OwnedFd, output: &[u8], counters: &Counters) -> Result<usi
     Ok(sent)
 }
 
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
-            Err(Errno::INTR) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
     }

@@ -5,7 +5,6 @@
 //! get thirty: it is then busy while the other one waits. So whoever accepts a connection gives it
 //! to the thread that has fewest. A client stays where it came to.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -15,14 +14,15 @@ use std::task::Waker;
 
 use super::mailbox::Mailbox;
 use super::shared::Place;
+use super::sockets::Signal;
 
 /// All threads of a listener, by their numbers.
-pub(super) struct Crew {
-    members: Box<[Member]>,
+pub(super) struct Crew<S> {
+    members: Box<[Member<S>]>,
     stopping: AtomicBool,
 }
 
-struct Member {
+struct Member<S> {
     mailbox: Arc<Mailbox>,
     /// Wakes the thread for its newcomers.
     bell: Waker,
@@ -31,29 +31,25 @@ struct Member {
     /// Clients it has, newcomers included.
     clients: AtomicUsize,
     /// Clients it has been given and has not seen yet; no more than there are places.
-    newcomers: Mutex<Vec<Newcomer>>,
+    newcomers: Mutex<Vec<Newcomer<S>>>,
 }
 
 /// An accepted connection on its way to its thread.
-pub(super) struct Newcomer {
-    pub(super) socket: OwnedFd,
+pub(super) struct Newcomer<S> {
+    pub(super) socket: S,
     pub(super) place: Place,
 }
 
-impl Crew {
-    /// A crew of so many threads, each woken with `newcomers` when it has some, and with `stop`
-    /// when the listener is to stop.
-    ///
-    /// # Errors
-    /// When the system has no file descriptors for us.
-    pub(super) fn new(threads: usize, newcomers: u64, stop: u64) -> std::io::Result<Self> {
-        let member = |_| {
-            let mailbox = Mailbox::new()?;
+impl<S> Crew<S> {
+    /// A crew of one thread for each signal, each woken with `newcomers` when it has some, and with
+    /// `stop` when the listener is to stop.
+    pub(super) fn new(signals: impl IntoIterator<Item = Arc<dyn Signal>>, newcomers: u64, stop: u64) -> Self {
+        let member = |signal| {
+            let mailbox = Mailbox::new(signal);
             let (bell, stop) = (mailbox.waker(newcomers), mailbox.waker(stop));
-            Ok(Member { mailbox, bell, stop, clients: AtomicUsize::new(0), newcomers: Mutex::default() })
+            Member { mailbox, bell, stop, clients: AtomicUsize::new(0), newcomers: Mutex::default() }
         };
-        let members = (0..threads).map(member).collect::<std::io::Result<_>>()?;
-        Ok(Self { members, stopping: AtomicBool::new(false) })
+        Self { members: signals.into_iter().map(member).collect(), stopping: AtomicBool::new(false) }
     }
 
     /// The mailbox of a thread.
@@ -72,14 +68,14 @@ impl Crew {
     }
 
     /// Gives a client to the thread that was [chosen](Self::choose).
-    pub(super) fn hand_over(&self, to: usize, newcomer: Newcomer) {
+    pub(super) fn hand_over(&self, to: usize, newcomer: Newcomer<S>) {
         let member = &self.members[to];
         member.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(newcomer);
         member.bell.wake_by_ref();
     }
 
     /// Takes the clients that a thread has been given.
-    pub(super) fn newcomers(&self, number: usize) -> Vec<Newcomer> {
+    pub(super) fn newcomers(&self, number: usize) -> Vec<Newcomer<S>> {
         std::mem::take(&mut *self.members[number].newcomers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -103,10 +99,12 @@ impl Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::Wake;
 
     #[test]
     fn clients_go_to_whoever_has_fewest_and_stay_where_they_are_if_that_is_no_worse() {
-        let crew = Crew::new(3, 7, 8).unwrap();
+        let signals = (0..3).map(|_| Wake::new().unwrap() as Arc<dyn Signal>);
+        let crew: Crew<()> = Crew::new(signals, 7, 8);
         let chosen: Vec<usize> = (0..6).map(|_| crew.choose(1)).collect();
         assert_eq!(chosen, [1, 0, 2, 1, 0, 2]);
         crew.gone(2);

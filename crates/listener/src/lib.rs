@@ -32,6 +32,8 @@
 //! | `ahead` | what commands that have arrived will look up is prefetched |
 //! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
 //! | `fetch` | what a conversation wants from the backends |
+//! | `sockets`, `system` | sockets as traits of the event loop, and the system's |
+//! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
 //! | `backends`, `clock`, `account`, `passwords`, `idle` | traits of what a listener needs of its process; `idle` also decides when a thread helps |
 //!
@@ -72,8 +74,11 @@ mod routing;
 mod server;
 mod session;
 mod shared;
+mod single;
 mod slots;
+mod sockets;
 mod stats;
+mod system;
 mod talk;
 #[cfg(test)]
 mod tests;
@@ -94,6 +99,8 @@ pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
+pub use single::SingleThread;
+pub use sockets::{Event, Signal, Socket, Sockets};
 pub use talk::Talk;
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves.

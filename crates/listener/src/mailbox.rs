@@ -4,26 +4,22 @@
 //! backend's answer or the end of the node, are futures that it polls itself; their wakers leave a
 //! token here and make the event queue return.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Wake, Waker};
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{read, write};
+use super::sockets::Signal;
 
 /// Wake-ups of one thread.
-#[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Readable while somebody is to be woken.
-    signal: OwnedFd,
+    /// Raised while there are wake-ups.
+    signal: Arc<dyn Signal>,
     /// Who is. Each waker is in it once at most.
     woken: Mutex<Vec<Arc<Sleeper>>>,
 }
 
 /// Who is woken by one waker.
-#[derive(Debug)]
 struct Sleeper {
     mailbox: Weak<Mailbox>,
     token: u64,
@@ -32,18 +28,9 @@ struct Sleeper {
 }
 
 impl Mailbox {
-    /// An empty mailbox.
-    ///
-    /// # Errors
-    /// When the system has no file descriptor for us.
-    pub(super) fn new() -> std::io::Result<Arc<Self>> {
-        let signal = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Self { signal, woken: Mutex::default() }))
-    }
-
-    /// What to watch for readability.
-    pub(super) fn signal(&self) -> BorrowedFd<'_> {
-        self.signal.as_fd()
+    /// An empty mailbox that raises `signal` when something is in it.
+    pub(super) fn new(signal: Arc<dyn Signal>) -> Arc<Self> {
+        Arc::new(Self { signal, woken: Mutex::default() })
     }
 
     /// A waker that leaves `token` here.
@@ -54,8 +41,8 @@ impl Mailbox {
 
     /// Takes the tokens of all who were woken since the last time, and hands them to `wake`.
     pub(super) fn empty(&self, mut wake: impl FnMut(u64)) {
-        // Read before looking: a token that comes in between makes it readable again.
-        let _ = read(&self.signal, &mut [0; 8]);
+        // Lowered before looking: a token that comes in between raises it again.
+        self.signal.lower();
         let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
         for sleeper in woken {
             sleeper.waiting.store(false, Release);
@@ -72,14 +59,14 @@ impl Wake for Sleeper {
             return;
         }
         mailbox.woken.lock().unwrap_or_else(PoisonError::into_inner).push(self);
-        // It can only fail because it is as full as can be, and then it is readable.
-        let _ = write(&mailbox.signal, &1_u64.to_ne_bytes());
+        mailbox.signal.raise();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::Wake;
 
     fn woken(mailbox: &Mailbox) -> Vec<u64> {
         let mut woken = Vec::new();
@@ -89,7 +76,7 @@ mod tests {
 
     #[test]
     fn everybody_who_was_woken_is_in_it_once() {
-        let mailbox = Mailbox::new().unwrap();
+        let mailbox = Mailbox::new(Wake::new().unwrap());
         let (one, two) = (mailbox.waker(1), mailbox.waker(2));
         assert!(woken(&mailbox).is_empty());
         two.wake_by_ref();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -17,6 +18,8 @@ use super::meter::Meter;
 use super::options::{ListenerOptions, OptionsError};
 use super::redis::Redis;
 use super::shared::{Service, Shared};
+use super::sockets::Signal;
+use super::system::{Epoll, Wake};
 use super::thread::{NEWCOMERS, STOP, Thread};
 use super::unix::{self, SocketFile};
 
@@ -97,15 +100,17 @@ impl Bound {
         let protocol = Arc::new(protocol);
         let Self { options, sockets, file } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
-        let crew = Arc::new(Crew::new(sockets.len(), NEWCOMERS, STOP)?);
-        let thread = |(number, socket)| {
+        let wakes = sockets.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
+        let signals = wakes.iter().map(|wake| Arc::clone(wake) as Arc<dyn Signal>);
+        let crew = Arc::new(Crew::new(signals, NEWCOMERS, STOP));
+        let thread = |(number, (socket, wake))| {
             let (protocol, shared, crew) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&crew));
-            Thread::new(protocol, number, shared, crew, socket)
+            Ok(Thread::new(protocol, number, shared, crew, Epoll::new(socket, wake)?))
         };
-        let threads: Vec<Thread<P>> =
-            sockets.into_iter().enumerate().map(thread).collect::<io::Result<_>>()?;
+        let threads: Vec<Thread<P, Epoll>> =
+            sockets.into_iter().zip(wakes).enumerate().map(thread).collect::<io::Result<_>>()?;
         let mut running = Running { shared, crew, threads: Vec::new(), _file: file };
-        let spawn = |(number, thread): (usize, Thread<P>)| {
+        let spawn = |(number, thread): (usize, Thread<P, Epoll>)| {
             let name = format!("{}-{number}", P::THREADS);
             std::thread::Builder::new().name(name).spawn(move || thread.run())
         };
@@ -167,7 +172,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 /// A listener that serves. Dropping it stops it, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
-    crew: Arc<Crew>,
+    crew: Arc<Crew<OwnedFd>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Goes when nobody is served any more.
     _file: Option<SocketFile>,

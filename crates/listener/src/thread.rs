@@ -9,17 +9,13 @@
 //! The clock is read once each time the system has woken us, for all turns it gave rise to.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sherwood_model::Instant;
-use socket2::Socket;
 
 use super::account::Account;
 use super::connection::{Connection, Desk, End, Heard, INPUT_BYTES, Readiness, Turn, Wait};
@@ -33,10 +29,9 @@ use super::mailbox::Mailbox;
 use super::options::ListenerOptions;
 use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
+use super::sockets::{Event, Socket, Sockets};
 use crate::clock::Moment;
 
-/// Events taken from the system at once. The clock is read anew after them.
-const EVENTS_MAX: usize = 256;
 /// Connections accepted in a row, before those that are open have their turns.
 const ACCEPTS_MAX: usize = 64;
 /// How long nothing is accepted after the system could not, for want of file descriptors as a rule.
@@ -45,28 +40,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// at most.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The longest wait that is asked for at once.
-const PATIENCE_MS_MAX: u128 = 3_600_000;
-
-/// Tokens that no client has: it would have to be the last of 2^32.
-const ACCEPT: u64 = u64::MAX;
-const MAIL: u64 = u64::MAX - 1;
-/// Also for the [`Crew`]: the listener is to stop.
+/// Tokens of wake-ups for the whole thread; no client has them, it would have to be among the last
+/// of 2^32.
 pub(super) const STOP: u64 = u64::MAX - 2;
-/// Also for the [`Crew`]: clients came from another thread.
 pub(super) const NEWCOMERS: u64 = u64::MAX - 3;
 
 /// A thread's state.
-pub(super) struct Thread<P: Protocol> {
+pub(super) struct Thread<P: Protocol, S: Sockets> {
     protocol: Arc<P>,
     number: usize,
     shared: Arc<Shared>,
-    queue: OwnedFd,
-    crew: Arc<Crew>,
+    sockets: S,
+    crew: Arc<Crew<S::Socket>>,
     mailbox: Arc<Mailbox>,
     /// Nothing once it was told to stop.
     door: Option<Door>,
-    clients: Slots<Connection<P::Conversation>>,
+    clients: Slots<Connection<P::Conversation, S::Socket>>,
     /// Clients with more to do, in the order of their turns; each once.
     again: VecDeque<Token>,
     sweeps: Sweeps,
@@ -82,46 +71,38 @@ pub(super) struct Thread<P: Protocol> {
 
 /// Where clients come in.
 struct Door {
-    socket: Socket,
     /// Whether somebody may be waiting.
     knocked: bool,
     /// Nobody is let in before.
     closed_until: Instant,
 }
 
-impl<P: Protocol> Thread<P> {
-    /// Thread number `number`, with everything it needs of the system.
-    ///
-    /// # Errors
-    /// When the system has no file descriptor for us.
+impl<P: Protocol, S: Sockets> Thread<P, S> {
+    /// Thread number `number`, which waits for `sockets`.
     pub(super) fn new(
         protocol: Arc<P>,
         number: usize,
         shared: Arc<Shared>,
-        crew: Arc<Crew>,
-        socket: Socket,
-    ) -> std::io::Result<Self> {
-        let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        crew: Arc<Crew<S::Socket>>,
+        sockets: S,
+    ) -> Self {
         let mailbox = Arc::clone(crew.mailbox(number));
-        let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&queue, mailbox.signal(), epoll::EventData::new_u64(MAIL), edges)?;
-        epoll::add(&queue, socket.as_fd(), epoll::EventData::new_u64(ACCEPT), edges)?;
-        Ok(Self {
+        Self {
             protocol,
             number,
             sweeps: Sweeps::new(&shared.options, shared.service.passwords.is_some()),
             account: shared.service.account(),
             shared,
-            queue,
+            sockets,
             crew,
             mailbox,
-            door: Some(Door { socket, knocked: true, closed_until: Instant::ZERO }),
+            door: Some(Door { knocked: true, closed_until: Instant::ZERO }),
             clients: Slots::default(),
             again: VecDeque::new(),
             hearing: Hearing::new(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
             output: Lendable::new(Vec::new()),
-        })
+        }
     }
 
     /// Serves until it is told to stop, and then until all clients are gone or have been waited for
@@ -129,12 +110,12 @@ impl<P: Protocol> Thread<P> {
     ///
     /// # Errors
     /// When the system fails in a way that no later call would mend.
-    pub(super) fn run(mut self) -> std::io::Result<()> {
+    pub(super) fn run(mut self) -> io::Result<()> {
         if self.shared.options.pin_threads {
             keep_to_core(self.number);
         }
         let mut moment = self.shared.clock.moment();
-        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut events = Vec::new();
         let background = self.shared.service.background.clone();
         let mut idle = IdleTime::default();
         while !self.crew.is_stopping() {
@@ -142,7 +123,7 @@ impl<P: Protocol> Thread<P> {
                 background.as_deref().filter(|work| self.again.is_empty() && idle.is_used(*work, moment.now));
             let helps = background.is_some();
             let patience = if helps { Some(Duration::ZERO) } else { self.patience(moment.now) };
-            self.wait(&mut events, patience)?;
+            self.sockets.wait(&mut events, patience)?;
             moment = self.shared.clock.moment();
             idle.asked(!helps, !events.is_empty(), moment.now);
             if let Some(work) = background.filter(|_| events.is_empty()) {
@@ -156,8 +137,9 @@ impl<P: Protocol> Thread<P> {
     /// Lets every client have the answers to what it has sent, and closes. Nothing more is read
     /// from anybody: to the conversations it looks as if their clients had finished, and they end
     /// as they always do.
-    fn drain(mut self, mut moment: Moment, mut events: Vec<epoll::Event>) -> std::io::Result<()> {
+    fn drain(mut self, mut moment: Moment, mut events: Vec<Event>) -> io::Result<()> {
         self.door = None;
+        self.sockets.stop_accepting();
         for (_, client) in self.clients.iter_mut() {
             client.stop_reading();
         }
@@ -169,7 +151,7 @@ impl<P: Protocol> Thread<P> {
         while self.clients.len() > 0 && moment.now < end {
             let patience = self.patience(moment.now);
             let left = end.since(moment.now);
-            self.wait(&mut events, Some(patience.map_or(left, |patience| patience.min(left))))?;
+            self.sockets.wait(&mut events, Some(patience.map_or(left, |patience| patience.min(left))))?;
             moment = self.shared.clock.moment();
             self.serve(moment, &mut events);
         }
@@ -177,20 +159,6 @@ impl<P: Protocol> Thread<P> {
             tracing::warn!(connections = self.clients.len(), "connections were cut off at shutdown");
         }
         Ok(())
-    }
-
-    /// Waits for events, at most so long. Whole milliseconds are what every kernel and container
-    /// understands; they are rounded up, so that nothing is looked for before it is due.
-    fn wait(&self, events: &mut Vec<epoll::Event>, patience: Option<Duration>) -> std::io::Result<()> {
-        events.clear();
-        let patience = patience.map(|patience| {
-            let millis = patience.as_nanos().div_ceil(1_000_000).min(PATIENCE_MS_MAX) as i64;
-            Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
-        });
-        match epoll::wait(&self.queue, rustix::buffer::spare_capacity(events), patience.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// How long there is nothing to do unless something happens; for ever, if nothing is returned.
@@ -204,19 +172,21 @@ impl<P: Protocol> Thread<P> {
     }
 
     /// Gives everybody a turn to whom something happened, or who has more to do.
-    fn serve(&mut self, moment: Moment, events: &mut Vec<epoll::Event>) {
+    fn serve(&mut self, moment: Moment, events: &mut Vec<Event>) {
         // Those who had a turn before and got no event now; who is added meanwhile waits for the
         // next time.
         let waiting = self.again.len();
         for event in events.drain(..) {
-            match event.data.u64() {
-                ACCEPT => self.door.iter_mut().for_each(|door| door.knocked = true),
-                MAIL => {
+            match event {
+                Event::Incoming => self.door.iter_mut().for_each(|door| door.knocked = true),
+                Event::Raised => {
                     // It may bring turns for those who are heard already.
                     self.answer(moment);
                     self.empty_mailbox(moment);
                 }
-                token => self.tell(Token::from_number(token), event.flags, moment),
+                Event::Connection { token, readable, finished } => {
+                    self.tell(Token::from_number(token), Readiness { readable, finished }, moment);
+                }
             }
         }
         self.answer(moment);
@@ -231,11 +201,9 @@ impl<P: Protocol> Thread<P> {
         self.sweep(moment.now);
     }
 
-    fn tell(&mut self, token: Token, flags: epoll::EventFlags, moment: Moment) {
-        use epoll::EventFlags as Flags;
+    fn tell(&mut self, token: Token, readiness: Readiness, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
-        let finished = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-        client.note(Readiness { readable: finished || flags.contains(Flags::IN), finished });
+        client.note(readiness);
         let counters = &self.shared.counters[self.number];
         match self.hearing.read(token, |buffer| client.hear(buffer, counters)) {
             Heard::Input => {}
@@ -281,7 +249,7 @@ impl<P: Protocol> Thread<P> {
         &mut self,
         token: Token,
         moment: Moment,
-        act: impl FnOnce(&mut Connection<P::Conversation>, &mut Desk<'_>) -> Turn,
+        act: impl FnOnce(&mut Connection<P::Conversation, S::Socket>, &mut Desk<'_>) -> Turn,
     ) {
         let Some(client) = self.clients.get_mut(token) else { return };
         let counters = &self.shared.counters[self.number];
@@ -331,28 +299,27 @@ impl<P: Protocol> Thread<P> {
             else {
                 return;
             };
-            match accept_with(&door.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            match self.sockets.accept() {
                 Ok(socket) => self.welcome(socket, now),
-                Err(Errno::AGAIN) => door.knocked = false,
-                // It has gone while it waited.
-                Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "the {} listener cannot accept connections", P::NAME);
-                    door.closed_until = now + ACCEPT_PAUSE;
-                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => door.knocked = false,
+                    // It has gone while it waited.
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        tracing::warn!(%error, "the {} listener cannot accept connections", P::NAME);
+                        door.closed_until = now + ACCEPT_PAUSE;
+                    }
+                },
             }
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd, now: Instant) {
+    fn welcome(&mut self, socket: S::Socket, now: Instant) {
         let Some(place) = Connections::open(&self.shared) else {
             // Whether it arrives or not, the connection is closed.
-            let _ = send(&socket, P::TOO_MANY, SendFlags::NOSIGNAL);
+            let _ = socket.send(P::TOO_MANY);
             return;
         };
-        // Both only make things better; a connection without them works.
-        let _ = sockopt::set_tcp_nodelay(&socket, true);
-        let _ = sockopt::set_socket_keepalive(&socket, true);
         match self.crew.choose(self.number) {
             chosen if chosen == self.number => self.settle_in(socket, place, now),
             chosen => self.crew.hand_over(chosen, Newcomer { socket, place }),
@@ -360,7 +327,7 @@ impl<P: Protocol> Thread<P> {
     }
 
     /// Makes a connection a client of this thread, which counts it already.
-    fn settle_in(&mut self, socket: OwnedFd, place: Place, now: Instant) {
+    fn settle_in(&mut self, socket: S::Socket, place: Place, now: Instant) {
         if self.door.is_none() {
             // It came while we were closing: nothing of it was read, and it is closed.
             self.crew.gone(self.number);
@@ -369,8 +336,8 @@ impl<P: Protocol> Thread<P> {
         let conversation = self.protocol.open(&self.shared, self.number);
         let account = self.shared.service.account();
         let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place, account));
-        let added =
-            self.clients.get_mut(token).map(|client| watch_socket(&self.queue, client.socket(), token));
+        let sockets = &mut self.sockets;
+        let added = self.clients.get_mut(token).map(|client| sockets.watch(client.socket(), token.number()));
         if let Some(Err(error)) = added {
             tracing::warn!(%error, "a {} connection cannot be watched and is closed", P::NAME);
             self.end(token);
@@ -425,13 +392,6 @@ fn keep_to_core(number: usize) {
     if let Err(error) = kept {
         tracing::warn!(%error, "a listener's thread cannot be kept to a core and goes where the system sends it");
     }
-}
-
-/// Has the system tell of everything that happens to a client's socket.
-fn watch_socket(queue: &OwnedFd, socket: &OwnedFd, token: Token) -> Result<(), Errno> {
-    use epoll::EventFlags as Flags;
-    let all = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
-    epoll::add(queue, socket, epoll::EventData::new_u64(token.number()), all)
 }
 
 /// When to look next for clients that have kept us waiting for too long.

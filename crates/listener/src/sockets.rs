@@ -1,0 +1,93 @@
+//! The sockets of a thread, as its event loop uses them.
+//!
+//! Listeners run on the system's sockets ([`system`](super::system)). A simulation implements the
+//! same traits and runs the same event loop; see [`SingleThread`](super::SingleThread).
+
+use std::io;
+use std::net::Shutdown;
+use std::time::Duration;
+
+/// A connection that never blocks: a call that cannot be carried out now fails with
+/// [`WouldBlock`](io::ErrorKind::WouldBlock). Closed when dropped.
+pub trait Socket {
+    /// Reads into the start of `buffer`; 0 bytes when the other side has finished.
+    ///
+    /// # Errors
+    /// As `recv`.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Appends what it reads to `buffer`, at most as much as its capacity has room for, and returns
+    /// how many bytes.
+    ///
+    /// # Errors
+    /// As `recv`.
+    fn receive_behind(&self, buffer: &mut Vec<u8>) -> io::Result<usize>;
+
+    /// Sends the start of `bytes` and returns how many bytes were taken.
+    ///
+    /// # Errors
+    /// As `send`.
+    fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Ends reading or writing.
+    ///
+    /// # Errors
+    /// As `shutdown`.
+    fn shut_down(&self, how: Shutdown) -> io::Result<()>;
+}
+
+/// Everything a thread waits for.
+pub trait Sockets {
+    /// A connection.
+    type Socket: Socket;
+
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    /// As `accept`.
+    fn accept(&mut self) -> io::Result<Self::Socket>;
+
+    /// Stops listening. Nothing is accepted any more.
+    fn stop_accepting(&mut self);
+
+    /// Reports events of `socket`, with `token`, until it is dropped: for edges, so an event is not
+    /// repeated before something changes.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn watch(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()>;
+
+    /// Replaces `events` by new ones; waits for them at most for `timeout`, without end if there is
+    /// none. There may be no events at the end.
+    ///
+    /// # Errors
+    /// When the system fails in a way that a later call would not mend.
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// A change that a thread is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// There may be a connection to accept.
+    Incoming,
+    /// The thread's [`Signal`] was raised.
+    Raised,
+    /// A connection may be ready for something.
+    Connection {
+        /// The token it is watched with.
+        token: u64,
+        /// Reading may succeed or fail, and would not block.
+        readable: bool,
+        /// The other side has finished or the connection broke: reading will end.
+        finished: bool,
+    },
+}
+
+/// Interrupts the wait of a thread, from any thread.
+pub trait Signal: Send + Sync {
+    /// Makes the thread's wait return with [`Event::Raised`], now or the next time.
+    fn raise(&self);
+
+    /// Takes the signal back, so that it can be raised again.
+    fn lower(&self);
+}

@@ -1,0 +1,153 @@
+//! The system's sockets: one epoll instance for each thread, and an eventfd to wake it.
+//!
+//! Sockets are registered once and for edges, so that no call is needed per event but the read or
+//! write itself.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::{Errno, read, write};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send, shutdown, sockopt};
+
+use super::sockets::{Event, Signal, Socket, Sockets};
+
+/// Events taken from the system at once. The clock is read anew after them.
+const EVENTS_MAX: usize = 256;
+/// Longest wait that is asked for at once.
+const TIMEOUT_MS_MAX: u128 = 3_600_000;
+
+/// Tokens that no connection has: it would have to be among the last of 2^32.
+const INCOMING: u64 = u64::MAX;
+const RAISED: u64 = u64::MAX - 1;
+
+impl Socket for OwnedFd {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self, buffer, RecvFlags::empty()).map(|(bytes, _)| bytes)?)
+    }
+
+    fn receive_behind(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(recv(self, spare_capacity(buffer), RecvFlags::empty()).map(|(bytes, _)| bytes)?)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn shut_down(&self, how: Shutdown) -> io::Result<()> {
+        let how = match how {
+            Shutdown::Read => rustix::net::Shutdown::Read,
+            Shutdown::Write => rustix::net::Shutdown::Write,
+            Shutdown::Both => rustix::net::Shutdown::Both,
+        };
+        Ok(shutdown(self, how)?)
+    }
+}
+
+/// A listening socket and an event queue.
+pub(super) struct Epoll {
+    queue: OwnedFd,
+    /// Nothing once nothing is accepted any more.
+    listening: Option<socket2::Socket>,
+    /// Registered in the queue.
+    _wake: Arc<Wake>,
+}
+
+impl Epoll {
+    /// Waits for connections to `listening`, and for `wake`.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor for us.
+    pub(super) fn new(listening: socket2::Socket, wake: Arc<Wake>) -> io::Result<Self> {
+        let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&queue, wake.0.as_fd(), epoll::EventData::new_u64(RAISED), edges)?;
+        epoll::add(&queue, listening.as_fd(), epoll::EventData::new_u64(INCOMING), edges)?;
+        Ok(Self { queue, listening: Some(listening), _wake: wake })
+    }
+}
+
+impl Sockets for Epoll {
+    type Socket = OwnedFd;
+
+    fn accept(&mut self) -> io::Result<OwnedFd> {
+        let Some(listening) = &self.listening else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let socket = accept_with(listening, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+        // Both only make things better; a connection without them works.
+        let _ = sockopt::set_tcp_nodelay(&socket, true);
+        let _ = sockopt::set_socket_keepalive(&socket, true);
+        Ok(socket)
+    }
+
+    fn stop_accepting(&mut self) {
+        self.listening = None;
+    }
+
+    fn watch(&mut self, socket: &OwnedFd, token: u64) -> io::Result<()> {
+        use epoll::EventFlags as Flags;
+        let all = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
+        Ok(epoll::add(&self.queue, socket, epoll::EventData::new_u64(token), all)?)
+    }
+
+    /// Whole milliseconds are what every kernel and container understands; they are rounded up, so
+    /// that nothing is looked for before it is due.
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+        events.clear();
+        let timeout = timeout.map(|timeout| {
+            let millis = timeout.as_nanos().div_ceil(1_000_000).min(TIMEOUT_MS_MAX) as i64;
+            Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
+        });
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        match epoll::wait(&self.queue, &mut room, timeout.as_ref()) {
+            Ok((told, _)) => {
+                events.extend(told.iter().map(event));
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn event(event: &epoll::Event) -> Event {
+    use epoll::EventFlags as Flags;
+    let flags = event.flags;
+    match event.data.u64() {
+        INCOMING => Event::Incoming,
+        RAISED => Event::Raised,
+        token => {
+            let finished = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
+            Event::Connection { token, readable: finished || flags.contains(Flags::IN), finished }
+        }
+    }
+}
+
+/// An eventfd, readable while the signal is raised.
+#[derive(Debug)]
+pub(super) struct Wake(OwnedFd);
+
+impl Wake {
+    /// A signal that is not raised.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor for us.
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
+    }
+}
+
+impl Signal for Wake {
+    fn raise(&self) {
+        // It can only fail because it is as full as can be, and then it is readable.
+        let _ = write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    fn lower(&self) {
+        let _ = read(&self.0, &mut [0; 8]);
+    }
+}
