@@ -1,4 +1,4 @@
-//! `sherwood backend check`: what it finds, and how it ends.
+//! `sherwood backend check`: results and exit statuses.
 #![allow(clippy::disallowed_methods, reason = "the configuration is a file of the test")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use assert_cmd::Command;
 use assert_cmd::assert::Assert;
 
-/// Runs a check of a file of this text.
+/// Runs a check with a configuration file of this text.
 fn check(file: &str, more: &[&str]) -> Assert {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sherwood.toml");
@@ -23,8 +23,8 @@ fn said(output: &[u8]) -> String {
     String::from_utf8(output.to_vec()).unwrap()
 }
 
-/// A loopback address where nothing listens.
-fn nobody() -> String {
+/// Returns a loopback address without a listener.
+fn unused_address() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
@@ -32,7 +32,7 @@ const EMBEDDED: &str = "[[backend]]\nname = \"similar\"\nstore = { kind = \"comp
                         [[backend]]\nname = \"catalog\"\nstore = { kind = \"kv\", path = \"FOLDER/kv\" }\n";
 
 #[test]
-fn stores_that_answer_end_with_0() {
+fn reachable_stores_exit_with_0() {
     let output = check(EMBEDDED, &[]).success();
     let said = said(&output.get_output().stdout);
     let lines: Vec<&str> = said.lines().collect();
@@ -43,7 +43,7 @@ fn stores_that_answer_end_with_0() {
 }
 
 #[test]
-fn a_store_that_is_not_there_yet_is_told_of_and_not_made() {
+fn missing_embedded_store_is_reported_and_not_created() {
     let folder = tempfile::tempdir().unwrap();
     let (path, kv, db) =
         (folder.path().join("sherwood.toml"), folder.path().join("kv"), folder.path().join("none/x.db"));
@@ -75,8 +75,8 @@ fn a_store_that_is_not_there_yet_is_told_of_and_not_made() {
 }
 
 #[test]
-fn one_that_does_not_answer_ends_with_1_and_is_named() {
-    let absent = nobody();
+fn unreachable_store_exits_with_1_and_is_named() {
+    let absent = unused_address();
     let file = format!(
         "{EMBEDDED}[[backend]]\nname = \"sessions\"\nreplicas = [{{ kind = \"memcached\", address = \"{absent}\" }}, \
          {{ kind = \"redis\", address = \"{absent}\" }}, {{ kind = \"http\", url = \"http://{absent}/{{key}}\" }}]\n"
@@ -104,7 +104,7 @@ fn one_that_does_not_answer_ends_with_1_and_is_named() {
 }
 
 #[test]
-fn a_wrong_file_or_name_ends_with_2() {
+fn invalid_file_or_name_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     check_at(&folder.path().join("none.toml"), &[]).code(2).stdout("");
     let wrong = "[[backend]]\nname = \"items\"\nstore = { kind = \"http\", url = \"http://h/items\" }\n";

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use serde_json::{Value, json};
 
-/// A service whose every call takes 20 ms, twice as long in the scenario `halved`, and never waits
-/// or hits. It keeps a promise of 150 ms as long as 0.5 + 20 (1 + depth) does: up to a depth of
-/// 6.475, whatever caches and load.
+/// Writes a service in which every call takes 20 ms, or 40 ms in the scenario `halved`, without
+/// queueing or hits. It meets an SLO of 150 ms while 0.5 + 20 (1 + depth) does: up to a depth of
+/// 6.475, independent of caches and load.
 fn service(directory: &Path, limit_ms: f64) -> PathBuf {
     let service = json!({
         "schema": "onerf-workload/1", "name": "service", "slo": {"percentile": 99, "limit_ms": limit_ms, "window_s": 60, "every_s": 5},
@@ -26,8 +26,8 @@ fn service(directory: &Path, limit_ms: f64) -> PathBuf {
     path
 }
 
-/// The same service asked for what a trace of so many accesses says, four times a second for half a
-/// minute.
+/// Writes the same service with a trace of this many accesses, replayed four times a second for
+/// half a minute.
 fn traced(directory: &Path, accesses: u32, odd: &[u8]) -> PathBuf {
     let service = json!({
         "schema": "onerf-workload/1", "name": "traced", "slo": {"percentile": 99, "limit_ms": 150, "window_s": 60, "every_s": 5},
@@ -39,7 +39,7 @@ fn traced(directory: &Path, accesses: u32, odd: &[u8]) -> PathBuf {
         "trace": {"file": "accesses", "format": "cache2k", "value_bytes": 500},
         "scenarios": {"halved": {"warmup_min": 0, "measure_min": 0.5, "kind": "piecewise_linear", "limits": {"1": [[0, 0.5]]}}},
     });
-    // Nothing twice, so nothing hits.
+    // No key occurs twice, so there are no hits.
     let words = (0..accesses).flat_map(u32::to_be_bytes);
     std::fs::write(directory.join("accesses"), words.chain(odd.iter().copied()).collect::<Vec<_>>()).unwrap();
     let path = directory.join("traced.json");
@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn limits_are_found_where_they_are_and_what_was_tried_is_kept() {
+fn limits_are_found_and_trials_are_kept() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let output = frontier(directory.path(), &service, &["--json"]).assert().success();
@@ -99,7 +99,7 @@ fn limits_are_found_where_they_are_and_what_was_tried_is_kept() {
 }
 
 #[test]
-fn a_promise_that_is_never_kept_has_no_limits() {
+fn slo_that_is_never_met_has_no_limits() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 10.0);
     let flags = ["--seeds", "5"];
@@ -116,7 +116,7 @@ fn a_promise_that_is_never_kept_has_no_limits() {
 }
 
 #[test]
-fn other_conditions_are_where_settings_say() {
+fn unchanged_conditions_follow_the_settings() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let flags = ["--seeds", "1", "--set", "depth=10", "--json"];
@@ -128,7 +128,7 @@ fn other_conditions_are_where_settings_say() {
 }
 
 #[test]
-fn a_trace_that_ends_is_the_end_of_its_axis_only() {
+fn ended_trace_affects_its_axis_only() {
     let directory = tempfile::tempdir().unwrap();
     let traced = traced(directory.path(), 300, &[]);
     let flags = ["--policies", "tao", "--seeds", "1,2"];
@@ -143,7 +143,7 @@ fn a_trace_that_ends_is_the_end_of_its_axis_only() {
     let found = &found[2];
     assert_eq!(found["policy"], "tao");
     assert_eq!((found["limit_depth"].as_f64(), found["cache_ratio"].as_f64()), (Some(6.385), Some(0.065_07)));
-    // 120 requests are asked for, about, and 300 are there.
+    // About 120 requests are needed, and the trace has 300.
     let load = found["load_ratio"].as_f64().unwrap();
     assert!((1.9..3.2).contains(&load), "{load}");
     for seed in found["brackets"]["load_ratio"].as_array().unwrap() {
@@ -158,7 +158,7 @@ fn a_trace_that_ends_is_the_end_of_its_axis_only() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_read_fails_the_run_it_names() {
+fn unreadable_trace_fails_and_names_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let traced = traced(directory.path(), 300, &[1, 2, 3]);
     let output = frontier(directory.path(), &traced, &["--seeds", "7"]).assert().code(1);
@@ -190,7 +190,7 @@ fn a_trace_that_cannot_be_read_fails_the_run_it_names() {
 }
 
 #[test]
-fn a_sample_of_the_keys_is_searched_as_all_of_them_are() {
+fn sampled_keys_give_the_limits_of_all_keys() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let flags = ["--seeds", "1", "--sample", "1/2", "--json"];
@@ -203,7 +203,7 @@ fn a_sample_of_the_keys_is_searched_as_all_of_them_are() {
 }
 
 #[test]
-fn any_number_of_threads_comes_to_the_same_verdicts() {
+fn verdicts_are_independent_of_the_number_of_threads() {
     let directory = tempfile::tempdir().unwrap();
     let find = |name: &str, flags: &[&str]| {
         let mut command = Command::cargo_bin("sherwood").unwrap();
@@ -240,7 +240,7 @@ fn any_number_of_threads_comes_to_the_same_verdicts() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_refused() {
+fn invalid_search_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let refused = |flags: &[&str], words: &str| {
@@ -258,7 +258,7 @@ fn what_cannot_be_searched_is_refused() {
 }
 
 #[test]
-fn changes_are_put_beside_what_is_unchanged() {
+fn changes_are_compared_with_the_baseline() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let page = directory.path().join("page.html");
@@ -290,7 +290,7 @@ fn changes_are_put_beside_what_is_unchanged() {
     let changes: Vec<_> = document["rows"].as_array().unwrap().iter().map(|row| &row["change"]).collect();
     assert_eq!(changes, ["unchanged", "unfilled=off", "stale=3", "stale=15", "stale=60"]);
     let row = &document["rows"][1];
-    // Limits halve the service: 0.5 + 40 ms, whoever divides the cache.
+    // Limits halve the service: 0.5 + 40 ms with every policy.
     assert!((row["p99_max_ms"]["mean"].as_f64().unwrap() - 40.5).abs() < 0.4, "{row}");
     assert_eq!(
         (row["p99_max_ms_more"]["mean"].as_f64(), row["policy"].as_str()),
@@ -300,7 +300,7 @@ fn changes_are_put_beside_what_is_unchanged() {
 }
 
 #[test]
-fn changes_are_made_on_traces_and_samples_too() {
+fn changes_apply_to_traces_and_samples() {
     let directory = tempfile::tempdir().unwrap();
     let sampled: [&str; 2] = ["--sample", "1/2"];
     for (scenario, flags) in

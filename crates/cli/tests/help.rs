@@ -1,10 +1,10 @@
-//! The help of every command, kept as text: it is the first documentation anybody reads.
+//! The help of every command as snapshots: it is the first documentation that users read.
 
 use assert_cmd::Command;
 
 fn help(command: &[&str]) -> String {
     let mut sherwood = Command::cargo_bin("sherwood").unwrap();
-    // Without a terminal the width is the environment's.
+    // Without a terminal, the environment sets the width.
     let output = sherwood.args(command).arg("--help").env("COLUMNS", "100").assert().success();
     let help = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     assert!(help.contains("\nExamples:\n  sherwood "), "{command:?} shows no examples");
@@ -12,7 +12,7 @@ fn help(command: &[&str]) -> String {
 }
 
 #[test]
-fn every_command_explains_itself() {
+fn help_of_every_command_matches_its_snapshot() {
     insta::assert_snapshot!("sherwood", help(&[]));
     insta::assert_snapshot!("serve", help(&["serve"]));
     insta::assert_snapshot!("demo", help(&["demo"]));

@@ -13,13 +13,13 @@ fn stderr(assert: assert_cmd::assert::Assert) -> String {
     String::from_utf8(assert.get_output().stderr.clone()).unwrap()
 }
 
-/// A loopback address where nothing listens.
-fn nobody() -> String {
+/// Returns a loopback address without a listener.
+fn unused_address() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]
-fn what_is_wrong_with_the_command_exits_2_and_says_so() {
+fn invalid_command_exits_with_2_and_the_reason() {
     for (line, part) in [
         ("--target redis://localhost:6379/1", "database 0"),
         ("--target memcached://localhost:1 --zipf=11", "zipf exponent of 11 is out of range"),
@@ -36,8 +36,8 @@ fn what_is_wrong_with_the_command_exits_2_and_says_so() {
 }
 
 #[test]
-fn target_that_is_not_there_exits_1_and_is_named() {
-    let address = nobody();
+fn unreachable_target_exits_with_1_and_is_named() {
+    let address = unused_address();
     for line in [format!("--target memcached://{address}"), format!("--target http://{address} --mix onerf")]
     {
         let stderr = stderr(load(&line).code(1).stdout(""));
@@ -45,12 +45,13 @@ fn target_that_is_not_there_exits_1_and_is_named() {
     }
 }
 
-/// What a load says and reports to whose every operation is answered so.
+/// Runs a load against a server that gives this answer to every operation; returns its standard
+/// error and its report.
 #[track_caller]
 fn refused(scheme: &str, answer: &'static [u8]) -> (String, String) {
     let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = target.local_addr().unwrap();
-    // It takes every operation for a mistake, and ends with the load.
+    // The server reads every operation, and ends with the load.
     let refuse = std::thread::spawn(move || {
         let (mut stream, _) = target.accept().unwrap();
         let mut asked = [0; 4_096];
@@ -65,7 +66,7 @@ fn refused(scheme: &str, answer: &'static [u8]) -> (String, String) {
 }
 
 #[test]
-fn a_target_that_refuses_everything_exits_1_quotes_it_and_still_reports() {
+fn refusing_target_exits_with_1_and_a_report() {
     for (scheme, answer, quoted) in [
         ("memcached", &b"ERROR\r\n"[..], "ERROR"),
         ("redis", b"-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required."),

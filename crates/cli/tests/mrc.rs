@@ -1,4 +1,4 @@
-//! `sherwood mrc` as people and programs use it.
+//! Output of `sherwood mrc` as text, JSON and pictures.
 
 #![allow(clippy::disallowed_methods, reason = "writes traces to read")]
 
@@ -47,7 +47,7 @@ fn a_trace_as_a_table_and_a_picture() {
 }
 
 #[test]
-fn a_sampled_curve_is_near_the_exact_one() {
+fn sampled_curve_is_close_to_the_exact_one() {
     let exact = json(&mut mrc(&[WEB, "--json", "--weigh", "one"]));
     let sampled = json(&mut mrc(&[WEB, "--json", "--weigh", "one", "--sample", "0.25"]));
     assert_eq!(exact["accesses"], sampled["accesses"]);
@@ -55,13 +55,13 @@ fn a_sampled_curve_is_near_the_exact_one() {
     let [few, all] = [&sampled, &exact].map(|curve| curve["unique"].as_f64().unwrap());
     assert!((few / all - 1.0).abs() < 0.05, "{few} {all}");
     let end = |curve: &Value| curve["miss_ratio"].as_array().unwrap().last().unwrap().as_f64().unwrap();
-    // However large the cache, the first get of an object misses.
+    // The first get of an object misses at every size.
     assert!((end(&exact) - all / exact["accesses"].as_f64().unwrap()).abs() < 1e-9);
     assert!((end(&exact) - end(&sampled)).abs() < 0.02);
 }
 
 #[test]
-fn twitter_traces_come_from_standard_input_too() {
+fn twitter_trace_is_read_from_standard_input() {
     let text = "0,a,1,0,1,get,0\n0,a,1,9,1,set,0\n1,a,1,9,1,get,0\n2,a,1,0,1,delete,0\n3,a,1,9,1,get,0\n";
     let found = json(mrc(&["-", "--format", "twitter", "--json", "--weigh", "size"]).write_stdin(text));
     let third = 1.0 - 1.0 / 3.0;
@@ -73,14 +73,14 @@ fn twitter_traces_come_from_standard_input_too() {
 }
 
 #[test]
-fn objects_are_counted_that_are_gone_in_the_end_or_were_never_there() {
+fn deleted_and_never_stored_objects_are_counted() {
     let text = "0,a,1,9,1,set,0\n1,a,1,9,1,get,0\n2,a,1,0,1,delete,0\n3,b,1,0,1,get,0\n";
     let found = json(mrc(&["-", "--format", "twitter", "--json"]).write_stdin(text));
     assert_eq!((&found["unique"], &found["accesses"]), (&Value::from(2), &Value::from(2)));
 }
 
 #[test]
-fn oracle_general_traces_are_known_by_their_name() {
+fn oracle_general_format_is_recognised_by_file_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.oracleGeneral.bin");
     let record =
@@ -100,7 +100,7 @@ fn oracle_general_traces_are_known_by_their_name() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_to_do() {
+fn invalid_arguments_are_refused_with_a_remedy() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/README.md");
     let error = refusal(&mut mrc(&[readme]), 2);
     assert!(error.contains("which format is the trace") && error.contains("? add --format"), "{error}");
@@ -109,7 +109,7 @@ fn what_makes_no_sense_is_refused_with_what_to_do() {
     assert!(refusal(&mut mrc(&["orm-busy", "--sample", "-1"]), 2).contains("above 0 and up to 1"));
     assert!(refusal(&mut mrc(&["orm-busy", "--plot", "-"]), 2).contains("give its name"));
     assert!(refusal(&mut mrc(&["no.csv"]), 1).contains("opening the trace no.csv"));
-    // A misspelt name of a built-in one, too.
+    // A misspelt name of a built-in trace.
     let error = refusal(&mut mrc(&["orm-bsy"]), 1);
     assert!(error.contains("built in are: orm-busy, orm-night"), "{error}");
     let error = refusal(mrc(&["-", "--format", "twitter"]).write_stdin("0,a,1,9,1,set,0\n"), 1);
@@ -121,7 +121,7 @@ fn what_makes_no_sense_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_trace_in_which_nothing_comes_back_says_so() {
+fn trace_without_repeated_keys_is_reported() {
     let table = stdout(mrc(&["-", "--format", "twitter"]).write_stdin("0,a,1,9,1,get,0\n1,b,1,9,1,get,0\n"));
     assert_eq!(
         table,

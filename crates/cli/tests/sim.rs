@@ -11,7 +11,7 @@ fn sherwood() -> Command {
     Command::cargo_bin("sherwood").unwrap()
 }
 
-/// Three simulated seconds.
+/// Arguments for three simulated seconds.
 const RUN: [&str; 8] =
     ["sim", "run", "--scenario", "onerf-spikes", "--policy", "robinhood", "--set", "minutes=0.025+0.025"];
 
@@ -20,7 +20,7 @@ fn run(flags: &[&str]) -> String {
     String::from_utf8(output.get_output().stdout.clone()).unwrap()
 }
 
-/// The document without what depends on the machine.
+/// Returns the JSON document without fields that depend on the machine.
 fn document(flags: &[&str]) -> Value {
     let mut document: Value = serde_json::from_str(&run(flags)).unwrap();
     for field in ["wall_s", "queries_per_s"] {
@@ -30,7 +30,7 @@ fn document(flags: &[&str]) -> Value {
 }
 
 #[test]
-fn a_seed_gives_the_same_document_again_and_another_seed_another() {
+fn equal_seeds_give_equal_documents() {
     let first = document(&["--json", "--set", "delta=0.5"]);
     assert_eq!(first, document(&["--json", "--set", "delta=0.5"]));
     assert_ne!(first, document(&["--json", "--seed", "2", "--set", "delta=0.5"]));
@@ -40,7 +40,7 @@ fn a_seed_gives_the_same_document_again_and_another_seed_another() {
 }
 
 #[test]
-fn a_run_is_told_in_words_and_over_time() {
+fn run_prints_text_and_writes_a_series() {
     let directory = tempfile::tempdir().unwrap();
     let series = directory.path().join("series.csv");
     let text = run(&["--series", series.to_str().unwrap(), "--set", "minutes=0+0.1"]);
@@ -50,7 +50,7 @@ fn a_run_is_told_in_words_and_over_time() {
 }
 
 #[test]
-fn what_there_is_not_is_refused_naming_what_there_is() {
+fn unknown_names_are_refused_with_the_known_ones() {
     let refused = |flags: &[&str], words: &str| {
         let output = sherwood().args(RUN).args(flags).assert().code(2);
         let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
@@ -65,7 +65,7 @@ fn what_there_is_not_is_refused_naming_what_there_is() {
     assert!(text.contains("no scenario `calm`; it has: none, onerf-random"), "{text}");
 }
 
-/// Two policies, one of which learns in another run first, for 25 simulated seconds of little load.
+/// Compares two policies, one with a learned allocation, over 25 simulated seconds of little load.
 fn compare(results: &Path, flags: &[&str]) -> Command {
     let mut command = sherwood();
     command.args(["sim", "compare", "--scenario", "ramp-7-quick", "--policies", "shared-lru,tao"]);
@@ -76,7 +76,7 @@ fn compare(results: &Path, flags: &[&str]) -> Command {
 }
 
 #[test]
-fn a_comparison_goes_on_where_it_was_stopped() {
+fn comparison_resumes_where_it_was_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results");
     let compared = || {
@@ -90,7 +90,7 @@ fn a_comparison_goes_on_where_it_was_stopped() {
     assert_eq!((first["runs"].as_array().unwrap().len(), first["summary"].as_array().unwrap().len()), (4, 2));
     assert!(first["summary"][1]["p99_ms"]["high"].as_f64() >= first["summary"][1]["p99_ms"]["mean"].as_f64());
     assert_eq!(compared().0, first, "nothing was left to do");
-    // Of a scenario of other length nothing is claimed.
+    // There are no claims about a scenario of another length.
     assert_eq!(first["claims"].as_array().map(Vec::len), Some(0));
     assert_eq!(first["claims_left_out"], serde_json::json!(["minutes=0+0.42", "load=0.1"]));
 
@@ -114,25 +114,25 @@ fn a_comparison_goes_on_where_it_was_stopped() {
     assert_eq!(timeless(&again), timeless(&first));
 }
 
-/// A file that is kept in this directory under a name that begins so.
+/// Returns the kept file whose name has this prefix.
 fn kept(results: &Path, name: &str) -> PathBuf {
     let mut files = std::fs::read_dir(results).unwrap().map(|file| file.unwrap().path());
     files.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(name)).unwrap()
 }
 
 #[test]
-fn a_comparison_that_goes_on_does_not_learn_again() {
+fn resumed_comparison_reuses_the_learned_allocation() {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path();
     compare(results, &["--seeds", "1"]).assert().success();
     let sizes = kept(results, "sizes_onerf-spikes_robinhood_");
-    // Marked by what nobody would learn: that it lasts says that nobody did.
-    let mut lesson: Value = serde_json::from_slice(&std::fs::read(&sizes).unwrap()).unwrap();
-    let size = |backend: usize| lesson["sizes"][backend].as_u64().unwrap();
+    // A value that no learning would produce; if it stays, learning was not repeated.
+    let mut learned: Value = serde_json::from_slice(&std::fs::read(&sizes).unwrap()).unwrap();
+    let size = |backend: usize| learned["sizes"][backend].as_u64().unwrap();
     let (first, second) = (size(0), size(1));
-    lesson["sizes"][0] = (first / 2).into();
-    lesson["sizes"][1] = (second + first - first / 2).into();
-    std::fs::write(&sizes, lesson.to_string()).unwrap();
+    learned["sizes"][0] = (first / 2).into();
+    learned["sizes"][1] = (second + first - first / 2).into();
+    std::fs::write(&sizes, learned.to_string()).unwrap();
     let run = kept(results, "ramp-7-quick_tao_");
     let allocated = || {
         let run: Value = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
@@ -143,11 +143,11 @@ fn a_comparison_that_goes_on_does_not_learn_again() {
     compare(results, &["--seeds", "1"]).assert().success();
     assert_ne!(allocated(), before, "it is given what is kept");
     let after: Value = serde_json::from_slice(&std::fs::read(&sizes).unwrap()).unwrap();
-    assert_eq!(after, lesson);
+    assert_eq!(after, learned);
 }
 
 #[test]
-fn a_comparison_is_reported_as_a_page_that_needs_nothing() {
+fn comparison_writes_a_self_contained_page() {
     let directory = tempfile::tempdir().unwrap();
     let [page, plots] = ["report.html", "plots"].map(|name| directory.path().join(name));
     let hits = directory.path().join("hits.json");
@@ -171,7 +171,7 @@ fn a_comparison_is_reported_as_a_page_that_needs_nothing() {
 }
 
 #[test]
-fn a_system_of_ones_own_is_described_by_a_file() {
+fn scenario_file_describes_another_system() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/two-backends.sim.json");
     let run = |scenario: &str| {
         let mut command = sherwood();
@@ -204,7 +204,7 @@ fn a_system_of_ones_own_is_described_by_a_file() {
 }
 
 #[test]
-fn everything_there_is_is_listed() {
+fn list_contains_scenarios_policies_and_settings() {
     let output = sherwood().args(["sim", "list", "--json"]).assert().success();
     let list: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
     let names: Vec<_> = list["scenarios"].as_array().unwrap().iter().map(|one| &one["name"]).collect();

@@ -1,5 +1,5 @@
-//! What `sherwood sim` says to input that is wrong: where it is wrong and what was expected there,
-//! in words that are kept.
+//! Error messages of `sherwood sim` for invalid input, as snapshots: position, and what was
+//! expected.
 #![allow(clippy::disallowed_methods, reason = "writes files to refuse")]
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use assert_cmd::Command;
 
 const GOOD: &str = include_str!("../../../examples/two-backends.sim.json");
 
-/// What a run of `scenario` says, which must be a refusal before anything is simulated.
+/// Returns the error of a run of `scenario`, which must be refused before the simulation starts.
 fn refusal(directory: &Path, scenario: &str, flags: &[&str]) -> String {
     let mut command = Command::cargo_bin("sherwood").unwrap();
     command.current_dir(directory).args(["sim", "run", "--policy", "robinhood", "--scenario", scenario]);
@@ -20,7 +20,7 @@ fn refusal(directory: &Path, scenario: &str, flags: &[&str]) -> String {
 }
 
 #[test]
-fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected() {
+fn invalid_scenario_file_is_refused_with_position() {
     let changes = [
         ("a limit of a backend there is not", r#""limits": { "2""#, r#""limits": { "9""#),
         ("a limit of a backend by its name", r#""limits": { "2""#, r#""limits": { "reviews""#),
@@ -98,7 +98,7 @@ fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected()
 }
 
 #[test]
-fn numbers_that_are_out_of_range_are_refused_with_the_range() {
+fn numbers_out_of_range_are_refused_with_the_range() {
     let mut said = String::new();
     for setting in [
         "load=0",

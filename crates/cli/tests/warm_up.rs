@@ -1,12 +1,12 @@
-//! Runs that share a warm-up are the runs they would have been alone.
+//! Runs with a shared warm-up equal runs with a warm-up of their own.
 
 use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
 
-/// A comparison of two policies, one of which learns in another run first, in `scenarios`: a short
-/// warm-up and 20 seconds, with little load. Its runs without what the machine took for them.
+/// Compares two policies, one with a learned allocation, in `scenarios`: a short warm-up and 20
+/// seconds with little load. Returns the runs without fields that depend on the machine.
 fn runs(scenarios: &str, results: &Path, flags: &[&str]) -> Vec<Value> {
     let mut command = Command::cargo_bin("sherwood").unwrap();
     command.args(["sim", "compare", "--json", "--policies", "robinhood,tao", "--scenario", scenarios]);
@@ -21,7 +21,7 @@ fn runs(scenarios: &str, results: &Path, flags: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn runs_that_share_a_warm_up_are_what_they_are_alone() {
+fn shared_warm_up_gives_the_results_of_separate_ones() {
     let directory = tempfile::tempdir().unwrap();
     let results = |name| directory.path().join(name);
     let names = ["ramp-7-quick", "onerf-random"];

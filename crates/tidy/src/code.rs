@@ -1,11 +1,11 @@
-//! Rust source without its comments and literals.
+//! Rust source without comments and literals.
 //!
-//! A rule about code must not trip over prose: a comment may well explain why there is no clock
-//! here. A full parser would know more than any rule needs, so this only recognises where comments,
-//! strings and characters end.
+//! Rules about code must ignore prose: a comment may explain, for example, why there is no clock. A
+//! full parser is not needed, so this module only recognises the ends of comments, strings and
+//! characters.
 
-/// `source` with every comment and the inside of every string and character literal turned into
-/// blanks; line breaks stay, so that line numbers do too. Linear in the length.
+/// Replaces every comment and the contents of every string and character literal by blanks. Line
+/// breaks stay, so line numbers do not change. Linear in the length.
 #[must_use]
 pub fn without_prose(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
@@ -30,13 +30,13 @@ pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// Whether `c` may be part of an identifier.
+/// Returns true when `c` may be part of an identifier.
 #[must_use]
 pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Offsets at which `word` stands in `code` on its own, not as a part of a longer identifier.
+/// Returns the offsets of `word` in `code` where it is not part of a longer identifier.
 #[must_use]
 pub fn occurrences(code: &str, word: &str) -> Vec<usize> {
     let alone = |&at: &usize| {
@@ -47,8 +47,8 @@ pub fn occurrences(code: &str, word: &str) -> Vec<usize> {
     code.match_indices(word).map(|(at, _)| at).filter(alone).collect()
 }
 
-/// What stands between the bracket at `open` and the one that closes it, or the rest where none
-/// does.
+/// Returns the text between the bracket at `open` and its closing bracket, or the rest if there is
+/// none.
 #[must_use]
 pub fn bracketed(code: &str, open: usize) -> &str {
     let mut depth = 0_usize;
@@ -67,7 +67,7 @@ pub fn bracketed(code: &str, open: usize) -> &str {
     code.get(open + 1..).unwrap_or("")
 }
 
-/// End of the comment or literal that starts at `at`; `at` itself where neither does.
+/// Returns the end of the comment or literal that starts at `at`, or `at` if neither starts there.
 fn prose_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
     match chars[at] {
@@ -124,8 +124,8 @@ fn raw_string_end(chars: &[char], at: usize) -> usize {
         .map_or(chars.len(), |end| end + 1 + hashes)
 }
 
-/// A quote opens a character literal or a lifetime; the literal closes after one character or an
-/// escape.
+/// Returns the end of a character literal at `at`, which holds one character or an escape; a quote
+/// may also begin a lifetime.
 fn character_end(chars: &[char], at: usize) -> usize {
     match chars.get(at + 1) {
         Some('\\') => {
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn open_ended_prose_ends_with_the_file() {
+    fn unterminated_prose_ends_with_the_file() {
         for source in ["/* a", "\"a", "r#\"a\"", "'\\", "'", "/", "\"\\"] {
             assert_eq!(without_prose(source).len(), source.len(), "{source}");
         }
     }
 
     #[test]
-    fn words_are_whole() {
+    fn only_whole_words_are_found() {
         assert_eq!(occurrences("tokio my_tokio tokio_util tokio", "tokio"), [0, 26]);
     }
 

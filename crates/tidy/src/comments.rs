@@ -1,14 +1,14 @@
-//! Comments and pages fit beside other windows, and doc comments begin with their subject.
+//! Checks of comments and pages: their width, and the first words of doc comments.
 //!
-//! Code blocks, tables and headings keep their lines, and so does a line that cannot be broken: a
-//! link, a code span or a long word on its own.
+//! Code blocks, tables and headings may be wide, and so may a line that cannot be broken: a link, a
+//! code span or a long word.
 
 use crate::markdown::prose_lines;
 
 /// Widest line of a comment or page, in characters.
 pub const COLUMNS_MAX: usize = 100;
 
-/// Openings of doc comments that make a reader look at the code to understand the sentence.
+/// First words of doc comments that are understood only by readers of the code.
 const OPENINGS: &[&str] = &[
     "What",
     "Who",
@@ -26,8 +26,8 @@ const OPENINGS: &[&str] = &[
     "So many",
 ];
 
-/// Attributes that turn the doc comment before them into the help of the command line, which has
-/// the form of its own.
+/// Attributes that turn the preceding doc comment into help of the command line, for which other
+/// rules apply.
 const HELP: &[&str] = &["#[arg(", "#[command(", "#[value("];
 
 /// Returns a sentence for every comment of `source` on a line of its own that is too wide.
@@ -100,8 +100,8 @@ fn is_too_wide(line: &str, text: &str) -> bool {
     line.chars().count() > COLUMNS_MAX && !is_kept && can_be_broken(text)
 }
 
-/// Returns true when `text` has two words or more, a code span or link counting as one and the mark
-/// of a list or quotation as none.
+/// Returns true when `text` has at least two words. A code span or a link counts as one word, the
+/// mark of a list or quotation as none.
 fn can_be_broken(text: &str) -> bool {
     let unmarked = text.trim_start_matches(['-', '*', '>']).trim();
     let mut code = false;

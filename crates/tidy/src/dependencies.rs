@@ -1,27 +1,26 @@
-//! A crate depends on what it names, and on nothing else.
+//! Checks that crates use their dependencies.
 //!
-//! A dependency that nothing uses is compiled by everybody, audited by somebody, and in the table
-//! of rooms it is an arrow that is not there. One that only tests use belongs to the development
-//! dependencies.
+//! An unused dependency costs compile time and audits, and adds an arrow to the table of rooms that
+//! does not exist. A dependency used only by tests belongs to the development dependencies.
 
 use serde_json::Value;
 
 use crate::code;
 use crate::product::product;
 
-/// What one package of the workspace depends on.
+/// Dependencies of a package of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dependencies {
-    /// Folder of the package, its last part.
+    /// Name of the package's folder.
     pub room: String,
-    /// Names of what the product needs.
+    /// Names of the product's dependencies.
     pub product: Vec<String>,
-    /// Names of what its tests need besides.
+    /// Names of the development dependencies.
     pub development: Vec<String>,
 }
 
-/// The packages in the output of `cargo metadata --format-version 1 --no-deps`, dependencies of
-/// build scripts left out.
+/// Reads the output of `cargo metadata --format-version 1 --no-deps`, without dependencies of build
+/// scripts.
 #[must_use]
 pub fn read(metadata: &Value) -> Vec<Dependencies> {
     metadata["packages"].as_array().into_iter().flatten().map(package).collect()
@@ -38,9 +37,9 @@ fn package(package: &Value) -> Dependencies {
     Dependencies { room, product: named(None), development: named(Some("dev")) }
 }
 
-/// One sentence for every dependency that is named nowhere in `sources`, the paths and texts of the
-/// package's Rust files: nowhere in the product's part of `src/`, or for development dependencies
-/// nowhere at all.
+/// Returns a sentence for every unused dependency. `sources` are the paths and texts of the
+/// package's Rust files. A dependency must be named by the product, a development dependency
+/// anywhere.
 #[must_use]
 pub fn unused(dependencies: &Dependencies, sources: &[(&str, String)]) -> Vec<String> {
     let Dependencies { room, product: needed, development } = dependencies;
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_is_named_nowhere_is_found() {
+    fn unused_dependency_is_found() {
         let source = "use some_crate::X; // libm is slow\nfn f() { \"libm\"; my_libm(); }";
         assert_eq!(
             verdict(&["some-crate", "libm"], &["insta"], &[("crates/a/src/lib.rs", source)]),
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_name_is_no_dependency_of_the_product() {
+    fn dependency_named_only_by_tests_is_found() {
         let sources = [
             ("crates/a/src/lib.rs", "#[cfg(test)]\nmod tests { use b; }"),
             ("crates/a/tests/c.rs", "use b; use c;"),

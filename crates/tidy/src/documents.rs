@@ -1,7 +1,6 @@
-//! What every crate and every release owes its reader.
+//! Checks of manifests, the changelog and the list of dependencies.
 
-/// A sentence when the crate with this manifest switches the workspace's lints off by not
-/// inheriting them.
+/// Returns a sentence when the crate with this manifest does not inherit the workspace's lints.
 #[must_use]
 pub fn missing_lints(path: &str, manifest: &str) -> Option<String> {
     let lints =
@@ -9,15 +8,15 @@ pub fn missing_lints(path: &str, manifest: &str) -> Option<String> {
     (!lints).then(|| format!("{path}: no `[lints] workspace = true`, so nothing is denied here"))
 }
 
-/// A sentence when the changelog has no place for what is not released yet.
+/// Returns a sentence when the changelog has no section for unreleased changes.
 #[must_use]
 pub fn missing_unreleased(changelog: &str) -> Option<String> {
     let present = changelog.lines().any(|line| line == "## [Unreleased]");
     (!present).then(|| "CHANGELOG.md: no section `## [Unreleased]`".to_owned())
 }
 
-/// A sentence for every dependency from outside in the workspace's `manifest` without a row in the
-/// page `dependencies`.
+/// Returns a sentence for every external dependency in the workspace's `manifest` without a row in
+/// the page `dependencies`.
 #[must_use]
 pub fn undocumented_dependencies(manifest: &str, dependencies: &str) -> Vec<String> {
     let (_, after) = manifest.split_once("\n[workspace.dependencies]\n").unwrap_or_default();

@@ -1,19 +1,19 @@
-//! Files stay small enough to be read, and to be cloned.
+//! Limits on the sizes of files, so that they can be read and cloned.
 
 /// Largest file that may be committed without being listed: 1 MiB.
 pub const BYTES_MAX: u64 = 1 << 20;
 
-/// Longest Rust file. What grows beyond is two topics.
+/// Longest Rust file, in lines. A longer one covers more than one topic.
 pub const LINES_MAX: usize = 900;
 
-/// A sentence when `path` is larger than [`BYTES_MAX`] and not one of `listed`.
+/// Returns a sentence when `path` is larger than [`BYTES_MAX`] and not one of `listed`.
 #[must_use]
 pub fn oversized(path: &str, bytes: u64, listed: &[&str]) -> Option<String> {
     let over = bytes > BYTES_MAX && !listed.contains(&path);
     over.then(|| format!("{path}: {bytes} bytes, at most {BYTES_MAX} unless listed with its reason"))
 }
 
-/// A sentence when the Rust file at `path` is longer than [`LINES_MAX`].
+/// Returns a sentence when the Rust file at `path` is longer than [`LINES_MAX`].
 #[must_use]
 pub fn overlong(path: &str, source: &str) -> Option<String> {
     let lines = source.lines().count();

@@ -1,10 +1,10 @@
-//! House rules that are tests.
+//! House rules as tests.
 //!
-//! A rule that nobody checks is forgotten by the third change. What a lint can say is left to
-//! clippy; what it cannot (who may know whom, which sources may name a clock, whether a link still
-//! leads somewhere) is said here. Each checker is a plain function from text to violations, one
-//! sentence each, and has tests of its own; `tests/house_rules.rs` applies them to this repository.
-//! Nothing here compiles the workspace, so the rules are known to hold, or not, in a second.
+//! Rules that are not checked are soon forgotten. Clippy checks what lints can express; this crate
+//! checks the rest, such as the dependencies between crates, imports in circles, impure code in
+//! pure crates, and dead links. Each check is a function from text to violations, one sentence
+//! each, with tests of its own. `tests/house_rules.rs` applies the checks to this repository.
+//! Nothing here compiles the workspace, so the checks take only seconds.
 
 #![allow(
     clippy::disallowed_methods,

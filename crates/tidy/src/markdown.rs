@@ -1,9 +1,9 @@
-//! Links between our own pages lead somewhere.
+//! Links between the repository's pages.
 //!
-//! Only relative links are followed: what lies on other machines is not this repository's to keep
-//! alive, and a test must not need a network.
+//! Only relative links are checked: other machines are not under this repository's control, and
+//! tests must not need a network.
 
-/// Where the relative links of a page lead: `(line, target)`, code left out.
+/// Returns the relative links of a page as `(line, target)`, except those in code.
 #[must_use]
 pub fn relative_links(page: &str) -> Vec<(usize, String)> {
     prose_lines(page)
@@ -12,8 +12,8 @@ pub fn relative_links(page: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The anchors that a page's headings have, as GitHub and mdBook derive them: lower case, blanks as
-/// hyphens, other punctuation left out.
+/// Returns the anchors of a page's headings as GitHub and mdBook derive them: lower case, blanks
+/// replaced by hyphens, other punctuation removed.
 #[must_use]
 pub fn anchors(page: &str) -> Vec<String> {
     let headings = prose_lines(page).filter_map(|(_, text)| {
@@ -23,8 +23,8 @@ pub fn anchors(page: &str) -> Vec<String> {
     headings.map(|title| anchor(&title)).collect()
 }
 
-/// `target`, relative to the page `from`, as a path from the repository's root; none where it
-/// leaves the repository.
+/// Resolves `target`, relative to the page `from`, to a path from the repository's root; none when
+/// it leaves the repository.
 #[must_use]
 pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
@@ -44,8 +44,7 @@ fn anchor(title: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The lines outside fenced code, numbered from 1; code spans lose their backticks when they hold
-/// no link.
+/// Returns the lines outside fenced code, numbered from 1, with brackets in code spans removed.
 pub(crate) fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     page.lines().enumerate().filter_map(move |(at, line)| {
@@ -55,8 +54,8 @@ pub(crate) fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// `line` with the brackets inside its code spans removed, so that code is never taken for a link
-/// while headings keep their words.
+/// Removes the brackets inside code spans, so that code is never taken for a link while headings
+/// keep their words.
 fn without_code_links(line: &str) -> String {
     let spans = line.split('`').enumerate();
     spans.map(|(at, span)| if at % 2 == 1 { span.replace(['[', ']'], "") } else { span.to_owned() }).collect()

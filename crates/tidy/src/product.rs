@@ -1,16 +1,16 @@
-//! Which code is the product's, and which only tests it.
+//! Separation of product code from test code.
 //!
-//! Tests may do what the product must not: start threads to see two of them meet, bring in a crate
-//! that draws inputs. A rule about the product therefore has to tell them apart, and to err towards
-//! the product: a test module that is not recognised is reported, product code that is taken for a
-//! test never is. So a module counts as test code only where its parent says
-//! `#[cfg(test)] mod name` and nothing else, and only the file, folder or body of that very module.
+//! Tests may do things that the product must not, such as starting threads or using crates that
+//! draw inputs. Rules about the product need this distinction and must err on the side of the
+//! product: product code is never taken for test code, and an unrecognised test module is reported.
+//! So a module counts as test code only if its parent declares it as `#[cfg(test)] mod name`, and
+//! only its own file, folder or body.
 
 use crate::code;
 
-/// What is the product's of `sources` (paths with `/`, text): files that hold test modules left
-/// out, and of the others the code, without prose ([`code::without_prose`]) and without test
-/// modules' bodies; lines keep their numbers.
+/// Returns the product code of `sources` (paths with `/`, texts). Files of test modules are left
+/// out; the others are stripped of prose ([`code::without_prose`]) and of the bodies of test
+/// modules. Line numbers do not change.
 #[must_use]
 pub fn product<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, String)> {
     let codes: Vec<(&str, String)> =
@@ -26,8 +26,8 @@ pub fn product<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, String)> {
     kept.map(|(path, code)| (path, without_bodies(&code))).collect()
 }
 
-/// The test modules that `code`, the file at `path`, declares in files of their own: their paths
-/// without `.rs`.
+/// Returns the paths, without `.rs`, of the test modules that the file at `path` declares in
+/// separate files.
 fn modules_in_files(path: &str, code: &str) -> Vec<String> {
     let module = path.trim_end_matches(".rs");
     let folder = match module.rsplit_once('/') {
@@ -38,7 +38,7 @@ fn modules_in_files(path: &str, code: &str) -> Vec<String> {
     in_file.map(|declaration| format!("{folder}/{}", declaration.name)).collect()
 }
 
-/// `code` with the bodies of its test modules turned into blanks.
+/// Replaces the bodies of test modules by blanks.
 fn without_bodies(code: &str) -> String {
     let mut product = String::with_capacity(code.len());
     let mut done = 0;
@@ -58,9 +58,9 @@ fn without_bodies(code: &str) -> String {
 /// A module behind `#[cfg(test)]`.
 struct Declaration<'a> {
     name: &'a str,
-    /// `{` before a body, `;` where a file follows.
+    /// `{` before a body, `;` when the module is a file.
     delimiter: char,
-    /// Where the delimiter is.
+    /// Offset of the delimiter.
     open: usize,
 }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_module_in_files_is_left_out_where_its_parent_has_it() {
+    fn files_of_a_test_module_are_left_out() {
         let sources = [
             ("s/lib.rs", "mod a;\nmod model;\n#[cfg(test)]\nmod checks;"),
             ("s/a.rs", "#[cfg(test)]\nmod model;"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_file_named_like_another_modules_tests_is_kept() {
+    fn product_file_named_like_a_test_module_elsewhere_is_kept() {
         let sources = [
             ("s/lib.rs", "mod a; mod model; mod b;"),
             ("s/a/mod.rs", "#[cfg(test)] mod model;"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_test_module_itself_is_left_out() {
+    fn code_around_a_test_module_is_kept() {
         let source =
             "use a;\n#[cfg(test)]\nmod tests {\n    fn f() { g(); }\n}\nuse b;\n#[cfg(test)]\nuse c;";
         let [(_, code)] = &kept(&[("a.rs", source)])[..] else { panic!("one file") };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn test_modules_inside_test_modules_and_open_ended_ones_do_not_confuse_it() {
+    fn nested_and_unterminated_test_modules_are_left_out() {
         let nested = "#[cfg(test)] mod a { #[cfg(test)] mod b { c } d } e";
         let code = kept(&[("a.rs", nested)]).remove(0).1;
         assert_eq!(code.split_whitespace().collect::<Vec<_>>().join(" "), "#[cfg(test)] mod a { } e");

@@ -1,10 +1,10 @@
-//! Checks that pure rooms only decide: their sources name no part of the standard library that
-//! reaches the machine.
+//! Checks that pure rooms only decide: their code uses no part of the standard library that
+//! accesses the machine.
 //!
-//! Clippy denies the functions and types that `clippy.toml` lists. This rule denies what clippy
-//! cannot: whole modules, so that a new function of one is covered the day it appears, other names
-//! for the standard library, and lifting clippy's list. Crates from outside are checked by
-//! [`rooms`](crate::rooms), and test code is exempt: see [`product`](crate::product).
+//! Clippy denies the functions and types listed in `clippy.toml`. This rule covers what clippy
+//! cannot: whole modules, so that new functions are included, other names for the standard library,
+//! and attributes that lift clippy's ban. External crates are checked by [`rooms`](crate::rooms).
+//! Test code is exempt: see [`product`](crate::product).
 
 use crate::code;
 
@@ -12,7 +12,7 @@ use crate::code;
 /// would have to be exempted.
 const PRINTING: &[&str] = &["print!", "println!", "eprint!", "eprintln!"];
 
-/// Parts of the standard library that reach the machine, and ways to use them under another name.
+/// Parts of the standard library that access the machine, and ways to rename them.
 const FORBIDDEN_PATHS: &[&str] =
     &["std::net", "std::fs", "std::env", "std::thread", "std::process", "std::os", "std::self", "std::*"];
 
@@ -62,7 +62,7 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Adds every path that an import or expression stands for: `tree` follows `path`, such as
+/// Adds every path that an import or expression denotes: `tree` follows `path`, such as
 /// `::{fs, io::{Read, stdin}}`.
 fn expand(path: &str, tree: &str, paths: &mut Vec<String>) {
     let Some(next) = tree.trim_start().strip_prefix("::").map(str::trim_start) else {
@@ -88,7 +88,7 @@ fn expand_word(path: &str, (word, rest): (&str, &str), paths: &mut Vec<String>) 
     }
 }
 
-/// The items of an import group, nested groups left whole.
+/// Splits an import group into its items; nested groups stay whole.
 fn top_level(group: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     group.split(move |c| {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn lifting_the_ban_is_found() {
+    fn lifted_ban_is_found() {
         for lift in LIFTS {
             let source = format!("#![{lift}(\n    clippy::disallowed_methods, reason = \"because\")]");
             assert_eq!(found(&source), [format!("a.rs:1: `{lift}(clippy::disallowed…)` in a pure room")]);

@@ -1,15 +1,15 @@
-//! Who may know whom, read from ARCHITECTURE.md, so that the page and the rule cannot disagree.
+//! Dependencies between crates, as ARCHITECTURE.md states them.
 //!
-//! The table of rooms lists every crate with the rooms it knows; a room may only know rooms listed
-//! above it, which is what makes the arrows point one way. Development dependencies are free: a
-//! test may bring two rooms together that must not know each other.
+//! The table of rooms lists every crate with the rooms it knows. A room may only know rooms listed
+//! above it, so all arrows point one way. Development dependencies are exempt: a test may combine
+//! rooms that must not know each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Crates from outside that pure rooms may use: data structures, arithmetic and codecs, none of
-/// which asks the machine for anything.
+/// External crates that pure rooms may use: data structures, arithmetic and codecs, none of which
+/// accesses the machine.
 pub const PURE_DEPENDENCIES: &[&str] = &[
     "bytes",
     "hashbrown",
@@ -26,12 +26,12 @@ pub const PURE_DEPENDENCIES: &[&str] = &[
     "thiserror",
 ];
 
-/// The rooms as ARCHITECTURE.md has them.
+/// The rooms according to ARCHITECTURE.md.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Rooms each room may depend on, by name.
     pub knows: BTreeMap<String, BTreeSet<String>>,
-    /// Rooms that decide and do nothing else.
+    /// Rooms without I/O, clocks or randomness.
     pub pure: BTreeSet<String>,
 }
 
@@ -40,8 +40,8 @@ impl Plan {
     /// are".
     ///
     /// # Errors
-    /// A sentence, when a row names an unknown room or one that is listed below it, or when table
-    /// or sentence is missing.
+    /// A sentence when a row names an unknown room or one that is listed below it, or when the
+    /// table or the sentence is missing.
     pub fn read(architecture: &str) -> Result<Self, String> {
         let section = architecture.split("\n## ").find_map(|section| section.strip_prefix("Rooms\n"));
         let section = section.ok_or("ARCHITECTURE.md has no section \"Rooms\"")?;
@@ -59,25 +59,25 @@ impl Plan {
     }
 }
 
-/// One package of the workspace and what it depends on, development dependencies left out.
+/// A package of the workspace with its dependencies, except development dependencies.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
     /// Name of its folder under `crates/`.
     pub room: String,
-    /// Rooms it depends on.
+    /// Rooms that the package depends on.
     pub rooms: Vec<String>,
-    /// Crates from outside it depends on.
+    /// External crates that the package depends on.
     pub external: Vec<String>,
 }
 
-/// The packages in the output of `cargo metadata --format-version 1 --no-deps`.
+/// Reads the packages from the output of `cargo metadata --format-version 1 --no-deps`.
 #[must_use]
 pub fn packages(metadata: &Value) -> Vec<Package> {
     array(&metadata["packages"]).map(package).collect()
 }
 
-/// One sentence for every package that is not in the plan, knows a room it must not know, or is
-/// pure and uses a crate that is not on the list; and for every planned room without a package.
+/// Returns a sentence for every package that is missing from the plan, depends on a room it must
+/// not know, or is pure and uses an unlisted crate; and for every planned room without a package.
 #[must_use]
 pub fn violations(plan: &Plan, packages: &[Package]) -> Vec<String> {
     let absent = plan.knows.keys().filter(|room| packages.iter().all(|package| package.room != **room));
@@ -126,14 +126,14 @@ fn read_table(section: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Strin
     rows.iter().enumerate().map(entry).collect()
 }
 
-/// First and last cell of a row whose first cell is a name in backticks.
+/// Returns the first and the last cell of a row whose first cell is a name in backticks.
 fn row(line: &str) -> Option<(&str, &str)> {
     let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
     let name = cells.first()?.strip_prefix('`')?.strip_suffix('`')?;
     Some((name, cells.last()?))
 }
 
-/// The rooms that a cell of the last column means: "–", "all", "all but a, b" or a list.
+/// Parses a cell of the last column: "–", "all", "all but a, b" or a list of rooms.
 fn read_known(room: &str, known: &str, above: &[&str]) -> Result<BTreeSet<String>, String> {
     let (but, listed) = match known.strip_prefix("all") {
         Some(rest) => (true, rest.trim().trim_start_matches("but")),
@@ -147,7 +147,7 @@ fn read_known(room: &str, known: &str, above: &[&str]) -> Result<BTreeSet<String
     Ok(chosen.map(|name| (*name).to_owned()).collect())
 }
 
-/// The words of `text` that stand in backticks.
+/// Returns the words of `text` in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_read_whole() {
+    fn table_of_rooms_is_read() {
         let Plan { knows, pure } = plan();
         let names = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(" ");
         let known: Vec<String> =
@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_knows_one_below_it_is_refused() {
+    fn room_that_knows_a_lower_room_is_refused() {
         let page = PAGE.replace("| a | – |", "| a | mid |");
         let refused = Plan::read(&page).expect_err("the arrow points up");
         assert_eq!(refused, "ARCHITECTURE.md: `low` names `mid`, which is no room listed above it");
     }
 
     #[test]
-    fn arrows_against_the_plan_are_found() {
+    fn dependency_against_the_plan_is_found() {
         let packages = [
             uses("low", &["mid"], &[]),
             uses("mid", &["low"], &[]),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn pure_rooms_keep_to_the_list() {
+    fn unlisted_dependency_of_a_pure_room_is_found() {
         let packages = [
             uses("low", &[], &["libm", "socket2"]),
             uses("mid", &[], &[]),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_and_packages_list_the_same_rooms() {
+    fn package_missing_from_the_plan_is_found() {
         let found = violations(&plan(), &[uses("new", &[], &[])]);
         assert_eq!(found.len(), 5, "{found:?}");
         assert_eq!(found[0], "crates/new is not in the table of rooms in ARCHITECTURE.md");

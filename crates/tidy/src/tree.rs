@@ -1,4 +1,4 @@
-//! The repository as the rules see it: the files git tracks or would track.
+//! The repository's files: tracked ones and untracked ones that are not ignored.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
-    /// Paths from the root with `/` between folders, in order; ignored files are not among them.
+    /// Paths from the root with `/` between folders, in order, without ignored files.
     pub files: Vec<String>,
 }
 
@@ -15,12 +15,12 @@ impl Tree {
     /// Lists the working tree.
     ///
     /// # Errors
-    /// A sentence, when git is missing or this is no clone.
+    /// A sentence when git is missing or the folder is not a clone.
     pub fn open() -> Result<Self, String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let listed = output(
             Command::new("git")
-                // Whoever runs the tests need not be who cloned.
+                // The tests may run as another user than the owner of the clone.
                 .args([
                     "-c",
                     "safe.directory=*",
@@ -39,7 +39,7 @@ impl Tree {
         Ok(Self { root, files })
     }
 
-    /// The files below `folder` whose names end in `suffix`, with their text.
+    /// Returns the files below `folder` whose names end in `suffix`, with their texts.
     ///
     /// # Panics
     /// When a file of the repository cannot be read as UTF-8 text.
@@ -56,7 +56,7 @@ impl Tree {
         })
     }
 
-    /// The text of one file.
+    /// Returns the text of a file.
     ///
     /// # Panics
     /// When it cannot be read as UTF-8 text.
@@ -66,26 +66,26 @@ impl Tree {
             .unwrap_or_else(|error| panic!("cannot read {file}: {error}"))
     }
 
-    /// Size of one file in bytes.
+    /// Returns the size of a file in bytes.
     ///
     /// # Panics
-    /// When it has vanished since it was listed.
+    /// When it has been removed since it was listed.
     #[must_use]
     pub fn bytes(&self, file: &str) -> u64 {
         let metadata = self.root.join(file).metadata();
         metadata.unwrap_or_else(|error| panic!("cannot look at {file}: {error}")).len()
     }
 
-    /// Whether `path` is a file or folder of the working tree.
+    /// Returns true when `path` is a file or folder of the working tree.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.root.join(path).exists()
     }
 
-    /// What `cargo metadata` says about the workspace's own packages.
+    /// Returns the output of `cargo metadata` for the workspace's own packages.
     ///
     /// # Errors
-    /// A sentence, when cargo fails or prints something else than JSON.
+    /// A sentence when cargo fails or prints invalid JSON.
     pub fn metadata(&self) -> Result<serde_json::Value, String> {
         let arguments = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
         let json = output(Command::new(env!("CARGO")).args(arguments).current_dir(&self.root))?;

@@ -60,7 +60,7 @@ fn assert_none(violations: impl IntoIterator<Item = String>) {
 }
 
 #[test]
-fn arrows_between_rooms_point_one_way() {
+fn rooms_depend_only_on_rooms_above_them() {
     let tree = tree();
     let plan = Plan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
     let packages = rooms::packages(&tree.metadata().expect("cargo knows the workspace"));
@@ -68,7 +68,7 @@ fn arrows_between_rooms_point_one_way() {
 }
 
 #[test]
-fn pure_rooms_name_nothing_impure() {
+fn pure_rooms_use_no_impure_code() {
     let tree = tree();
     let plan = Plan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
     for room in &plan.pure {
@@ -130,7 +130,7 @@ fn every_crate_inherits_the_lints() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_resolve() {
     let tree = tree();
     for (page, text) in tree.texts("", ".md") {
         assert_none(markdown::relative_links(&text).into_iter().filter_map(|(line, target)| {
@@ -150,12 +150,12 @@ fn links_between_pages_lead_somewhere() {
 }
 
 #[test]
-fn the_changelog_has_room_for_what_is_next() {
+fn changelog_has_an_unreleased_section() {
     assert_none(documents::missing_unreleased(&tree().text("CHANGELOG.md")));
 }
 
 #[test]
-fn every_dependency_has_its_reason() {
+fn every_dependency_has_a_documented_reason() {
     let tree = tree();
     assert_none(documents::undocumented_dependencies(
         &tree.text("Cargo.toml"),

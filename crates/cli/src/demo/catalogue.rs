@@ -533,9 +533,9 @@ mod tests {
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         for (store, backend) in catalogue.open().unwrap().iter().zip(&catalogue.backends) {
-            let beyond = backend.objects * 1_000_000 + 1;
+            let new_object = backend.objects * 1_000_000 + 1;
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let values = runtime.block_on(store.get_many(vec![key(1), key(beyond)])).unwrap();
+            let values = runtime.block_on(store.get_many(vec![key(1), key(new_object)])).unwrap();
             assert!(values[0].is_some() && values[0] == values[1], "{}", backend.name());
         }
     }

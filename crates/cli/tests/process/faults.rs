@@ -1,56 +1,56 @@
-//! Each way that a backend fails is told in the answer, in the log and by a counter, and the
-//! backend beside it is served.
+//! Faults of backends: each appears in the answer, in the log and in a counter, and other backends
+//! are still served.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use crate::support::{PATIENCE, Server};
+use crate::support::{Server, TIMEOUT};
 
-/// What a server does with a connection once it has read what it is asked.
+/// Behaviour of a server on a connection after it has read a request.
 #[derive(Clone, Copy)]
-enum Manner {
-    /// Says this and waits.
-    Says(&'static str),
-    /// Says this and hangs up.
-    HangsUp(&'static str),
-    /// Says nothing.
-    IsSilent,
+enum Behaviour {
+    /// Sends this and waits.
+    Sends(&'static str),
+    /// Sends this and closes the connection.
+    Closes(&'static str),
+    /// Sends nothing.
+    Silent,
 }
 
-/// A server of this manner on a port of its own.
-fn server(manner: Manner) -> String {
+/// Starts a server on a free port.
+fn server(behaviour: Behaviour) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            thread::spawn(move || converse(stream.unwrap(), manner));
+            thread::spawn(move || converse(stream.unwrap(), behaviour));
         }
     });
     address
 }
 
-fn converse(mut stream: TcpStream, manner: Manner) {
+fn converse(mut stream: TcpStream, behaviour: Behaviour) {
     let mut asked = [0; 4096];
     while let Ok(1..) = stream.read(&mut asked) {
-        let said = match manner {
-            Manner::Says(words) | Manner::HangsUp(words) => stream.write_all(words.as_bytes()),
-            Manner::IsSilent => Ok(()),
+        let said = match behaviour {
+            Behaviour::Sends(words) | Behaviour::Closes(words) => stream.write_all(words.as_bytes()),
+            Behaviour::Silent => Ok(()),
         };
-        if said.is_err() || matches!(manner, Manner::HangsUp(_)) {
+        if said.is_err() || matches!(behaviour, Behaviour::Closes(_)) {
             return;
         }
     }
 }
 
-/// A backend that fails in one way.
+/// A backend with one kind of fault.
 struct Fault {
     name: &'static str,
-    /// As in the configuration, `ADDRESS` being its server's.
+    /// The store's configuration, in which `ADDRESS` is the server's address.
     store: &'static str,
-    manner: Manner,
+    behaviour: Behaviour,
     label: &'static str,
-    /// What is said of it, up to the remedy.
+    /// The expected message, without the remedy.
     says: &'static str,
 }
 
@@ -62,109 +62,109 @@ const FAULTS: [Fault; 14] = [
     Fault {
         name: "absent",
         store: r#"{ kind = "http", url = "http://127.0.0.1:1/{key}" }"#,
-        manner: Manner::IsSilent,
+        behaviour: Behaviour::Silent,
         label: "unreachable",
         says: "127.0.0.1:1 cannot be reached (Connection refused (os error 111)); start the service, or correct the backend's `url`",
     },
     Fault {
         name: "nameless",
         store: r#"{ kind = "redis", address = "sherwood.invalid:1" }"#,
-        manner: Manner::IsSilent,
+        behaviour: Behaviour::Silent,
         label: "name",
         says: "; correct the backend's `address`, or the name service",
     },
     Fault {
         name: "mute",
         store: MEMCACHED,
-        manner: Manner::IsSilent,
+        behaviour: Behaviour::Silent,
         label: "silent",
         says: "gave no answer within 100 ms; see whether the server hangs or has too much to do, or raise the backend's `answer_timeout`",
     },
     Fault {
         name: "breaking",
         store: REDIS,
-        manner: Manner::HangsUp("*1\r\n$9\r\nval"),
+        behaviour: Behaviour::Closes("*1\r\n$9\r\nval"),
         label: "reset",
         says: "broke the connection off (it closed the connection); look at the server's log, and whether it expects TLS",
     },
     Fault {
         name: "foreign",
         store: MEMCACHED,
-        manner: Manner::Says("SSH-2.0-OpenSSH_9.2\r\n"),
+        behaviour: Behaviour::Sends("SSH-2.0-OpenSSH_9.2\r\n"),
         label: "protocol",
         says: "; see whether `kind` and `address` belong together",
     },
     Fault {
         name: "locked",
         store: REDIS,
-        manner: Manner::Says("-NOPERM User default has no permissions to run the 'mget' command\r\n"),
+        behaviour: Behaviour::Sends("-NOPERM User default has no permissions to run the 'mget' command\r\n"),
         label: "credentials",
         says: "; correct `user`, the password or the user's rights (`ACL`)",
     },
     Fault {
         name: "forbidden",
         store: HTTP,
-        manner: Manner::Says("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"),
+        behaviour: Behaviour::Sends("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"),
         label: "credentials",
         says: "(status 403 Forbidden); correct the backend's `headers`, or what the service lets them do",
     },
     Fault {
         name: "old",
         store: REDIS,
-        manner: Manner::Says("-ERR unknown command 'MGET'\r\n"),
+        behaviour: Behaviour::Sends("-ERR unknown command 'MGET'\r\n"),
         label: "statement",
         says: "(ERR unknown command 'MGET'); see whether `kind` and `address` belong together",
     },
     Fault {
         name: "small",
         store: r#"{ kind = "redis", address = "ADDRESS", db = 99 }"#,
-        manner: Manner::Says("-ERR DB index is out of range\r\n"),
+        behaviour: Behaviour::Sends("-ERR DB index is out of range\r\n"),
         label: "missing",
         says: "; correct the backend's `db`, or raise the server's `databases`",
     },
     Fault {
         name: "clustered",
         store: REDIS,
-        manner: Manner::Says("-MOVED 3999 127.0.0.1:6381\r\n"),
+        behaviour: Behaviour::Sends("-MOVED 3999 127.0.0.1:6381\r\n"),
         label: "wrong_server",
         says: "put a proxy for clusters between",
     },
     Fault {
         name: "long",
         store: HTTP,
-        manner: Manner::Says("HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"),
+        behaviour: Behaviour::Sends("HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"),
         label: "too_large",
         says: "the answer is larger than 1024 bytes; ask for less, or raise the backend's `value_max`",
     },
     Fault {
         name: "loaded",
         store: HTTP,
-        manner: Manner::Says("HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n"),
+        behaviour: Behaviour::Sends("HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n"),
         label: "busy",
         says: "; try again later, or find out who they are",
     },
     Fault {
         name: "forging",
         store: MEMCACHED,
-        manner: Manner::Says("SERVER_ERROR a\u{1b}[2J\rERROR forged: by a server\r\n"),
+        behaviour: Behaviour::Sends("SERVER_ERROR a\u{1b}[2J\rERROR forged: by a server\r\n"),
         label: "server",
         says: r"the server failed (a\u{1b}[2J\rERROR forged: by a server); look at its log",
     },
     Fault {
         name: "late",
         store: r#"{ kind = "redis", address = "ADDRESS" }"#,
-        manner: Manner::IsSilent,
+        behaviour: Behaviour::Silent,
         label: "timeout",
         says: "the backend's time-out; see whether the server is overloaded or hangs, or raise the backend's `timeout`",
     },
 ];
 
 fn configuration() -> String {
-    let fine = server(Manner::Says("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine"));
+    let fine = server(Behaviour::Sends("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine"));
     let healthy = ("healthy", HTTP.replace("ADDRESS", &fine), "30s");
     let faults = FAULTS.iter().map(|fault| {
         let timeout = if fault.label == "timeout" { "200ms" } else { "30s" };
-        (fault.name, fault.store.replace("ADDRESS", &server(fault.manner)), timeout)
+        (fault.name, fault.store.replace("ADDRESS", &server(fault.behaviour)), timeout)
     });
     let backend = |(name, store, timeout)| {
         format!("[[backend]]\nname = \"{name}\"\ntimeout = \"{timeout}\"\nstore = {store}\n")
@@ -173,10 +173,10 @@ fn configuration() -> String {
     format!("[admin]\nbind = \"127.0.0.1:0\"\n{backends}")
 }
 
-/// The body of an answer.
+/// Sends an HTTP request and returns the answer's body.
 fn asked(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -188,7 +188,7 @@ fn asked(address: &str, method: &str, path: &str, body: &str) -> String {
 }
 
 #[test]
-fn each_fault_is_in_the_answer_the_log_and_a_counter_and_touches_nobody_else() {
+fn fault_is_in_answer_log_and_counter_and_affects_no_other_backend() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("node.toml");
     std::fs::write(&path, configuration()).unwrap();

@@ -1,5 +1,5 @@
-//! `sherwood load` on `sherwood serve`, over both protocols: what the load counts is what the cache
-//! holds.
+//! `sherwood load` against `sherwood serve`, over both protocols: the load's counters match the
+//! cache.
 
 use std::process::{Command, Output};
 
@@ -20,7 +20,7 @@ fn node() -> Server {
     ])
 }
 
-/// What `sherwood load` does with these options.
+/// Runs `sherwood load` with these options.
 fn load(node: &Server, protocol: &str, options: &str) -> Output {
     let target = format!("{protocol}://{}", node.address(protocol));
     Command::new(env!("CARGO_BIN_EXE_sherwood"))
@@ -30,7 +30,7 @@ fn load(node: &Server, protocol: &str, options: &str) -> Output {
         .unwrap()
 }
 
-/// The report of a load that has to succeed.
+/// Runs a load that must succeed and returns its report.
 #[track_caller]
 fn report(node: &Server, protocol: &str, options: &str) -> Value {
     let output = load(node, protocol, options);
@@ -43,7 +43,7 @@ fn counts<const N: usize>(report: &Value, fields: [&str; N]) -> [u64; N] {
 }
 
 #[test]
-fn what_a_load_fills_over_redis_is_found_over_both_protocols() {
+fn values_loaded_over_redis_are_found_over_both_protocols() {
     let node = node();
     let gets = "--keys 100 --get-ratio 1 --ops 2000";
     let filled = report(&node, "redis", &format!("{gets} --look-aside"));
@@ -68,7 +68,7 @@ fn gets_of_many_keys_over_redis_count_each_key() {
 }
 
 #[test]
-fn what_the_redis_listener_refuses_is_counted_and_quoted() {
+fn refusals_of_the_redis_listener_are_counted_and_quoted() {
     let output = load(&node(), "redis", "--value-size 2000000 --get-ratio 0 --ops 5 --pipeline 2");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(counts(&report, ["ops", "errors", "sets"]), [5, 5, 0]);

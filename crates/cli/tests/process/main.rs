@@ -1,5 +1,4 @@
-//! Commands as processes: what they refuse, what they print, how they end, and what they do
-//! together.
+//! Commands as processes: refusals, output, exit statuses and interaction.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,41 +1,40 @@
-//! Pages of the book, followed: their blocks of commands are typed, and what they show is held
-//! against what comes.
+//! Execution of the book's pages: their commands are run and the output is compared with the page.
 //!
-//! In a page, a block in ```` ```sh ```` is typed, and one right below it in ```` ```text ```` or
-//! ```` ```json ```` is what it says; ```` ```console ```` is looked at only. What differs from run
-//! to run is `…` in what a page shows, or a number with a decimal point.
+//! In a page, a block in ```` ```sh ```` is executed, and a block in ```` ```text ```` or
+//! ```` ```json ```` right below it is the expected output; ```` ```console ```` is not executed. In the
+//! expected output, `…` stands for any text, and numbers with a decimal point are not compared.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// One fenced block.
+/// A fenced block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     /// The first word after the fence.
     pub(crate) language: &'static str,
-    /// What else stands there.
+    /// The rest of the line after that word.
     pub(crate) note: &'static str,
     pub(crate) text: &'static str,
-    /// Where its text begins, lines from 1.
+    /// Number of the first line of its text, from 1.
     line: usize,
-    /// How many lines of prose are between it and the block before.
+    /// Number of lines of prose between it and the previous block.
     apart: usize,
 }
 
-/// What a reader does with a block of commands.
-pub(crate) enum Manner {
-    /// Types it, and waits until it has ended.
-    Type,
-    /// Types it in a terminal of its own, where a node runs until another takes its place, and
-    /// waits until it is ready.
-    Serve,
-    /// Leaves it be: it takes long, or has been done.
-    Leave,
+/// Execution of a block of commands.
+pub(crate) enum Execution {
+    /// Runs it and waits for its end.
+    Run,
+    /// Runs it in the background, where a node runs until another replaces it, and waits until the
+    /// node is ready.
+    Background,
+    /// Skips it, because it takes long or has been done.
+    Skip,
 }
 
-/// The fenced blocks of a page, in their order.
+/// Returns the fenced blocks of a page in order.
 pub(crate) fn blocks(page: &'static str) -> Vec<Block> {
     let (mut found, mut at, mut last) = (Vec::new(), 0, 0);
     while let Some(begin) = page[at..].find("```").map(|found| at + found) {
@@ -51,8 +50,8 @@ pub(crate) fn blocks(page: &'static str) -> Vec<Block> {
     found
 }
 
-/// Whether the programs are there that a page types; in continuous integration they have to be. The
-/// first of each pair is the program, the other the package that has it.
+/// Returns true when the programs that a page uses are installed; in continuous integration they
+/// must be. Each pair is a program and the package that contains it.
 pub(crate) fn can_type(programs: &[(&str, &str)]) -> bool {
     programs.iter().all(|(program, package)| match Command::new(program).arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -65,20 +64,20 @@ pub(crate) fn can_type(programs: &[(&str, &str)]) -> bool {
     })
 }
 
-/// A reader at a shell. What was started there ends with it.
+/// A shell that executes pages. Its processes end with it.
 pub(crate) struct Reader {
     shell: Child,
     keys: ChildStdin,
     screen: BufReader<ChildStdout>,
-    /// What is typed and shown in place of what a page says: ports, above all.
+    /// Replacements in commands and expected output, mainly of ports.
     instead: Vec<(String, String)>,
 }
 
-/// What the shell says behind each block, and then its status.
+/// Printed by the shell after each block, followed by its exit status.
 const PROMPT: &str = "=== typed, status ";
 
 impl Reader {
-    /// Sits down in an empty directory; `sherwood` is the program under test.
+    /// Starts a shell in an empty directory; `sherwood` is the program under test.
     pub(crate) fn at(directory: &Path, instead: Vec<(String, String)>) -> Self {
         let ours = Path::new(env!("CARGO_BIN_EXE_sherwood")).parent().expect("a program is in a folder");
         let path = std::env::var("PATH").expect("there is a path");
@@ -98,18 +97,21 @@ impl Reader {
         reader
     }
 
-    /// Follows a page: types its commands, and compares what comes with what it shows. Returns what
-    /// came of each.
-    pub(crate) fn follow(&mut self, page: &'static str, manner: impl Fn(&Block) -> Manner) -> Vec<String> {
+    /// Executes a page's commands and compares the output. Returns the output of each block.
+    pub(crate) fn follow(
+        &mut self,
+        page: &'static str,
+        execution: impl Fn(&Block) -> Execution,
+    ) -> Vec<String> {
         let blocks = blocks(page);
         let mut all = Vec::new();
         for (at, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == "sh") {
             let shown = blocks.get(at + 1).filter(|next| next.apart == 0);
             let text = self.translated(block.text);
-            let said = match manner(block) {
-                Manner::Type => self.type_in(block, &text),
-                Manner::Serve => self.type_in(block, &served(&text)),
-                Manner::Leave => continue,
+            let said = match execution(block) {
+                Execution::Run => self.type_in(block, &text),
+                Execution::Background => self.type_in(block, &served(&text)),
+                Execution::Skip => continue,
             };
             if let Some(shown) = shown.filter(|next| matches!(next.language, "text" | "json")) {
                 let expected = self.translated(shown.text);
@@ -124,11 +126,11 @@ impl Reader {
         all
     }
 
-    /// Types one block, and waits for what it says. A command of it that fails fails the test,
-    /// unless a note says that it does.
+    /// Runs a block and returns its output. A failing command fails the test, unless a note expects
+    /// it.
     fn type_in(&mut self, block: &Block, text: &str) -> String {
         let fails = block.note == "fails";
-        // A failure ends a shell that minds it; then the prompt comes from its trap.
+        // With `set -e` a failure ends the shell, and the prompt is printed by its trap.
         let minding = if fails { "set +e" } else { "set -e" };
         let line = block.line;
         self.keys
@@ -160,7 +162,7 @@ impl Reader {
     }
 }
 
-/// The same in the background, after the one before it has ended.
+/// Turns a command into one that runs in the background, after the previous one has ended.
 fn served(command: &str) -> String {
     let command = command.trim_end();
     format!(
@@ -172,14 +174,15 @@ fn served(command: &str) -> String {
 impl Drop for Reader {
     fn drop(&mut self) {
         let group = libc::pid_t::try_from(self.shell.id()).expect("an id of a process");
-        // SAFETY: sends a signal to the group of a child that has not been waited for, so that its
-        // id is still its own.
+        // SAFETY: sends a signal to the process group of a child that has not been waited for, so
+        // the id is still valid.
         unsafe { libc::kill(-group, libc::SIGKILL) };
         let _ = self.shell.wait();
     }
 }
 
-/// Whether what came is what a page shows. JSON may be broken into lines and indented in a page.
+/// Returns true when the output matches the page. JSON may be broken into lines and indented in a
+/// page.
 fn is_alike(said: &str, shown: &str, language: &str) -> bool {
     if language == "json" {
         return matches(&compact(said), &compact(shown));
@@ -188,7 +191,7 @@ fn is_alike(said: &str, shown: &str, language: &str) -> bool {
     are_alike(&lines(said), &lines(shown))
 }
 
-/// Line by line; a line of nothing but `…` stands for any lines.
+/// Compares line by line; a line of only `…` stands for any number of lines.
 fn are_alike(said: &[String], shown: &[String]) -> bool {
     match shown.split_first() {
         None => said.is_empty(),
@@ -199,8 +202,8 @@ fn are_alike(said: &[String], shown: &[String]) -> bool {
     }
 }
 
-/// Without what is not compared: numbers with a decimal point, which are times and versions, and
-/// how wide columns are.
+/// Removes parts that are not compared: numbers with a decimal point, which are times and versions,
+/// and the widths of columns.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let narrow = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
@@ -221,7 +224,7 @@ fn compact(json: &str) -> String {
     plain(&joined.replace(": ", ":").replace(", ", ","))
 }
 
-/// Whether `said` is `shown`, where each `…` of it is any text.
+/// Returns true when `said` equals `shown`, in which each `…` stands for any text.
 fn matches(said: &str, shown: &str) -> bool {
     let Some((first, rest)) = shown.split_once('…') else { return said == shown };
     let Some(mut said) = said.strip_prefix(first) else { return false };
@@ -235,7 +238,7 @@ fn matches(said: &str, shown: &str) -> bool {
 }
 
 #[test]
-fn what_a_page_shows_is_compared_but_for_times() {
+fn expected_output_is_compared_except_times() {
     assert!(is_alike("a 1.25 ms\nb 7\n", "a 3.5 ms\nb 7", "text"));
     assert!(!is_alike("a 1.25 ms\nb 7\n", "a 3.5 ms\nb 8", "text"));
     assert!(!is_alike("a\nb", "a", "text"));
@@ -248,7 +251,7 @@ fn what_a_page_shows_is_compared_but_for_times() {
 }
 
 #[test]
-fn blocks_are_found_with_what_stands_beside_their_fence() {
+fn blocks_are_found_with_language_and_note() {
     let found = blocks("a\n\n```sh fails\nfalse\n```\n\n```text\nno\n```\nb\n```sh\ntrue\n```\n");
     let found: Vec<_> =
         found.iter().map(|one| (one.language, one.note, one.text, one.line, one.apart)).collect();

@@ -1,4 +1,4 @@
-//! `sherwood sim record` on a node that runs, and a simulation of what it wrote.
+//! `sherwood sim record` against a running node, and a simulation of the recorded scenario.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -37,11 +37,11 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Load without an end, which ends with the test.
+/// An endless load, which ends with the test.
 struct Load(Child);
 
 impl Load {
-    /// Some 200 requests a second, of four keys each.
+    /// Starts about 200 requests a second with four keys each.
     fn on(address: &str) -> Self {
         let target = format!("http://{address}");
         let args = ["load", "--target", &target, "--backend", "similar", "--batch", "4", "--keys", "2000"];
@@ -59,7 +59,7 @@ impl Drop for Load {
 }
 
 #[test]
-fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
+fn recorded_scenario_of_a_loaded_node_can_be_simulated() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("sherwood.toml");
     fs::write(&config, CONFIG).unwrap();
@@ -74,7 +74,7 @@ fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
     assert!(!fs::exists(file).unwrap());
 
     let _load = Load::on(&admin);
-    // The load has begun when something was asked, and the backend has answered.
+    // The load is running once something was asked and the backend has answered.
     let output = loop {
         let output = record();
         let unanswered =
@@ -111,8 +111,8 @@ fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
 }
 
 #[test]
-fn where_no_node_is_that_is_said() {
-    // A port that no test is ever given.
+fn missing_node_is_reported() {
+    // A port that tests never use.
     let nobody = "127.0.0.1:1";
     let output =
         sherwood(&["sim", "record", "--node", nobody, "--for", "1s", "never.json"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! `sherwood sim` with a trace of somebody's own.
+//! `sherwood sim` with a trace from a file.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A service of two backends whose requests are in `trace`.
+/// Writes a service with two backends whose requests are in `trace`.
 fn scenario(directory: &Path, trace: &str, services: [&str; 2]) -> String {
     let backend = |id: usize, name: &str| {
         format!(r#"{{"id":{id},"name":"{name}","service":{{{},"workers":{{"shop":4}}}}}}"#, services[id - 1])
@@ -49,7 +49,7 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Gets of one of 50 keys, 20 a second.
+/// Formats gets of 50 keys, 20 a second.
 fn gets(seconds: u64) -> String {
     let line = |n: u64| format!("{},key{},20,{},1,get,0\n", n / 20, n * n % 50, 100 + n % 7);
     (0..seconds * 20).map(line).collect()
@@ -59,14 +59,14 @@ const CSV: &str = r#"{"file":"shop.csv","format":"twitter","value_bytes":100,"ba
     "route":{"shares":{"1":0.5,"2":0.5}}}"#;
 
 #[test]
-fn accesses_of_a_file_are_requests_at_the_times_of_the_file() {
+fn accesses_are_replayed_at_the_times_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("shop.csv"), gets(40)).unwrap();
     let path = scenario(directory.path(), CSV, LAWS);
     let output = run(&path, &[]);
     assert_eq!(said(&output, 0), "");
     let found = document(&output);
-    // 24 of 30 seconds are measured, with ten requests of two keys each.
+    // Of 30 seconds, 24 are measured, with ten requests of two keys each.
     let (requests, queries) = (found["requests"].as_u64().unwrap(), found["queries"].as_u64().unwrap());
     assert!((236..=244).contains(&requests) && queries == 2 * requests, "{requests} {queries}");
     assert_eq!(found["complete"], true);
@@ -77,7 +77,7 @@ fn accesses_of_a_file_are_requests_at_the_times_of_the_file() {
 }
 
 #[test]
-fn a_trace_that_ends_or_goes_wrong_is_said_to_with_what_there_is() {
+fn ended_or_broken_trace_is_reported_with_partial_results() {
     let directory = tempfile::tempdir().unwrap();
     let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
     let name = csv.display();
@@ -122,7 +122,7 @@ fn a_trace_that_ends_or_goes_wrong_is_said_to_with_what_there_is() {
 }
 
 #[test]
-fn no_series_is_written_of_a_trace_that_ended_too_early() {
+fn trace_that_ends_early_writes_no_series() {
     let directory = tempfile::tempdir().unwrap();
     let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
     let series = directory.path().join("series.csv");
@@ -140,7 +140,7 @@ fn no_series_is_written_of_a_trace_that_ended_too_early() {
 }
 
 #[test]
-fn a_comparison_finishes_the_scenarios_whose_traces_are_whole() {
+fn comparison_finishes_scenarios_with_complete_traces() {
     let directory = tempfile::tempdir().unwrap();
     let of = |name: &str, text: String| {
         let own = directory.path().join(name);
@@ -175,7 +175,7 @@ fn a_comparison_finishes_the_scenarios_whose_traces_are_whole() {
 }
 
 #[test]
-fn words_tell_a_trace_that_ended_from_one_that_cannot_be_read() {
+fn text_distinguishes_ended_from_unreadable_traces() {
     let directory = tempfile::tempdir().unwrap();
     let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
     for (text, beginning) in [
@@ -194,7 +194,7 @@ fn words_tell_a_trace_that_ended_from_one_that_cannot_be_read() {
 }
 
 #[test]
-fn whole_requests_are_replayed_at_the_rate_and_a_backend_there_is_not_is_named() {
+fn requests_are_replayed_at_the_rate_and_unknown_backends_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/robinhood/trace-200.json");
     let trace = format!(r#"{{"file":"{sample}","format":"robinhood"}}"#);
@@ -217,7 +217,7 @@ fn whole_requests_are_replayed_at_the_rate_and_a_backend_there_is_not_is_named()
 }
 
 #[test]
-fn what_is_wrong_with_a_declaration_is_refused_with_its_place() {
+fn invalid_declaration_is_refused_with_its_position() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |trace: &str, services: [&str; 2], expected: &str| {
         let path = scenario(directory.path(), trace, services);
@@ -242,7 +242,7 @@ fn what_is_wrong_with_a_declaration_is_refused_with_its_place() {
 }
 
 #[test]
-fn the_examples_are_valid() {
+fn example_scenarios_are_valid() {
     for (file, name) in [("orm-busy", "prices-slow-down"), ("two-backends", "reviews-slow-down")] {
         let path = format!("{}/../../examples/{file}.sim.json", env!("CARGO_MANIFEST_DIR"));
         let model = sherwood_workload::onerf::Model::from_json(&fs::read_to_string(path).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The book's page on security, followed; and clients of ours that show a token.
+//! Executes the book's page on security, and tests clients that send a token.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::page::{self, can_type};
-use crate::support::{PATIENCE, Server};
+use crate::support::{Server, TIMEOUT};
 
 const PAGE: &str = include_str!("../../../../docs/src/security.md");
 
-/// The page's blocks in a language, in their order.
+/// Returns the page's blocks in a language, in order.
 fn blocks(language: &str) -> Vec<&'static str> {
     let all = page::blocks(PAGE).into_iter();
     all.filter(|block| block.language == language).map(|block| block.text).collect()
 }
 
-/// What a block of the page says when it is typed in `directory`.
+/// Runs a block of the page in `directory` and returns its output.
 #[track_caller]
 fn typed(directory: &Path, block: &str) -> String {
     let output =
@@ -36,7 +36,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn the_page_on_security_works_as_it_is_typed() {
+fn security_page_works_as_written() {
     if !can_type(&[("openssl", "openssl"), ("curl", "curl")]) {
         return;
     }
@@ -49,7 +49,7 @@ fn the_page_on_security_works_as_it_is_typed() {
     fs::write(&path, blocks("toml")[0]).unwrap();
     let checked = sherwood(&["check-config", &path]);
     assert!(checked.status.success(), "{}", said(&checked));
-    // The same on loopback, at free ports, wherever this runs.
+    // The page's configuration, on loopback with free ports.
     let text = blocks("toml")[0].replace("secrets/", &format!("{}/secrets/", here.display()));
     let text = text.replace("0.0.0.0:11211", "127.0.0.1:0").replace("0.0.0.0:8080", "127.0.0.1:0");
     fs::write(&path, text).unwrap();
@@ -60,7 +60,7 @@ fn the_page_on_security_works_as_it_is_typed() {
     assert!(answers.starts_with("ok\n[{\"name\":\"default\""), "{answers}");
     let commands = typed(here, &log_in.replace("| nc 127.0.0.1 11211", ""));
     let mut memcached = TcpStream::connect(server.address("memcached")).unwrap();
-    memcached.set_read_timeout(Some(PATIENCE)).unwrap();
+    memcached.set_read_timeout(Some(TIMEOUT)).unwrap();
     memcached.write_all(commands.as_bytes()).unwrap();
     let mut answer = String::new();
     memcached.read_to_string(&mut answer).unwrap();
@@ -68,7 +68,7 @@ fn the_page_on_security_works_as_it_is_typed() {
 }
 
 #[test]
-fn load_shows_the_token_that_a_node_asks_for() {
+fn load_sends_the_token() {
     let directory = tempfile::tempdir().unwrap();
     let tokens = directory.path().join("tokens");
     fs::write(&tokens, "# ours\n0123456789abcdef\n").unwrap();
@@ -90,7 +90,7 @@ fn load_shows_the_token_that_a_node_asks_for() {
     assert!(with.status.success(), "{}", said(&with));
     let record = ["sim", "record", "--node", &target, "--for", "1s", "nowhere/scenario.json"];
     assert!(said(&sherwood(&record)).contains("401"));
-    // It gets as far as to find that nothing was asked.
+    // The command gets past the token, to the message that nothing was asked.
     let with = said(&sherwood(&[&record[..], &["--token-file", &file]].concat()));
     assert!(!with.contains("401"), "{with}");
     let wrong = sherwood(&[&load[..], &["--token-file", &config]].concat());

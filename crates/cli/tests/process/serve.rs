@@ -1,5 +1,4 @@
-//! `sherwood serve` and `sherwood check-config` as processes: what they refuse, what they print,
-//! how they end.
+//! `sherwood serve` and `sherwood check-config` as processes: refusals, output and exit statuses.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,24 +9,24 @@ use std::process::Stdio;
 
 use assert_cmd::Command;
 
-use crate::support::{PATIENCE, Server};
+use crate::support::{Server, TIMEOUT};
 
-/// What a command that ends by itself says on standard error, and its exit status.
+/// Runs a command that ends by itself; returns its standard error and its exit status.
 fn refusal(args: &[&str]) -> (String, i32) {
     refusal_of(Command::cargo_bin("sherwood").unwrap().args(args))
 }
 
 fn refusal_of(command: &mut Command) -> (String, i32) {
-    let output = command.timeout(PATIENCE).output().unwrap();
+    let output = command.timeout(TIMEOUT).output().unwrap();
     assert_eq!(output.stdout, b"", "refusals go to standard error");
     (String::from_utf8(output.stderr).unwrap(), output.status.code().expect("it ended by itself"))
 }
 
-/// Sends something and reads as many bytes as are expected.
+/// Sends text and reads as many bytes as expected.
 #[track_caller]
 fn talk(address: &str, sent: &str, expected: &str) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(sent.as_bytes()).unwrap();
     let mut answer = vec![0; expected.len()];
     stream.read_exact(&mut answer).unwrap();
@@ -41,9 +40,9 @@ fn file(directory: &Path, text: &str) -> String {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds() {
+fn invalid_configuration_is_refused_before_binding() {
     let directory = tempfile::tempdir().unwrap();
-    // A port in use would be noticed if anything were bound.
+    // Binding the occupied port would fail with another error.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let bind = format!("bind = \"{}\"", taken.local_addr().unwrap());
     let store = directory.path().join("kv");
@@ -85,7 +84,7 @@ fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds()
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn invalid_flags_are_refused() {
     for (args, part) in [
         (&["--eviction", "sieve"][..], "--eviction"),
         (&["--policy", "hare"], "--policy"),
@@ -108,7 +107,7 @@ fn flags_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_log_level_that_is_none_is_refused_with_those_there_are() {
+fn unknown_log_level_is_refused_with_the_known_ones() {
     for command in ["serve", "demo"] {
         let (said, status) =
             refusal_of(Command::cargo_bin("sherwood").unwrap().arg(command).env("SHERWOOD_LOG", "verbose"));
@@ -121,7 +120,7 @@ fn a_log_level_that_is_none_is_refused_with_those_there_are() {
 }
 
 #[test]
-fn a_valid_configuration_is_called_valid_and_its_memory_added_up() {
+fn valid_configuration_is_reported_with_its_memory() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sherwood.example.toml");
     let output = Command::cargo_bin("sherwood").unwrap().args(["check-config", example]).assert().success();
     let said = String::from_utf8(output.get_output().stdout.clone()).unwrap();
@@ -136,7 +135,7 @@ fn a_valid_configuration_is_called_valid_and_its_memory_added_up() {
 }
 
 #[test]
-fn a_port_in_use_is_named_and_exits_1() {
+fn occupied_port_is_named_and_exits_with_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for args in [
@@ -150,7 +149,7 @@ fn a_port_in_use_is_named_and_exits_1() {
 }
 
 #[test]
-fn ready_is_said_once_every_listener_accepts_and_sigterm_ends_with_0() {
+fn ready_follows_all_listeners_and_sigterm_exits_with_0() {
     let server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "2"]);
     assert!(server.said.iter().any(|line| line == "memory: 64MiB for the cache"), "{:?}", server.said);
     let (memcached, admin) = (server.address("memcached"), server.address("admin"));
@@ -166,7 +165,7 @@ fn ready_is_said_once_every_listener_accepts_and_sigterm_ends_with_0() {
 }
 
 #[test]
-fn nobody_has_to_listen() {
+fn node_without_listeners_runs() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sherwood.example.toml");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -177,13 +176,13 @@ fn nobody_has_to_listen() {
 
     let mut server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "off"]);
     server.ignore();
-    // It has something to say at its end.
+    // The node must still run, so that the signal ends it.
     server.signal(libc::SIGTERM);
     assert_eq!(server.end().0.code(), Some(0));
 }
 
 #[test]
-fn a_unix_socket_is_made_replaced_when_dead_and_removed() {
+fn unix_socket_is_created_replaced_when_stale_and_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.sock");
     let args = ["--unix-socket", path.to_str().unwrap(), "--admin", "off"];
@@ -201,7 +200,7 @@ fn a_unix_socket_is_made_replaced_when_dead_and_removed() {
 }
 
 #[test]
-fn a_unix_socket_may_speak_redis() {
+fn unix_socket_serves_redis() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("redis.sock").display().to_string();
     let text =
@@ -209,7 +208,7 @@ fn a_unix_socket_may_speak_redis() {
     let server = Server::start(&["--config", &file(directory.path(), &text)]);
     assert_eq!(server.address("redis"), format!("unix:{path}"));
     let mut client = UnixStream::connect(&path).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.write_all(b"CONFIG GET unixsocket\r\nQUIT\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -217,7 +216,7 @@ fn a_unix_socket_may_speak_redis() {
 }
 
 #[test]
-fn sigint_ends_with_0_and_without_an_admin_api() {
+fn sigint_without_admin_api_exits_with_0() {
     let server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "off"]);
     assert!(!server.said.last().unwrap().contains("admin"));
     server.signal(libc::SIGINT);
@@ -225,7 +224,7 @@ fn sigint_ends_with_0_and_without_an_admin_api() {
 }
 
 #[test]
-fn a_node_that_was_killed_starts_clean_on_the_same_ports_and_files() {
+fn killed_node_restarts_on_the_same_ports_and_files() {
     let directory = tempfile::tempdir().unwrap();
     let config = |memcached: &str, admin: &str| {
         let (kv, sqlite) = (directory.path().join("kv"), directory.path().join("values.db"));

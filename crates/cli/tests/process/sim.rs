@@ -1,4 +1,4 @@
-//! Simulations that somebody stops.
+//! Simulations that are interrupted.
 
 use std::cell::Cell;
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use assert_cmd::Command;
 
-use crate::support::{PATIENCE, Program};
+use crate::support::{Program, TIMEOUT};
 
-/// A system of somebody's own, with a scenario that is over at once and one that is over in a year.
+/// Writes a system with a scenario that ends at once and one that lasts a year.
 fn scenarios(directory: &Path) -> String {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/two-backends.sim.json");
     let document = fs::read_to_string(example).unwrap();
@@ -26,7 +26,7 @@ fn scenarios(directory: &Path) -> String {
 }
 
 #[test]
-fn a_run_that_is_stopped_says_how_far_it_came_and_shows_no_result() {
+fn interrupted_run_reports_progress_and_no_result() {
     let directory = tempfile::tempdir().unwrap();
     let file = scenarios(directory.path());
     let series = directory.path().join("series.csv");
@@ -51,7 +51,7 @@ fn a_run_that_is_stopped_says_how_far_it_came_and_shows_no_result() {
 }
 
 #[test]
-fn a_comparison_that_is_stopped_keeps_what_was_finished_and_goes_on_with_it() {
+fn interrupted_comparison_resumes_from_finished_runs() {
     let directory = tempfile::tempdir().unwrap();
     let file = scenarios(directory.path());
     let results = directory.path().join("results");
@@ -63,7 +63,7 @@ fn a_comparison_that_is_stopped_keeps_what_was_finished_and_goes_on_with_it() {
     let mut args = compare(&["endless", "short"]);
     args.extend(["--threads", "2"].map(str::to_owned));
     let mut comparison = Program::start(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    comparison.hear(|line| line.starts_with("short robinhood seed 1: "));
+    comparison.read_until(|line| line.starts_with("short robinhood seed 1: "));
     comparison.signal(libc::SIGINT);
     let (status, said) = comparison.end();
     assert_eq!(status.code(), Some(130), "{said}");
@@ -72,7 +72,7 @@ fn a_comparison_that_is_stopped_keeps_what_was_finished_and_goes_on_with_it() {
     assert_eq!(kept(), 1, "nothing is left of what was not finished");
 
     let output =
-        Command::cargo_bin("sherwood").unwrap().args(compare(&["brief", "short"])).timeout(PATIENCE).assert();
+        Command::cargo_bin("sherwood").unwrap().args(compare(&["brief", "short"])).timeout(TIMEOUT).assert();
     let output = output.success();
     let said = String::from_utf8_lossy(&output.get_output().stderr);
     assert!(said.contains("1 of 2 runs are kept in ") && said.contains("1 of 1 finished"), "{said}");
@@ -80,7 +80,7 @@ fn a_comparison_that_is_stopped_keeps_what_was_finished_and_goes_on_with_it() {
 }
 
 #[test]
-fn ablations_that_are_stopped_keep_what_was_finished_and_go_on_with_it() {
+fn interrupted_ablation_resumes_from_finished_runs() {
     let directory = tempfile::tempdir().unwrap();
     let file = scenarios(directory.path());
     let results = directory.path().join("results");
@@ -94,7 +94,7 @@ fn ablations_that_are_stopped_keep_what_was_finished_and_go_on_with_it() {
     let args = ablate(&["endless", "short"]);
     let mut ablation = Program::start(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let heard = Cell::new(0);
-    ablation.hear(|line| {
+    ablation.read_until(|line| {
         heard.set(heard.get() + u32::from(line.starts_with("short ")));
         heard.get() == 2
     });
@@ -104,14 +104,14 @@ fn ablations_that_are_stopped_keep_what_was_finished_and_go_on_with_it() {
     assert!(said.contains("stopped with 2 of 4 runs finished; they are kept in "), "{said}");
 
     let args = ablate(&["brief", "short"]);
-    let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(PATIENCE).assert().success();
+    let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(TIMEOUT).assert().success();
     let said = String::from_utf8_lossy(&output.get_output().stderr);
     assert!(said.contains("2 of 4 runs are kept in ") && said.contains("2 of 2 finished"), "{said}");
 }
 
-/// A service whose every call takes 20 ms, twice as long in its scenario, which is over in two
-/// years. So it breaks a promise of 30 ms with its first observation whatever its caches and its
-/// load, and keeps it for long where limits are a third as deep.
+/// A service in which every call takes 20 ms, or 40 ms in its scenario, which lasts two years. It
+/// violates an SLO of 30 ms with its first observation whatever its caches and load, and meets it
+/// for long where limits are a third as deep.
 const SERVICE: &str = r#"{
     "schema": "onerf-workload/1", "name": "service", "timeout_ms": 10000, "hit_latency_ms": 0.5, "max_batch": 10,
     "slo": {"percentile": 99, "limit_ms": 30, "window_s": 60, "every_s": 5}, "empty_request_fraction": 0,
@@ -125,7 +125,7 @@ const SERVICE: &str = r#"{
 }"#;
 
 #[test]
-fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
+fn interrupted_search_reports_results_and_keeps_verdicts() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("service.json");
     fs::write(&file, SERVICE).unwrap();
@@ -135,7 +135,7 @@ fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
         let paths = ["--scenario", file.to_str().unwrap(), "--results", results.to_str().unwrap()];
         let mut search = Program::start(&[&["sim", "frontier"], &flags[..], &paths].concat());
         let heard = Cell::new(0);
-        search.hear(|line| {
+        search.read_until(|line| {
             heard.set(heard.get() + usize::from(line.contains(": broken, ")));
             heard.get() == awaited
         });
@@ -144,8 +144,8 @@ fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
         assert_eq!(status.code(), Some(130), "{said}");
         said
     };
-    // At depths of 1 and 0.68 it is broken, and somebody tries 0.31; the other finishes what is
-    // left, six runs.
+    // The SLO is violated at depths of 1 and 0.68, and a thread tries 0.31; the others finish the
+    // remaining six runs.
     let said = search("robinhood", 8);
     assert!(
         said.contains("stopped with 2 of 3 searches finished")
@@ -154,8 +154,8 @@ fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
         "{said}"
     );
     assert_eq!(fs::read_dir(&results).unwrap().count(), 8, "nothing is left of what was not finished");
-    // Whoever is quick may be at the second policy's runs while another still reads what is known
-    // of the first: how many verdicts were read by then is open. None of them is made again.
+    // A fast thread may be at the second policy's runs while another still reads results of the
+    // first, so the number of results read by then varies. None of those runs is repeated.
     let said = search("robinhood,shared-lru", 2);
     assert!(said.contains(" of 6 searches finished"), "{said}");
     assert!(

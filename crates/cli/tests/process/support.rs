@@ -4,18 +4,18 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything; reached only by a test that fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for any event; reached only by a failing test.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The program with some arguments, killed with the test.
+/// The program with some arguments; it is killed with the test.
 pub(crate) struct Program {
     process: Child,
-    /// Where it speaks, while anybody listens.
+    /// Standard error, until it is ignored.
     stderr: Option<BufReader<ChildStderr>>,
 }
 
 impl Program {
-    /// Starts it. Nothing is read from its standard output.
+    /// Starts the program. Its standard output is not read.
     pub(crate) fn start(args: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sherwood"))
             .args(args)
@@ -28,8 +28,8 @@ impl Program {
         Self { process, stderr }
     }
 
-    /// What it says up to a line that is `awaited`.
-    pub(crate) fn hear(&mut self, awaited: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Reads standard error up to a line that satisfies `awaited`.
+    pub(crate) fn read_until(&mut self, awaited: impl Fn(&str) -> bool) -> Vec<String> {
         let stderr = self.stderr.as_mut().expect("somebody listens");
         let mut said = Vec::new();
         while !said.last().is_some_and(|line: &String| awaited(line)) {
@@ -40,7 +40,7 @@ impl Program {
         said
     }
 
-    /// Waits until it has a handler for this signal.
+    /// Waits until the process has a handler for this signal.
     pub(crate) fn catches(&self, signal: libc::c_int) {
         let start = Instant::now();
         let caught = || {
@@ -49,32 +49,31 @@ impl Program {
             u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
         };
         while !caught() {
-            assert!(start.elapsed() < PATIENCE, "it never handles signal {signal}");
+            assert!(start.elapsed() < TIMEOUT, "it never handles signal {signal}");
             std::thread::yield_now();
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.process.id()).unwrap();
-        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still
-        // its own.
+        // SAFETY: sends a signal to a child that has not been waited for, so the id is still valid.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
-    /// Stops listening to what it says.
+    /// Discards further output on standard error.
     pub(crate) fn ignore(&mut self) {
         self.stderr = None;
     }
 
-    /// Waits for its end; its status and what else it printed.
+    /// Waits for the end; returns the exit status and the rest of the output.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.process.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < PATIENCE, "it does not end");
+            assert!(start.elapsed() < TIMEOUT, "it does not end");
             std::thread::yield_now();
         };
         let mut rest = String::new();
@@ -92,22 +91,22 @@ impl Drop for Program {
     }
 }
 
-/// `sherwood serve`.
+/// A running `sherwood serve`.
 pub(crate) struct Server {
     program: Program,
-    /// What it printed until it was ready.
+    /// Output until the node was ready.
     pub(crate) said: Vec<String>,
 }
 
 impl Server {
-    /// Starts it, and waits until it says that it is ready.
+    /// Starts a node and waits until it reports that it is ready.
     pub(crate) fn start(args: &[&str]) -> Self {
         let mut program = Program::start(&[&["serve"], args].concat());
-        let said = program.hear(|line| line.starts_with("ready"));
+        let said = program.read_until(|line| line.starts_with("ready"));
         Self { program, said }
     }
 
-    /// The address that the line `ready` gives after `name`.
+    /// Returns the address that the `ready` line gives after `name`.
     pub(crate) fn address(&self, name: &str) -> String {
         let ready = self.said.last().unwrap();
         let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
@@ -118,17 +117,17 @@ impl Server {
             .to_owned()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         self.program.signal(signal);
     }
 
-    /// Stops listening to what it says.
+    /// Discards further output on standard error.
     pub(crate) fn ignore(&mut self) {
         self.program.ignore();
     }
 
-    /// Waits for its end; its status and what else it printed.
+    /// Waits for the end; returns the exit status and the rest of the output.
     pub(crate) fn end(self) -> (ExitStatus, String) {
         self.program.end()
     }

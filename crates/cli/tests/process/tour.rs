@@ -1,15 +1,15 @@
-//! The README's tour, taken.
+//! Executes the README's tour.
 
 use std::fs;
 use std::net::TcpListener;
 
-use crate::page::{Manner, Reader, can_type};
+use crate::page::{Execution, Reader, can_type};
 
 const README: &str = include_str!("../../../../README.md");
 const TOUR: &str = include_str!("../../../../examples/tour.toml");
 
 #[test]
-fn the_tour_of_the_readme_goes_as_it_says() {
+fn readme_tour_works_as_written() {
     if !can_type(&[("curl", "curl")]) {
         return;
     }
@@ -25,13 +25,13 @@ fn the_tour_of_the_readme_goes_as_it_says() {
     ];
     let instead = instead.map(|(of, with)| (of.to_owned(), with)).to_vec();
     let directory = tempfile::tempdir().unwrap();
-    // Slow enough in a build for tests.
+    // A smaller product, since test builds are slow.
     fs::write(directory.path().join("tour.toml"), TOUR.replace("n = 512", "n = 128")).unwrap();
     let said = Reader::at(directory.path(), instead).follow(README, |block| match block.text {
         // Each takes minutes.
-        text if text.starts_with("make ") || text.contains("sherwood sim ") => Manner::Leave,
-        text if text.contains("sherwood serve ") => Manner::Serve,
-        _ => Manner::Type,
+        text if text.starts_with("make ") || text.contains("sherwood sim ") => Execution::Skip,
+        text if text.contains("sherwood serve ") => Execution::Background,
+        _ => Execution::Run,
     });
     let [_plain, stored, _backends, request, partitions, moved, too_much, loops] = &said[..] else {
         panic!("{said:?}")

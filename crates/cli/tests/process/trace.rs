@@ -16,12 +16,12 @@ use sherwood_workload::trace::{built_in, cache2k};
 use self::exact_lru::ExactLru;
 use crate::support::Server;
 
-/// Of the 5,000,000 accesses; at depth 1 each costs two processes a turn.
+/// Number of replayed accesses, of 5,000,000; at depth 1 each takes two context switches.
 const ACCESSES: usize = 40_000;
-/// A quarter of the example's memory: about two thirds of the objects that so few accesses touch.
+/// A quarter of the example's memory: about two thirds of the objects that these accesses touch.
 const TOTAL_BYTES: u64 = 1 << 20;
 
-/// The node of `examples/orm-busy.toml` on ports of its own.
+/// The node of `examples/orm-busy.toml` on free ports.
 struct Node(Server);
 
 impl Node {
@@ -38,9 +38,9 @@ impl Node {
         ))
     }
 
-    /// What `sherwood load --json` reports of the trace's first accesses, look-aside, strictly one
-    /// after the other. (With a second connection a client asks for keys that it is about to set:
-    /// exact caches would differ then too.)
+    /// Returns the report of `sherwood load --json` on the trace's first accesses, look-aside,
+    /// strictly one after the other. A second connection would let a client ask for keys that it is
+    /// about to set, and exact caches would then differ.
     fn replay(&self) -> Value {
         let target = format!("memcached://{}", self.0.address("memcached"));
         let output = Command::new(env!("CARGO_BIN_EXE_sherwood"))
@@ -53,7 +53,7 @@ impl Node {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Charged bytes of every partition.
+    /// Returns the charged bytes of every partition.
     fn used_bytes(&self) -> BTreeMap<String, u64> {
         let mut stream = TcpStream::connect(self.0.address("admin")).unwrap();
         write!(stream, "GET /v1/partitions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
@@ -69,8 +69,8 @@ impl Node {
     }
 }
 
-/// Hits by partition of exact caches of `budget` bytes each, and the bytes they hold in the end;
-/// `cache_of` says which cache an object type belongs to.
+/// Simulates exact caches of `budget` bytes each; returns the hits by partition and the bytes held
+/// at the end. `cache_of` maps an object type to its cache.
 fn exact(budget: u64, cache_of: fn(u8) -> u8) -> (BTreeMap<String, u64>, BTreeMap<u8, u64>) {
     let mut caches = BTreeMap::new();
     let mut hits = BTreeMap::new();
@@ -82,7 +82,7 @@ fn exact(budget: u64, cache_of: fn(u8) -> u8) -> (BTreeMap<String, u64>, BTreeMa
         let hit = cache.get(&key);
         *hits.entry(cache2k::partition_name(access.object_type())).or_default() += u64::from(hit);
         if !hit {
-            // The listener cuts the partition's name off: what is stored, and charged, is the rest.
+            // The listener strips the partition's name; the rest of the key is stored and charged.
             let stored = key.len() - "t00/".len();
             cache.set(key, charge(stored, 100));
         }
@@ -96,7 +96,7 @@ fn hits(report: &Value) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn static_budgets_hit_as_one_exact_lru_per_object_type() {
+fn static_budgets_hit_like_an_exact_lru_per_object_type() {
     let node = Node::start("static", "1");
     let report = node.replay();
     let (expected, used) = exact(TOTAL_BYTES / 32, |object_type| object_type);
@@ -109,7 +109,7 @@ fn static_budgets_hit_as_one_exact_lru_per_object_type() {
 }
 
 #[test]
-fn sharing_hits_as_one_exact_lru_over_all() {
+fn shared_budget_hits_like_one_exact_lru() {
     let node = Node::start("shared-lru", "1");
     let report = node.replay();
     let (expected, used) = exact(TOTAL_BYTES, |_| 0);
@@ -118,7 +118,7 @@ fn sharing_hits_as_one_exact_lru_over_all() {
 }
 
 #[test]
-fn second_thread_changes_nothing_for_one_connection() {
+fn second_thread_does_not_affect_one_connection() {
     let report = Node::start("shared-lru", "2").replay();
     let (expected, _) = exact(TOTAL_BYTES, |_| 0);
     assert_eq!(hits(&report), expected);
