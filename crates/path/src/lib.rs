@@ -4,8 +4,8 @@
 //! its slowest query. So somebody has to hold a request together: look every key up, hand what
 //! misses to the backends' dispatchers, take the answers as they come, each key for itself, and say
 //! at the end how long it took and who was the last. That is a [`Request`]. It waits for nothing
-//! and nobody: a driver carries [`QueryFetch`]es to `sherwood_dispatch::Dispatch` and the results back,
-//! and [`fill`]s the cache once for each key delivered, however many requests wait for it.
+//! and nobody: a driver carries [`QueryFetch`]es to `sherwood_dispatch::Dispatch` and the results
+//! back, and [`fill`]s the cache once for each key delivered, however many requests wait for it.
 //!
 //! ```
 //! use sherwood_cache::{Access, Cache, Options, Partition, Value};
