@@ -15,7 +15,7 @@ pub(super) struct Modules {
     of_file: BTreeMap<usize, usize>,
 }
 
-/// One module: a file, or a part of one.
+/// A module: a file or a part of one.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     path: Vec<String>,

@@ -131,7 +131,7 @@ fn top_level<'a, 'b>(group: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Whether the attribute at `at` compiles the next item for tests alone.
+/// Returns true when the attribute at `at` compiles the next item only for tests.
 fn is_test_only(tokens: &[&str], at: usize) -> bool {
     let Some(&["[", "cfg", "("]) = tokens.get(at + 1..at + 4) else { return false };
     let condition = &tokens[at + 3..closing(tokens, at + 3)];

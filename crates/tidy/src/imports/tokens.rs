@@ -40,7 +40,7 @@ pub(super) fn closing(tokens: &[&str], open: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// Whether `token` is a word that can name something, so neither a sign nor a number.
+/// Returns true when `token` can be a name, so neither punctuation nor a number.
 pub(super) fn is_name(token: &str) -> bool {
     token.chars().next().is_some_and(|c| is_word(c) && !c.is_ascii_digit())
 }
