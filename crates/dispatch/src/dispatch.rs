@@ -1,47 +1,53 @@
-//! The state machine: its inputs and outputs, and the keys it holds. What happens to calls is in
-//! `calls`.
+//! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
+//! fetch, `attempts` that of its attempts.
 
-mod calls;
+mod attempts;
+mod fetches;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
-use std::mem;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
-use crate::budget::RetryBudget;
 use crate::draws::Draws;
+use crate::extra_budget::ExtraBudget;
+use crate::fetch::{Attempt, Fetch};
 use crate::probes::Probes;
 use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
+use crate::rules::ReplicaLoad;
+use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
-use crate::{
-    Action, AttemptId, Bound, Counters, Failure, FetchError, Options, OptionsError, PowerOfTwo, ReplicaLoad,
-    Reply, Route, Stats, Waiters,
-};
+use crate::{Action, AttemptId, Bound, Counters, FetchError, Options, OptionsError, Reply, Stats, Waiters};
 
-/// Everything between the misses of one backend and its replicas.
+/// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
+/// one answer for each waiter.
+///
+/// Keys that are asked for together form a *fetch*. A fetch makes *attempts* at replicas: the first
+/// one, retries, and copies where the replication rule plans any. Each attempt waits in the queue
+/// of its replica and is then one *call*. The first answer of a key counts; a fetch fails when its
+/// last live attempt has failed.
 ///
 /// # Life of a key
 /// ```text
-///  fetch ──▶ a bound is reached, the route refuses, all replicas are down ─▶ Deliver(Err)
+///  asked for ─▶ a bound is reached, admission refuses, all replicas are down ─▶ Deliver(Err)
 ///    │
 ///    ├──▶ in flight already: one more waiter ─┐
 ///    │                                        ▼
 ///    └──▶ queued ──(replica has room)──▶ in flight ──(Ok)──────────────────▶ Deliver(Ok), fill
 ///          │  ▲                           │  │  │
-///          │  ├─(its replica went down:   │  │  └─(Failed)────────────────▶ Deliver(Err)
+///          │  ├─(its replica went down:   │  │  └─(Failed, the last)──────▶ Deliver(Err)
 ///          │  │  to another one)          │  └────(Failed, safe, affordable)─┐
 ///          │  └───────────────────────────│──────────────────────────────────┘
-///          └─(deadline)─▶ Deliver(Err)    └────(deadline)─▶ Cancel, Deliver(Err)
+///          └─(timeout)──▶ Deliver(Err)    └────(timeout)──▶ Cancel, Deliver(Err)
 /// ```
-/// Each waiter is in exactly one [`Action::Deliver`], no later than the time-out after its key was
-/// first asked for, so a waiter that joins shares the key's fate and its deadline. A key that is
-/// invalidated keeps its waiters and its call, but its answer no longer fills, and who asks for it
-/// from then on starts another call.
+/// Each waiter is in exactly one [`Action::Deliver`], no later than the timeout after its key was
+/// first asked for: a waiter that joins a key in flight shares its result and its timeout, and adds
+/// its [`Demand`] to that of the fetch. A key that is invalidated keeps its waiters and its
+/// attempts, but its answer no longer fills, and the next query for it starts another fetch.
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_fetch_from`](Self::handle_fetch_from),
@@ -49,21 +55,22 @@ use crate::{
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
-/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. What is
-///   not polled piles up: an input adds at most one action for each key it ends or is given, and
-///   one for each call and replica.
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. Actions
+///   that are not polled accumulate: an input adds at most one for each key that it ends or brings,
+///   and one for each attempt and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
-///   [`next_timeout`](Self::next_timeout), which may change with every input. Earlier does nothing;
-///   later makes time-outs and probes late and nothing else.
+///   [`next_timeout`](Self::next_timeout), which may change with every input. An earlier call does
+///   nothing; a later one makes timeouts and probes late and nothing else.
 ///
-/// `now` should not step back; where it does, time-outs come later by as much. A driver that shares
-/// the machine among threads must poll and fill the cache before it lets go of the lock that
+/// `now` should not step back; where it does, timeouts come later by as much. A driver that shares
+/// the machine among threads must poll and fill the cache before it releases the lock that
 /// `invalidate` is called under, or a value could fill after its key was written.
 ///
 /// # Complexity and memory
-/// A key costs a constant number of hash operations, a call one operation on an ordered set of the
-/// calls held, and every input a pass over the replicas. Memory is proportional to the most waiters
-/// ever held at once, at most [`Options::waiters_max`].
+/// A key costs a constant number of hash operations, a fetch one operation on an ordered set of
+/// fetches, an attempt a constant number of steps, and every input a pass over the replicas. Memory
+/// is proportional to the most waiters ever held at once, at most [`Options::waiters_max`], times
+/// the attempts of a fetch, at most 8 at a time.
 ///
 /// ```
 /// use sherwood_dispatch::{Action, Dispatch, Options, Reply, Waiters};
@@ -88,19 +95,25 @@ use crate::{
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Dispatch<K, V, W, R = PowerOfTwo> {
+pub struct Dispatch<K, V, W> {
     options: Options,
-    route: R,
+    balancer: AnyBalancer,
+    admission: AnyAdmission,
+    replication: AnyReplication,
     replicas: Vec<Replica>,
-    /// The keys a fetch joins; each is in `keys` and fresh.
+    /// The keys that a query joins; each is in `keys` and fresh.
     joinable: HashMap<K, Id, SeededState>,
     keys: Slab<Key<K, W>>,
-    calls: Slab<Call>,
-    /// Every call of `calls`, soonest deadline first.
-    deadlines: BTreeSet<(Instant, Id)>,
+    fetches: Slab<Fetch>,
+    /// The queued and started attempts of `fetches`.
+    attempts: Slab<Attempt<K>>,
+    /// Every fetch that has made an attempt, in the order of their timeouts.
+    expiries: BTreeSet<(Instant, Id)>,
+    /// The fetches that have attempts planned for later, by that time.
+    later: BTreeSet<(Instant, Id)>,
     /// Sum of the waiters of `keys`.
     waiters: u32,
-    budget: RetryBudget,
+    budget: ExtraBudget,
     ramp: Option<Ramp>,
     probes: Probes<K>,
     draws: Draws,
@@ -108,74 +121,48 @@ pub struct Dispatch<K, V, W, R = PowerOfTwo> {
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
     counters: Counters,
-    /// Scratch space of `choose`.
+    /// Scratch space: the replicas that an attempt may go to.
     usable: Vec<ReplicaLoad>,
 }
 
-/// A key somebody waits for; it belongs to exactly one call, or to the batch being built.
+/// The reason for which a fetch is found by its id.
+const STORED: &str = "a fetch is stored while it has open keys or live attempts";
+
+/// A key with waiters; it belongs to exactly one fetch.
 #[derive(Clone, Debug)]
 struct Key<K, W> {
     key: K,
+    fetch: Id,
     waiters: Waiters<W>,
-    /// Not invalidated since it was asked for: it may be joined and may fill.
+    /// True until the key is invalidated: it may be joined and may fill.
     fresh: bool,
 }
 
-/// Keys that travel together.
-#[derive(Clone, Debug)]
-struct Call {
-    keys: Vec<Id>,
-    demand: Demand,
-    deadline: Instant,
-    /// Calls made for these keys, this one included.
-    attempt: u32,
-    /// The one replica that may be asked; none for any.
-    only: Option<ReplicaId>,
-    /// Whose queue it is in or who works on it.
-    replica: ReplicaId,
-    /// When it left the queue.
-    sent: Option<Instant>,
-    /// How the attempt before this one failed, if there was one.
-    failure: Option<Failure>,
-}
-
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
-    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by
-    /// [`PowerOfTwo`].
+    /// Returns a dispatcher for a backend of `replicas` replicas, all taken to be up.
     ///
     /// # Errors
-    /// When the options or the number of replicas cannot work.
+    /// If the options or the number of replicas cannot work.
     pub fn new(options: Options, replicas: usize, hash: SeededState) -> Result<Self, OptionsError> {
-        Self::with_route(options, replicas, hash, PowerOfTwo)
-    }
-}
-
-impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
-    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by
-    /// `route`.
-    ///
-    /// # Errors
-    /// When the options or the number of replicas cannot work.
-    pub fn with_route(
-        options: Options,
-        replicas: usize,
-        hash: SeededState,
-        route: R,
-    ) -> Result<Self, OptionsError> {
         options.validate()?;
         if !(1..=usize::from(u16::MAX)).contains(&replicas) {
             return Err(OptionsError::Replicas { replicas });
         }
+        let replica = |index| Replica::new(ReplicaId::from_index(index), &options);
         Ok(Self {
             options,
-            route,
-            replicas: (0..replicas).map(|index| Replica::new(ReplicaId::from_index(index))).collect(),
+            balancer: options.balance.into(),
+            admission: options.admit.into(),
+            replication: options.copies.into(),
+            replicas: (0..replicas).map(replica).collect(),
             joinable: HashMap::with_hasher(hash),
             keys: Slab::new(),
-            calls: Slab::new(),
-            deadlines: BTreeSet::new(),
+            fetches: Slab::new(),
+            attempts: Slab::new(),
+            expiries: BTreeSet::new(),
+            later: BTreeSet::new(),
             waiters: 0,
-            budget: RetryBudget::new(&options.retry),
+            budget: ExtraBudget::new(&options.retry),
             ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
             probes: Probes::new(replicas),
             draws: Draws::default(),
@@ -186,9 +173,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         })
     }
 
-    /// One request's misses at this backend: joins the keys that are in flight and sends the others
-    /// as calls of at most [`Options::batch_keys_max`] keys. `entropy` is 64 fresh random bits,
-    /// from which the draws of replicas and probe times follow.
+    /// Asks for the keys that one query misses at this backend: joins those that are in flight and
+    /// fetches the others, at most [`Options::batch_keys_max`] of them together. `entropy` is 64
+    /// fresh random bits, from which the draws of replicas and probe times follow.
     pub fn handle_fetch(
         &mut self,
         now: Instant,
@@ -199,10 +186,11 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.fetch(now, None, demand, keys, entropy);
     }
 
-    /// As [`handle_fetch`](Self::handle_fetch), but nobody except `replica` is asked, and where it
-    /// fails they fail: for keys of which the others may not have the latest value yet. Who joins a
-    /// fetch gets what that one brings, whoever was asked, so [`invalidate`](Self::invalidate) a
-    /// key when this begins to matter. A replica that does not exist is as one that is down.
+    /// Asks for keys as [`handle_fetch`](Self::handle_fetch) does, but from `replica` alone, and if
+    /// that fails the keys fail: for keys of which the other replicas may not have the latest value
+    /// yet. A query that joins keys in flight gets their result from whichever replica was asked,
+    /// so [`invalidate`](Self::invalidate) a key when this begins to matter. A replica that does
+    /// not exist is treated as one that is down.
     pub fn handle_fetch_from(
         &mut self,
         now: Instant,
@@ -224,37 +212,43 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     ) {
         self.draws.stir(entropy);
         self.advance(now);
-        let keys = keys.into_iter();
-        let mut batch = Vec::with_capacity(keys.size_hint().0.min(self.options.batch_keys_max as usize));
+        let expires_at = now + self.options.timeout;
+        let keys_max = self.options.batch_keys_max as usize;
+        let mut keys = keys.into_iter().peekable();
         let mut list = List::default();
-        for (key, waiter) in keys {
-            batch.extend(self.admit(now, key, waiter, &mut list));
-            if batch.len() == self.options.batch_keys_max as usize {
-                self.submit(now, mem::take(&mut batch), only, demand);
+        while keys.peek().is_some() {
+            let id = self.fetches.insert(Fetch::new(now, expires_at, only, demand));
+            let mut batch = Vec::with_capacity(keys.size_hint().0.min(keys_max));
+            while batch.len() < keys_max
+                && let Some((key, waiter)) = keys.next()
+            {
+                batch.extend(self.admit(now, id, demand, key, waiter, &mut list));
             }
-        }
-        if !batch.is_empty() {
-            self.submit(now, batch, only, demand);
+            if batch.is_empty() {
+                self.fetches.remove(id);
+            } else {
+                self.submit(now, id, batch);
+            }
         }
     }
 
-    /// A call ended. A reply at or after the call's deadline, to a call that has ended or that
-    /// never was, is counted and ignored.
+    /// Takes in the outcome of a call. A reply that comes at or after the timeout of its fetch, or
+    /// for an attempt that has ended or never was, is counted and ignored.
     pub fn handle_reply(&mut self, now: Instant, attempt: AttemptId, reply: Reply<V>) {
         self.advance(now);
-        let Some(call) = self.take_in_flight(attempt.0) else {
+        let Some(attempt) = self.take_started(attempt.0) else {
             self.counters.late_replies += 1;
             return;
         };
         match reply {
-            Reply::Ok(values) => self.answer(now, call, values.into_iter().map(Ok)),
-            Reply::Each(answers) => self.answer(now, call, answers.into_iter()),
-            Reply::Failed(failure) => self.fail(now, call, failure),
+            Reply::Ok(values) => self.answer(now, attempt, values.into_iter().map(Ok)),
+            Reply::Each(answers) => self.answer(now, attempt, answers.into_iter()),
+            Reply::Failed(failure) => self.fail(now, attempt, failure),
         }
         self.settle(now);
     }
 
-    /// A probe ended. Ignored when none is awaited from that replica.
+    /// Takes in the outcome of a probe. Ignored if no probe of that replica is in flight.
     pub fn handle_probe(&mut self, now: Instant, replica: ReplicaId, ok: bool) {
         self.advance(now);
         if let Some(replica) = self.replicas.get_mut(replica.index()) {
@@ -262,21 +256,22 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// Ends what is due: calls at their deadline, probes to be sent or given up.
+    /// Does what is due: ends fetches whose timeout is over, adds attempts that were planned for
+    /// now, sends and gives up probes.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
     }
 
-    /// The key was written or deleted: an answer under way no longer fills, and no fetch joins it
-    /// any more.
+    /// Invalidates a key that was written or deleted: an answer in flight no longer fills, and later
+    /// queries do not join it.
     pub fn invalidate(&mut self, key: &K) {
         if let Some(key) = self.joinable.remove(key).and_then(|id| self.keys.get_mut(id)) {
             key.fresh = false;
         }
     }
 
-    /// The keys for which `which` holds may have been written or deleted: as
-    /// [`invalidate`](Self::invalidate) for each of them, linear in the keys in flight.
+    /// Invalidates all keys for which `which` holds, as [`invalidate`](Self::invalidate) does one.
+    /// Linear in the keys in flight.
     pub fn invalidate_where(&mut self, mut which: impl FnMut(&K) -> bool) {
         let Self { joinable, keys, .. } = self;
         joinable.retain(|key, id| {
@@ -288,34 +283,34 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         });
     }
 
-    /// The cache was emptied, or most of it: the [ramp](Options::ramp), if there is one, begins
-    /// anew.
+    /// Begins the [ramp](Options::ramp) again, if there is one, after most of the cache was emptied.
     pub fn restart_ramp(&mut self) {
         self.ramp.iter_mut().for_each(Ramp::restart);
     }
 
-    /// Whether a fetch of this key would join one that is under way: for who wants the value
-    /// fetched and waits for nothing. A waiter more would bring nothing, and counts against
+    /// Returns true if a query for this key would join one in flight. A caller that wants a value
+    /// fetched but does not wait for it need not ask then; it would only count against
     /// [`Options::waiters_max`].
     #[must_use]
     pub fn is_joinable(&self, key: &K) -> bool {
         self.joinable.contains_key(key)
     }
 
-    /// The next thing for the driver to do, or none until the next input.
+    /// Returns the next action for the driver to carry out, or none until the next input.
     pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
         self.actions.pop_front()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); none while nothing is waited for.
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout) at; none while nothing is
+    /// pending.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let fetches = [&self.expiries, &self.later].into_iter().filter_map(BTreeSet::first);
         let probes = self.replicas.iter().filter_map(|replica| replica.health.next_timeout());
-        probes.chain(deadline).min()
+        probes.chain(fetches.map(|(at, _)| *at)).min()
     }
 
-    /// What it did and holds.
+    /// Returns the counters and the present state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -324,20 +319,28 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             keys: self.keys.len(),
             joinable_keys: self.joinable.len(),
             ramp: self.ramp.as_ref().map(Ramp::standing),
-            calls: self.calls.len(),
+            calls: self.attempts.len(),
             replicas: self.replicas.iter().map(Replica::stats).collect(),
         }
     }
 
-    /// Takes a waiter in, if there is room; returns the key when it needs a call.
-    fn admit(&mut self, now: Instant, key: K, waiter: W, list: &mut List) -> Option<Id> {
+    /// Takes a waiter in, if there is room; returns the key if `fetch` has to fetch it.
+    fn admit(
+        &mut self,
+        now: Instant,
+        fetch: Id,
+        demand: &Demand,
+        key: K,
+        waiter: W,
+        list: &mut List,
+    ) -> Option<Id> {
         self.counters.asked += 1;
         let limit = self.options.waiters_max;
         if self.waiters == limit {
             self.refuse(key, waiter, Bound::Waiters, limit);
             return None;
         }
-        // Who joins a fetch costs the backend nothing.
+        // A waiter that joins costs the backend nothing.
         if let Some(ramp) = &mut self.ramp
             && !self.joinable.contains_key(&key)
             && !ramp.admits(now, list)
@@ -353,18 +356,19 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
                 self.counters.joined += 1;
                 let open = self.keys.get_mut(*open.get()).expect("a key that is joined is stored");
                 open.waiters.push(waiter);
+                self.fetches.get_mut(open.fetch).expect(STORED).demand.join(demand);
                 None
             }
             Entry::Vacant(vacant) => {
                 let key = vacant.key().clone();
-                let id = self.keys.insert(Key { key, waiters: Waiters::new(waiter), fresh: true });
+                let id = self.keys.insert(Key { key, fetch, waiters: Waiters::new(waiter), fresh: true });
                 vacant.insert(id);
                 Some(id)
             }
         }
     }
 
-    /// Tells a waiter that was not taken in.
+    /// Delivers a refusal to a waiter that was not taken in.
     fn refuse(&mut self, key: K, waiter: W, bound: Bound, limit: u32) {
         self.counters.refused += 1;
         let result = Err(FetchError::Overloaded { bound, limit });
@@ -372,16 +376,17 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.actions.push_back(Action::Deliver { key, result, fill: false, waiters });
     }
 
-    /// Tells the ramp how a call ended, and these many of its keys with it: the others are asked
-    /// for once more.
-    fn note_call(&mut self, now: Instant, call: &Call, keys: usize, answered: bool) {
+    /// Reports to the ramp a call for keys that were asked for at `asked_at`, and the number of its
+    /// keys that ended with it. The others are asked for again.
+    fn note_call(&mut self, now: Instant, asked_at: Instant, keys: usize, answered: bool) {
         if let Some(ramp) = &mut self.ramp {
-            ramp.note(now, call.deadline - self.options.timeout, keys, answered);
+            ramp.note(now, asked_at, keys, answered);
         }
     }
 
-    fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) {
-        let Key { key, waiters, fresh } = self.keys.remove(id).expect("a key is stored until its call ends");
+    /// Ends a key, and returns true; false if it has ended already.
+    fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) -> bool {
+        let Some(Key { key, waiters, fresh, .. }) = self.keys.remove(id) else { return false };
         if result.is_err() {
             self.probes.note_failed(&key);
         }
@@ -403,17 +408,23 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         *ended += waiters.len() as u64;
         let fill = fresh && result.is_ok();
         self.actions.push_back(Action::Deliver { key, result, fill, waiters });
+        true
     }
 
-    /// Does what time alone brings, before an input is looked at.
+    /// Does what is due at `now`, before an input is looked at.
     fn advance(&mut self, now: Instant) {
         let Options { timeout, probe, .. } = self.options;
         let mut expired = false;
-        while let Some(&(deadline, id)) = self.deadlines.first()
-            && deadline <= now
+        while let Some(&(expires_at, id)) = self.expiries.first()
+            && expires_at <= now
         {
             self.expire(now, id);
             expired = true;
+        }
+        while let Some(&(at, id)) = self.later.first()
+            && at <= now
+        {
+            self.add_later(now, id);
         }
         for replica in &mut self.replicas {
             if replica.health.wake(now, timeout, &probe, &mut self.draws) {

@@ -1,4 +1,4 @@
-//! Why a key has no answer.
+//! The errors of keys that have no answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,57 +8,59 @@ use thiserror::Error;
 
 use crate::FailureKind;
 
-/// Why a key could not be fetched. Cheap to clone: every waiter of the key may keep one.
+/// The reason why a key could not be fetched. Cheap to clone: every waiter of the key may keep one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FetchError {
-    /// No answer in time. The backend's fault, or the time-out's; asking again later can help.
+    /// The backend gave no answer in time. It is overloaded or hangs, or the timeout is too short;
+    /// asking again later can help.
     #[error(
         "fetching the key failed: timeout: no answer within {timeout:?}, the backend's time-out; see whether the server is overloaded or \
          hangs, or raise the backend's `timeout`"
     )]
     Timeout {
-        /// The backend's time-out.
+        /// The backend's timeout.
         timeout: Duration,
     },
-    /// Refused before anything was sent, because a bound was reached. Asking again later can help.
+    /// A bound was reached, so the key was refused before anything was sent. Asking again later can
+    /// help.
     #[error(
         "fetching the key was refused: {bound} reached their limit of {limit}; slow down or raise the limit"
     )]
     Overloaded {
-        /// Which bound.
+        /// The bound that was reached.
         bound: Bound,
-        /// Its value.
+        /// The value of the bound.
         limit: u32,
     },
-    /// Refused before anything was sent, because the [`Route`](crate::Route) wanted none of the
-    /// replicas.
+    /// The admission rule declined the key, or the balancer took none of the replicas, before
+    /// anything was sent. Asking again later can help.
     #[error(
-        "fetching the key was refused: the route admits no call to any of {replicas} usable replicas; slow down"
+        "fetching the key was refused: the dispatch rules admit no call to any of {replicas} usable replicas; slow down"
     )]
     NotAdmitted {
-        /// Replicas the route could have chosen.
+        /// The number of replicas that were up and had room.
         replicas: usize,
     },
-    /// Refused before anything was sent, because every replica that may be asked for the key is
-    /// down. They are probed and used again by themselves.
+    /// Every replica that may be asked for the key is down, so it was refused before anything was
+    /// sent. Replicas are probed and used again without intervention.
     #[error(
         "fetching the key was refused: {} (last failure: {reason}), and probed until one answers",
         if *replicas == 1 { "the backend's only replica is down".to_owned() } else { format!("all {replicas} replicas of the backend are down") }
     )]
     Unavailable {
-        /// How many those are: all of the backend's, or the one that it was asked of.
+        /// The number of those replicas: all of the backend's, or the only one that may be asked.
         replicas: usize,
         /// The latest failure that took a replica down.
         reason: Arc<str>,
     },
-    /// The call failed, after retries where they were safe and affordable.
+    /// All attempts failed, retries included where they were safe and affordable.
     #[error("fetching the key failed after {attempts} attempt{}: {reason}", if *attempts == 1 { "" } else { "s" })]
     Failed {
-        /// What kind of failure the last attempt met.
+        /// The kind of the last attempt's failure.
         kind: FailureKind,
-        /// What the connector said.
+        /// The connector's explanation.
         reason: Arc<str>,
-        /// Calls made, the first included.
+        /// Attempts that were started, the first included.
         attempts: u32,
     },
 }
@@ -68,7 +70,7 @@ pub enum FetchError {
 pub enum Bound {
     /// [`Options::waiters_max`](crate::Options::waiters_max).
     Waiters,
-    /// The keys that the [ramp](crate::RampOptions) lets be out at a time at the moment.
+    /// The window of the [ramp](crate::RampOptions): keys that may be in flight at present.
     Ramp,
     /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is
     /// up.

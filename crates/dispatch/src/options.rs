@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::RampOptions;
+use crate::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RampOptions};
 
 /// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
 ///
@@ -23,7 +23,15 @@ pub struct Options {
     pub waiters_max: u32,
     /// Longest time from the moment a key is first asked for until its waiters hear of it, above 0.
     pub timeout: Duration,
-    /// When a failed call is tried again.
+    /// The order of a replica's queue.
+    pub queue: QueueChoice,
+    /// The choice of replicas.
+    pub balance: BalanceChoice,
+    /// The condition under which a fetch is admitted.
+    pub admit: AdmitChoice,
+    /// The number of attempts of a fetch.
+    pub copies: CopiesChoice,
+    /// Bounds of retries, and of extra attempts as a whole.
     pub retry: RetryOptions,
     /// When a replica counts as down and how it is found to be back.
     pub probe: ProbeOptions,
@@ -130,6 +138,10 @@ impl Options {
             queued_calls_max: _,
             waiters_max,
             timeout,
+            queue: _,
+            balance: _,
+            admit: _,
+            copies: _,
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
             ramp,
@@ -179,6 +191,10 @@ impl Default for Options {
             queued_calls_max: 256,
             waiters_max: 100_000,
             timeout: Duration::from_secs(2),
+            queue: QueueChoice::default(),
+            balance: BalanceChoice::default(),
+            admit: AdmitChoice::default(),
+            copies: CopiesChoice::default(),
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),
             ramp: None,

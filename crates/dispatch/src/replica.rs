@@ -1,42 +1,33 @@
-//! What the dispatcher keeps for one replica.
-
-use std::collections::VecDeque;
+//! The dispatcher's record of one replica.
 
 use sherwood_model::ReplicaId;
 
 use crate::health::Health;
-use crate::slab::Id;
-use crate::{ReplicaLoad, ReplicaStats};
+use crate::rules::ReplicaLoad;
+use crate::{Options, ReplicaQueue, ReplicaStats};
 
-/// One server of the backend: its health, its calls, and the calls that wait for it, oldest first.
+/// One server of the backend: its health and its queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Replica {
     pub(crate) id: ReplicaId,
     pub(crate) health: Health,
-    pub(crate) in_flight_calls: u32,
-    pub(crate) queue: VecDeque<Id>,
-    /// How often it went down.
+    pub(crate) queue: ReplicaQueue,
+    /// Times that it went down.
     pub(crate) downs: u64,
 }
 
 impl Replica {
-    pub(crate) fn new(id: ReplicaId) -> Self {
-        Self { id, health: Health::new(), in_flight_calls: 0, queue: VecDeque::new(), downs: 0 }
-    }
-
-    /// Takes a call out of the queue, which it is in; linear in the queue's bounded length, and at
-    /// the front as a rule.
-    pub(crate) fn unqueue(&mut self, call: Id) {
-        if let Some(position) = self.queue.iter().position(|queued| *queued == call) {
-            self.queue.remove(position);
-        }
+    pub(crate) fn new(id: ReplicaId, options: &Options) -> Self {
+        let Options { queue, in_flight_calls_max, queued_calls_max, .. } = *options;
+        let queue = ReplicaQueue::new(queue, in_flight_calls_max, queued_calls_max);
+        Self { id, health: Health::new(), queue, downs: 0 }
     }
 
     pub(crate) fn load(&self) -> ReplicaLoad {
         ReplicaLoad {
             replica: self.id,
-            in_flight_calls: self.in_flight_calls,
-            queued_calls: self.queue.len() as u32,
+            in_flight_calls: self.queue.in_flight(),
+            queued_calls: self.queue.queued(),
         }
     }
 

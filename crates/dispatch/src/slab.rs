@@ -1,8 +1,8 @@
 //! Storage with ids that go stale.
 
-/// Names one stored value. Once that is removed the id names nothing, even when its storage serves
-/// another value: it carries a generation, which comes round after 2^32 uses of one entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The id of one stored value. Once that is removed the id names nothing, even when its entry
+/// stores another value: it carries a generation, which repeats after 2^32 uses of one entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
     index: u32,
     generation: u32,

@@ -45,6 +45,8 @@ pub struct Counters {
     pub calls: u64,
     /// Calls made again after a failure, when they were given to a replica.
     pub retries: u64,
+    /// Extra attempts besides retries, when they were given to a replica.
+    pub copies: u64,
     /// Calls given up by the time-out while a replica worked on them.
     pub cancelled_calls: u64,
     /// Replies nobody waited for: late, repeated, or never asked for.

@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
+mod copies;
+
 use super::*;
-use crate::{CallShape, FailureKind, ProbeOptions, RetryOptions};
+use crate::rules::Verdict;
+use crate::{Failure, FailureKind, ProbeOptions, RetryOptions};
 
 type Machine = Dispatch<&'static str, u32, u32>;
 type Act = Action<&'static str, u32, u32>;
@@ -25,6 +28,7 @@ fn options() -> Options {
             interval_max: Duration::from_millis(40),
         },
         ramp: None,
+        ..Options::default()
     }
 }
 
@@ -510,20 +514,18 @@ fn time_outs_in_flight_take_a_replica_down() {
 }
 
 #[test]
-fn a_route_that_refuses_or_names_a_stranger_refuses_the_call() {
-    struct Stubborn(Option<ReplicaId>);
-    impl Route for Stubborn {
-        fn choose(&mut self, _: &CallShape, _: &[ReplicaLoad], _: u64) -> Option<ReplicaId> {
-            self.0
-        }
-    }
-    for answer in [None, Some(ReplicaId(7))] {
-        let mut machine: Dispatch<&str, u32, u32, _> =
-            Dispatch::with_route(options(), 2, SeededState::new(1), Stubborn(answer)).unwrap();
-        machine.handle_fetch(at(0), &Demand::default(), [("a", 1)], 0);
-        let result = Err(FetchError::NotAdmitted { replicas: 2 });
-        let delivered = Action::Deliver { key: "a", result, fill: false, waiters: Waiters::new(1) };
-        assert_eq!(machine.poll_action(), Some(delivered));
+fn fetch_is_refused_by_admission_or_by_a_balancer_without_a_usable_pick() {
+    let refusing: [fn(&mut Machine); 3] = [
+        |machine| machine.admission = AnyAdmission::Test(|_| Verdict::Reject),
+        |machine| machine.balancer = AnyBalancer::Test(|_, _| {}),
+        |machine| machine.balancer = AnyBalancer::Test(|_, picks| picks.push(ReplicaId(7))),
+    ];
+    for refuse in refusing {
+        let mut machine = machine(2, |_| ());
+        refuse(&mut machine);
+        let error = error(&fetch(&mut machine, 0, &[("a", 1)]));
+        assert_eq!(error, FetchError::NotAdmitted { replicas: 2 });
+        assert_empty(&machine);
     }
 }
 

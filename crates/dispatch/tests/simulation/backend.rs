@@ -74,6 +74,7 @@ impl Backend {
                 interval_max: interval_min * draws.within(1..=8) as u32,
             },
             ramp: (draws.within(0..=3) == 0).then(RampOptions::default),
+            ..Options::default()
         };
         let faults = Faults {
             lost: draws.within(0..=10),

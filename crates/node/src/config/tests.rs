@@ -224,6 +224,7 @@ mod meaning {
                 interval: Duration::from_secs(1),
                 settle: Duration::from_secs(20),
             }),
+            ..sherwood_dispatch::Options::default()
         };
         assert_eq!(config(&text).backends[0].dispatch, expected);
         assert_eq!(config("").backends[0].dispatch, sherwood_dispatch::Options::default());

@@ -97,6 +97,7 @@ impl Side {
                     interval_max: Duration::from_millis(50),
                 },
                 ramp: (draw(2) == 0).then(|| draw_ramp(&mut draw)),
+                ..Options::default()
             }
         };
         let hash = SeededState::new(seed);

@@ -1,0 +1,162 @@
+//! The life of an attempt: a replica is chosen, it is queued, started, and moved or removed.
+
+use std::hash::Hash;
+
+use sherwood_model::{Demand, Instant, ReplicaId};
+
+use super::{Dispatch, STORED};
+use crate::fetch::{Attempt, AttemptState, Fetch};
+use crate::replica::Replica;
+use crate::rules::{Balancer as _, Picks};
+use crate::slab::Id;
+use crate::{Action, AttemptId, Bound, FetchError};
+
+impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
+    /// Lists in `usable` the replicas that a further attempt of this fetch may go to: up, with
+    /// room, not `except`, and without an attempt of the fetch. Returns the refusal if there is
+    /// none.
+    pub(super) fn offer(&mut self, id: Id, except: Option<ReplicaId>) -> Result<(), FetchError> {
+        let Self { replicas, fetches, attempts, usable, .. } = self;
+        let fetch = fetches.get(id).expect(STORED);
+        let may_take = |replica: &&Replica| {
+            fetch.allows(replica.id)
+                && Some(replica.id) != except
+                && replica.health.is_up()
+                && replica.queue.has_room()
+        };
+        usable.clear();
+        usable.extend(replicas.iter().filter(may_take).map(Replica::load));
+        for attempt in fetch.live.as_slice() {
+            let taken = attempts.get(*attempt).map(|attempt| attempt.replica);
+            usable.retain(|load| Some(load.replica) != taken);
+        }
+        if usable.is_empty() { Err(self.why_unusable(id)) } else { Ok(()) }
+    }
+
+    fn why_unusable(&self, id: Id) -> FetchError {
+        let fetch = self.fetches.get(id).expect(STORED);
+        let allowed = self.replicas.iter().filter(|replica| fetch.allows(replica.id));
+        if allowed.clone().any(|replica| replica.health.is_up()) {
+            FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
+        } else {
+            FetchError::Unavailable { replicas: allowed.count(), reason: self.last_down.clone() }
+        }
+    }
+
+    /// Has the balancer pick up to `want` of the replicas listed in `usable`. A pick that is not in
+    /// the list is left out.
+    pub(super) fn pick(&mut self, demand: &Demand, want: usize) -> Picks {
+        let mut chosen = Picks::new(ReplicaId(0));
+        self.balancer.choose(demand, &self.usable, want, self.draws.next(), &mut chosen);
+        let mut picks = Picks::new(ReplicaId(0));
+        let is_usable = |replica: &&ReplicaId| self.usable.iter().any(|load| load.replica == **replica);
+        chosen.as_slice().iter().filter(is_usable).take(want).for_each(|replica| picks.push(*replica));
+        picks
+    }
+
+    /// Queues an attempt for the open keys of a fetch at a replica, which has room, and starts it
+    /// at once if nothing is before it.
+    pub(super) fn place(&mut self, now: Instant, id: Id, replica: ReplicaId) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        let is_open = |key: &&Id| self.keys.get(**key).is_some();
+        let asked: Option<Vec<Id>> =
+            (fetch.open < fetch.keys.len()).then(|| fetch.keys.iter().filter(is_open).copied().collect());
+        let stored = |key: &Id| self.keys.get(*key).expect("a key is stored until it ends").key.clone();
+        let keys = asked.as_ref().unwrap_or(&fetch.keys).iter().map(stored).collect();
+        let number = fetch.made;
+        let state = AttemptState::Queued;
+        let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, state, keys, asked });
+        fetch.made = fetch.made.saturating_add(1);
+        fetch.live.push(attempt);
+        let demand = fetch.demand;
+        self.enqueue(now, attempt, number, &demand, replica);
+    }
+
+    fn enqueue(&mut self, now: Instant, attempt: Id, number: u32, demand: &Demand, replica: ReplicaId) {
+        let queue = &mut self.replicas[replica.index()].queue;
+        let is_queued = queue.enqueue(now, AttemptId(attempt), demand, number);
+        debug_assert!(is_queued, "attempts are placed at replicas that have room");
+        self.pump(now, replica);
+    }
+
+    /// Starts queued attempts of a replica while it has room for calls.
+    pub(super) fn pump(&mut self, now: Instant, replica: ReplicaId) {
+        while let Some(AttemptId(id)) = self.replicas[replica.index()].queue.start_next() {
+            let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
+            attempt.state = AttemptState::Started(now);
+            let keys = std::mem::take(&mut attempt.keys);
+            self.counters.calls += 1;
+            if attempt.number == 0 {
+                self.budget.pay();
+            }
+            let fetch = self.fetches.get_mut(attempt.fetch).expect(STORED);
+            fetch.started = fetch.started.saturating_add(1);
+            let Fetch { demand, expires_at, .. } = *fetch;
+            let timeout = expires_at - now;
+            self.actions.push_back(Action::Call { attempt: AttemptId(id), replica, keys, demand, timeout });
+        }
+    }
+
+    /// Removes an attempt that was started, whose call has ended; none if there is no such attempt.
+    pub(super) fn take_started(&mut self, id: Id) -> Option<Attempt<K>> {
+        if self.attempts.get(id)?.state == AttemptState::Queued {
+            return None;
+        }
+        let attempt = self.remove_attempt(id)?;
+        self.replicas[attempt.replica.index()].queue.complete();
+        Some(attempt)
+    }
+
+    /// Removes an attempt from the records, but from no queue.
+    pub(super) fn remove_attempt(&mut self, id: Id) -> Option<Attempt<K>> {
+        let attempt = self.attempts.remove(id)?;
+        self.fetches.get_mut(attempt.fetch).expect(STORED).live.remove(id);
+        Some(attempt)
+    }
+
+    /// Restores the invariant between inputs: no attempt waits for a replica that is down, nor for
+    /// one that has room for a call.
+    pub(super) fn settle(&mut self, now: Instant) {
+        for index in 0..self.replicas.len() {
+            if !self.replicas[index].health.is_up() {
+                for AttemptId(id) in self.replicas[index].queue.take_all() {
+                    self.move_or_end(now, id);
+                }
+            }
+        }
+        for index in 0..self.replicas.len() {
+            self.pump(now, ReplicaId::from_index(index));
+        }
+    }
+
+    /// Gives an attempt that left the queue of its replica to another one. If none takes it, the
+    /// fetch goes on with its other attempts. Where there are none it ends: as the attempt before
+    /// it did, which the backend felt, or else as refused.
+    fn move_or_end(&mut self, now: Instant, id: Id) {
+        let Some(attempt) = self.attempts.get(id) else { return };
+        let (fetch_id, number) = (attempt.fetch, attempt.number);
+        let Fetch { open, demand, .. } = *self.fetches.get(fetch_id).expect(STORED);
+        let refusal = if open == 0 { None } else { Some(self.offer(fetch_id, None)) };
+        let refusal = match refusal {
+            Some(Ok(())) => match self.pick(&demand, 1).as_slice() {
+                [replica, ..] => {
+                    let replica = *replica;
+                    self.attempts.get_mut(id).expect("it was there").replica = replica;
+                    return self.enqueue(now, id, number, &demand, replica);
+                }
+                [] => Some(FetchError::NotAdmitted { replicas: self.usable.len() }),
+            },
+            Some(Err(refusal)) => Some(refusal),
+            None => None,
+        };
+        self.remove_attempt(id);
+        let fetch = self.fetches.get(fetch_id).expect(STORED);
+        match refusal {
+            Some(refusal) if fetch.live.is_empty() => {
+                let error = fetch.failed().unwrap_or(refusal);
+                self.end(fetch_id, &error);
+            }
+            _ => self.close(fetch_id),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The life of a fetch: its first attempts, answers, retries, and its end.
+
+use std::hash::Hash;
+use std::mem;
+use std::sync::Arc;
+
+use sherwood_model::{Instant, ReplicaId};
+
+use super::{Dispatch, STORED};
+use crate::fetch::{Attempt, AttemptState, Fetch};
+use crate::few::ATTEMPTS_MAX;
+use crate::rules::{Admission as _, AttemptPlan, CancelRule, Replication as _, Verdict};
+use crate::slab::Id;
+use crate::{Action, AttemptId, Failure, FailureKind, FetchError};
+
+impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
+    /// Makes the first attempts of a fetch for `keys`, at least one, which were just admitted; ends
+    /// it at once if no replica takes it.
+    pub(super) fn submit(&mut self, now: Instant, id: Id, keys: Vec<Id>) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        (fetch.open, fetch.keys) = (keys.len(), keys);
+        let demand = fetch.demand;
+        if let Err(refusal) = self.offer(id, None) {
+            return self.end(id, &refusal);
+        }
+        if self.admission.judge(now, &demand, &self.usable) == Verdict::Reject {
+            let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
+            return self.end(id, &refusal);
+        }
+        let AttemptPlan { now: at_once, later, cancel } = self.replication.plan(&demand, &self.usable);
+        let picks = self.pick(&demand, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
+        let Some((first, copies)) = picks.as_slice().split_first() else {
+            let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
+            return self.end(id, &refusal);
+        };
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.cancel = cancel;
+        fetch.later = later.map(|(after, count)| (now + after, count));
+        self.expiries.insert((fetch.expires_at, id));
+        self.later.extend(fetch.later.map(|(at, _)| (at, id)));
+        self.place(now, id, *first);
+        self.place_copies(now, id, copies);
+    }
+
+    /// Adds the attempts that were planned for later, if the fetch still waits for answers.
+    pub(super) fn add_later(&mut self, now: Instant, id: Id) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        let Some((at, count)) = fetch.later.take() else { return };
+        self.later.remove(&(at, id));
+        let (open, demand) = (fetch.open, fetch.demand);
+        if open > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
+            let picks = self.pick(&demand, usize::from(count).min(ATTEMPTS_MAX));
+            self.place_copies(now, id, picks.as_slice());
+        }
+    }
+
+    /// Makes extra attempts at replicas that can take them, while they can be afforded.
+    fn place_copies(&mut self, now: Instant, id: Id, replicas: &[ReplicaId]) {
+        for replica in replicas {
+            if !self.budget.can_take() {
+                return;
+            }
+            self.budget.take();
+            self.counters.copies += 1;
+            self.place(now, id, *replica);
+        }
+    }
+
+    /// Takes in the answers of an attempt that is no longer live, key by key. The first answer of a
+    /// key counts.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        mut attempt: Attempt<K>,
+        answers: impl ExactSizeIterator<Item = Result<Option<V>, Failure>>,
+    ) {
+        let id = attempt.fetch;
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        let asked = attempt.asked.as_ref().unwrap_or(&fetch.keys).len();
+        if answers.len() != asked {
+            let reason = format!("malformed answer: {} values for {asked} keys", answers.len());
+            return self.fail(now, attempt, Failure::new(FailureKind::Malformed, reason));
+        }
+        let keys = attempt.asked.take().unwrap_or_else(|| mem::take(&mut fetch.keys));
+        let (open, started, is_last) = (fetch.open, fetch.started, fetch.live.is_empty());
+        let mut failed = Vec::new();
+        let mut ended = 0;
+        let mut answered = false;
+        for (&key, answer) in keys.iter().zip(answers) {
+            match answer {
+                Err(failure) if !is_last || failure.kind.is_safe_to_retry() => failed.push((key, failure)),
+                answer => {
+                    if answer.is_ok() && !mem::replace(&mut answered, true) {
+                        self.note_answered(attempt.replica, key);
+                    }
+                    let error =
+                        |Failure { kind, reason }| FetchError::Failed { kind, reason, attempts: started };
+                    ended += usize::from(self.deliver(key, answer.map_err(error)));
+                }
+            }
+        }
+        failed.retain(|(key, _)| self.keys.get(*key).is_some());
+        self.replicas[attempt.replica.index()].health.note_success();
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.open -= ended;
+        if open > 0 {
+            // If most keys failed, the ramp counts the call as failed.
+            let asked_at = fetch.asked_at;
+            if fetch.open > 0 && fetch.keys.is_empty() {
+                fetch.keys = keys;
+            }
+            self.note_call(now, asked_at, ended, failed.len() <= ended);
+        }
+        self.fail_each(now, id, attempt.replica, failed);
+    }
+
+    /// Notes that a replica has answered this key, which makes it a key to probe the replica with.
+    fn note_answered(&mut self, replica: ReplicaId, key: Id) {
+        if let Some(key) = self.keys.get(key) {
+            self.probes.note_answered(replica, &key.key);
+        }
+    }
+
+    /// Takes in the keys of an answered attempt that failed: leaves them to the other attempts, or
+    /// tries another replica in the name of the first failure, or ends each with its own error.
+    fn fail_each(&mut self, now: Instant, id: Id, replica: ReplicaId, failed: Vec<(Id, Failure)>) {
+        if let Some((_, failure)) = failed.first()
+            && !self.is_continued(now, id, replica, failure)
+        {
+            let fetch = self.fetches.get_mut(id).expect(STORED);
+            fetch.open -= failed.len();
+            let attempts = fetch.started;
+            for (key, Failure { kind, reason }) in failed {
+                self.deliver(key, Err(FetchError::Failed { kind, reason, attempts }));
+            }
+        }
+        self.close(id);
+    }
+
+    /// Takes in the failure of an attempt that is no longer live.
+    pub(super) fn fail(&mut self, now: Instant, attempt: Attempt<K>, failure: Failure) {
+        let Attempt { fetch: id, replica, .. } = attempt;
+        let kind = failure.kind;
+        match kind {
+            FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
+                self.blame(now, replica, &failure.reason);
+            }
+            FailureKind::Rejected => self.replicas[replica.index()].health.note_success(),
+            FailureKind::Overloaded => {}
+        }
+        let Fetch { open, asked_at, .. } = *self.fetches.get(id).expect(STORED);
+        if open == 0 {
+            return self.close(id);
+        }
+        // A backend that declines keys has kept up with them.
+        self.note_call(now, asked_at, open, kind == FailureKind::Rejected);
+        if !self.is_continued(now, id, replica, &failure) {
+            let error = self.fetches.get(id).expect(STORED).error(failure);
+            self.end(id, &error);
+        }
+    }
+
+    /// Returns true if a fetch whose attempt at `failed` has failed goes on: with its other
+    /// attempts, or with a retry on another replica where that is safe, affordable and possible.
+    fn is_continued(&mut self, now: Instant, id: Id, failed: ReplicaId, failure: &Failure) -> bool {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.failure = Some(failure.clone());
+        if !fetch.live.is_empty() {
+            return true;
+        }
+        let demand = fetch.demand;
+        if !failure.kind.is_safe_to_retry()
+            || fetch.retries >= self.options.retry.per_call_max
+            || !self.budget.can_take()
+            || self.offer(id, Some(failed)).is_err()
+        {
+            return false;
+        }
+        let picks = self.pick(&demand, 1);
+        let Some(replica) = picks.as_slice().first() else { return false };
+        self.budget.take();
+        self.counters.retries += 1;
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.retries += 1;
+        // No attempt that answers for the old list is left.
+        fetch.keys.retain(|key| self.keys.get(*key).is_some());
+        self.place(now, id, *replica);
+        true
+    }
+
+    /// Counts a failure that was the replica's fault.
+    fn blame(&mut self, now: Instant, replica: ReplicaId, reason: &Arc<str>) {
+        let replica = &mut self.replicas[replica.index()];
+        if replica.health.note_failure(now, &self.options.probe, &mut self.draws) {
+            replica.downs += 1;
+            self.last_down = Arc::clone(reason);
+        }
+    }
+
+    /// Ends a fetch at the end of its timeout. A replica is blamed only if it had at least half of
+    /// the timeout: an attempt that spent its time in our queue says nothing about the replica.
+    pub(super) fn expire(&mut self, now: Instant, id: Id) {
+        let timeout = self.options.timeout;
+        let Fetch { live, open, asked_at, expires_at, .. } = *self.fetches.get(id).expect(STORED);
+        if open > 0 {
+            self.note_call(now, asked_at, open, false);
+        }
+        for attempt in live.as_slice() {
+            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) = self.cancel(*attempt)
+                && expires_at - at >= timeout / 2
+            {
+                self.blame(now, replica, &Arc::from("no answer in time"));
+            }
+        }
+        self.end(id, &FetchError::Timeout { timeout });
+    }
+
+    /// Ends the open keys of a fetch that has no live attempt, and the fetch.
+    pub(super) fn end(&mut self, id: Id, error: &FetchError) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.open = 0;
+        for key in mem::take(&mut fetch.keys) {
+            if self.keys.get(key).is_some() {
+                self.deliver(key, Err(error.clone()));
+            }
+        }
+        self.close(id);
+    }
+
+    /// Cancels the attempts that a fetch without open keys no longer needs, and forgets it when no
+    /// attempt is left.
+    pub(super) fn close(&mut self, id: Id) {
+        let fetch = self.fetches.get(id).expect(STORED);
+        if fetch.open > 0 {
+            return;
+        }
+        let (live, cancel) = (fetch.live, fetch.cancel);
+        for attempt in live.as_slice() {
+            let is_queued = |attempt: &Attempt<K>| attempt.state == AttemptState::Queued;
+            let is_cancelled = match cancel {
+                CancelRule::Never => false,
+                CancelRule::Queued => self.attempts.get(*attempt).is_some_and(is_queued),
+                CancelRule::Always => true,
+            };
+            if is_cancelled {
+                self.cancel(*attempt);
+            }
+        }
+        if self.fetches.get(id).expect(STORED).live.is_empty() {
+            let fetch = self.fetches.remove(id).expect(STORED);
+            self.expiries.remove(&(fetch.expires_at, id));
+            if let Some((at, _)) = fetch.later {
+                self.later.remove(&(at, id));
+            }
+        }
+    }
+
+    /// Takes a live attempt out of its queue, or has the driver end its call.
+    fn cancel(&mut self, id: Id) -> Option<Attempt<K>> {
+        let attempt = self.remove_attempt(id)?;
+        let replica = attempt.replica;
+        let queue = &mut self.replicas[replica.index()].queue;
+        match attempt.state {
+            AttemptState::Queued => {
+                queue.cancel(AttemptId(id));
+            }
+            AttemptState::Started(_) => {
+                queue.complete();
+                self.counters.cancelled_calls += 1;
+                self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica });
+            }
+        }
+        Some(attempt)
+    }
+}

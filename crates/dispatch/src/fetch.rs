@@ -1,0 +1,103 @@
+//! The two records behind a call: the fetch that wants keys, and its attempts at replicas.
+
+use sherwood_model::{Demand, Instant, ReplicaId};
+
+use crate::few::Few;
+use crate::rules::CancelRule;
+use crate::slab::Id;
+use crate::{Failure, FetchError};
+
+/// Keys that travel together, until each has its answer and no attempt is left.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetch {
+    /// The keys. A key that has ended stays in the list as an id that names nothing.
+    pub(crate) keys: Vec<Id>,
+    /// Keys that have not ended.
+    pub(crate) open: usize,
+    /// The demand of all waiters together.
+    pub(crate) demand: Demand,
+    /// The time at which the keys were asked for.
+    pub(crate) asked_at: Instant,
+    /// The end of the backend's timeout, when what is open ends without an answer. The deadline of
+    /// `demand` is the callers' and does not move it.
+    pub(crate) expires_at: Instant,
+    /// The only replica that may be asked; none if all may.
+    pub(crate) only: Option<ReplicaId>,
+    /// Attempts that are queued or started.
+    pub(crate) live: Few<Id>,
+    /// Attempts that were given to a replica, the queued ones included.
+    pub(crate) made: u32,
+    /// Attempts that were started.
+    pub(crate) started: u32,
+    /// Those of `made` that were retries.
+    pub(crate) retries: u32,
+    /// The time at which so many attempts are added.
+    pub(crate) later: Option<(Instant, u8)>,
+    /// The treatment of the attempts that are live when the last key has its answer.
+    pub(crate) cancel: CancelRule,
+    /// The failure of the attempt that failed last.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Keys of a fetch on the way to one replica.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt<K> {
+    pub(crate) fetch: Id,
+    /// 0 for the first attempt of the fetch.
+    pub(crate) number: u32,
+    pub(crate) replica: ReplicaId,
+    pub(crate) state: AttemptState,
+    /// The keys to ask for; moved into the call when the attempt starts.
+    pub(crate) keys: Vec<K>,
+    /// The ids of `keys`; none if they are all keys of the fetch.
+    pub(crate) asked: Option<Vec<Id>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptState {
+    /// In the replica's queue.
+    Queued,
+    /// Called at this time.
+    Started(Instant),
+}
+
+impl Fetch {
+    /// Returns a fetch without keys.
+    pub(crate) fn new(
+        asked_at: Instant,
+        expires_at: Instant,
+        only: Option<ReplicaId>,
+        demand: &Demand,
+    ) -> Self {
+        Self {
+            keys: Vec::new(),
+            open: 0,
+            demand: *demand,
+            asked_at,
+            expires_at,
+            only,
+            live: Few::new(Id::default()),
+            made: 0,
+            started: 0,
+            retries: 0,
+            later: None,
+            cancel: CancelRule::Always,
+            failure: None,
+        }
+    }
+
+    /// Returns true if `replica` may be asked.
+    pub(crate) fn allows(&self, replica: ReplicaId) -> bool {
+        self.only.is_none_or(|only| only == replica)
+    }
+
+    /// Returns the error of the attempts that have failed; none if no attempt has.
+    pub(crate) fn failed(&self) -> Option<FetchError> {
+        self.failure.clone().map(|failure| self.error(failure))
+    }
+
+    /// Returns `failure` as the error of a key.
+    pub(crate) fn error(&self, Failure { kind, reason }: Failure) -> FetchError {
+        FetchError::Failed { kind, reason, attempts: self.started }
+    }
+}

@@ -1,0 +1,58 @@
+//! A short list without memory of its own.
+
+/// Attempts of one fetch that may be live at the same time, and replicas that are picked together.
+pub(crate) const ATTEMPTS_MAX: usize = 8;
+
+/// At most [`ATTEMPTS_MAX`] different values, in the order in which they were pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Few<T> {
+    values: [T; ATTEMPTS_MAX],
+    len: u8,
+}
+
+impl<T: Copy + PartialEq> Few<T> {
+    /// Returns an empty list. `unused` is the content of places that hold nothing.
+    pub(crate) const fn new(unused: T) -> Self {
+        Self { values: [unused; ATTEMPTS_MAX], len: 0 }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[T] {
+        &self.values[..usize::from(self.len)]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends `value`. Does nothing if the list has it already or is full.
+    pub(crate) fn push(&mut self, value: T) {
+        if usize::from(self.len) < ATTEMPTS_MAX && !self.as_slice().contains(&value) {
+            self.values[usize::from(self.len)] = value;
+            self.len += 1;
+        }
+    }
+
+    /// Removes `value` if the list has it.
+    pub(crate) fn remove(&mut self, value: T) {
+        if let Some(at) = self.as_slice().iter().position(|held| *held == value) {
+            self.values.copy_within(at + 1..usize::from(self.len), at);
+            self.len -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_kept_once_in_order_and_up_to_the_bound() {
+        let mut few = Few::new(0);
+        (1..=9).flat_map(|value| [value, value]).for_each(|value| few.push(value));
+        assert_eq!(few.as_slice(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        [3, 8, 9].into_iter().for_each(|value| few.remove(value));
+        assert_eq!(few.as_slice(), [1, 2, 4, 5, 6, 7]);
+        few.push(3);
+        assert_eq!(few.as_slice(), [1, 2, 4, 5, 6, 7, 3]);
+    }
+}

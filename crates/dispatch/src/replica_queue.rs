@@ -1,0 +1,190 @@
+//! The queue in front of one server.
+
+use std::collections::VecDeque;
+
+use sherwood_model::{Demand, Instant};
+
+use crate::AttemptId;
+use crate::rules::names::{AnyOrder, QueueChoice};
+use crate::rules::{QueueOrder, Rank};
+
+/// A bounded queue in front of a bounded number of workers, in the order of a [`QueueChoice`].
+///
+/// It knows which entry starts next and no time: its user starts what it is told to and reports
+/// what has completed. It stands in front of each replica inside a [`Dispatch`](crate::Dispatch),
+/// where the workers are calls in flight; and by itself in front of a server that several
+/// dispatchers share, as in the simulator. Entries name what waits; no entry is queued twice.
+///
+/// # Complexity and memory
+/// Starting and completing are O(1). Adding an entry that ranks after all others, as with `fifo`
+/// all do, is O(1); any other takes its place in O(entries). Cancelling is O(entries before it). An
+/// entry takes its own size and 16 bytes, at most the bound's number of times.
+///
+/// ```
+/// use sherwood_dispatch::{QueueChoice, ReplicaQueue};
+/// use sherwood_model::{Demand, Instant};
+///
+/// let (now, demand) = (Instant::ZERO, Demand::default());
+/// let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 1);
+/// assert!(queue.enqueue(now, 'a', &demand, 0));
+/// assert_eq!(queue.start_next(), Some('a'));
+/// assert!(queue.enqueue(now, 'b', &demand, 0));
+/// assert!(!queue.enqueue(now, 'c', &demand, 0), "one works, one waits");
+/// assert_eq!(queue.start_next(), None);
+/// queue.complete();
+/// assert_eq!(queue.start_next(), Some('b'));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReplicaQueue<T = AttemptId> {
+    order: AnyOrder,
+    workers: u32,
+    queued_max: u32,
+    /// Entries that were started and have not completed.
+    in_flight: u32,
+    /// Least rank first, equal ones in the order of arrival.
+    queued: VecDeque<(Rank, T)>,
+}
+
+impl<T: Copy + PartialEq> ReplicaQueue<T> {
+    /// Returns an empty queue in front of idle workers. It holds at most `workers + queued_max`
+    /// entries, so that `queued_max` may wait while all workers are busy.
+    #[must_use]
+    pub fn new(order: QueueChoice, workers: u32, queued_max: u32) -> Self {
+        Self { order: order.into(), workers, queued_max, in_flight: 0, queued: VecDeque::new() }
+    }
+
+    /// Returns true while one more entry is accepted.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let held = u64::from(self.in_flight) + self.queued.len() as u64;
+        held < u64::from(self.workers) + u64::from(self.queued_max)
+    }
+
+    /// Adds an entry that arrives at `now`, and returns true; false if there is no room for it.
+    /// `attempt` is 0 for the first attempt of a fetch and greater for extra ones.
+    #[must_use]
+    pub fn enqueue(&mut self, now: Instant, entry: T, demand: &Demand, attempt: u32) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let rank = self.order.rank(now, demand, attempt);
+        match self.queued.back() {
+            Some((last, _)) if rank < *last => {
+                let place = self.queued.partition_point(|(queued, _)| *queued <= rank);
+                self.queued.insert(place, (rank, entry));
+            }
+            _ => self.queued.push_back((rank, entry)),
+        }
+        true
+    }
+
+    /// Removes an entry that waits, and returns true; false if it does not wait. One that was
+    /// started keeps its worker until it completes.
+    pub fn cancel(&mut self, entry: T) -> bool {
+        let place = self.queued.iter().position(|(_, queued)| *queued == entry);
+        place.is_some_and(|place| self.queued.remove(place).is_some())
+    }
+
+    /// Returns the next entry and makes a worker busy with it; none while no entry waits or no
+    /// worker is idle.
+    pub fn start_next(&mut self) -> Option<T> {
+        if self.in_flight >= self.workers {
+            return None;
+        }
+        let (_, entry) = self.queued.pop_front()?;
+        self.in_flight += 1;
+        Some(entry)
+    }
+
+    /// Makes the worker of a started entry idle again. Call it once for each.
+    pub fn complete(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// Returns the number of entries that were started and have not completed.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Returns the number of entries that wait.
+    #[must_use]
+    pub fn queued(&self) -> u32 {
+        self.queued.len() as u32
+    }
+
+    /// Returns the entries that wait, in the order in which they are going to start.
+    pub fn entries(&self) -> impl Iterator<Item = T> {
+        self.queued.iter().map(|(_, entry)| *entry)
+    }
+
+    /// Removes and returns all entries that wait, in the order in which they would have started.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(&mut self.queued).into_iter().map(|(_, entry)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_model::DeadlineClass;
+
+    use super::*;
+
+    fn add(queue: &mut ReplicaQueue<u32>, entry: u32) -> bool {
+        queue.enqueue(Instant::ZERO, entry, &Demand::default(), 0)
+    }
+
+    #[test]
+    fn entries_start_in_order_of_arrival_and_no_worker_idles_beside_a_queue() {
+        let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 2, 9);
+        assert!((1..=4).all(|entry| add(&mut queue, entry)));
+        assert_eq!([queue.start_next(), queue.start_next(), queue.start_next()], [Some(1), Some(2), None]);
+        assert_eq!((queue.in_flight(), queue.queued()), (2, 2));
+        for expected in [Some(3), Some(4), None] {
+            queue.complete();
+            assert_eq!(queue.start_next(), expected);
+        }
+        assert_eq!(queue.in_flight(), 1);
+    }
+
+    #[test]
+    fn full_queue_refuses_and_a_queue_without_places_accepts_what_starts_at_once() {
+        let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 1);
+        assert!(add(&mut queue, 1));
+        assert_eq!(queue.start_next(), Some(1));
+        assert_eq!([add(&mut queue, 2), add(&mut queue, 3)], [true, false]);
+        let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 0);
+        assert_eq!([add(&mut queue, 1), add(&mut queue, 2)], [true, false]);
+        assert_eq!(queue.start_next(), Some(1));
+        assert!(!add(&mut queue, 3));
+        queue.complete();
+        assert!(add(&mut queue, 4));
+    }
+
+    #[test]
+    fn cancelled_entry_leaves_the_queue_but_not_its_worker() {
+        let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 9);
+        assert!((1..=3).all(|entry| add(&mut queue, entry)));
+        assert_eq!(queue.start_next(), Some(1));
+        assert_eq!([1, 2, 2].map(|entry| queue.cancel(entry)), [false, true, false]);
+        assert_eq!(queue.start_next(), None);
+        queue.complete();
+        assert_eq!((queue.start_next(), queue.queued()), (Some(3), 0));
+    }
+
+    #[test]
+    fn other_order_starts_the_least_rank_first_and_equal_ranks_in_order_of_arrival() {
+        let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 9);
+        queue.order = AnyOrder::Test(|demand, attempt| Rank {
+            class: demand.class.0,
+            at: Instant::from_millis(attempt.into()),
+        });
+        for (entry, class, attempt) in [(1, 2, 0), (2, 1, 1), (3, 0, 5), (4, 1, 0), (5, 1, 1), (6, 2, 0)] {
+            let demand = Demand { class: DeadlineClass(class), ..Demand::default() };
+            assert!(queue.enqueue(Instant::ZERO, entry, &demand, attempt));
+        }
+        assert_eq!(queue.entries().collect::<Vec<_>>(), [3, 4, 2, 5, 1, 6]);
+        assert_eq!(queue.take_all().collect::<Vec<_>>(), [3, 4, 2, 5, 1, 6]);
+        assert_eq!(queue.queued(), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! The four rules of a dispatcher: the order of a queue, the choice of replicas, admission, and the
+//! number of attempts.
+//!
+//! The machine knows what is possible: which replicas are up and have room, which attempts are
+//! live, what the budget affords. A rule chooses among that. Each rule is a file of its own here
+//! and has a name in the configuration ([`names`]); the machine holds one of each kind as an enum,
+//! so that a rule costs no allocation and no indirect call.
+//!
+//! A rule is pure: time and randomness are arguments. It may learn from what it is told.
+
+mod fifo;
+pub(crate) mod names;
+mod one;
+mod open;
+mod power_of_two;
+mod round_robin;
+
+use std::time::Duration;
+
+use sherwood_model::{Demand, Instant, ReplicaId};
+
+use crate::few::Few;
+
+/// The load of a replica that is up and has room for one more attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaLoad {
+    pub(crate) replica: ReplicaId,
+    /// Calls in flight to it from this dispatcher.
+    pub(crate) in_flight_calls: u32,
+    /// Attempts of this dispatcher in its queue.
+    pub(crate) queued_calls: u32,
+}
+
+impl ReplicaLoad {
+    /// Calls in flight and queued attempts.
+    pub(crate) fn calls(&self) -> u64 {
+        u64::from(self.in_flight_calls) + u64::from(self.queued_calls)
+    }
+}
+
+/// A position in a queue: the least starts first, equal ones in the order of arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    /// Compared first.
+    pub(crate) class: u8,
+    /// Compared within a class.
+    pub(crate) at: Instant,
+}
+
+/// Replicas that a [`Balancer`] picks, each once.
+pub(crate) type Picks = Few<ReplicaId>;
+
+/// Decides which attempt a queue starts next.
+pub(crate) trait QueueOrder {
+    /// Returns the rank of an attempt that arrives at `now`. `attempt` is 0 for the first attempt
+    /// of a fetch and greater for extra ones.
+    fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank;
+}
+
+/// Chooses the replicas of attempts.
+pub(crate) trait Balancer {
+    /// Pushes at most `want` replicas of `usable` onto `picks`, the best first. No pick at all
+    /// refuses the fetch. `usable` has at least one replica and ascends by replica; `entropy` is 64
+    /// fresh random bits.
+    fn choose(
+        &mut self,
+        demand: &Demand,
+        usable: &[ReplicaLoad],
+        want: usize,
+        entropy: u64,
+        picks: &mut Picks,
+    );
+}
+
+/// Decides whether a fetch is worth an attempt at all.
+pub(crate) trait Admission {
+    /// Judges a fetch before its first attempt. `usable` are the replicas that it may go to.
+    fn judge(&mut self, now: Instant, demand: &Demand, usable: &[ReplicaLoad]) -> Verdict;
+}
+
+/// A decision of [`Admission`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Admit,
+    /// Refuses the fetch.
+    Reject,
+}
+
+/// Decides how many attempts a fetch gets besides retries.
+pub(crate) trait Replication {
+    /// Plans the attempts of a new fetch. `usable` are the replicas that it may go to.
+    fn plan(&mut self, demand: &Demand, usable: &[ReplicaLoad]) -> AttemptPlan;
+}
+
+/// The attempts of a fetch. Extra ones are paid from the budget that retries are paid from, and
+/// left out where it is empty or where no other replica is usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttemptPlan {
+    /// Attempts that are made at once, 1 to 8.
+    pub(crate) now: u8,
+    /// Attempts that are added if the fetch has not ended after a time.
+    pub(crate) later: Option<(Duration, u8)>,
+    pub(crate) cancel: CancelRule,
+}
+
+/// What becomes of the other attempts of a fetch that has its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelRule {
+    /// They start and run as if they were needed.
+    #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
+    Never,
+    /// Queued ones leave the queue, started ones run on.
+    #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
+    Queued,
+    /// All of them are cancelled.
+    Always,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns loads of replicas, given as number and calls in flight.
+    pub(crate) fn loads_of(replicas: &[(u16, u32)]) -> Vec<ReplicaLoad> {
+        let load = |&(replica, in_flight_calls)| ReplicaLoad {
+            replica: ReplicaId(replica),
+            in_flight_calls,
+            queued_calls: 0,
+        };
+        replicas.iter().map(load).collect()
+    }
+
+    /// Returns the numbers of the replicas that `rule` picks.
+    pub(crate) fn picked(
+        rule: &mut impl Balancer,
+        usable: &[ReplicaLoad],
+        want: usize,
+        entropy: u64,
+    ) -> Vec<u16> {
+        let mut picks = Picks::new(ReplicaId(0));
+        rule.choose(&Demand::default(), usable, want, entropy, &mut picks);
+        picks.as_slice().iter().map(|replica| replica.0).collect()
+    }
+}

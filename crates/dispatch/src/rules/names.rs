@@ -1,0 +1,289 @@
+//! Rules by name, as the configuration gives them.
+//!
+//! A new rule is a file beside this one, a variant of the choice and of the rule below, and its
+//! name, which moves from `planned` to the choices.
+
+use sherwood_model::{Demand, Instant};
+use thiserror::Error;
+
+use super::fifo::Fifo;
+use super::one::One;
+use super::open::Open;
+use super::power_of_two::PowerOfTwo;
+use super::round_robin::RoundRobin;
+use super::{Admission, AttemptPlan, Balancer, Picks, QueueOrder, Rank, ReplicaLoad, Replication, Verdict};
+
+/// The order in which a replica's queue starts attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueChoice {
+    /// First come, first served.
+    #[default]
+    Fifo,
+}
+
+/// The way in which replicas are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BalanceChoice {
+    /// The less loaded of two replicas drawn at random.
+    #[default]
+    PowerOfTwo,
+    /// All replicas in turn.
+    RoundRobin,
+}
+
+/// The condition under which a fetch is admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AdmitChoice {
+    /// Every fetch is.
+    #[default]
+    Open,
+}
+
+/// The number of attempts of a fetch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopiesChoice {
+    /// A single one at a time.
+    #[default]
+    One,
+}
+
+/// The reason for which a name chooses no rule. The configuration must be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// No rule has that name.
+    #[error("`{key}` is {name:?}, which is no rule; choose {known}")]
+    Unknown {
+        /// The key that was given the name.
+        key: &'static str,
+        /// The name.
+        name: String,
+        /// The names that can be chosen.
+        known: String,
+    },
+    /// The name is reserved for a rule that does not exist yet.
+    #[error("`{key}` is {name:?}, a rule that is not built yet; choose {known}")]
+    NotBuilt {
+        /// The key that was given the name.
+        key: &'static str,
+        /// The name.
+        name: &'static str,
+        /// The names that can be chosen.
+        known: String,
+    },
+}
+
+impl QueueChoice {
+    /// Returns the order called `name`.
+    ///
+    /// # Errors
+    /// If no order has that name.
+    pub fn by_name(name: &str) -> Result<Self, RuleError> {
+        choose("queue", name, &[("fifo", Self::Fifo)], &["edf"])
+    }
+}
+
+impl BalanceChoice {
+    /// Returns the choice of replicas called `name`.
+    ///
+    /// ```
+    /// use sherwood_dispatch::{BalanceChoice, RuleError};
+    /// assert_eq!(BalanceChoice::by_name("round-robin")?, BalanceChoice::RoundRobin);
+    /// let refusal = BalanceChoice::by_name("tickets").unwrap_err().to_string();
+    /// assert!(refusal.ends_with("not built yet; choose power-of-two, round-robin"));
+    /// # Ok::<(), RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If no such rule has that name.
+    pub fn by_name(name: &str) -> Result<Self, RuleError> {
+        let built = [("power-of-two", Self::PowerOfTwo), ("round-robin", Self::RoundRobin)];
+        choose("balance", name, &built, &["random", "tickets", "tokens", "peak-ewma", "c3", "prequal"])
+    }
+}
+
+impl AdmitChoice {
+    /// Returns the admission called `name`.
+    ///
+    /// # Errors
+    /// If no admission has that name.
+    pub fn by_name(name: &str) -> Result<Self, RuleError> {
+        choose("admit", name, &[("open", Self::Open)], &["deadline", "delay"])
+    }
+}
+
+impl CopiesChoice {
+    /// Returns the replication called `name`.
+    ///
+    /// # Errors
+    /// If no replication has that name.
+    pub fn by_name(name: &str) -> Result<Self, RuleError> {
+        choose("copies", name, &[("one", Self::One)], &["fixed", "hedge", "tied", "idle"])
+    }
+}
+
+fn choose<T: Copy>(
+    key: &'static str,
+    name: &str,
+    built: &[(&'static str, T)],
+    planned: &[&'static str],
+) -> Result<T, RuleError> {
+    if let Some((_, choice)) = built.iter().find(|(known, _)| *known == name) {
+        return Ok(*choice);
+    }
+    let known = built.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    Err(match planned.iter().find(|planned| **planned == name) {
+        Some(name) => RuleError::NotBuilt { key, name, known },
+        None => RuleError::Unknown { key, name: name.to_owned(), known },
+    })
+}
+
+/// The order that was chosen.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyOrder {
+    Fifo(Fifo),
+    #[cfg(test)]
+    Test(fn(&Demand, u32) -> Rank),
+}
+
+impl From<QueueChoice> for AnyOrder {
+    fn from(choice: QueueChoice) -> Self {
+        match choice {
+            QueueChoice::Fifo => Self::Fifo(Fifo),
+        }
+    }
+}
+
+impl QueueOrder for AnyOrder {
+    fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank {
+        match self {
+            Self::Fifo(rule) => rule.rank(now, demand, attempt),
+            #[cfg(test)]
+            Self::Test(rule) => rule(demand, attempt),
+        }
+    }
+}
+
+/// The balancer that was chosen.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyBalancer {
+    PowerOfTwo(PowerOfTwo),
+    RoundRobin(RoundRobin),
+    #[cfg(test)]
+    Test(fn(&[ReplicaLoad], &mut Picks)),
+}
+
+impl From<BalanceChoice> for AnyBalancer {
+    fn from(choice: BalanceChoice) -> Self {
+        match choice {
+            BalanceChoice::PowerOfTwo => Self::PowerOfTwo(PowerOfTwo),
+            BalanceChoice::RoundRobin => Self::RoundRobin(RoundRobin::default()),
+        }
+    }
+}
+
+impl Balancer for AnyBalancer {
+    fn choose(
+        &mut self,
+        demand: &Demand,
+        usable: &[ReplicaLoad],
+        want: usize,
+        entropy: u64,
+        picks: &mut Picks,
+    ) {
+        match self {
+            Self::PowerOfTwo(rule) => rule.choose(demand, usable, want, entropy, picks),
+            Self::RoundRobin(rule) => rule.choose(demand, usable, want, entropy, picks),
+            #[cfg(test)]
+            Self::Test(rule) => rule(usable, picks),
+        }
+    }
+}
+
+/// The admission that was chosen.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyAdmission {
+    Open(Open),
+    #[cfg(test)]
+    Test(fn(&Demand) -> Verdict),
+}
+
+impl From<AdmitChoice> for AnyAdmission {
+    fn from(choice: AdmitChoice) -> Self {
+        match choice {
+            AdmitChoice::Open => Self::Open(Open),
+        }
+    }
+}
+
+impl Admission for AnyAdmission {
+    fn judge(&mut self, now: Instant, demand: &Demand, usable: &[ReplicaLoad]) -> Verdict {
+        match self {
+            Self::Open(rule) => rule.judge(now, demand, usable),
+            #[cfg(test)]
+            Self::Test(rule) => rule(demand),
+        }
+    }
+}
+
+/// The replication that was chosen.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyReplication {
+    One(One),
+    #[cfg(test)]
+    Test(fn(&Demand) -> AttemptPlan),
+}
+
+impl From<CopiesChoice> for AnyReplication {
+    fn from(choice: CopiesChoice) -> Self {
+        match choice {
+            CopiesChoice::One => Self::One(One),
+        }
+    }
+}
+
+impl Replication for AnyReplication {
+    fn plan(&mut self, demand: &Demand, usable: &[ReplicaLoad]) -> AttemptPlan {
+        match self {
+            Self::One(rule) => rule.plan(demand, usable),
+            #[cfg(test)]
+            Self::Test(rule) => rule(demand),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_names_choose_their_rules_and_the_first_is_the_default() {
+        assert_eq!(QueueChoice::by_name("fifo"), Ok(QueueChoice::default()));
+        assert_eq!(BalanceChoice::by_name("power-of-two"), Ok(BalanceChoice::default()));
+        assert_eq!(BalanceChoice::by_name("round-robin"), Ok(BalanceChoice::RoundRobin));
+        assert_eq!(AdmitChoice::by_name("open"), Ok(AdmitChoice::default()));
+        assert_eq!(CopiesChoice::by_name("one"), Ok(CopiesChoice::default()));
+    }
+
+    #[test]
+    fn other_names_are_refused_with_the_known_ones() {
+        let refusals = [
+            (
+                QueueChoice::by_name("edf").map(drop),
+                "`queue` is \"edf\", a rule that is not built yet; choose fifo",
+            ),
+            (QueueChoice::by_name("lifo").map(drop), "`queue` is \"lifo\", which is no rule; choose fifo"),
+            (
+                BalanceChoice::by_name("p2c").map(drop),
+                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin",
+            ),
+            (
+                AdmitChoice::by_name("deadline").map(drop),
+                "`admit` is \"deadline\", a rule that is not built yet; choose open",
+            ),
+            (CopiesChoice::by_name("two").map(drop), "`copies` is \"two\", which is no rule; choose one"),
+        ];
+        for (refusal, expected) in refusals {
+            assert_eq!(refusal.expect_err(expected).to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! `copies = "one"`: a fetch has one attempt at a time, and a retry where that fails.
+
+use sherwood_model::Demand;
+
+use super::{AttemptPlan, CancelRule, ReplicaLoad, Replication};
+
+/// Plans one attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct One;
+
+impl Replication for One {
+    fn plan(&mut self, _demand: &Demand, _usable: &[ReplicaLoad]) -> AttemptPlan {
+        AttemptPlan { now: 1, later: None, cancel: CancelRule::Always }
+    }
+}
