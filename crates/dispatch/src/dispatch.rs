@@ -262,8 +262,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.advance(now);
     }
 
-    /// Invalidates a key that was written or deleted: an answer in flight no longer fills, and later
-    /// queries do not join it.
+    /// Invalidates a key that was written or deleted: an answer in flight no longer fills, and
+    /// later queries do not join it.
     pub fn invalidate(&mut self, key: &K) {
         if let Some(key) = self.joinable.remove(key).and_then(|id| self.keys.get_mut(id)) {
             key.fresh = false;
@@ -283,7 +283,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         });
     }
 
-    /// Begins the [ramp](Options::ramp) again, if there is one, after most of the cache was emptied.
+    /// Begins the [ramp](Options::ramp) again, if there is one, after most of the cache was
+    /// emptied.
     pub fn restart_ramp(&mut self) {
         self.ramp.iter_mut().for_each(Ramp::restart);
     }

@@ -9,8 +9,8 @@
 //! while they are down, extra attempts are paid from a budget, and everything that waits has a
 //! bound and a timeout.
 //!
-//! Four rules can be exchanged by name: the order of a replica's queue ([`QueueChoice`]), the choice
-//! of replicas ([`BalanceChoice`]), admission ([`AdmitChoice`]) and the number of attempts
+//! Four rules can be exchanged by name: the order of a replica's queue ([`QueueChoice`]), the
+//! choice of replicas ([`BalanceChoice`]), admission ([`AdmitChoice`]) and the number of attempts
 //! ([`CopiesChoice`]).
 //!
 //! It decides and does nothing else: no socket, clock, thread or entropy. A driver gives it inputs
