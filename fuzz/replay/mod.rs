@@ -1,9 +1,8 @@
-//! The fuzz targets with a fixed number of inputs from a fixed seed, so that every run of the suite
-//! is the same run.
+//! Runs the fuzz targets on a fixed number of inputs from a fixed seed, so that every run of the
+//! suite is the same.
 //!
-//! The kept corpus comes first: each of its files is an input somebody thought of or a fuzzer
-//! found. Then come inputs made of them ([`mutator`]). What fails is shown as a file that belongs
-//! into the corpus.
+//! The corpus comes first: each file is an input that was written by hand or found by a fuzzer.
+//! Mutated inputs follow ([`mutator`]). A failing input is printed as a file to add to the corpus.
 
 mod mutator;
 
@@ -15,11 +14,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::stream::Target;
 use mutator::Mutator;
 
-/// Runs the one of `targets` that is called `name` on its corpus and on so many other inputs, drawn
-/// from `random`.
+/// Runs the target called `name` on its corpus and on this number of mutated inputs, drawn from
+/// `random`.
 ///
 /// # Panics
-/// When it does, or there is no such target or nothing in its corpus.
+/// When the target panics, is unknown, or has an empty corpus.
 pub fn check(targets: &[(&str, Target)], name: &str, inputs: usize, random: Xoshiro256PlusPlus) {
     let &(_, target) = targets.iter().find(|(known, _)| *known == name).expect("a target of that name");
     let corpus = corpus(name);
@@ -34,14 +33,14 @@ pub fn check(targets: &[(&str, Target)], name: &str, inputs: usize, random: Xosh
 
 fn run(name: &str, target: Target, input: &[u8]) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
-        // In single quotes, and `%b` knows no escaped quotes.
+        // The input is printed in single quotes, and `%b` does not support escaped quotes.
         let text = input.escape_ascii().to_string().replace(r"\'", r"\x27").replace(r#"\""#, r"\x22");
         eprintln!("keep what failed, under a name: printf '%b' '{text}' > fuzz/corpus/{name}/…");
         resume_unwind(panic);
     }
 }
 
-/// The files of `fuzz/corpus/<name>`, by name.
+/// Returns the files of `fuzz/corpus/<name>` in order.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,8 +1,8 @@
-//! New inputs from known ones.
+//! Mutation of known inputs.
 //!
-//! Random bytes get no further than the first word of a protocol. Here a known input is changed a
-//! little, mostly by what is in others: their words, and numbers at the ends of the ranges that
-//! codecs check.
+//! Random bytes get no further than the first word of a protocol. So a known input is changed
+//! slightly, mostly by parts of other inputs: their words, and numbers at the ends of the ranges
+//! that codecs check.
 
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -47,19 +47,19 @@ const NUMBERS: &[&str] = &[
     "+1",
 ];
 
-/// Makes inputs from a corpus, the same ones from the same seed.
+/// Makes inputs from a corpus; equal seeds give equal inputs.
 pub(crate) struct Mutator<'a> {
     corpus: &'a [Vec<u8>],
     random: Xoshiro256PlusPlus,
 }
 
 impl<'a> Mutator<'a> {
-    /// `corpus` holds at least one input.
+    /// Creates a mutator; `corpus` has at least one input.
     pub(crate) fn new(corpus: &'a [Vec<u8>], random: Xoshiro256PlusPlus) -> Self {
         Self { corpus, random }
     }
 
-    /// The next input.
+    /// Returns the next input.
     pub(crate) fn input(&mut self) -> Vec<u8> {
         let mut input = self.known().to_vec();
         for _ in 0..=self.below(CHANGES_MAX) {
@@ -76,7 +76,7 @@ impl<'a> Mutator<'a> {
             0 => Vec::new(),
             1 => vec![self.byte()],
             2 => vec![b"\r\n \0$*-"[self.below(7)]],
-            // Mostly short repetitions: long ones take long.
+            // Repetitions are mostly short, because long ones take long.
             3 => vec![REPEAT, 1 + self.below(8) as u8, self.byte() >> (2 + self.below(6))],
             4 => return self.renumber(input, at),
             5 => return input.extend_from_slice(self.known()),
@@ -90,7 +90,7 @@ impl<'a> Mutator<'a> {
         input.splice(replaced, insert);
     }
 
-    /// Puts another number in the place of the first one from `at` on.
+    /// Replaces the first number from `at` on.
     fn renumber(&mut self, input: &mut Vec<u8>, at: usize) {
         let Some(start) = input[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else {
             return;
@@ -100,7 +100,7 @@ impl<'a> Mutator<'a> {
         input.splice(start..start + digits, number.bytes());
     }
 
-    /// A word of a known input, with the space or line end after it.
+    /// Returns a word of a known input, including the space or line end after it.
     fn word(&mut self) -> &'a [u8] {
         let known = self.known();
         let start = self.below(known.len() + 1);
@@ -118,7 +118,7 @@ impl<'a> Mutator<'a> {
         self.below(256) as u8
     }
 
-    /// A number from 0 to `bound` - 1; the bias of the remainder is of no importance here.
+    /// Returns a number from 0 to `bound` - 1; the bias of the remainder does not matter here.
     fn below(&mut self, bound: usize) -> usize {
         (self.random.next_u64() % bound as u64) as usize
     }

@@ -1,12 +1,11 @@
-//! Whole listeners: what clients are answered, whatever they send.
+//! Targets for whole listeners: the answers to arbitrary input.
 //!
-//! What a client is answered must depend on what it sent and on nothing else: not on how the
-//! network cut it, and so not on how full buffers were, on what came with the same packet, or on
-//! where an answer was too long to be sent at once. Each target says the same to new listeners in
-//! several ways and compares the answers. What a conversation promises besides is checked by
-//! [`Talk::say`]. Listeners are small, so that their limits are in reach: of a value, of what is
-//! answered at once, of what a partition holds. Half of the keys are fetched from a backend that
-//! fails for some.
+//! The answers must depend only on the bytes a client sent. They must not depend on how the network
+//! cut the bytes into pieces, on how full buffers were, or on where an answer was too long to be
+//! sent at once. Each target sends the same bytes to new listeners in several ways and compares the
+//! answers. Other properties of a conversation are checked by [`Talk::say`]. Listeners are small,
+//! so that their limits are reached: of a value, of a partition, and of the answers sent at once.
+//! Half of the keys are fetched from a backend that fails for some of them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,40 +21,40 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use crate::stream::{Target as Function, expanded, ways_to_cut};
 
-/// Every target with its name, which is also that of its folder below `fuzz/corpus`.
+/// Every target with its name, which is also the name of its folder below `fuzz/corpus`.
 pub const TARGETS: [(&str, Function); 2] =
     [("memcached_conversation", memcached_conversation), ("redis_conversation", redis_conversation)];
 
-/// Longest value, bytes: words exceed it when they are repeated.
+/// Longest value in bytes; repeated words exceed it.
 const ITEM_BYTES_MAX: u32 = 300;
-/// What is answered at once, bytes: less than a value.
+/// Most bytes answered at once: less than a value.
 const OUTPUT_BYTES_MAX: usize = 200;
-/// What both partitions hold, bytes: some thousand small items.
+/// Bytes of both partitions together: room for some thousand small items.
 const TOTAL_BYTES: u64 = 1 << 20;
 
-/// Conversations in memcached's text and meta commands.
+/// Sends memcached's text and meta commands.
 ///
 /// # Panics
-/// When a conversation breaks a promise.
+/// When a conversation violates its contract.
 pub fn memcached_conversation(input: &[u8]) {
     same_however_cut(&expanded(input), memcached);
 }
 
-/// Conversations in both versions of RESP.
+/// Sends commands in both versions of RESP.
 ///
 /// # Panics
-/// When a conversation breaks a promise.
+/// When a conversation violates its contract.
 pub fn redis_conversation(input: &[u8]) {
     same_however_cut(&expanded(input), redis);
 }
 
-/// A client of a new memcached listener.
+/// Creates a client of a new memcached listener.
 #[must_use]
 pub fn memcached(clock: Arc<dyn Clock>) -> Talk {
     Talk::memcached(options(), service(), clock)
 }
 
-/// A client of a new Redis listener.
+/// Creates a client of a new Redis listener.
 #[must_use]
 pub fn redis(clock: Arc<dyn Clock>) -> Talk {
     Talk::redis(options(), service(), clock, 1)
@@ -85,7 +84,8 @@ fn same_however_cut(stream: &[u8], talk: fn(Arc<dyn Clock>) -> Talk) {
     }
 }
 
-/// All that is answered to `pieces`, and whether the connection was closed. Nobody's time passes.
+/// Returns all answers to `pieces`, followed by whether the connection was closed. Time stands
+/// still.
 #[must_use]
 pub fn answers(pieces: &[&[u8]], moment: Moment, mut talk: Talk) -> Vec<u8> {
     let mut answers: Vec<u8> = pieces.iter().flat_map(|piece| talk.say(moment, piece)).collect();
@@ -128,7 +128,7 @@ fn service() -> Service {
     }
 }
 
-/// A backend that knows some keys, does not know others, and fails for the rest.
+/// A backend that has some keys, lacks others, and fails for the rest.
 struct Known;
 
 impl Backends for Known {

@@ -1,14 +1,12 @@
-//! Fuzz targets: what holds for any bytes a stranger sends.
+//! Fuzz targets: properties that hold for any bytes from an untrusted peer.
 //!
-//! A parser that is fed by strangers must not be right only for the inputs somebody thought of.
-//! Each target is a function that panics when a promise is broken, and does not know who calls it.
-//! Two do: a test with a fixed number of inputs from a fixed seed (`crates/wire/tests/fuzz` and
-//! `crates/listener/tests/fuzz`, part of `make test`), and libFuzzer, which looks at the branches
-//! an input takes, for as long as one likes (`make fuzz`). So what one of them finds the other one
-//! replays.
+//! A parser of untrusted input must be correct for unexpected inputs too. Each target is a function
+//! that panics when a property is violated. It has two callers: a test with a fixed number of
+//! inputs from a fixed seed (`crates/wire/tests/fuzz` and `crates/listener/tests/fuzz`, part of
+//! `make test`), and libFuzzer (`make fuzz`), which is guided by the branches an input takes and
+//! runs for any length of time. Inputs found by one can be replayed by the other.
 //!
-//! [`codecs`] are about bytes and what they mean, [`conversations`] about whole listeners: bytes
-//! and what they are answered.
+//! [`codecs`] test parsers and writers, [`conversations`] whole listeners.
 
 pub mod codecs;
 pub mod conversations;

@@ -1,22 +1,21 @@
-//! How bytes reach a codec, and what has to hold whichever way they do.
+//! Delivery of bytes to a codec in pieces, and the properties that hold for every way to cut them.
 
 use std::fmt::Debug;
 
 /// A fuzz target; its input is in the notation of [`expanded`].
 pub type Target = fn(&[u8]);
 
-/// Says in an input of a target that bytes are to be repeated; see [`expanded`].
+/// Marks a repetition in an input; see [`expanded`].
 pub const REPEAT: u8 = 0xff;
-/// Longest stream in bytes: two of the longest lines of any protocol, and something after them.
+/// Longest stream in bytes: two of the longest lines of any protocol, and some more.
 const STREAM_BYTES_MAX: usize = 160 * 1024;
-/// Most pieces a stream is cut into, about: lines are looked at again with each piece, and this
-/// keeps that cheap.
+/// Approximate maximum number of pieces of a stream. Lines are scanned again for each piece; the
+/// limit keeps that cheap.
 const PIECES_MAX: usize = 256;
 
-/// The stream that `input` stands for: itself, but for [`REPEAT`] with two bytes `n` and `m` after
-/// it, which adds the last `n` bytes before it once more, `m` times `m` times. Limits of many KiB
-/// are reached by inputs of a few bytes that way, which is what a fuzzer is good at. Where there
-/// are no `n` bytes the three stand for themselves.
+/// Expands the repetitions in `input`. [`REPEAT`] followed by two bytes `n` and `m` appends the
+/// previous `n` bytes `m` times `m` times. So inputs of a few bytes, which fuzzers handle best,
+/// reach limits of many KiB. Where there are no `n` bytes, the three bytes are kept as they are.
 #[must_use]
 pub fn expanded(input: &[u8]) -> Vec<u8> {
     let mut stream = Vec::with_capacity(input.len());
@@ -39,45 +38,45 @@ pub fn expanded(input: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// What one call of a codec came to.
+/// The result of one call of a codec.
 #[derive(Debug)]
 pub enum Step<T> {
-    /// It said something, and used up so many bytes for it.
+    /// A result, with the number of bytes consumed for it.
     Said {
-        /// Used up.
+        /// Bytes consumed.
         consumed: usize,
-        /// What.
+        /// The result.
         what: T,
     },
-    /// It used up so many bytes and waits until there are `need` after them.
+    /// No result: the codec consumed some bytes and needs at least `need` bytes from there on.
     Incomplete {
-        /// Used up.
+        /// Bytes consumed.
         consumed: usize,
-        /// Wanted.
+        /// Bytes needed.
         need: usize,
     },
-    /// It gave up, and is not to be called again.
+    /// A fatal error, after which the codec is not called again.
     Broken(T),
 }
 
-/// How much of a stream is offered at a time.
+/// The way in which a stream is offered.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
-    /// All of it.
+    /// All bytes at once.
     Whole,
-    /// As little as possible.
+    /// As few bytes as possible at a time.
     Least,
     /// No more than the codec asks for.
     Asked,
-    /// Pieces of any length, drawn from this number.
+    /// Pieces of any length, drawn from this seed.
     Drawn(u64),
 }
 
-/// Offers `stream` to one new codec for each way to cut it.
+/// Offers `stream` to a new codec for each way to cut it.
 ///
 /// # Panics
-/// When they do not all say the same, or one uses up more than it was offered, says something and
-/// uses up nothing, or asks for no more than it has or for more than `need_max` bytes.
+/// When the results differ, or a codec consumes more than it was offered, returns a result without
+/// consuming anything, asks for no more than it has, or asks for more than `need_max` bytes.
 pub fn same_however_cut<'s, T, C>(stream: &'s [u8], need_max: usize, codec: impl Fn() -> C)
 where
     T: PartialEq + Debug,
@@ -95,7 +94,8 @@ where
     }
 }
 
-/// Ways to cut `stream`: all at once, in pieces as short as can be, and in pieces of any length.
+/// Cuts `stream` in three ways: not at all, into the shortest pieces, and into pieces of any
+/// length.
 #[must_use]
 pub fn ways_to_cut(stream: &[u8]) -> [Vec<&[u8]>; 3] {
     [Reading::Whole, Reading::Least, Reading::Drawn(checksum(stream))].map(|reading| {
@@ -119,8 +119,8 @@ fn said<'s, T>(
     let (mut start, mut end) = (0, 0);
     let mut all = Vec::new();
     let mut reader = Reader::new(reading, stream);
-    // Ends: each turn of the inner loop but its last uses up a byte, and each of the outer one
-    // offers another.
+    // Terminates: each iteration of the inner loop except the last consumes a byte, and each of the
+    // outer one offers another.
     loop {
         let wanted = loop {
             let offered = &stream[start..end];
@@ -163,8 +163,8 @@ impl Reader {
         Self { reading, least: 1 + stream.len() / PIECES_MAX }
     }
 
-    /// Where the next piece ends when the last one ended at `end` and the codec asks for all before
-    /// `wanted`.
+    /// Returns the end of the next piece, when the last piece ended at `end` and the codec asks for
+    /// all bytes before `wanted`.
     fn next(&mut self, end: usize, wanted: usize) -> usize {
         match &mut self.reading {
             Reading::Whole => usize::MAX,
@@ -172,7 +172,7 @@ impl Reader {
             Reading::Asked => wanted.max(end + self.least),
             Reading::Drawn(number) => {
                 *number = mixed(*number);
-                // Short ones and long ones are equally likely.
+                // Short and long pieces are equally likely.
                 let bits = *number % 14;
                 end + self.least + (*number >> (64 - bits.max(1))) as usize
             }
@@ -180,12 +180,12 @@ impl Reader {
     }
 }
 
-/// A number that changes with every byte.
+/// Hashes all bytes.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(bytes.len() as u64, |sum, &byte| mixed(sum ^ u64::from(byte)))
 }
 
-/// One step of a generator with full period: each bit of the result depends on those before it.
+/// A step of a generator with full period: each bit of the result depends on the lower bits.
 fn mixed(number: u64) -> u64 {
     let next = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
     next ^ (next >> 29)

@@ -42,10 +42,6 @@ const UNCLEAR_OPENINGS: &[(&str, usize)] = &[
     ("crates/sim", 96),
     ("crates/store", 237),
     ("crates/wire", 81),
-    ("fuzz/src", 11),
-    ("scripts/connectors", 4),
-    ("scripts/engine", 5),
-    ("tests/conformance", 6),
 ];
 
 fn tree() -> Tree {

@@ -3,15 +3,15 @@ use sherwood_wire::memcached::{KEY_BYTES_MAX, reply};
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// A limit that words exceed, and one that lines do not.
+/// A limit exceeded by single words, and one not exceeded by lines.
 const VALUE_BYTES_MAX: [u32; 2] = [40, 20_000];
-/// What a reply takes at most besides its value, as [`parse`] states it.
+/// Most bytes of a reply besides its value, as documented by [`parse`].
 const LINE_BYTES: usize = 2052;
 
-/// The replies of a memcached server, or of whatever answers on its port.
+/// Parses replies of a memcached server or of any other server.
 ///
 /// # Panics
-/// When the client's parser breaks a promise.
+/// When the client's parser violates its contract.
 pub fn memcached_client(input: &[u8]) {
     let stream = expanded(input);
     for bytes_max in VALUE_BYTES_MAX {

@@ -5,13 +5,13 @@ use sherwood_wire::memcached::{
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// A limit that words exceed, and one whose values are longer than a piece of a key list.
+/// A limit exceeded by single words, and one larger than a part of a key list.
 const VALUE_BYTES_MAX: [u32; 2] = [40, 20_000];
 
-/// The commands of a memcached connection, the meta commands among them.
+/// Parses commands of a memcached connection, including meta commands.
 ///
 /// # Panics
-/// When the parser breaks a promise.
+/// When the parser violates its contract.
 pub fn memcached_server(input: &[u8]) {
     let stream = expanded(input);
     for value_bytes_max in VALUE_BYTES_MAX {
@@ -81,7 +81,7 @@ fn check_meta(meta: Meta<'_>, limits: Limits) {
     }
 }
 
-/// The command as a client writes it, if one would.
+/// Formats the command as a client writes it; none for commands that no client sends.
 fn written(command: Command<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let answer = |noreply| if noreply { Answer::Unwanted } else { Answer::Expected };
@@ -89,7 +89,7 @@ fn written(command: Command<'_>) -> Option<Vec<u8>> {
         Command::Retrieval(Retrieval { keys, cas, touch, last: true }) => {
             let keys = keys.map(|key| Key::new(key).ok()).collect::<Option<Vec<_>>>()?;
             match (touch, cas) {
-                // The end of a list may hold no key; nobody would write that.
+                // The last part of a list may have no key, which no client sends.
                 _ if keys.is_empty() => return None,
                 (None, false) => client::get(&mut out, keys),
                 (None, true) => client::gets(&mut out, keys),
@@ -121,7 +121,7 @@ fn written(command: Command<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether two commands are one, however many spaces are between their keys.
+/// Returns true when two commands are equal, ignoring the number of spaces between keys.
 fn is_same(one: Command<'_>, other: Command<'_>) -> bool {
     match (one, other) {
         (Command::Retrieval(one), Command::Retrieval(other)) => {

@@ -1,9 +1,10 @@
-//! The codecs: what holds for any bytes a peer sends.
+//! Targets for the codecs: properties that hold for any bytes from a peer.
 //!
-//! Promised by each, and checked by [`same_however_cut`](crate::stream::same_however_cut): no
-//! panic; at most what was offered is used up, and something whenever something is said; never more
-//! is asked for than the stated bound, nor than is needed; and the same is said however the bytes
-//! are cut. What is understood can be written and is then understood as the same.
+//! Each is checked by [`same_however_cut`](crate::stream::same_however_cut): the codec does not
+//! panic. It consumes at most the bytes offered, and at least one for each result. It never asks
+//! for more than its stated bound, nor for more than it needs. Results do not depend on how the
+//! bytes are cut into pieces. A parsed message can be written, and is then parsed as the same
+//! message.
 
 mod memcached_client;
 mod memcached_server;
@@ -15,7 +16,7 @@ pub use memcached_server::memcached_server;
 pub use resp_client::resp_client;
 pub use resp_server::resp_server;
 
-/// Every target with its name, which is also that of its folder below `fuzz/corpus`.
+/// Every target with its name, which is also the name of its folder below `fuzz/corpus`.
 pub const TARGETS: [(&str, crate::stream::Target); 4] = [
     ("memcached_server", memcached_server),
     ("memcached_client", memcached_client),

@@ -3,13 +3,14 @@ use sherwood_wire::resp::{BULK_BYTES_MAX, LINE_BYTES_MAX, Version, reply};
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// The longest byte string with the longest line before it, their marks and ends included.
+/// Length of the longest byte string with the longest line before it, including marks and line
+/// ends.
 const NEED_MAX: usize = 1 + LINE_BYTES_MAX + BULK_BYTES_MAX as usize + 2;
 
-/// The answers of a Redis server, or of whatever answers on its port.
+/// Parses answers of a Redis server or of any other server.
 ///
 /// # Panics
-/// When the client's parser breaks a promise.
+/// When the client's parser violates its contract.
 pub fn resp_client(input: &[u8]) {
     same_however_cut(&expanded(input), NEED_MAX, || step);
 }

@@ -2,16 +2,16 @@ use sherwood_wire::resp::{Args, Event, Limits, Parsed, Parser, ProtocolError, cl
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// Limits that a few words exceed, and some that are beyond those of a line.
+/// Limits exceeded by a few words, and limits larger than that of a line.
 const LIMITS: [Limits; 2] = [
     Limits { argument_bytes_max: 20, request_bytes_max: 100 },
     Limits { argument_bytes_max: 100_000, request_bytes_max: 150_000 },
 ];
 
-/// The requests of a RESP connection.
+/// Parses requests of a RESP connection.
 ///
 /// # Panics
-/// When the parser breaks a promise.
+/// When the parser violates its contract.
 pub fn resp_server(input: &[u8]) {
     let stream = expanded(input);
     for limits in LIMITS {
@@ -22,7 +22,7 @@ pub fn resp_server(input: &[u8]) {
     }
 }
 
-/// What the parser said; requests as a client would write them.
+/// A result of the parser; requests are in the form that a client writes.
 #[derive(Debug, PartialEq)]
 enum Said {
     Request(Vec<u8>),
@@ -47,7 +47,7 @@ fn step(Parsed { consumed, event }: Parsed<'_>, limits: Limits) -> Step<Said> {
     Step::Said { consumed, what }
 }
 
-/// The request as a client writes it, after making sure that it is understood as the same.
+/// Formats the request as a client writes it, after checking that it is parsed as the same request.
 fn understood_again(args: Args<'_>) -> Vec<u8> {
     let bytes = written(args);
     let mut parser = Parser::new(Limits { argument_bytes_max: u32::MAX, request_bytes_max: u32::MAX });

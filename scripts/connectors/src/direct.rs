@@ -1,4 +1,4 @@
-//! The client libraries, used as their documentation says.
+//! The client libraries, used as their documentation recommends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ const REQUESTS: usize = 16;
 
 type Got<'a> = Pin<Box<dyn Future<Output = usize> + Send + 'a>>;
 
-/// A pool of connections to MariaDB. What a connection was used for is not undone when it is given
-/// back: it was used for nothing that lasts, and the connector does not, either.
+/// Creates a pool of connections to MariaDB. Returned connections are not reset, since nothing
+/// changes their state; the connector does not reset them either.
 pub(crate) fn mysql(server: &Database) -> mysql_async::Pool {
     let constraints = PoolConstraints::new(CONNECTIONS, CONNECTIONS).expect("a range");
     let pool = PoolOpts::default().with_constraints(constraints).with_reset_connection(false);
@@ -87,7 +87,7 @@ pub(crate) async fn postgres_workers(server: &Database, workers: usize) -> Vec<B
 
 struct Postgres {
     client: Arc<PostgresClient>,
-    /// Prepared, by their number of keys.
+    /// Prepared statements by their number of keys.
     statements: Vec<(usize, Statement)>,
 }
 

@@ -1,4 +1,4 @@
-//! Servers with the values in them.
+//! Servers filled with values.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Filled {
         }
     }
 
-    /// What the backend is called.
+    /// Name of the backend.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::MySql(_) => "mysql",
@@ -87,7 +87,7 @@ impl Filled {
         }
     }
 
-    /// The library on the other side.
+    /// Name of the client library compared with the connector.
     pub(crate) fn client(&self) -> &'static str {
         match self {
             Self::MySql(_) => "mysql_async",
@@ -98,7 +98,7 @@ impl Filled {
         }
     }
 
-    /// Workers that ask by the connector, which they share.
+    /// Creates workers that share a connector.
     pub(crate) fn connector(&self, workers: usize) -> Vec<Box<dyn Worker>> {
         let options = match self {
             Self::MySql(server) => StoreOptions::MySql(server.options(QUERY)),
@@ -113,7 +113,7 @@ impl Filled {
         (0..workers).map(|_| Box::new(Connector(Arc::clone(&store))) as Box<dyn Worker>).collect()
     }
 
-    /// Workers that ask by the client library.
+    /// Creates workers that use the client library.
     pub(crate) async fn direct(&self, workers: usize) -> Vec<Box<dyn Worker>> {
         match self {
             Self::MySql(server) => direct::mysql_workers(server, workers),

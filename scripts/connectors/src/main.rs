@@ -1,20 +1,20 @@
-//! What a connector costs, beside the client library that a user would take in its place, in the
-//! same run.
+//! Benchmark of each connector beside the client library that could replace it, in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/connectors/Cargo.toml -- [rounds] [seconds of a
-//!     turn] [part of a backend's name]
+//! ```text
+//! cargo run --release --manifest-path scripts/connectors/Cargo.toml -- \
+//!     [rounds] [seconds of a turn] [part of a backend's name]
+//! ```
 //!
-//! MariaDB, PostgreSQL, Redis and memcached are Debian's packages, each started on a free port of
-//! the loopback as the tests of the connectors do; the HTTP service is one of hyper's in this
-//! process, with a thread of its own. Each has 10,000 values of 1 KiB. Both sides ask for the same
-//! keys at the same number of tasks, each waiting for its answer before it asks again: turn by
-//! turn, the first one changing with every round, so that a busy machine is busy for both. Each
-//! side has its defaults: the connector as many connections as it opens by itself; of clients,
-//! those that are shared have one or (PostgreSQL) eight, those that are not one for each task, and
-//! MySQL's pool has eight.
+//! MariaDB, PostgreSQL, Redis and memcached are Debian's packages, each started on a free loopback
+//! port as in the tests of the connectors; the HTTP service is one of hyper's in this process, on a
+//! thread of its own. Each has 10,000 values of 1 KiB. Both sides ask for the same keys with the
+//! same number of tasks, each of which waits for its answer before it asks again. The sides take
+//! turns and alternate in going first, so that other load affects both. Each side has its default
+//! number of connections: that of the connector; for clients, one if shared (PostgreSQL eight), one
+//! per task if not, and eight in MySQL's pool.
 //!
-//! A JSON line for each backend, number of keys of a call and number of tasks: medians over the
-//! rounds, and their ratios.
+//! Prints a JSON line for each backend, number of keys of a call and number of tasks: medians over
+//! the rounds, and their ratios.
 
 #![allow(
     clippy::disallowed_methods,
@@ -60,14 +60,14 @@ fn main() {
     });
 }
 
-/// All cases of one backend.
+/// Measures all cases of one backend.
 async fn measure(filled: &Filled, rounds: usize, time: Duration) {
     let most = TASKS.into_iter().max().expect("there are some");
     let mut connector = filled.connector(most);
     let mut direct = filled.direct(most).await;
     for keys in KEYS {
         for tasks in TASKS {
-            // The first answers make connections and prepare statements.
+            // The first answers establish connections and prepare statements.
             for workers in [&mut connector, &mut direct] {
                 turn(workers, tasks, keys, time / 4).await;
             }

@@ -1,4 +1,4 @@
-//! A small HTTP service: `/items/{key}` has a value whatever the key.
+//! A small HTTP service: `/items/{key}` has a value for every key.
 
 use std::convert::Infallible;
 use std::thread;
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::filled::value;
 
-/// Listens until the process ends, on a thread of its own; where.
+/// Listens on a thread of its own until the process ends, and returns the address.
 pub(crate) fn start() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it listens").to_string();

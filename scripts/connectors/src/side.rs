@@ -1,4 +1,4 @@
-//! Tasks that ask one of the two sides for some time, and what they measured.
+//! Tasks that use one of the two sides for some time, and their measurements.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -8,23 +8,23 @@ use tokio::task::JoinSet;
 
 use crate::filled::{VALUE_BYTES, VALUES};
 
-/// What one task asks by.
+/// The client used by one task.
 pub(crate) trait Worker: Send {
-    /// The bytes of the values of some keys, all of which are there.
+    /// Fetches keys, all of which exist, and returns the total bytes of their values.
     fn get<'a>(&'a mut self, keys: &'a [Bytes]) -> Pin<Box<dyn Future<Output = usize> + Send + 'a>>;
 }
 
-/// What a turn came to.
+/// Measurements of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
-    /// Calls a second, all tasks together.
+    /// Calls a second of all tasks together.
     pub(crate) ops_per_s: f64,
 }
 
 impl Figures {
-    /// The median of each figure for itself.
+    /// Returns the median of each figure.
     pub(crate) fn median(all: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| {
             let mut figures: Vec<f64> = all.iter().map(figure).collect();
@@ -39,7 +39,7 @@ impl Figures {
     }
 }
 
-/// Has the first `tasks` of `workers` ask for `keys` keys a call, for `time`.
+/// Lets the first `tasks` of `workers` ask for `keys` keys a call, for `time`.
 pub(crate) async fn turn(
     workers: &mut Vec<Box<dyn Worker>>,
     tasks: usize,

@@ -1,14 +1,18 @@
-//! What the engine costs, beside other caches in the same run.
+//! Benchmark of the engine beside other caches in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [part
-//!     of a cache's name] [--json] … -- hits hit ratios on the public traces, at 1, 3, 10 and 30%
-//!     of their objects … -- memory [value bytes] bytes an item at two million items with keys of
-//!     20 bytes … -- reclaim [MiB] [value bytes] [rounds] a full cache gives up a tenth, again and
-//!     again
+//! ```text
+//! cargo run --release --manifest-path scripts/engine/Cargo.toml -- \
+//!     throughput [rounds] [part of a cache's name] [--json]
+//!     hits          hit ratios on the public traces, at 1, 3, 10 and 30% of their objects
+//!     memory [value bytes]
+//!                   bytes per item at two million items with keys of 20 bytes
+//!     reclaim [MiB] [value bytes] [rounds]
+//!                   a full cache gives up a tenth, repeatedly
+//! ```
 //!
-//! Caches take turns within a round and medians are printed, so that a busy machine is busy for all
-//! of them. Times of one thread are of its processor, times of two are of the clock: those are
-//! worth something only where two cores are free.
+//! Caches take turns within a round and medians are printed, so that other load affects all of
+//! them. Times of one thread are processor time. Times of two threads are wall time and are
+//! meaningful only when two cores are free.
 
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
@@ -44,12 +48,12 @@ fn main() {
     }
 }
 
-/// One access of a look-aside user: whether it hit; a miss is followed by an insertion.
+/// A cache in the benchmark. An access returns true for a hit; a miss is followed by an insertion.
 trait Peer: Sync {
     fn access(&self, key: u64) -> bool;
 }
 
-/// How large a cache is, in items, and how ours is divided.
+/// The size of a cache in items, and the division of ours.
 #[derive(Clone, Copy)]
 struct Size {
     items: usize,
@@ -125,7 +129,7 @@ impl Peer for HashLink {
     }
 }
 
-/// A name, and how to make one.
+/// A name and a constructor.
 type Maker = (&'static str, fn(Size) -> Box<dyn Peer>);
 
 const PEERS: &[Maker] = &[
@@ -139,10 +143,10 @@ const PEERS: &[Maker] = &[
 
 fn throughput(rounds: usize, name: &str, as_json: bool) {
     let keys = zipf(4 * ACCESSES);
-    // As many shards as a node of two threads has from 2 GiB on.
+    // The number of shards of a node with two threads from 2 GiB on.
     let size = Size { items: CAPACITY, partitions: 4, shards: 16 };
     let peers: Vec<&Maker> = PEERS.iter().filter(|(peer, _)| peer.contains(name)).collect();
-    // A quarter of the capacity, so that all of them are there once each has been asked for.
+    // A quarter of the capacity, so that all keys are cached once each has been accessed.
     let popular: Vec<u32> = keys.iter().copied().filter(|&key| (key as usize) < CAPACITY / 4).collect();
     let mut results = vec![[const { Vec::new() }; 4]; peers.len()];
     for _ in 0..rounds {
@@ -177,7 +181,8 @@ fn throughput(rounds: usize, name: &str, as_json: bool) {
     }
 }
 
-/// Ours undivided and in sixteen shards: a few items each in the smallest.
+/// Compares hit ratios; our cache is undivided and in sixteen shards, with few items each in the
+/// smallest.
 fn hits() {
     let names = PEERS.iter().map(|(name, _)| format!("{name:>18}")).collect::<String>();
     println!("{:<12} {:>7}{names}", "", "items");
@@ -199,7 +204,7 @@ fn hits() {
     }
 }
 
-/// Millions of accesses a second by two threads that have half of the keys each.
+/// Measures millions of accesses a second by two threads with half of the keys each.
 fn two_threads(peer: &dyn Peer, keys: &[u32]) -> f64 {
     let start = Clock::now();
     std::thread::scope(|scope| {
@@ -216,7 +221,7 @@ fn run(peer: &dyn Peer, keys: &[u32]) -> (Duration, usize) {
     (processor_time() - start, hits)
 }
 
-/// What this thread has had of a processor.
+/// Processor time used by this thread.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that lives until the call returns.
@@ -230,7 +235,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Keys by Zipf's law with exponent 0.99, the same in every run.
+/// Draws keys from Zipf's law with exponent 0.99; they are the same in every run.
 fn zipf(count: usize) -> Vec<u32> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=KEYS)
@@ -250,9 +255,9 @@ fn zipf(count: usize) -> Vec<u32> {
     (0..count).map(|_| rank(draw() * sum)).collect()
 }
 
-/// Blocks of one mapping that is large enough for all, as the node's are parts of a few: what is
-/// given back is the system's before the call returns. Those of one size are handed out again, the
-/// last first.
+/// Blocks of a single mapping that is large enough for all, similar to the node's memory. Released
+/// blocks are returned to the system before the call returns, and reused for blocks of the same
+/// size, the last first.
 #[derive(Debug)]
 struct Mapped {
     free: Mutex<Free>,
@@ -271,7 +276,7 @@ impl Mapped {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
-        // SAFETY: a new mapping at an address the system chooses touches nothing that is there.
+        // SAFETY: a new mapping at an address that the system chooses affects no existing one.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED, "there are addresses");
         let start = start.expose_provenance();
@@ -279,8 +284,8 @@ impl Mapped {
     }
 }
 
-// SAFETY: each block is a part of the mapping, which stays, that nobody else has until it is
-// released.
+// SAFETY: each block is a part of the mapping, which is never unmapped, and is not handed out again
+// until it is released.
 unsafe impl Memory for Mapped {
     fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let mut free = self.free.lock().expect("nobody panics");
@@ -297,8 +302,8 @@ unsafe impl Memory for Mapped {
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
         let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
-        // SAFETY: whole pages of the mapping; by the caller's promise nobody refers to them any
-        // more.
+        // SAFETY: whole pages of the mapping, to which no references exist, as the caller
+        // guarantees.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
         let mut free = self.free.lock().expect("nobody panics");
         free.by_bytes.entry(bytes).or_default().push(start.expose_provenance());
@@ -337,7 +342,7 @@ fn memory(value_bytes: usize) {
     );
 }
 
-/// What a round of giving up a tenth took.
+/// Measurements of a round in which a tenth is given up.
 struct GivenUp {
     items: u64,
     ns_each: f64,
@@ -355,8 +360,8 @@ fn reclaim(mib: usize, value_bytes: usize, rounds: usize) {
     let (mut state, mut stores) = (1_u64, 0);
     let mut store = |count| {
         for number in stores..stores + count {
-            // Every other store goes to a random key, so that the order of places is not that of
-            // eviction.
+            // Every other store goes to a random key, so that the order in memory differs from that
+            // of eviction.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let number = if number % 2 == 0 { number } else { (state >> 33) % (2 * items) };
             let key = format!("key:{number:016}");
@@ -371,7 +376,7 @@ fn reclaim(mib: usize, value_bytes: usize, rounds: usize) {
         cache.apply(&CachePlan::Budgets(vec![total])).expect("the total");
         store(items / 2);
         while cache.step(Instant::ZERO, 1000) {}
-        // A thread of its own has a name of its own in a profile.
+        // A named thread can be identified in a profile.
         let shrink = std::thread::Builder::new().name("shrink".to_owned());
         seen.push(std::thread::scope(|scope| {
             let worker = shrink.spawn_scoped(scope, || give_up_a_tenth(&cache, total)).expect("a thread");
@@ -389,7 +394,7 @@ fn reclaim(mib: usize, value_bytes: usize, rounds: usize) {
         mib / 10,
         of(|one| one.longest_us),
     );
-    // The system takes all back at once, and a profile does not show it.
+    // The system frees everything at once at exit, which keeps it out of profiles.
     std::mem::forget(cache);
 }
 

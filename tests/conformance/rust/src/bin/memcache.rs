@@ -1,5 +1,5 @@
-//! What the crate `memcache` asks of a memcached server over its text protocol, asked of the one at
-//! HOST PORT.
+//! Runs the operations of the crate `memcache` against the memcached server at HOST PORT, over its
+//! text protocol.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use memcache::{Client, MemcacheError};
 use sherwood_conformance::{check, end, refused};
 
-/// What the listener is set to.
+/// The listener's limit.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 fn storage(client: &Client) -> Result<(), MemcacheError> {
     client.set("a", "1", 0)?;
     check("get", client.get::<String>("a")?, Some("1".to_owned()));
     check("get of nothing", client.get::<String>("none")?, None::<String>);
-    // The library does not say that nothing was stored.
+    // The library does not report that nothing was stored.
     client.add("a", "2", 0)?;
     check("add over something", client.get::<String>("a")?, Some("1".to_owned()));
     client.add("b", "2", 0)?;

@@ -1,5 +1,5 @@
-//! What redis-rs asks of a Redis server that is used as a cache, asked of the one at HOST PORT, in
-//! both versions of RESP.
+//! Runs the cache operations of redis-rs against the Redis server at HOST PORT, in both versions of
+//! RESP.
 
 use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use redis::{AsyncCommands, Commands, Connection, RedisError, RedisResult};
 use sherwood_conformance::{check, end, refused};
 
-/// What the listener is set to.
+/// The listener's limit.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 fn strings(client: &mut Connection) -> RedisResult<()> {
@@ -75,7 +75,7 @@ fn about(client: &mut Connection) -> RedisResult<()> {
     Ok(())
 }
 
-/// Many tasks over one connection, which comes back after the server closed it.
+/// Runs many tasks over one connection, which is re-established after the server closed it.
 async fn asynchronous(client: &redis::Client) -> Result<(), RedisError> {
     let mut manager = client.get_connection_manager().await?;
     let _: () = manager.set("async", 1).await?;
@@ -89,7 +89,7 @@ async fn asynchronous(client: &redis::Client) -> Result<(), RedisError> {
     }
     check("a hundred tasks", answers, vec![1; 100]);
     let _: Result<String, _> = redis::cmd("QUIT").query_async(&mut manager).await;
-    // The first command may be the one that finds out.
+    // The first command may be the one that detects the closed connection.
     let _: Result<i64, _> = manager.get("async").await;
     check("a client connects again", manager.get::<_, i64>("async").await.ok(), Some(1));
     Ok(())
