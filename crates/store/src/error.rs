@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{Kind, words};
+use crate::{Kind, escape};
 
 /// A failed call to a store: the attempt, the store, the cause and the remedy, as one line of text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -319,7 +319,7 @@ impl Cause {
             | Self::Reset { detail, address: _ }
             | Self::Protocol { detail, address: _, expected: _ }
             | Self::Server { detail }
-            | Self::Key { detail } => *detail = words::plain(detail, DETAIL_CHARS_MAX),
+            | Self::Key { detail } => *detail = escape::plain(detail, DETAIL_CHARS_MAX),
             Self::Overloaded { queued_calls_max: _ }
             | Self::Closed
             | Self::Unsupported { reason: _ }

@@ -39,6 +39,7 @@ mod clock;
 mod compute;
 mod embedded;
 mod error;
+mod escape;
 mod kv;
 mod limit;
 mod load;
@@ -49,7 +50,6 @@ mod remote;
 mod session;
 mod sqlite;
 mod store;
-mod words;
 
 pub use compute::{BytesOfKey, ValueBytes};
 pub use embedded::{open, open_compute};

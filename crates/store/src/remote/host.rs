@@ -8,7 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::words::quoted;
+use crate::escape::quoted;
 use crate::{Cause, OpenCause};
 
 /// Idle time after which the system sends TCP keepalive probes.

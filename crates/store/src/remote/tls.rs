@@ -63,7 +63,8 @@ pub fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>, OpenCaus
 pub(crate) fn server_name(options: &TlsOptions, host: &str) -> Result<ServerName<'static>, OpenCause> {
     let name = options.server_name.as_deref().unwrap_or(host);
     ServerName::try_from(name.to_owned()).map_err(|_| {
-        let detail = format!("\"{}\" is neither a host's name nor an address", crate::words::shown(name));
+        let detail =
+            format!("\"{}\" is neither a host's name nor an address", crate::escape::user_text(name));
         refused("tls.server_name", detail, "give the name that is in the server's certificate")
     })
 }

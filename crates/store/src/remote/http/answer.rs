@@ -7,8 +7,8 @@ use hyper::header::LOCATION;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
+use crate::escape::user_text;
 use crate::remote::Each;
-use crate::words::shown;
 use crate::{Cause, Fault, Found};
 
 /// The meaning of the status of a read.
@@ -59,7 +59,7 @@ fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
         300..400 => {
             let to = headers
                 .get(LOCATION)
-                .map(|to| format!(" to {}", shown(&String::from_utf8_lossy(to.as_bytes()))));
+                .map(|to| format!(" to {}", user_text(&String::from_utf8_lossy(to.as_bytes()))));
             let to = to.unwrap_or_default();
             Cause::Statement {
                 detail: format!("{detail}{to}; redirects are not followed: name the last address"),

@@ -44,12 +44,12 @@ use crate::{Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, Kind, OpenCause,
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Most bytes that are read of a body that is not needed.
-const UNKEPT_BODY_BYTES: u64 = 64 << 10;
+const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 
 /// Most time to read such a body. It nearly always arrives with its head. The request keeps its
 /// permit meanwhile, so that a service whose error pages hang would delay every other key; a new
 /// connection costs less.
-const DRAIN: Duration = Duration::from_millis(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// An HTTP service.
 pub(crate) struct Http {
@@ -73,8 +73,8 @@ impl Budget {
     }
 
     /// The budget of a body that is read only to reuse its connection.
-    fn unkept() -> Self {
-        Self(AtomicU64::new(UNKEPT_BODY_BYTES))
+    fn discarded() -> Self {
+        Self(AtomicU64::new(DISCARDED_BODY_BYTES))
     }
 
     /// Returns `bytes` of a body that is not kept to the budget.
@@ -111,13 +111,13 @@ impl Call {
         });
     }
 
-    /// Waits for a permit, `turn`, or fails as soon as the call is stopped.
-    async fn unless_stopped<T>(&self, turn: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
+    /// Waits for `permit`, or fails as soon as the call is stopped.
+    async fn unless_stopped<T>(&self, permit: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let mut stopped = self.stopped.subscribe();
         tokio::select! {
             biased;
             Ok(cause) = stopped.wait_for(Option::is_some) => Err(cause.clone().unwrap_or(Cause::Closed)),
-            turn = turn => turn,
+            permit = permit => permit,
         }
     }
 }
@@ -154,7 +154,7 @@ impl Http {
     async fn read(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let _room = self.room()?;
         if keys.is_empty() {
-            return self.look().await.map(|_| Vec::new());
+            return self.report().await.map(|_| Vec::new());
         }
         let call = self.call();
         let each = match self.urls.read.is_batch() {
@@ -243,7 +243,7 @@ impl Http {
     ) -> Result<(StatusCode, HeaderMap, String), Cause> {
         let url = url.of(key).ok_or(NO_URL)?;
         let _room = self.room()?;
-        let _turn = self.turn().await?;
+        let _permit = self.permit().await?;
         let address = host(&url);
         let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
         self.drain(body, &address).await;
@@ -251,7 +251,7 @@ impl Http {
     }
 
     /// Checks the service by reading a key, which need not exist.
-    async fn look(&self) -> Result<Report, Cause> {
+    async fn report(&self) -> Result<Report, Cause> {
         let key = self.urls.read.check_key();
         let url = match self.urls.read.is_batch() {
             true => self.urls.read.of_all(&[&key]).into_iter().next().and_then(|(url, _)| url),
@@ -285,14 +285,14 @@ impl Http {
     }
 
     /// Waits for a permit for one of the concurrent requests.
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
+    async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
         self.requests.acquire().await.map_err(|_| Cause::Closed)
     }
 
     /// Sends a read once it has a permit; returns the meaning of the status and the response, whose
     /// body is kept only if it is a value. A failure that would affect the whole call stops it.
     async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
-        let _turn = call.unless_stopped(self.turn()).await?;
+        let _permit = call.unless_stopped(self.permit()).await?;
         let address = host(&url);
         let sent = self.send(Method::GET, url, None).await;
         let (head, body) = sent.inspect_err(|cause| call.stop_if_all(cause))?.into_parts();
@@ -333,7 +333,7 @@ impl Http {
     /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
     /// be reused.
     async fn drain(&self, body: Incoming, address: &str) {
-        let _ = timeout(DRAIN, self.body(body, address, &Budget::unkept())).await;
+        let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::discarded())).await;
     }
 
     /// Reads a body within the budget. A body that fails returns its bytes to the budget.
@@ -418,7 +418,7 @@ impl Store for Http {
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
-        Box::pin(async move { self.named(Attempt::Check, self.look().await) })
+        Box::pin(async move { self.named(Attempt::Check, self.report().await) })
     }
 }
 

@@ -137,7 +137,7 @@ impl Change {
 pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
     let refused = |name: &str, detail: String, remedy| OpenCause::Remote {
         option: "headers",
-        detail: format!("{}: {detail}", crate::words::shown(name)),
+        detail: format!("{}: {detail}", crate::escape::user_text(name)),
         remedy,
     };
     let mut headers = HeaderMap::new();

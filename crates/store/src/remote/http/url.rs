@@ -8,9 +8,9 @@ use std::fmt::Write;
 use hyper::Uri;
 
 use crate::OpenCause;
+use crate::escape::{quoted, user_text};
 use crate::remote::CHECK_KEY;
 use crate::remote::host::HostPort;
-use crate::words::{quoted, shown};
 
 /// The separator of a key's parts.
 const SEPARATOR: u8 = b':';
@@ -52,7 +52,7 @@ impl UrlTemplate {
             if !before.is_empty() {
                 parts.push(Part::Text(before.to_owned()));
             }
-            parts.push(Part::of(name).ok_or_else(|| refused(format!("has {{{}}}", shown(name))))?);
+            parts.push(Part::of(name).ok_or_else(|| refused(format!("has {{{}}}", user_text(name))))?);
             rest = behind;
         }
         if !rest.is_empty() {
@@ -269,14 +269,14 @@ mod tests {
     fn many_keys_are_split_into_urls_of_bounded_length() {
         let batch = template("http://h/all?ids={keys}&v=1");
         assert!(batch.is_batch());
-        let shown = |url: &Option<Uri>| url.as_ref().unwrap().to_string();
+        let text = |url: &Option<Uri>| url.as_ref().unwrap().to_string();
         let urls = batch.of_all(&["a,b", "c"]);
-        assert_eq!(shown(&urls[0].0), "http://h/all?ids=a%2Cb,c&v=1");
+        assert_eq!(text(&urls[0].0), "http://h/all?ids=a%2Cb,c&v=1");
         let long = "k".repeat(3_000);
         let urls = batch.of_all(&[&long, &long, &long, "x"]);
         let counts: Vec<usize> = urls.iter().map(|(_, count)| *count).collect();
         assert_eq!(counts, [2, 2]);
-        assert!(shown(&urls[1].0).ends_with("kkk,x&v=1"));
+        assert!(text(&urls[1].0).ends_with("kkk,x&v=1"));
         assert!(batch.of_all(&[]).is_empty());
     }
 

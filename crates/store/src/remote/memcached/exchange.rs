@@ -4,9 +4,9 @@ use bytes::Bytes;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
 use sherwood_wire::pipeline::{self, Step};
 
+use crate::escape::message_bytes;
 use crate::remote::Each;
 use crate::remote::pipeline::Exchange;
-use crate::words::said_bytes;
 use crate::{Cause, Found};
 
 /// Most keys of one line. memcached reads lines of any length, but searches for the end from the
@@ -18,7 +18,7 @@ pub(super) const KEYS_PER_LINE_MAX: usize = 100;
 const ITEM_BYTES_MAX: u64 = 1 << 30;
 
 /// A request in flight.
-pub(crate) enum Ask {
+pub(crate) enum Request {
     /// `get`, of one or more lines.
     Values(Values),
     /// `set`.
@@ -33,7 +33,7 @@ pub(crate) enum Ask {
 
 /// The result: values of a `get`, the text of a `version`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Outcome {
     /// The result of each key.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
@@ -56,15 +56,15 @@ pub(crate) struct Values {
     failed: Option<Cause>,
 }
 
-impl Ask {
+impl Request {
     pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
         let (found, lines) = (vec![Ok(None); keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
         Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, bytes: 0, failed: None })
     }
 }
 
-impl pipeline::Exchange for Ask {
-    type Answer = Result<Told, Cause>;
+impl pipeline::Exchange for Request {
+    type Answer = Result<Outcome, Cause>;
     type Error = String;
 
     fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String> {
@@ -76,27 +76,31 @@ impl pipeline::Exchange for Ask {
             Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
             Err(error) => return Err(error.to_string()),
         };
-        let told = match (self, reply) {
+        let outcome = match (self, reply) {
             (Self::Stored | Self::Login, Reply::Stored)
-            | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Told::default()),
-            (Self::Version, Reply::Version(text)) => Ok(Told { text: said_bytes(text), ..Told::default() }),
+            | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Outcome::default()),
+            (Self::Version, Reply::Version(text)) => {
+                Ok(Outcome { text: message_bytes(text), ..Outcome::default() })
+            }
             // On a server without authentication it is an ordinary `set`, which may be refused for
             // its size or for lack of memory.
-            (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: said_bytes(text) }),
+            (Self::Login, Reply::ClientError(text)) => {
+                Err(Cause::Credentials { detail: message_bytes(text) })
+            }
             (Self::Stored, Reply::ServerError(text)) => Err(not_stored(text)),
             (_, reply) => Err(refusal(&reply).ok_or_else(|| unexpected(&reply))?),
         };
-        Ok(Step::Done(consumed, told))
+        Ok(Step::Done(consumed, outcome))
     }
 }
 
-impl Exchange for Ask {
-    type Told = Told;
+impl Exchange for Request {
+    type Outcome = Outcome;
 
     const PROTOCOL: &'static str = "the memcached protocol";
 
     /// A server at its connection limit says so at once and closes the connection.
-    fn unasked(input: &[u8]) -> Option<Cause> {
+    fn unsolicited(input: &[u8]) -> Option<Cause> {
         match client::parse(input, 0) {
             Ok(Progress::Reply { reply, .. }) => refusal(&reply),
             _ => None,
@@ -105,7 +109,7 @@ impl Exchange for Ask {
 }
 
 impl Values {
-    fn read(&mut self, input: &[u8]) -> Result<Step<Result<Told, Cause>>, String> {
+    fn read(&mut self, input: &[u8]) -> Result<Step<Result<Outcome, Cause>>, String> {
         let (consumed, reply) = match client::parse(input, self.value_bytes_max) {
             Ok(Progress::Incomplete { need }) => return Ok(Step::Incomplete(need)),
             Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
@@ -131,8 +135,8 @@ impl Values {
             return Ok(Step::Used(consumed));
         }
         let values = std::mem::take(&mut self.found);
-        let told = Told { values, text: String::new() };
-        Ok(Step::Done(consumed, self.failed.take().map_or(Ok(told), Err)))
+        let outcome = Outcome { values, text: String::new() };
+        Ok(Step::Done(consumed, self.failed.take().map_or(Ok(outcome), Err)))
     }
 
     fn value(&mut self, key: &[u8], flags: u32, value: &[u8]) -> Result<(), String> {
@@ -151,7 +155,8 @@ impl Values {
     fn place(&mut self, key: &[u8]) -> Result<usize, String> {
         let asked = |at: &usize| self.keys[*at] == key && self.found[*at] == Ok(None);
         let place = (self.next..self.keys.len()).chain(0..self.next).find(asked);
-        let at = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", said_bytes(key)))?;
+        let at =
+            place.ok_or_else(|| format!("a value of {:?}, which was not asked for", message_bytes(key)))?;
         self.next = at + 1;
         Ok(at)
     }
@@ -166,18 +171,18 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
         Reply::ClientError(text)
             if text.starts_with(b"unauthenticated") || text.starts_with(b"authentication") =>
         {
-            Cause::Credentials { detail: said_bytes(text) }
+            Cause::Credentials { detail: message_bytes(text) }
         }
         Reply::Error(text) if text.starts_with(b"Too many open connections") => {
-            Cause::Busy { detail: said_bytes(text) }
+            Cause::Busy { detail: message_bytes(text) }
         }
         Reply::ServerError(text) if text.starts_with(b"out of memory") => {
-            Cause::Busy { detail: said_bytes(text) }
+            Cause::Busy { detail: message_bytes(text) }
         }
-        Reply::ServerError(text) => Cause::Server { detail: said_bytes(text) },
-        Reply::ClientError(text) => Cause::Statement { detail: said_bytes(text) },
+        Reply::ServerError(text) => Cause::Server { detail: message_bytes(text) },
+        Reply::ClientError(text) => Cause::Statement { detail: message_bytes(text) },
         Reply::Error([]) => Cause::Statement { detail: "ERROR: it does not know the command".into() },
-        Reply::Error(text) => Cause::Statement { detail: said_bytes(text) },
+        Reply::Error(text) => Cause::Statement { detail: message_bytes(text) },
         _ => return None,
     })
 }
@@ -192,13 +197,13 @@ fn not_stored(text: &[u8]) -> Cause {
         text if text.starts_with(b"out of memory") => ": it may have removed the value before",
         _ => "",
     };
-    Cause::Server { detail: said_bytes(text) + remedy }
+    Cause::Server { detail: message_bytes(text) + remedy }
 }
 
 fn unexpected(reply: &Reply<'_>) -> String {
     match reply {
-        Reply::Value { key, .. } => format!("a value of {:?} without a question", said_bytes(key)),
-        reply => said_bytes(format!("{reply:?}").as_bytes()),
+        Reply::Value { key, .. } => format!("a value of {:?} without a question", message_bytes(key)),
+        reply => message_bytes(format!("{reply:?}").as_bytes()),
     }
 }
 

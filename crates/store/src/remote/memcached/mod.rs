@@ -13,7 +13,7 @@ use serde::Deserialize;
 use sherwood_wire::memcached::client::{self, Answer, Item, Key, KeyError};
 use sherwood_wire::memcached::{Exptime, KEY_BYTES_MAX, StorageVerb};
 
-use exchange::{Ask, Told};
+use exchange::{Outcome, Request};
 
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
@@ -90,7 +90,7 @@ impl MemcachedOptions {
 /// A memcached server.
 pub(crate) struct Memcached {
     name: Arc<str>,
-    pool: Pool<Ask>,
+    pool: Pool<Request>,
     key_prefix: Bytes,
     exptime: Exptime,
     value_bytes_max: u32,
@@ -106,7 +106,7 @@ impl Memcached {
         let mut details = self::options::details(&endpoint, remote);
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let greeting = move || {
-            let login = login.clone().map(|request| Operation::new(request, 1, Ask::Login));
+            let login = login.clone().map(|request| Operation::new(request, 1, Request::Login));
             login.into_iter().collect()
         };
         Ok(Self {
@@ -121,11 +121,16 @@ impl Memcached {
     }
 
     /// Sends a request about at most one key.
-    async fn ask(&self, attempt: Attempt, request: Vec<u8>, exchange: Ask) -> Result<Told, StoreError> {
+    async fn send(
+        &self,
+        attempt: Attempt,
+        request: Vec<u8>,
+        exchange: Request,
+    ) -> Result<Outcome, StoreError> {
         self.call(attempt, Operation::new(request.into(), 1, exchange)).await
     }
 
-    async fn call(&self, attempt: Attempt, operation: Operation<Ask>) -> Result<Told, StoreError> {
+    async fn call(&self, attempt: Attempt, operation: Operation<Request>) -> Result<Outcome, StoreError> {
         self.pool.call(operation).await.map_err(|cause| self.error(attempt, cause))
     }
 
@@ -164,10 +169,10 @@ impl Memcached {
         for keys in sent.chunks(exchange::KEYS_PER_LINE_MAX) {
             client::get(&mut request, keys.iter().filter_map(|key| Key::new(key).ok()));
         }
-        let (keys, exchange) = (sent.len(), Ask::values(sent, self.value_bytes_max));
-        let told = self.call(attempt, Operation::new(request.into(), keys, exchange)).await?;
+        let (keys, exchange) = (sent.len(), Request::values(sent, self.value_bytes_max));
+        let outcome = self.call(attempt, Operation::new(request.into(), keys, exchange)).await?;
         let mut answer = vec![Ok(None); asked];
-        for (place, found) in places.into_iter().zip(told.values) {
+        for (place, found) in places.into_iter().zip(outcome.values) {
             answer[place] = found;
         }
         Ok(answer)
@@ -176,7 +181,7 @@ impl Memcached {
     async fn version(&self, attempt: Attempt) -> Result<String, StoreError> {
         let mut request = Vec::new();
         client::version(&mut request);
-        Ok(self.ask(attempt, request, Ask::Version).await?.text)
+        Ok(self.send(attempt, request, Request::Version).await?.text)
     }
 
     async fn write(&self, key: Bytes, value: Bytes) -> Result<(), StoreError> {
@@ -190,7 +195,7 @@ impl Memcached {
         let mut request = Vec::with_capacity(value.len() + 2 * KEY_BYTES_MAX);
         let item = Item { value: &value, flags: 0, exptime: self.exptime };
         client::store(&mut request, StorageVerb::Set, accepted, item, Answer::Expected);
-        self.ask(Attempt::Put, request, Ask::Stored).await.map(drop)
+        self.send(Attempt::Put, request, Request::Stored).await.map(drop)
     }
 
     async fn remove(&self, key: Bytes) -> Result<(), StoreError> {
@@ -199,7 +204,7 @@ impl Memcached {
         let Ok(accepted) = Key::new(&key) else { return Ok(()) };
         let mut request = Vec::new();
         client::delete(&mut request, accepted, Answer::Expected);
-        self.ask(Attempt::Delete, request, Ask::Deleted).await.map(drop)
+        self.send(Attempt::Delete, request, Request::Deleted).await.map(drop)
     }
 }
 

@@ -89,7 +89,7 @@ struct Driver<E: Exchange> {
 
 struct InFlight<E: Exchange> {
     exchange: E,
-    reply: oneshot::Sender<Result<E::Told, Failed<E>>>,
+    reply: oneshot::Sender<Result<E::Outcome, Failed<E>>>,
     _counted: Option<super::Counted>,
 }
 
@@ -248,7 +248,7 @@ impl<E: Exchange> Driver<E> {
             ReplyError::Exchange(detail) => detail,
             ReplyError::Unsolicited => {
                 let unread = self.pipeline.unread();
-                if let Some(cause) = E::unasked(unread) {
+                if let Some(cause) = E::unsolicited(unread) {
                     self.refused = true;
                     return cause;
                 }

@@ -36,17 +36,17 @@ use crate::Cause;
 
 /// The reply to one operation, in a connector's protocol.
 pub(crate) trait Exchange:
-    pipeline::Exchange<Answer = Result<Self::Told, Cause>, Error = String> + Send + 'static
+    pipeline::Exchange<Answer = Result<Self::Outcome, Cause>, Error = String> + Send + 'static
 {
     /// The result of an operation that did not fail.
-    type Told: Send + 'static;
+    type Outcome: Send + 'static;
 
     /// The protocol's name in errors.
     const PROTOCOL: &'static str;
 
     /// The cause when a server sends a message without a request, which is how some refuse a
     /// client; none if the bytes are not such a message.
-    fn unasked(_input: &[u8]) -> Option<Cause> {
+    fn unsolicited(_input: &[u8]) -> Option<Cause> {
         None
     }
 }
@@ -99,7 +99,7 @@ struct Connection<E: Exchange> {
 /// An operation in the queue of a connection's task.
 struct Queued<E: Exchange> {
     operation: Operation<E>,
-    reply: oneshot::Sender<Result<E::Told, Failed<E>>>,
+    reply: oneshot::Sender<Result<E::Outcome, Failed<E>>>,
     _counted: Counted,
 }
 
@@ -158,7 +158,7 @@ impl<E: Exchange> Pool<E> {
     }
 
     /// Sends an operation and waits for its answer.
-    pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Told, Cause> {
+    pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Outcome, Cause> {
         let overloaded = || Cause::Overloaded { queued_calls_max: self.queued_calls_max };
         let _room = self.calls.try_acquire().map_err(|_| overloaded())?;
         for _ in 0..OFFERS_MAX {

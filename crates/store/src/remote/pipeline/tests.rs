@@ -30,7 +30,7 @@ impl pipeline::Exchange for Letter {
 }
 
 impl Exchange for Letter {
-    type Told = u8;
+    type Outcome = u8;
 
     const PROTOCOL: &'static str = "letters";
 }
@@ -41,7 +41,7 @@ pub(crate) fn read_in_pieces<E: Exchange>(
     exchange: E,
     answer: &[u8],
     piece: usize,
-) -> Result<(Result<E::Told, Cause>, usize), String> {
+) -> Result<(Result<E::Outcome, Cause>, usize), String> {
     let mut pipeline = Pipeline::new(Limits { in_flight_max: 1, piece_bytes_max: usize::MAX });
     pipeline.push(exchange, |_, _| {});
     for (i, bytes) in answer.chunks(piece).enumerate() {
@@ -49,7 +49,9 @@ pub(crate) fn read_in_pieces<E: Exchange>(
         pipeline.received(bytes.len());
         match pipeline.reply() {
             Ok(None) => {}
-            Ok(Some((_, told))) => return Ok((told, i * piece + bytes.len() - pipeline.unread().len())),
+            Ok(Some((_, outcome))) => {
+                return Ok((outcome, i * piece + bytes.len() - pipeline.unread().len()));
+            }
             Err(ReplyError::Exchange(error)) => return Err(error),
             Err(error) => return Err(error.to_string()),
         }

@@ -6,21 +6,21 @@ use bytes::Bytes;
 use sherwood_wire::pipeline::{self, Step};
 use sherwood_wire::resp::client::{self, Progress, Reply};
 
+use crate::escape::message_bytes;
 use crate::remote::Each;
 use crate::remote::pipeline::Exchange;
-use crate::words::said_bytes;
 use crate::{Cause, Found};
 
 /// A request in flight.
-pub(crate) struct Ask {
+pub(crate) struct Request {
     /// Times to live still to be read, which come first.
     ttls: usize,
-    what: What,
+    expected: Expected,
     /// Arrays of one value after the first array.
     more: usize,
     /// True if each key has a request of its own, so that an error fails one key.
     alone: bool,
-    told: Told,
+    outcome: Outcome,
     /// Most bytes of one value, and of all values together.
     value_bytes_max: u64,
     /// Bytes of the values found.
@@ -30,7 +30,7 @@ pub(crate) struct Ask {
 }
 
 /// The reply expected after the times to live.
-enum What {
+enum Expected {
     /// An array of this many values.
     Values(usize),
     /// The remaining values of the array.
@@ -43,7 +43,7 @@ enum What {
 
 /// The result: values of an `MGET`, a text or a number.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Outcome {
     /// The result of each key.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
@@ -52,33 +52,33 @@ pub(crate) struct Told {
     ttls: Vec<Result<Option<Duration>, Cause>>,
 }
 
-impl Ask {
-    fn new(what: What, ttls: usize, value_bytes_max: u64) -> Self {
-        let told = Told::default();
-        Self { ttls, what, more: 0, alone: false, told, value_bytes_max, bytes: 0, failed: None }
+impl Request {
+    fn new(expected: Expected, ttls: usize, value_bytes_max: u64) -> Self {
+        let outcome = Outcome::default();
+        Self { ttls, expected, more: 0, alone: false, outcome, value_bytes_max, bytes: 0, failed: None }
     }
 
     pub(super) fn ok() -> Self {
-        Self::new(What::Ok, 0, 0)
+        Self::new(Expected::Ok, 0, 0)
     }
 
     pub(super) fn text(value_bytes_max: u64) -> Self {
-        Self::new(What::Text, 0, value_bytes_max)
+        Self::new(Expected::Text, 0, value_bytes_max)
     }
 
     pub(super) fn values(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
-        Self::new(What::Values(keys), if with_ttls { keys } else { 0 }, value_bytes_max)
+        Self::new(Expected::Values(keys), if with_ttls { keys } else { 0 }, value_bytes_max)
     }
 
     /// The values of one or more keys, each with an `MGET` of its own.
     pub(super) fn values_alone(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
         let ttls = if with_ttls { keys } else { 0 };
-        Self { more: keys - 1, alone: true, ..Self::new(What::Values(1), ttls, value_bytes_max) }
+        Self { more: keys - 1, alone: true, ..Self::new(Expected::Values(1), ttls, value_bytes_max) }
     }
 }
 
-impl pipeline::Exchange for Ask {
-    type Answer = Result<Told, Cause>;
+impl pipeline::Exchange for Request {
+    type Answer = Result<Outcome, Cause>;
     type Error = String;
 
     fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String> {
@@ -95,36 +95,38 @@ impl pipeline::Exchange for Ask {
             self.ttl(reply)?;
             return Ok(Step::Used(used));
         }
-        match (&mut self.what, reply) {
-            (What::Left(left), Reply::Bulk(value)) => {
+        match (&mut self.expected, reply) {
+            (Expected::Left(left), Reply::Bulk(value)) => {
                 *left -= 1;
                 self.push(Some(value));
             }
-            (What::Left(left), Reply::Null) => {
+            (Expected::Left(left), Reply::Null) => {
                 *left -= 1;
                 self.push(None);
             }
             // A proxy returns this for a key whose server is unreachable.
-            (What::Left(left), Reply::Error(text)) => {
+            (Expected::Left(left), Reply::Error(text)) => {
                 *left -= 1;
-                self.told.values.push(Err(refusal(text)));
+                self.outcome.values.push(Err(refusal(text)));
             }
-            (What::Values(_), Reply::Error(text)) if self.alone => {
-                self.what = What::Left(0);
-                self.told.values.push(Err(refusal(text)));
+            (Expected::Values(_), Reply::Error(text)) if self.alone => {
+                self.expected = Expected::Left(0);
+                self.outcome.values.push(Err(refusal(text)));
             }
-            (What::Values(keys), Reply::Array(len)) if len == *keys => self.what = What::Left(len),
-            (What::Ok, Reply::Simple(_)) => return Ok(self.done(used)),
-            (What::Ok, Reply::Integer(number)) => {
-                self.told.number = number;
+            (Expected::Values(keys), Reply::Array(len)) if len == *keys => {
+                self.expected = Expected::Left(len)
+            }
+            (Expected::Ok, Reply::Simple(_)) => return Ok(self.done(used)),
+            (Expected::Ok, Reply::Integer(number)) => {
+                self.outcome.number = number;
                 return Ok(self.done(used));
             }
-            (What::Text, Reply::Bulk(text)) => {
-                self.told.text = String::from_utf8_lossy(text).into_owned();
+            (Expected::Text, Reply::Bulk(text)) => {
+                self.outcome.text = String::from_utf8_lossy(text).into_owned();
                 return Ok(self.done(used));
             }
             // An error in place of the whole reply.
-            (What::Values(_) | What::Ok | What::Text, Reply::Error(text)) => {
+            (Expected::Values(_) | Expected::Ok | Expected::Text, Reply::Error(text)) => {
                 self.failed.get_or_insert(refusal(text));
                 return Ok(self.done(used));
             }
@@ -134,14 +136,14 @@ impl pipeline::Exchange for Ask {
     }
 }
 
-impl Exchange for Ask {
-    type Told = Told;
+impl Exchange for Request {
+    type Outcome = Outcome;
 
     const PROTOCOL: &'static str = "the Redis protocol";
 
     /// A server in protected mode, or at its client limit, says so at once and closes the
     /// connection.
-    fn unasked(input: &[u8]) -> Option<Cause> {
+    fn unsolicited(input: &[u8]) -> Option<Cause> {
         match client::parse(input) {
             Ok(Progress::Reply(Reply::Error(text), _)) => Some(refusal(text)),
             _ => None,
@@ -149,40 +151,40 @@ impl Exchange for Ask {
     }
 }
 
-impl Ask {
-    fn done(&mut self, used: usize) -> Step<Result<Told, Cause>> {
-        let told = std::mem::take(&mut self.told);
-        Step::Done(used, self.failed.take().map_or(Ok(told), Err))
+impl Request {
+    fn done(&mut self, used: usize) -> Step<Result<Outcome, Cause>> {
+        let outcome = std::mem::take(&mut self.outcome);
+        Step::Done(used, self.failed.take().map_or(Ok(outcome), Err))
     }
 
     /// The step after a piece of `used` bytes: the next array, or the end of the reply.
-    fn after(&mut self, used: usize) -> Step<Result<Told, Cause>> {
-        match self.what {
-            What::Left(0) if self.more > 0 => {
+    fn after(&mut self, used: usize) -> Step<Result<Outcome, Cause>> {
+        match self.expected {
+            Expected::Left(0) if self.more > 0 => {
                 self.more -= 1;
-                self.what = What::Values(1);
+                self.expected = Expected::Values(1);
                 Step::Used(used)
             }
-            What::Left(0) => self.done(used),
+            Expected::Left(0) => self.done(used),
             _ => Step::Used(used),
         }
     }
 
     /// Adds the next key's value; an error if the values together exceed the limit.
     fn push(&mut self, value: Option<&[u8]>) {
-        let at = self.told.values.len();
-        let good_for = match self.told.ttls.get(at).cloned().unwrap_or(Ok(None)) {
+        let at = self.outcome.values.len();
+        let good_for = match self.outcome.ttls.get(at).cloned().unwrap_or(Ok(None)) {
             Ok(good_for) => good_for,
-            Err(cause) => return self.told.values.push(Err(cause)),
+            Err(cause) => return self.outcome.values.push(Err(cause)),
         };
         let bytes = self.bytes + value.map_or(0, <[u8]>::len) as u64;
         if bytes > self.value_bytes_max {
-            self.told.values.push(Err(self.exceeded()));
+            self.outcome.values.push(Err(self.exceeded()));
             return;
         }
         self.bytes = bytes;
         let found = value.map(|value| Found { good_for, ..Found::from(Bytes::copy_from_slice(value)) });
-        self.told.values.push(Ok(found));
+        self.outcome.values.push(Ok(found));
     }
 
     fn exceeded(&self) -> Cause {
@@ -205,26 +207,28 @@ impl Ask {
             }
             reply => return Err(format!("{} for a time to live", named(&reply))),
         };
-        self.told.ttls.push(ttl);
+        self.outcome.ttls.push(ttl);
         Ok(())
     }
 
     /// Skips a value of `bytes` bytes.
-    fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Result<Told, Cause>>, String> {
+    fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Result<Outcome, Cause>>, String> {
         let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let used = line + bytes as usize + END_BYTES;
         let exceeded = self.exceeded();
-        match &mut self.what {
-            What::Left(left) => {
+        match &mut self.expected {
+            Expected::Left(left) => {
                 *left -= 1;
-                self.told.values.push(Err(exceeded));
+                self.outcome.values.push(Err(exceeded));
                 Ok(self.after(used))
             }
-            What::Text => {
+            Expected::Text => {
                 self.failed = Some(exceeded);
                 Ok(self.done(used))
             }
-            What::Values(_) | What::Ok => Err(format!("a text of {bytes} bytes in place of an answer")),
+            Expected::Values(_) | Expected::Ok => {
+                Err(format!("a text of {bytes} bytes in place of an answer"))
+            }
         }
     }
 }
@@ -244,8 +248,8 @@ fn announced(input: &[u8]) -> Option<u64> {
 /// Describes a reply without its bytes, which may be a user's value.
 fn named(reply: &Reply<'_>) -> String {
     match reply {
-        Reply::Simple(word) => format!("word \"{}\"", said_bytes(word)),
-        Reply::Error(text) => format!("error \"{}\"", said_bytes(text)),
+        Reply::Simple(word) => format!("word \"{}\"", message_bytes(word)),
+        Reply::Error(text) => format!("error \"{}\"", message_bytes(text)),
         Reply::Integer(_) => "number".to_owned(),
         Reply::Bulk(bytes) => format!("text of {} bytes", bytes.len()),
         Reply::Null => "null".to_owned(),
@@ -255,7 +259,7 @@ fn named(reply: &Reply<'_>) -> String {
 
 /// The cause of a server's error, by its first word.
 fn refusal(text: &[u8]) -> Cause {
-    let detail = said_bytes(text);
+    let detail = message_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" => Cause::Credentials { detail },
         "NOPERM" if is_about_keys(&detail) => Cause::Forbidden { detail },

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use sherwood_wire::resp::client;
 
-use exchange::{Ask, Told};
+use exchange::{Outcome, Request};
 
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
@@ -86,7 +86,7 @@ impl RedisOptions {
 /// A Redis or Valkey server.
 pub(crate) struct Redis {
     name: Arc<str>,
-    pool: Pool<Ask>,
+    pool: Pool<Request>,
     key_prefix: Bytes,
     ttl_of_server: bool,
     write_ttl: Option<Bytes>,
@@ -112,7 +112,7 @@ impl Redis {
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let greeting = move || {
             let requests = requests.iter().cloned();
-            requests.map(|request| Operation::new(request, 1, Ask::ok())).collect()
+            requests.map(|request| Operation::new(request, 1, Request::ok())).collect()
         };
         Ok(Self {
             name: name.into(),
@@ -126,7 +126,7 @@ impl Redis {
         })
     }
 
-    async fn ask(&self, request: Bytes, exchange: Ask) -> Result<Told, Cause> {
+    async fn send(&self, request: Bytes, exchange: Request) -> Result<Outcome, Cause> {
         self.pool.call(Operation::new(request, 1, exchange)).await
     }
 
@@ -139,11 +139,11 @@ impl Redis {
         // The server is checked by a read as for keys: a user may be able to log in but not to
         // read.
         if keys.is_empty() {
-            let looked = self.read_some(vec![CHECK_KEY.into()]).await.and_then(all);
-            return match looked {
+            let prepared = self.read_some(vec![CHECK_KEY.into()]).await.and_then(all);
+            return match prepared {
                 // The check key is not among the user's keys, but others may be.
                 Err(Cause::Forbidden { .. }) => Ok(Vec::new()),
-                looked => looked.map(|_| Vec::new()),
+                prepared => prepared.map(|_| Vec::new()),
             };
         }
         self.read_some(keys).await
@@ -152,26 +152,26 @@ impl Redis {
     /// Reads one or more keys.
     async fn read_some(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
         let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
-        let mut out = self.ask_for_ttls(&keys);
+        let mut out = self.ttl_requests(&keys);
         client::mget(&mut out, keys.iter().map(|key| &key[..]));
-        let exchange = Ask::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
+        let exchange = Request::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
         match self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await {
             // An `MGET` is refused as a whole if any key is forbidden, without naming it.
             Err(Cause::Forbidden { .. }) if keys.len() > 1 => self.read_alone(&keys).await,
-            told => told.map(|told| told.values),
+            outcome => outcome.map(|outcome| outcome.values),
         }
     }
 
     /// Reads keys of which some are forbidden: one `MGET` each, sent together.
     async fn read_alone(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
-        let mut out = self.ask_for_ttls(keys);
+        let mut out = self.ttl_requests(keys);
         keys.iter().for_each(|key| client::mget(&mut out, std::iter::once(&key[..])));
-        let exchange = Ask::values_alone(keys.len(), self.ttl_of_server, self.value_bytes_max);
+        let exchange = Request::values_alone(keys.len(), self.ttl_of_server, self.value_bytes_max);
         Ok(self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await?.values)
     }
 
     /// The requests for times to live, which are sent before a read if they are wanted.
-    fn ask_for_ttls(&self, keys: &[Bytes]) -> Vec<u8> {
+    fn ttl_requests(&self, keys: &[Bytes]) -> Vec<u8> {
         let mut out = Vec::new();
         if self.ttl_of_server {
             keys.iter().for_each(|key| client::request(&mut out, &[b"PTTL", key]));
@@ -193,22 +193,23 @@ impl Redis {
             Some(seconds) => request(&[b"SET", &key, &value, b"EX", seconds]),
             None => request(&[b"SET", &key, &value]),
         };
-        self.ask(request, Ask::ok()).await.map(drop)
+        self.send(request, Request::ok()).await.map(drop)
     }
 
-    async fn look(&self) -> Result<Report, Cause> {
+    async fn report(&self) -> Result<Report, Cause> {
         let mut details = self.details.clone();
-        let server = match self.ask(request(&[b"INFO", b"server"]), Ask::text(self.value_bytes_max)).await {
-            Ok(told) => product(&told.text),
-            // A user with read permissions only may not execute it.
-            Err(Cause::Credentials { .. } | Cause::Forbidden { .. } | Cause::Statement { .. }) => {
-                "Redis or Valkey, which does not tell this user its version".to_owned()
-            }
-            Err(cause) => return Err(cause),
-        };
+        let server =
+            match self.send(request(&[b"INFO", b"server"]), Request::text(self.value_bytes_max)).await {
+                Ok(outcome) => product(&outcome.text),
+                // A user with read permissions only may not execute it.
+                Err(Cause::Credentials { .. } | Cause::Forbidden { .. } | Cause::Statement { .. }) => {
+                    "Redis or Valkey, which does not tell this user its version".to_owned()
+                }
+                Err(cause) => return Err(cause),
+            };
         self.read(Vec::new()).await?;
-        if let Ok(told) = self.ask(request(&[b"DBSIZE"]), Ask::ok()).await {
-            details.push(format!("database {}: {} keys", self.db, told.number));
+        if let Ok(outcome) = self.send(request(&[b"DBSIZE"]), Request::ok()).await {
+            details.push(format!("database {}: {} keys", self.db, outcome.number));
         }
         Ok(Report { server, details })
     }
@@ -250,11 +251,13 @@ impl Store for Redis {
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         let request = request(&[b"DEL", &self.prefixed(key)]);
-        Box::pin(async move { self.named(Attempt::Delete, self.ask(request, Ask::ok()).await.map(drop)) })
+        Box::pin(
+            async move { self.named(Attempt::Delete, self.send(request, Request::ok()).await.map(drop)) },
+        )
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
-        Box::pin(async move { self.named(Attempt::Check, self.look().await) })
+        Box::pin(async move { self.named(Attempt::Check, self.report().await) })
     }
 }
 

@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::escape::quoted;
 use crate::remote::host::{Deadline, HostPort};
-use crate::words::quoted;
 use crate::{Cause, OpenCause};
 
 /// A host and port, or a UNIX socket.

@@ -100,7 +100,7 @@ impl Shape {
     }
 
     /// True if a value is one column, without time to live and tags.
-    pub(super) fn is_the_value(&self) -> bool {
+    pub(super) fn is_single_column(&self) -> bool {
         self.value == SqlValue::Column && self.ttl_column.is_none() && self.tags_column.is_none()
     }
 

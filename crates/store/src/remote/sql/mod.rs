@@ -241,25 +241,25 @@ impl<D: Driver> Sql<D> {
     }
 
     /// Checks that the server accepts the statements, without running them.
-    async fn look(&self) -> Result<Report, Cause> {
+    async fn report(&self) -> Result<Report, Cause> {
         let mut lease = self.pool.take().await?;
-        let looked = self.in_time(self.prepare(&mut lease)).await;
-        lease.settle(&looked);
-        let Looked { server, key_column } = looked?;
+        let prepared = self.in_time(self.prepare(&mut lease)).await;
+        lease.settle(&prepared);
+        let Prepared { server, key_column } = prepared?;
         // A statement whose first column is not the key finds no keys, without any other sign of
         // it.
         let keyed = key_column.map(|name| format!("a row is the value of the key in its column {name}"));
         Ok(Report { server, details: self.details.iter().cloned().chain(keyed).collect() })
     }
 
-    async fn prepare(&self, lease: &mut Lease<D>) -> Result<Looked, Cause> {
+    async fn prepare(&self, lease: &mut Lease<D>) -> Result<Prepared, Cause> {
         let columns = lease.link().prepare(&self.plan.query.sql(1)).await?;
         self.plan.shape.check(&columns)?;
         let key_column = columns.into_iter().next().filter(|_| self.plan.query.reads_many());
         for template in [&self.plan.write, &self.plan.delete].into_iter().flatten() {
             lease.link().prepare(&template.sql(1)).await?;
         }
-        Ok(Looked { server: lease.link().version().await?, key_column })
+        Ok(Prepared { server: lease.link().version().await?, key_column })
     }
 
     fn error(&self, attempt: Attempt) -> impl Fn(Cause) -> StoreError + use<D> {
@@ -299,12 +299,12 @@ impl<D: Driver> Store for Sql<D> {
 
     /// A row may contain more than was written, and has columns for time to live and tags.
     fn answers_as_written(&self) -> bool {
-        self.plan.shape.is_the_value()
+        self.plan.shape.is_single_column()
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
         let error = self.error(Attempt::Check);
-        Box::pin(async move { self.look().await.map_err(error) })
+        Box::pin(async move { self.report().await.map_err(error) })
     }
 }
 
@@ -325,7 +325,7 @@ fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
 }
 
 /// The result of a check.
-struct Looked {
+struct Prepared {
     server: String,
     /// The key column of a statement that reads several keys.
     key_column: Option<String>,

@@ -4,48 +4,49 @@ use super::*;
 use crate::Fault;
 use crate::remote::pipeline::read_in_pieces as read;
 
-fn get(keys: &[&'static str], value_bytes_max: u32) -> Ask {
-    Ask::values(keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(), value_bytes_max)
+fn get(keys: &[&'static str], value_bytes_max: u32) -> Request {
+    Request::values(keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(), value_bytes_max)
 }
 
-fn told(ask: impl Fn() -> Ask, answer: &[u8]) -> Result<Told, Cause> {
-    let whole = read(ask(), answer, answer.len()).expect("an answer").0;
+fn outcome(request: impl Fn() -> Request, answer: &[u8]) -> Result<Outcome, Cause> {
+    let whole = read(request(), answer, answer.len()).expect("an answer").0;
     for piece in 1..answer.len() {
-        assert_eq!(read(ask(), answer, piece).expect("an answer").0, whole, "in pieces of {piece}");
+        assert_eq!(read(request(), answer, piece).expect("an answer").0, whole, "in pieces of {piece}");
     }
     whole
 }
 
-fn values(told: &Told) -> Vec<Option<(&[u8], u32)>> {
-    let found = told.values.iter().map(|found| found.as_ref().expect("a value or none").as_ref());
+fn values(outcome: &Outcome) -> Vec<Option<(&[u8], u32)>> {
+    let found = outcome.values.iter().map(|found| found.as_ref().expect("a value or none").as_ref());
     found.map(|found| found.map(|found| (&found.value[..], found.flags))).collect()
 }
 
 /// The result of each key: the length of its value, or the label of its error.
-fn each(told: &Told) -> Vec<Result<Option<usize>, &'static str>> {
+fn each(outcome: &Outcome) -> Vec<Result<Option<usize>, &'static str>> {
     let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
-    told.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
+    outcome.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
 fn values_are_matched_to_their_keys() {
     let answer = b"VALUE b 7 2\r\nxy\r\nVALUE d 0 0\r\n\r\nEND\r\n";
-    let told = told(|| get(&["a", "b", "c", "d"], 16), answer).unwrap();
-    assert_eq!(values(&told), [None, Some((&b"xy"[..], 7)), None, Some((b"", 0))]);
+    let outcome = outcome(|| get(&["a", "b", "c", "d"], 16), answer).unwrap();
+    assert_eq!(values(&outcome), [None, Some((&b"xy"[..], 7)), None, Some((b"", 0))]);
 }
 
 #[test]
 fn repeated_key_has_two_values() {
-    let told = told(|| get(&["a", "a"], 16), b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n").unwrap();
-    assert_eq!(values(&told), [Some((&b"x"[..], 0)), Some((b"x", 0))]);
+    let outcome =
+        outcome(|| get(&["a", "a"], 16), b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n").unwrap();
+    assert_eq!(values(&outcome), [Some((&b"x"[..], 0)), Some((b"x", 0))]);
 }
 
 #[test]
 fn many_keys_are_read_in_several_lines() {
     let keys: Vec<Bytes> = (0..=KEYS_PER_LINE_MAX).map(|i| Bytes::from(format!("k{i}"))).collect();
     let answer = format!("VALUE k0 0 1\r\na\r\nEND\r\nVALUE k{KEYS_PER_LINE_MAX} 0 1\r\nb\r\nEND\r\n");
-    let told = told(|| Ask::values(keys.clone(), 16), answer.as_bytes()).unwrap();
-    let values = values(&told);
+    let outcome = outcome(|| Request::values(keys.clone(), 16), answer.as_bytes()).unwrap();
+    let values = values(&outcome);
     assert_eq!(values.iter().flatten().count(), 2);
     assert_eq!(values.last(), Some(&Some((&b"b"[..], 0))));
 }
@@ -53,8 +54,8 @@ fn many_keys_are_read_in_several_lines() {
 #[test]
 fn values_in_another_order_are_matched_but_each_key_once() {
     let answer = b"VALUE c 0 1\r\n3\r\nVALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n";
-    let told = told(|| get(&["a", "b", "c"], 16), answer).unwrap();
-    assert_eq!(values(&told), [Some((&b"1"[..], 0)), Some((b"2", 0)), Some((b"3", 0))]);
+    let outcome = outcome(|| get(&["a", "b", "c"], 16), answer).unwrap();
+    assert_eq!(values(&outcome), [Some((&b"1"[..], 0)), Some((b"2", 0)), Some((b"3", 0))]);
     let twice = b"VALUE a 0 1\r\n1\r\nVALUE a 0 1\r\n1\r\nEND\r\n";
     assert!(read(get(&["a", "b"], 16), twice, twice.len()).is_err());
 }
@@ -62,7 +63,7 @@ fn values_in_another_order_are_matched_but_each_key_once() {
 #[test]
 fn value_too_large_fails_its_key_alone() {
     let answer = b"VALUE a 0 1\r\nx\r\nVALUE b 0 9\r\n\r\nEND\r\n..\r\nVALUE c 0 1\r\nz\r\nEND\r\nnext";
-    let read_all = each(&told(|| get(&["a", "b", "c"], 8), answer).unwrap());
+    let read_all = each(&outcome(|| get(&["a", "b", "c"], 8), answer).unwrap());
     assert_eq!(read_all, [Ok(Some(1)), Err("too_large"), Ok(Some(1))]);
     assert_eq!(read(get(&["a", "b", "c"], 8), answer, answer.len()).unwrap().1, answer.len() - 4);
 }
@@ -70,11 +71,11 @@ fn value_too_large_fails_its_key_alone() {
 #[test]
 fn values_over_the_limit_together_fail_alone() {
     let answer = b"VALUE a 0 5\r\n12345\r\nVALUE b 0 4\r\n1234\r\nVALUE c 0 3\r\n123\r\nEND\r\nnext";
-    let ask = |bytes_max| get(&["a", "b", "c"], bytes_max);
-    let read_all = |bytes_max| each(&told(|| ask(bytes_max), answer).unwrap());
+    let request = |bytes_max| get(&["a", "b", "c"], bytes_max);
+    let read_all = |bytes_max| each(&outcome(|| request(bytes_max), answer).unwrap());
     assert_eq!(read_all(8), [Ok(Some(5)), Err("too_large"), Ok(Some(3))]);
     assert_eq!(read_all(12), [Ok(Some(5)), Ok(Some(4)), Ok(Some(3))]);
-    assert_eq!(read(ask(8), answer, answer.len()).unwrap().1, answer.len() - 4);
+    assert_eq!(read(request(8), answer, answer.len()).unwrap().1, answer.len() - 4);
 }
 
 #[test]
@@ -92,29 +93,29 @@ fn errors_have_their_causes() {
         ("ERROR\r\n", "statement"),
         ("CLIENT_ERROR bad data chunk\r\n", "statement"),
     ] {
-        for ask in [|| get(&["a"], 8), || Ask::Deleted, || Ask::Version] {
-            assert_eq!(told(ask, answer.as_bytes()).unwrap_err().label(), label, "{answer}");
+        for request in [|| get(&["a"], 8), || Request::Deleted, || Request::Version] {
+            assert_eq!(outcome(request, answer.as_bytes()).unwrap_err().label(), label, "{answer}");
         }
         // The old value may be gone.
         let is_done = answer.starts_with("SERVER_ERROR");
-        let written = told(|| Ask::Stored, answer.as_bytes()).unwrap_err();
+        let written = outcome(|| Request::Stored, answer.as_bytes()).unwrap_err();
         assert_eq!(written.label(), if is_done { "server" } else { label }, "{answer}");
         assert_eq!(written.fault() == Fault::Broken, is_done, "{answer}");
     }
-    let too_large = told(|| Ask::Stored, b"SERVER_ERROR object too large for cache\r\n").unwrap_err();
+    let too_large = outcome(|| Request::Stored, b"SERVER_ERROR object too large for cache\r\n").unwrap_err();
     assert_eq!((too_large.label(), too_large.fault()), ("server", Fault::Broken));
     assert!(too_large.to_string().contains("raise its item size (memcached -I)"), "{too_large}");
-    let refused = told(|| Ask::Login, b"CLIENT_ERROR authentication failure\r\n").unwrap_err();
+    let refused = outcome(|| Request::Login, b"CLIENT_ERROR authentication failure\r\n").unwrap_err();
     assert_eq!(refused.label(), "credentials");
 }
 
 #[test]
 fn acknowledgement_matches_its_request() {
-    assert!(told(|| Ask::Stored, b"STORED\r\n").is_ok());
-    assert!(told(|| Ask::Login, b"STORED\r\n").is_ok());
-    assert!(told(|| Ask::Deleted, b"DELETED\r\n").is_ok());
-    assert!(told(|| Ask::Deleted, b"NOT_FOUND\r\n").is_ok());
-    assert_eq!(told(|| Ask::Version, b"VERSION 1.6.18\r\n").unwrap().text, "1.6.18");
+    assert!(outcome(|| Request::Stored, b"STORED\r\n").is_ok());
+    assert!(outcome(|| Request::Login, b"STORED\r\n").is_ok());
+    assert!(outcome(|| Request::Deleted, b"DELETED\r\n").is_ok());
+    assert!(outcome(|| Request::Deleted, b"NOT_FOUND\r\n").is_ok());
+    assert_eq!(outcome(|| Request::Version, b"VERSION 1.6.18\r\n").unwrap().text, "1.6.18");
 }
 
 #[test]
@@ -124,14 +125,14 @@ fn other_replies_are_an_error() {
     {
         assert!(read(get(&["a"], 8), answer.as_bytes(), 64).is_err(), "{answer}");
     }
-    assert!(read(Ask::Stored, b"END\r\n", 64).is_err());
+    assert!(read(Request::Stored, b"END\r\n", 64).is_err());
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
         let _ = read(get(&["a", "b"], 8), &answer, piece);
-        let _ = read(Ask::Stored, &answer, piece);
+        let _ = read(Request::Stored, &answer, piece);
     }
 
     #[test]

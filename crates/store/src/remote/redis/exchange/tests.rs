@@ -3,37 +3,37 @@ use proptest::prelude::*;
 use super::*;
 use crate::remote::pipeline::read_in_pieces as read;
 
-fn told(ask: impl Fn() -> Ask, answer: &[u8]) -> Result<Told, Cause> {
-    let whole = read(ask(), answer, answer.len()).expect("an answer").0;
+fn outcome(request: impl Fn() -> Request, answer: &[u8]) -> Result<Outcome, Cause> {
+    let whole = read(request(), answer, answer.len()).expect("an answer").0;
     for piece in 1..answer.len() {
-        assert_eq!(read(ask(), answer, piece).expect("an answer").0, whole, "in pieces of {piece}");
+        assert_eq!(read(request(), answer, piece).expect("an answer").0, whole, "in pieces of {piece}");
     }
     whole
 }
 
-fn values(told: &Told) -> Vec<Option<(&[u8], Option<u64>)>> {
+fn values(outcome: &Outcome) -> Vec<Option<(&[u8], Option<u64>)>> {
     let ms = |found: &Found| found.good_for.map(|good_for| good_for.as_millis() as u64);
-    let found = told.values.iter().map(|found| found.as_ref().expect("a value or none").as_ref());
+    let found = outcome.values.iter().map(|found| found.as_ref().expect("a value or none").as_ref());
     found.map(|found| found.map(|found| (&found.value[..], ms(found)))).collect()
 }
 
 /// The result of each key: the length of its value, or the label of its error.
-fn each(told: &Told) -> Vec<Result<Option<usize>, &'static str>> {
+fn each(outcome: &Outcome) -> Vec<Result<Option<usize>, &'static str>> {
     let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
-    told.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
+    outcome.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
 fn values_are_in_the_order_of_the_keys() {
-    let told = told(|| Ask::values(3, false, 16), b"*3\r\n$1\r\nx\r\n$-1\r\n$0\r\n\r\n").unwrap();
-    assert_eq!(values(&told), [Some((&b"x"[..], None)), None, Some((b"", None))]);
+    let outcome = outcome(|| Request::values(3, false, 16), b"*3\r\n$1\r\nx\r\n$-1\r\n$0\r\n\r\n").unwrap();
+    assert_eq!(values(&outcome), [Some((&b"x"[..], None)), None, Some((b"", None))]);
 }
 
 #[test]
 fn times_to_live_are_read_first_and_an_absent_one_is_zero() {
     let answer = b":-1\r\n:1500\r\n:-2\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n";
-    let told = told(|| Ask::values(3, true, 16), answer).unwrap();
-    assert_eq!(values(&told), [Some((&b"a"[..], None)), Some((b"b", Some(1500))), Some((b"c", Some(0)))]);
+    let outcome = outcome(|| Request::values(3, true, 16), answer).unwrap();
+    assert_eq!(values(&outcome), [Some((&b"a"[..], None)), Some((b"b", Some(1500))), Some((b"c", Some(0)))]);
 }
 
 #[test]
@@ -46,17 +46,17 @@ fn value_too_large_fails_its_key_alone() {
         ),
         (b"*3\r\n$1\r\nx\r\n$-1\r\n$9\r\n.........\r\n:1", 31, [Ok(Some(1)), Ok(None), Err("too_large")]),
     ] {
-        let ask = || Ask::values(3, false, 8);
-        assert_eq!(each(&told(ask, answer).unwrap()), expected);
-        assert_eq!(read(ask(), answer, answer.len()).unwrap().1, used);
+        let request = || Request::values(3, false, 8);
+        assert_eq!(each(&outcome(request, answer).unwrap()), expected);
+        assert_eq!(read(request(), answer, answer.len()).unwrap().1, used);
     }
-    assert!(told(|| Ask::text(8), b"$9\r\n.........\r\n").is_err());
+    assert!(outcome(|| Request::text(8), b"$9\r\n.........\r\n").is_err());
 }
 
 #[test]
 fn values_over_the_limit_together_fail_alone() {
     let answer = b"*4\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n$3\r\n123\r\n";
-    let read = |bytes_max| each(&told(|| Ask::values(4, false, bytes_max), answer).unwrap());
+    let read = |bytes_max| each(&outcome(|| Request::values(4, false, bytes_max), answer).unwrap());
     assert_eq!(read(8), [Ok(Some(5)), Ok(None), Err("too_large"), Ok(Some(3))]);
     assert_eq!(read(12), [Ok(Some(5)), Ok(None), Ok(Some(4)), Ok(Some(3))]);
 }
@@ -64,20 +64,20 @@ fn values_over_the_limit_together_fail_alone() {
 #[test]
 fn error_in_the_array_fails_its_key_alone() {
     let answer = b"*3\r\n$1\r\nx\r\n-ERR upstream failure\r\n$1\r\nz\r\n";
-    let told = told(|| Ask::values(3, false, 8), answer).unwrap();
-    assert_eq!(each(&told), [Ok(Some(1)), Err("statement"), Ok(Some(1))]);
+    let outcome = outcome(|| Request::values(3, false, 8), answer).unwrap();
+    assert_eq!(each(&outcome), [Ok(Some(1)), Err("statement"), Ok(Some(1))]);
 }
 
 #[test]
 fn keys_with_requests_of_their_own_fail_alone() {
     let answer =
         b"*1\r\n$1\r\nx\r\n-NOPERM No permissions to access a key\r\n*1\r\n$9\r\n.........\r\n*1\r\n$-1\r\n";
-    let told_all = told(|| Ask::values_alone(4, false, 8), answer).unwrap();
+    let told_all = outcome(|| Request::values_alone(4, false, 8), answer).unwrap();
     assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials"), Err("too_large"), Ok(None)]);
     let timed = b":-1\r\n-NOPERM No permissions to access a key\r\n*1\r\n$1\r\nx\r\n*1\r\n$1\r\ny\r\n";
-    let told_all = told(|| Ask::values_alone(2, true, 8), timed).unwrap();
+    let told_all = outcome(|| Request::values_alone(2, true, 8), timed).unwrap();
     assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials")], "its time to live is unknown");
-    let last = told(|| Ask::values_alone(1, false, 8), b"*1\r\n$9\r\n.........\r\n").unwrap();
+    let last = outcome(|| Request::values_alone(1, false, 8), b"*1\r\n$9\r\n.........\r\n").unwrap();
     assert_eq!(each(&last), [Err("too_large")]);
 }
 
@@ -113,28 +113,32 @@ fn errors_have_their_causes() {
         ("MISCONF Redis is configured to save RDB snapshots", "server"),
     ] {
         let answer = format!("-{text}\r\n");
-        for ask in [|| Ask::values(1, false, 8), Ask::ok, || Ask::text(8)] {
-            assert_eq!(told(ask, answer.as_bytes()).unwrap_err().label(), label, "{text}");
+        for request in [|| Request::values(1, false, 8), Request::ok, || Request::text(8)] {
+            assert_eq!(outcome(request, answer.as_bytes()).unwrap_err().label(), label, "{text}");
         }
         let before = format!("-{text}\r\n-{text}\r\n");
-        assert_eq!(told(|| Ask::values(1, true, 8), before.as_bytes()).unwrap_err().label(), label, "{text}");
+        assert_eq!(
+            outcome(|| Request::values(1, true, 8), before.as_bytes()).unwrap_err().label(),
+            label,
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn other_replies_are_an_error() {
     for answer in ["+OK\r\n", "*2\r\n", "$1\r\nx\r\n", "HTTP/1.1 400\r\n", "*1\r\n:1\r\n", "$99\r\n"] {
-        assert!(read(Ask::values(1, false, 8), answer.as_bytes(), 64).is_err(), "{answer}");
+        assert!(read(Request::values(1, false, 8), answer.as_bytes(), 64).is_err(), "{answer}");
     }
-    assert!(read(Ask::ok(), b"$-1\r\n", 64).is_err());
+    assert!(read(Request::ok(), b"$-1\r\n", 64).is_err());
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
-        let _ = read(Ask::values(2, true, 8), &answer, piece);
-        let _ = read(Ask::values_alone(2, true, 8), &answer, piece);
-        let _ = read(Ask::ok(), &answer, piece);
+        let _ = read(Request::values(2, true, 8), &answer, piece);
+        let _ = read(Request::values_alone(2, true, 8), &answer, piece);
+        let _ = read(Request::ok(), &answer, piece);
     }
 
     #[test]
@@ -142,8 +146,8 @@ proptest! {
         words in proptest::collection::vec("[*$:-][0-9]{1,3}\r\n|[*]2\r\n|x{0,9}|\r\n|[$]-1\r\n", 0..20),
         piece in 1_usize..64,
     ) {
-        let _ = read(Ask::values_alone(2, false, 8), words.concat().as_bytes(), piece);
-        let _ = read(Ask::values(2, false, 8), words.concat().as_bytes(), piece);
-        let _ = read(Ask::text(8), words.concat().as_bytes(), piece);
+        let _ = read(Request::values_alone(2, false, 8), words.concat().as_bytes(), piece);
+        let _ = read(Request::values(2, false, 8), words.concat().as_bytes(), piece);
+        let _ = read(Request::text(8), words.concat().as_bytes(), piece);
     }
 }

@@ -6,7 +6,7 @@ use mysql_async::{DriverError, Error, IoError, ServerError};
 
 use crate::remote::sql::address::Address;
 use crate::remote::tls;
-use crate::{Cause, words};
+use crate::{Cause, escape};
 
 /// The operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn is_too_large(error: &io::Error) -> bool {
 /// from there.
 fn of_server(address: &Address, error: &ServerError) -> Cause {
     let ServerError { code, message, state } = error;
-    let detail = || format!("{} (error {code})", words::said(&without_values(*code, state, message)));
+    let detail = || format!("{} (error {code})", escape::message(&without_values(*code, state, message)));
     let missing = |what| Cause::Missing { what, detail: detail() };
     let read_only = || Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" };
     let hidden = |what| Cause::Credentials {

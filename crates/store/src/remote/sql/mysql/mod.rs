@@ -136,7 +136,7 @@ impl Driver for MySql {
     async fn connect(&self) -> Result<Connection, Cause> {
         let deadline = Deadline::new(self.options.remote.connect_timeout());
         let mut refused = self.address.unreachable("its name has no address");
-        for opts in self.ways(deadline).await? {
+        for opts in self.candidates(deadline).await? {
             // The library panics on some authentication methods, which the server chooses, because
             // their features are not compiled in.
             match deadline.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
@@ -152,7 +152,7 @@ impl Driver for MySql {
                     }
                 }
                 Some(Err(_)) => return Err(error::unknown_login()),
-                None => return Err(late(&self.address, &opts, deadline).await),
+                None => return Err(timeout_cause(&self.address, &opts, deadline).await),
             }
         }
         Err(refused)
@@ -180,7 +180,7 @@ impl Driver for MySql {
 impl MySql {
     /// Options for each address of the server's name, so that a `KILL` goes to the server of the
     /// connection: its number means another connection on another server.
-    async fn ways(&self, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
+    async fn candidates(&self, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
         if let Address::Unix(_) = *self.address {
             return Ok(vec![self.opts.clone()]);
         }
@@ -199,7 +199,7 @@ async fn close(conn: Conn) {
 }
 
 /// The cause of a connection that timed out. The library does not tell which step it was.
-async fn late(address: &Address, opts: &Opts, deadline: Deadline) -> Cause {
+async fn timeout_cause(address: &Address, opts: &Opts, deadline: Deadline) -> Cause {
     let ips = opts.resolved_ips().iter().flatten();
     let found: Vec<_> = ips.map(|ip| SocketAddr::new(*ip, opts.tcp_port())).collect();
     let answered = match address {

@@ -9,7 +9,7 @@ use tokio_postgres::error::DbError;
 use super::socket::Exceeded;
 use crate::remote::sql::address::Address;
 use crate::remote::tls;
-use crate::{Cause, words};
+use crate::{Cause, escape};
 
 /// The operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +72,8 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
         _ if code.starts_with("22") => unfit("a value does not fit"),
         _ => {
             let hint =
-                hint.filter(|_| code.starts_with("42")).map(|hint| format!(" ({})", words::said(hint)));
-            words::said(message) + &hint.unwrap_or_default()
+                hint.filter(|_| code.starts_with("42")).map(|hint| format!(" ({})", escape::message(hint)));
+            escape::message(message) + &hint.unwrap_or_default()
         }
     }
 }
@@ -83,7 +83,7 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
 fn of_server(address: &Address, error: &DbError) -> Cause {
     let code = error.code().code();
     let detail =
-        || format!("{} (SQLSTATE {})", message(code, error.message(), error.hint()), words::said(code));
+        || format!("{} (SQLSTATE {})", message(code, error.message(), error.hint()), escape::message(code));
     let missing = |what| Cause::Missing { what, detail: detail() };
     match code {
         "42501" => Cause::Credentials { detail: detail() },

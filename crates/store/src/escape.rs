@@ -4,31 +4,31 @@
 //! sequences, unbounded length.
 
 /// Most characters of a server's message that are quoted.
-const SAID_CHARS_MAX: usize = 200;
+const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Most characters of a user's text that are quoted.
-const SHOWN_CHARS_MAX: usize = 80;
+const USER_TEXT_CHARS_MAX: usize = 80;
 
 /// Escapes the start of a server's message.
-pub(crate) fn said(text: &str) -> String {
-    plain(text, SAID_CHARS_MAX)
+pub(crate) fn message(text: &str) -> String {
+    plain(text, MESSAGE_CHARS_MAX)
 }
 
-/// Like [`said`], for bytes.
-pub(crate) fn said_bytes(text: &[u8]) -> String {
+/// Like [`message`], for bytes.
+pub(crate) fn message_bytes(text: &[u8]) -> String {
     // A character has at most four bytes, and one that is cut off here is after those that are
     // kept.
-    said(&String::from_utf8_lossy(&text[..text.len().min(4 * SAID_CHARS_MAX + 4)]))
+    message(&String::from_utf8_lossy(&text[..text.len().min(4 * MESSAGE_CHARS_MAX + 4)]))
 }
 
 /// Escapes the start of a user's text.
-pub(crate) fn shown(text: &str) -> String {
-    plain(text, SHOWN_CHARS_MAX)
+pub(crate) fn user_text(text: &str) -> String {
+    plain(text, USER_TEXT_CHARS_MAX)
 }
 
 /// Quotes a user's text; one that may contain a password is replaced by its name.
 pub(crate) fn quoted(name: &str, text: &str) -> String {
-    if text.contains('@') { format!("the {name}") } else { format!("\"{}\"", shown(text)) }
+    if text.contains('@') { format!("the {name}") } else { format!("\"{}\"", user_text(text)) }
 }
 
 /// Returns the first characters of a text, with control characters escaped, such as `\n` or
@@ -64,18 +64,18 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(said("table \"a\" is 'é'\\"), "table \"a\" is 'é'\\");
-        assert_eq!(said("a\r\nWARN b\t\u{1b}[2J\u{7f}"), "a\\r\\nWARN b\\t\\u{1b}[2J\\u{7f}");
-        assert_eq!(said("\u{202e}a\u{2028}"), "\\u{202e}a\\u{2028}");
-        assert_eq!(said_bytes(b"a\xff\n"), "a\u{fffd}\\n");
+        assert_eq!(message("table \"a\" is 'é'\\"), "table \"a\" is 'é'\\");
+        assert_eq!(message("a\r\nWARN b\t\u{1b}[2J\u{7f}"), "a\\r\\nWARN b\\t\\u{1b}[2J\\u{7f}");
+        assert_eq!(message("\u{202e}a\u{2028}"), "\\u{202e}a\\u{2028}");
+        assert_eq!(message_bytes(b"a\xff\n"), "a\u{fffd}\\n");
     }
 
     #[test]
     fn long_text_is_truncated() {
         assert_eq!(plain("12345", 5), "12345");
         assert_eq!(plain("123456", 5), "12345…");
-        assert_eq!(said(&"é".repeat(10_000)), format!("{}…", "é".repeat(200)));
-        assert_eq!(said_bytes("é".repeat(10_000).as_bytes()), format!("{}…", "é".repeat(200)));
+        assert_eq!(message(&"é".repeat(10_000)), format!("{}…", "é".repeat(200)));
+        assert_eq!(message_bytes("é".repeat(10_000).as_bytes()), format!("{}…", "é".repeat(200)));
     }
 
     #[test]
@@ -87,8 +87,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_becomes_one_line_of_bounded_length(text: String) {
-            let said = said(&text);
-            prop_assert!(!said.contains(is_command) && said.len() <= 10 * SAID_CHARS_MAX + 3);
+            let message = message(&text);
+            prop_assert!(!message.contains(is_command) && message.len() <= 10 * MESSAGE_CHARS_MAX + 3);
         }
     }
 }
