@@ -87,7 +87,7 @@ fn run(
     // Kept in memory and written at the end, so that no I/O delays the load.
     let mut hits = Vec::with_capacity((rate_per_s * seconds * 16.0 * 1.1) as usize);
     let origin = Instant::now();
-    tell_time(origin);
+    serve_clock(origin);
     let nanos = |time: Duration| (time.as_nanos() as u64).to_ne_bytes();
     let report = cache::run(&options, workload, &Control::default(), |ended: &Ended| {
         if ended.hits > 0 {
@@ -100,7 +100,7 @@ fn run(
 }
 
 /// Answers each line on stdin with the time since `origin`, until the end of stdin.
-fn tell_time(origin: Instant) {
+fn serve_clock(origin: Instant) {
     thread::spawn(move || {
         for _ in std::io::stdin().lock().lines() {
             let mut stdout = std::io::stdout();

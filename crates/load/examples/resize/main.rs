@@ -30,7 +30,7 @@ use sherwood_load::{Control, Gaps, Pace, Report};
 use sherwood_workload::KeyValueOptions;
 
 use node::{Admin, Filler, Partition};
-use seen::{Move, Seen, Span};
+use seen::{Move, Results, Span};
 
 /// Number of keys. The partitions hold a large part of them: 1 GiB holds 790,000 items of 1 KiB.
 const KEYS: u64 = 1_000_000;
@@ -81,7 +81,7 @@ fn measure(memcached: &str, admin: &str) -> Result<(serde_json::Value, bool), Bo
         thread::sleep(LEAD);
         let moves = move_budgets(&mut admin, &mut filler, &prefixes, origin);
         let (report, hits) = load.join().expect("the load does not panic")?;
-        let seen = Seen { moves: moves?, hits };
+        let seen = Results { moves: moves?, hits };
         let sound = report.errors == 0 && report.complete && seen.all_reached();
         Ok((seen.to_json(&report), sound))
     })

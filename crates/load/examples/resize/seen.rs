@@ -22,14 +22,14 @@ pub(crate) struct Move {
     pub(crate) settled: Duration,
 }
 
-pub(crate) struct Seen {
+pub(crate) struct Results {
     /// Moves in the order of their starts.
     pub(crate) moves: Vec<Move>,
     pub(crate) hits: Vec<Span>,
 }
 
 #[derive(Clone, Copy)]
-enum When {
+enum Period {
     Inside,
     After,
     Refill,
@@ -39,7 +39,7 @@ enum When {
 /// Time after a move in which evictions may still affect hits.
 const AFTER: Duration = Duration::from_millis(20);
 
-impl Seen {
+impl Results {
     pub(crate) fn all_reached(&self) -> bool {
         self.moves.iter().all(|done| done.reached.is_some())
     }
@@ -55,29 +55,29 @@ impl Seen {
             let us = |percentile| latencies.percentile(percentile).as_secs_f64() * 1e6;
             json!({ "hits": latencies.count(), "p50": us(50.0), "p99": us(99.0), "p99_9": us(99.9) })
         });
-        let p99 = |when: When| hits[when as usize].percentile(99.0).as_secs_f64();
+        let p99 = |when: Period| hits[when as usize].percentile(99.0).as_secs_f64();
         json!({
             "moves": self.moves.len(),
             "reached": self.moves.iter().filter(|done| done.reached.is_some()).count(),
             "reach_ms": self.reach_ms(|_| true),
             "shrink_reach_ms": self.reach_ms(|done| done.shrinks),
             "hit_us": { "inside": inside, "after": after, "refill": refill, "between": between },
-            "hit_p99_ratio": p99(When::Inside) / p99(When::Between),
+            "hit_p99_ratio": p99(Period::Inside) / p99(Period::Between),
             "load": { "ops": load.ops, "ops_per_s": load.ops_per_s, "errors": load.errors,
                       "hit_ratio": load.hit_ratio, "late_p99_us": load.late_p99_us },
         })
     }
 
     /// The period of a time; none before the first move.
-    fn when(&self, at: Duration) -> Option<When> {
+    fn when(&self, at: Duration) -> Option<Period> {
         let last = self.moves.partition_point(|done| done.start <= at).checked_sub(1)?;
         let Move { shrinks, start, reached, settled } = &self.moves[last];
         let reached = *start + reached.unwrap_or(Duration::MAX - *start);
         Some(match at {
-            at if at <= reached => When::Inside,
-            at if !shrinks && at <= *settled => When::Refill,
-            at if at <= reached + AFTER => When::After,
-            _ => When::Between,
+            at if at <= reached => Period::Inside,
+            at if !shrinks && at <= *settled => Period::Refill,
+            at if at <= reached + AFTER => Period::After,
+            _ => Period::Between,
         })
     }
 
