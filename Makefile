@@ -1,13 +1,13 @@
 # Everything a clone needs, by name. `make` alone prints this list.
 SHELL := /bin/bash
-# Right after rustup's installation its folder is not yet on the PATH of this shell.
+# Right after its installation, rustup's folder is not yet on the PATH of this shell.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO ?= cargo
 VENV := target/venv
-# The tool that builds fuzz targets; a version of it knows the nightly compilers of its time and later ones.
+# The tool that builds fuzz targets; each version supports nightly compilers from its release date on.
 CARGO_FUZZ := target/tools/bin/cargo-fuzz
-# Python with pymemcache, for the tests that speak to a listener with a real client.
+# Python with pymemcache, for tests of a listener with a real client.
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
@@ -35,14 +35,14 @@ loom: need-build ## schedules of three threads at the lock of the cache, all up 
 elsewhere: need-elsewhere ## the simulator's golden files on other processors, emulated: ARM, and one of the other byte order
 	scripts/elsewhere.sh
 
-conformance: build $(VENV)/ready ## what others wrote against a node (some of it: make conformance ARGS="redis goredis")
+conformance: build $(VENV)/ready ## other projects' clients and tests against a node (some of them: make conformance ARGS="redis goredis")
 	scripts/conformance.sh $(ARGS)
 
 fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec or a listener (one target, longer: make fuzz ARGS="resp_server 600")
 	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)
 
-# The lock, the blocks of memory and the places in them; what maps memory calls the system, which cannot be interpreted.
-miri: need-miri ## the cache's unsafe code, under an interpreter that knows what is undefined
+# Covers the lock and the memory blocks. Code that maps memory makes system calls, which cannot be interpreted.
+miri: need-miri ## the cache's unsafe code, under an interpreter that detects undefined behaviour
 	RUSTUP_TOOLCHAIN=nightly $(CARGO) miri test --locked --target-dir target/miri -p sherwood-cache --lib -- \
 		lock:: memory:: place::
 

@@ -3,7 +3,7 @@
 #
 #   scripts/bench.sh              every part
 #   scripts/bench.sh trace        hits on the orm-busy trace against an exact LRU's: static budgets and shared-lru
-#   scripts/bench.sh resize       time to reach a budget, and what hits feel of it
+#   scripts/bench.sh resize       time to reach a budget, and latencies of hits meanwhile
 #   scripts/bench.sh gateway      cost of a request of 50 keys, beside a multi-get to memcached; give the latest release
 #                                 as MEMCACHED=/path/to/memcached
 #   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (20 minutes):
@@ -15,8 +15,8 @@
 #   scripts/bench.sh connectors   each connector beside the client library used directly (ten minutes): Debian's mariadb-server, postgresql,
 #                                 redis-server and memcached are started for it; CONNECTORS names one of mysql, postgres, redis, memcached, http
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
-#   scripts/bench.sh reclaim      nanoseconds that an item takes which a smaller budget evicts, with values of 100 bytes, 1 and 4 KiB
-#   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
+#   scripts/bench.sh reclaim      nanoseconds to evict an item for a smaller budget, with values of 100 bytes, 1 and 4 KiB
+#   scripts/bench.sh ghost        cost of a sampled miss ratio curve per access, and its error
 #   scripts/bench.sh lcs          an LRU simulated on a trace of ten million gets, beside libCacheSim: LIBCACHESIM names its program
 #                                 cachesim, which is left out when it is not there
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
@@ -27,7 +27,7 @@
 #                                 the frontier of these policies in onerf-spikes and onerf-random (one and a half to three hours; not part of "every")
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
-# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
+# ROUNDS (5) is the number of times `resize`, `gateway`, `peers`, `reshape`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -247,7 +247,7 @@ ghost() {
   cargo run --quiet --release --locked -p sherwood-cache --example ghost
 }
 
-# Turn by turn, with a hundredth of the objects and with a tenth. The miss ratios are to be the same.
+# In turns, with a hundredth of the objects and with a tenth. The miss ratios must be equal.
 lcs() {
   local round objects example=target/release/examples/lru trace=$scratch/zipf.oracleGeneral.bin
   local cachesim=
@@ -263,7 +263,7 @@ lcs() {
     for objects in 10000 100000; do
       "$example" "$trace" "$objects" | sed "s/}$/,\"objects\":$objects}/"
       [ -n "$cachesim" ] || continue
-      # It leaves a file of results where it is started.
+      # The program writes a file of results into the current directory.
       (cd "$scratch" && "$cachesim" "$trace" oracleGeneral lru "$objects" --ignore-obj-size 1 --num-thread 1) 2>&1 |
         sed -nE "s/.* ([0-9]+) req, miss ratio ([0-9.]+), throughput ([0-9.]+) MQPS.*/{\"case\":\"libCacheSim lru\",\"gets\":\1,\"miss_ratio\":\2,\"gets_per_s\":\3e6,\"objects\":$objects}/p"
     done
@@ -287,7 +287,7 @@ real() {
   SHERWOOD=$sherwood scripts/real/restart.py
 }
 
-# simulated NAME COMMAND…: a simulation from nothing that is kept, its time and memory, and what it found.
+# simulated NAME COMMAND…: a simulation without kept results; prints its time, memory and results.
 simulated() {
   local name=$1
   shift
@@ -299,7 +299,7 @@ began = time.monotonic()
 found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 wall_s = time.monotonic() - began
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-# Of a comparison the runs are too long for a line.
+# The runs of a comparison are too long for a line.
 summary = found["summary"] if isinstance(found, dict) else found
 print(json.dumps({
     "name": name,

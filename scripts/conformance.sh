@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs what others wrote against a node: clients, and other projects' tests of their own servers.
+# Runs other projects' clients, and their tests of their own servers, against a node.
 #
 #   scripts/conformance.sh [SUITE …]   all of them, or some: see tests/conformance/README.md
 #
 # SHERWOOD is the binary, target/release/sherwood unless it is set. What a suite needs is fetched into target/conformance: Debian's
 # source packages by apt-get (nothing is installed; MEMCACHED_SOURCE and REDIS_SOURCE name unpacked ones instead), clients by pip, npm, go
-# and cargo. A suite whose tools are missing is skipped, and said to be. Exit status: 0 when all that ran passed, 1 when
+# and cargo. A suite whose tools are missing is skipped with a message. Exit status: 0 when all that ran passed, 1 when
 # something failed, 2 when a suite that was asked for cannot run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -54,7 +54,7 @@ fetch_source() {
   printf '%s\n' "Types: deb-src" "URIs: http://deb.debian.org/debian" "Suites: $3" "Components: main" \
     "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg" >"$apt/parts/debian.sources"
   local options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::Lists=$apt/lists")
-  # All that counts is the one file, whose checksum is known.
+  # Only one file is used, and its checksum is verified.
   (cd "$apt" && apt-get -qq "${options[@]}" update && apt-get -qq "${options[@]}" source --download-only "$1=$2") \
     >/dev/null 2>&1 || true
   [ -f "$apt/$4" ] || missing "Debian's source package $1 $2"
@@ -145,7 +145,7 @@ redis() {
   local source=${REDIS_SOURCE:-$work/redis-7.0.15} run=$work/redis-run
   [ -d "$source/tests" ] || fetch_source redis '5:7.0.15-1~deb12u7' bookworm redis_7.0.15.orig.tar.gz "$redis_sha256" "$source"
   rm -rf "$run" && mkdir -p "$run" && cp -r "$source/tests" "$run/"
-  # The suite empties the functions of a foreign server.
+  # The suite calls FUNCTION FLUSH on an external server.
   sed -i 's/^    r function flush$/    catch {r function flush}/' "$run/tests/support/server.tcl"
   local said=$work/redis.log passed failed
   # Tags are of tests that need what a cache of strings does not have: Redis's DEBUG command, replicas.
@@ -190,7 +190,7 @@ for name in "${suites[@]}"; do
 done
 failed=() skipped=()
 for name in "${suites[@]}"; do
-  # In a condition, errors inside would not end it.
+  # Inside a condition, errors would not end the subshell.
   set +e
   suite "$name"
   status=$?

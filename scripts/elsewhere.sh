@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Equal seeds give equal bytes on every machine: the simulator's golden files, which are made on x86-64, compared by programs for
-# other processors, emulated. AArch64 has other vector instructions; s390x has the other byte order.
+# Checks that equal seeds give equal bytes on every machine: compares the simulator's golden files, made on x86-64, on emulated
+# processors of other kinds. AArch64 has other vector instructions; s390x has the other byte order.
 #
 #   scripts/elsewhere.sh
 #

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Hits of an exact LRU on a cache2k trace, to compare a cache's hits with.
+"""Computes the hits of an exact LRU on a cache2k trace, as a reference for a cache's hits.
 
-    scripts/exact_lru.py TRACE --total-bytes N [--partitions N] [--accesses N] [--check REPORT [--points X]]
+    scripts/exact_lru.py TRACE --total-bytes N [--partitions N] [--accesses N]
+                         [--check REPORT [--points X]]
 
-Replays the trace look-aside (a get, and after a miss a set of a value of 100 bytes) through one least-recently-used
-cache for each of the partitions t00, t01, … with an equal part of the bytes, or, without --partitions, through one for
-all. Prints {"hits", "misses", "by_partition"} as `sherwood load --json` does. With --check, compares with such a report:
-exit status 1 unless every partition's hits are equal or, with --points, all hits together are within so many percentage
-points. A path of `-` is standard input.
+Replays the trace look-aside (a get, and after a miss a set of a value of 100 bytes) through an
+exact LRU cache for each of the partitions t00, t01, … with equal shares of the bytes or, without
+--partitions, through one cache. Prints {"hits", "misses", "by_partition"} like `sherwood load
+--json`. With --check, compares the result with such a report: exit status 1 unless the hits of
+every partition are equal or, with --points, the total hits differ by at most so many percentage
+points. The path `-` is standard input.
 
-It shares no code with the engine: the charge below is written from the words of its documentation, the recency order is
-Python's ordered dictionary. 5,000,000 accesses take about 10 s.
+It shares no code with the engine: the charge is implemented from its documentation, and the
+recency order is Python's ordered dictionary. 5,000,000 accesses take about 10 s.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import lzma
 import struct
 import sys
 
-# An object's key as it is stored: eight hexadecimal digits; the listener has cut off the prefix `t07/`.
+# An object's key as stored: eight hexadecimal digits, without the prefix `t07/`, which the listener strips.
 KEY_BYTES = 8
 VALUE_BYTES = 100
 
@@ -42,7 +44,7 @@ def accesses(path, limit):
 
 
 def replay(words, items_max, partition_of):
-    """[hits, misses] by object type; each of the caches that `partition_of` tells apart holds at most `items_max`."""
+    """Returns [hits, misses] by object type; each partition's cache holds at most `items_max`."""
     caches = collections.defaultdict(collections.OrderedDict)
     counts = collections.defaultdict(lambda: [0, 0])
     for word in words:
@@ -65,7 +67,7 @@ def report(counts):
 
 
 def differences(exact, seen, points):
-    """Sentences on what does not agree."""
+    """Describes the differences."""
     if seen["hits"] + seen["misses"] != exact["hits"] + exact["misses"]:
         yield f"{seen['hits'] + seen['misses']} look-ups instead of {exact['hits'] + exact['misses']}"
     if points is not None:

@@ -3,8 +3,8 @@
 #
 #   scripts/fuzz.sh [<target>|all [<seconds each>]]     default: all, 60
 #
-# New inputs that reach new branches are gathered in target/fuzz/corpus; the kept corpus is read and never written. What
-# breaks a target is written to fuzz/artifacts/<target>/, with the command that replays it. Exit status: 0 when nothing broke.
+# Inputs that reach new branches are collected in target/fuzz/corpus; the kept corpus is only read. An input that fails is
+# written to fuzz/artifacts/<target>/, and the command that replays it is printed. Exit status: 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What idle connections cost: opens them, has some say something, and watches the server's resident memory.
+"""Measures the memory that idle connections take in a node.
 
     scripts/idle.py <sherwood> [<connections>]     default: 10000, or what `ulimit -n` allows
 
-A tenth of the clients send a command each and wait for the answer; the others are silent. While all are open one more client is
-served. Prints bytes a connection for each protocol. Exit status: 0 when that client was served all along and, once all are gone, the
-server has no connection and no buffer left.
+A tenth of the clients send one command each and wait for the answer; the others send nothing.
+While all are open, another client is served. Prints bytes per connection for each protocol. Exit
+status: 0 when that client was served throughout and the server has no connection and no buffer
+left after all clients have closed.
 """
 
 import os

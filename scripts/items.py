@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What an item costs beside its key and value: Sherwood, memcached, Redis and Valkey, one after the other.
+"""Measures the bytes per item beside key and value of Sherwood, memcached, Redis and Valkey.
 
-Each server is started with more memory than it needs, given ITEMS distinct keys of 20 bytes, pipelined over one connection, and
-asked how many it holds. What the process takes then (PSS: its own pages, and its part of those it shares) less what it took
-before and less the bytes of keys and values, divided by the items, is a line of JSON for each server and size of values.
+Each server gets more memory than it needs and ITEMS distinct keys of 20 bytes, pipelined over one
+connection, and is asked for its number of items. Prints a JSON line for each server and value
+size: the growth of the process's memory (PSS: its own pages and its share of shared ones), less
+the bytes of keys and values, divided by the items.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def store(server, connection, value_bytes):
 
 
 def count(server, connection):
-    """How many items the server says it holds."""
+    """Returns the number of items that the server reports."""
     asked, end = (b"stats\r\n", b"END\r\n") if server.protocol == "memcached" else (b"DBSIZE\r\n", b"\r\n")
     connection.sendall(asked)
     answer = b""
@@ -87,7 +88,7 @@ def main():
     for value_bytes in (int(size) for size in options.values.split(",")):
         print(f"\nitems: {ITEMS} values of {value_bytes} bytes", file=sys.stderr)
         for name in names:
-            # None where it is not installed.
+            # None when it is not installed.
             for server in peers.start_servers(options, 1, None, only=[name]):
                 try:
                     line = measure(server, value_bytes)

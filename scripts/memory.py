@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Holds a node to its memory rule: fills and churns a cache over the memcached protocol and watches its resident memory.
+"""Checks a node's memory rule: fills and churns a cache over the memcached protocol.
 
     scripts/memory.py target/release/sherwood [--memory-mib 256] [--deadline-s 300] [--only shift]
 
-Resident memory may be at most that at start + the budget + max(64 MiB, 15% of it) + the buffers of connections, of which
-each may hold a value coming and a value going. Every profile runs in a node of its own; `shift` runs them one after the
-other in one node, and `swing` goes from the smallest values to the largest and back, which is what fragments memory most. `held` is what the cache makes of its budget at the end. Exit
-status 0 when the rule holds for all, else 1. Takes a minute or two; needs nothing but Python.
+Resident memory may be at most that at the start + the budget + max(64 MiB, 15% of the budget) +
+the buffers of connections, each of which may hold one value in each direction. Every profile runs
+in a node of its own. `shift` runs them one after the other in one node, and `swing` goes from the
+smallest values to the largest and back, which fragments memory most. `held` is the share of the
+budget in use at the end. Exit status 0 when the rule holds for all profiles, else 1. Takes a
+minute or two and needs only Python.
 
-A profile that has not ended at its deadline (in `shift` and `swing`, one of those that they run) has hung: what it was at is said, with the
-state of every thread of the node, the node is killed, and the others still run. A debug build takes ten times as long as a release build; a
-loaded machine longer.
+A profile that does not end before its deadline has hung (in `shift` and `swing`, one of the
+profiles they run). Its progress and the state of every thread of the node are printed, the node
+is killed, and the other profiles still run. A debug build takes ten times as long as a release
+build; a loaded machine takes longer too.
 """
 
 import argparse
@@ -35,9 +38,9 @@ PROFILES = {
     "900 KiB": lambda draw: VALUE_BYTES_MAX,
 }
 SWING = ["16 B", "900 KiB", "16 B", "900 KiB", "16 B"]
-# How often the budget is written over, in bytes of keys and values.
+# Number of times the budget is overwritten, in bytes of keys and values.
 ROUNDS = 4
-# Bytes sent before the answer is waited for.
+# Bytes sent before waiting for the answer.
 BATCH_BYTES = 2 * MIB
 KEY_BYTES = 20
 CONNECTIONS = 8
@@ -56,10 +59,10 @@ class Node:
                 break
         else:
             sys.exit("the node did not start")
-        # What the node goes on to say has to be read: a full pipe would stop the thread that says it.
+        # The node's output has to be read: a full pipe would block the thread that writes it.
         threading.Thread(target=collections.deque, args=(self.process.stderr, 0), daemon=True).start()
         address = (ready[1], int(ready[2]))
-        # Several, so that threads free what others allocated.
+        # Several connections, so that threads free memory that others allocated.
         self.sockets = [socket.create_connection(address, timeout=60) for _ in range(CONNECTIONS)]
         self.turn = 0
         self.start_bytes = self.memory("VmRSS")
@@ -69,7 +72,7 @@ class Node:
             return next(int(line.split()[1]) << 10 for line in status if line.startswith(field + ":"))
 
     def send(self, commands):
-        """Sends commands that answer nothing, and waits until they are done."""
+        """Sends commands without answers and waits until they are executed."""
         self.turn = (self.turn + 1) % CONNECTIONS
         self.ask(commands + b"no_such_command\r\n", b"ERROR\r\n")
 
@@ -88,7 +91,7 @@ class Node:
         return next(int(line.split()[2]) for line in stats if line.startswith("STAT bytes "))
 
     def threads(self):
-        """Every thread with its state and where the system has it wait."""
+        """Returns every thread with its state and its wait channel in the kernel."""
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
         for task in sorted(tasks.iterdir()):
             status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
@@ -112,7 +115,7 @@ def churn(node, sizes, budget_bytes, draw):
         batch, size = [], 0
         while size < BATCH_BYTES:
             value = body[: sizes(draw)]
-            # `randrange` would take longer than the node does for all of it.
+            # `randrange` would take longer than the node's own work.
             batch.append(b"set key:%016d 0 0 %d noreply\r\n%b\r\n" % (int(draw.random() * keys), len(value), value))
             size += len(value) + KEY_BYTES
         node.send(b"".join(batch))
@@ -120,7 +123,7 @@ def churn(node, sizes, budget_bytes, draw):
 
 
 class Deadline:
-    """Kills the node when a profile, or one of those that run one after the other, takes too long, after saying what it was at."""
+    """Kills the node when a profile takes too long, after printing its progress."""
 
     def __init__(self, node, seconds):
         self.node, self.seconds, self.passed = node, seconds, False
@@ -153,7 +156,7 @@ def measure(name, profiles, args):
             churn(node, PROFILES[profile], budget, draw)
         held, now, most = node.held(), node.memory("VmRSS"), node.memory("VmHWM")
     except OSError as error:
-        # A connection that waits for more than a minute, or one to a node that was killed or has died.
+        # A connection timed out, or the node was killed or has died.
         if not deadline.passed:
             deadline.expire()
         print(f"{name:<12} HUNG: {error}", flush=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Says what a goal of the Makefile lacks on this machine, and the one command that brings it.
+# Reports what a goal of the Makefile lacks on this machine, with the command that installs it.
 #
 #   scripts/need.sh build   rustup (or a recent cargo) and a C compiler: all that `make build` and `make demo` need
-#   scripts/need.sh test    the same, and Debian's packages for the tests, which it installs where it may
+#   scripts/need.sh test    the same, and Debian's packages for the tests, which it installs if permitted
 #   scripts/need.sh docs    mdBook
 #   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
 #   scripts/need.sh miri    a nightly compiler with Miri, which it installs by rustup
-#   scripts/need.sh elsewhere   emulators of other processors and compilers for them, which it installs where it may
+#   scripts/need.sh elsewhere   emulators of other processors and compilers for them, which it installs if permitted
 #
 # Exit status: 0 when nothing is missing, 2 otherwise.
 set -euo pipefail
@@ -14,7 +14,7 @@ set -euo pipefail
 rust_version_min=1.95.0
 missing=
 
-# Notes one missing thing and the command that brings it; all are said at the end, after what apt has to say.
+# Records a missing item and the command that installs it; all are printed at the end, after apt's output.
 lack() {
   missing+="missing: $1"$'\n'"    $2"$'\n'
 }
@@ -28,7 +28,7 @@ has_rust() {
   [ "$(printf '%s\n' "$rust_version_min" "$version" | sort -V | head -n 1)" = "$rust_version_min" ]
 }
 
-# A compiler without the C library's headers is of no use to SQLite.
+# SQLite needs the C library's headers too.
 has_c_compiler() {
   command -v cc >/dev/null && printf '#include <stdio.h>\nint main(void) { return 0; }\n' |
     cc -x c -o /dev/null - 2>/dev/null
@@ -69,7 +69,7 @@ may_be_root() {
   [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
 }
 
-# The one line that installs the given packages, as the user at hand has to type it.
+# Prints the command that installs the given packages for the current user.
 apt_line() {
   local line="apt-get update && apt-get install -y --no-install-recommends $*"
   if [ "$(id -u)" = 0 ]; then
@@ -81,7 +81,7 @@ apt_line() {
   fi
 }
 
-# Installs what the command $1 prints that it lacks, where it may.
+# Installs the packages that the command $1 prints, if permitted.
 install_debian_packages() {
   local packages
   packages=$("$1")
@@ -109,7 +109,7 @@ need_c_compiler() {
   has_c_compiler || lack "a C compiler" "$(apt_line gcc libc6-dev)"
 }
 
-# libFuzzer is written in C++, and what it needs of the compiler only a nightly one has.
+# libFuzzer is written in C++ and needs features of a nightly compiler.
 need_fuzzing() {
   command -v c++ >/dev/null || lack "a C++ compiler" "$(apt_line g++)"
   if ! command -v rustup >/dev/null; then

@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Sherwood beside memcached, Redis and Valkey: throughput, processor time of a request and tail, in one go.
+"""Compares throughput, processor time per request and tail latency with memcached, Redis and Valkey.
 
-Sherwood takes part twice, with a listener of each protocol: `sherwood` speaks memcached's, `sherwood-redis` Redis's.
+Sherwood takes part twice, with a listener of each protocol: `sherwood` speaks memcached's,
+`sherwood-redis` Redis's.
 
-All servers run at the same time, each with one thread on SERVER_CORE; the load has LOAD_CORE, and only one of them is asked at a
-time. A round asks every server once, each round in another order, so that what else the machine does falls on all alike. What
-counts is the median over the rounds.
+All servers run at the same time, each with one thread on SERVER_CORE. The load runs on LOAD_CORE
+and uses one server at a time. Each round measures every server once, in another order, so that
+other load on the machine affects all alike. The result is the median over the rounds.
 
-Cases: `closed` is as fast as answers come; the processor time of a request there depends on how many requests a wake-up finds, so
-`held` measures it again at a rate that all of them can hold (HELD of the slowest server's). `open` is a Poisson load at a rate, with
-latencies from the intended start. `threads` is `closed` with 1 and with 2 threads, server and load on both cores, beside memcached
-alone (the others have one thread that executes). `idle` is what 10,000 connections cost that have asked once and are silent:
-resident memory beside that before them.
+Cases: `closed` sends as fast as answers arrive. Its processor time per request depends on the
+number of requests per wake-up, so `held` measures it again at a rate that all servers sustain
+(HELD of the slowest server's). `open` is a Poisson load at a fixed rate, with latencies from the
+intended start. `threads` is `closed` with 1 and with 2 threads, server and load on both cores,
+compared with memcached alone (the others execute commands on one thread). `idle` is the memory of
+10,000 connections that sent one command and then nothing, above that before they were opened.
 
-A load whose core is over 85% busy measures itself: such a line says so (`load_core_ratio`), and the processor time is what to compare.
+If the load's core is over 85% busy, the load limits the result (`load_core_ratio`); compare the
+processor time instead.
 
-Without an argument every case runs, in less than 20 minutes. JSON lines go to stdout, progress and the summary to stderr.
+Without an argument every case runs, in less than 20 minutes. JSON lines go to stdout, progress
+and the summary to stderr.
 """
 
 import argparse
@@ -38,13 +42,13 @@ KEYS = 100_000
 # The share of the slowest server's throughput at which the processor time of a request is compared.
 HELD = 0.7
 BUSY = 0.85
-# The servers whose threads all execute commands, and how many they are given.
+# Servers that execute commands on all threads, with their numbers of threads.
 THREADED = ("sherwood", "other", "memcached")
 THREADS = (1, 2)
 
 
 class Server:
-    """One server under test and what it has used."""
+    """A server under test with its resource use."""
 
     def __init__(self, name, protocol, port, command, core):
         self.name, self.protocol, self.port = name, protocol, port
@@ -81,7 +85,7 @@ class Server:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def ask_once(self):
-        """A connection on which a key that is not there was asked for and the answer was read."""
+        """Opens a connection, asks for a missing key and reads the answer."""
         connection = socket.create_connection(("127.0.0.1", self.port), 10)
         asked, answered = (b"get none\r\n", b"END\r\n") if self.protocol == "memcached" else (b"GET none\r\n", b"$-1\r\n")
         connection.sendall(asked)
@@ -131,7 +135,7 @@ def memcached_command(binary, port, threads, memory_mib):
 
 
 def add_binaries(parser):
-    """The options that say where the servers are."""
+    """Adds the options for the paths of the servers."""
     environment = os.environ.get
     parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
     parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
@@ -142,7 +146,7 @@ def add_binaries(parser):
 
 
 def add_servers(parser):
-    """The options that say which servers there are."""
+    """Adds the options that select servers."""
     add_binaries(parser)
     parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
     names = "sherwood,other,memcached,sherwood-redis,redis,valkey"
@@ -150,7 +154,7 @@ def add_servers(parser):
 
 
 def start_servers(options, threads, core, only=None):
-    """Every server that is installed, or `only` some."""
+    """Returns the installed servers, or those in `only`."""
     wanted = [("sherwood", "memcached", options.sherwood, sherwood_command)]
     if options.other:
         wanted.append(("other", "memcached", options.other, None))
@@ -177,7 +181,7 @@ def start_servers(options, threads, core, only=None):
 
 
 def load(options, server, core, *arguments):
-    """Runs the load; its report, with the share of a core it used itself."""
+    """Runs the load and returns its report, with the share of a core that the load used."""
     pin = ["taskset", "-c", core] if core else []
     command = [*pin, options.load, "load", "--target", server.target(), "--keys", str(KEYS), "--key-size", "20", "--json"]
     before = os.times()
@@ -225,7 +229,7 @@ def measure(options, server, core, case, *arguments):
 
 
 def rounds(options, servers, core, case, *arguments):
-    """Every server once a round, the first one another one each time."""
+    """Yields every server once per round, starting with another one each time."""
     found = {server.name: [] for server in servers}
     for number in range(options.rounds):
         first = number % len(servers)
@@ -243,7 +247,7 @@ def median(lines, field):
 
 
 def summary(case, found):
-    """Medians, and how sherwood stands beside the best peer: of its protocol, and of all."""
+    """Prints medians, and compares sherwood with the best peer of its protocol and of all."""
     words = ", ".join(f"{name} {value}" for name, value in case.items() if name != "case")
     print(f"\n{case['case']}: {words}", file=sys.stderr)
     head = f"  {'':<16}{'req/s':>10}{'cpu µs':>9}{'p50':>8}{'p99':>8}{'p99.9':>9}{'server':>8}{'load':>7}"
@@ -268,7 +272,7 @@ def summary(case, found):
 
 
 def beside(found, ours, peers, words):
-    """A line on how one of ours stands beside the best of these peers in each respect."""
+    """Formats a comparison of one of our servers with the best of these peers for each figure."""
     if not peers:
         return
     ratios = {
@@ -311,7 +315,7 @@ def threads(options, servers, count, depths):
 
 
 def idle(servers):
-    """Connections that have asked once and are silent."""
+    """Opens connections that send one command and then nothing."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     count = min(IDLE_CONNECTIONS, limit - 200)

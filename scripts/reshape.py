@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
-"""What it takes a full cache to become smaller, and what hits feel of it: Sherwood beside memcached, Redis and Valkey.
+"""Measures how fast a full cache shrinks, and latencies meanwhile, beside memcached, Redis and Valkey.
 
-One server at a time, with one thread on SERVER_CORE; the load and this script have LOAD_CORE. The cache is filled with values of 1 KiB,
-and an open load of gets (Zipf 0.99; what misses is set) runs while its memory is changed, by each server's own means:
+One server runs at a time, with one thread on SERVER_CORE; the load and this script run on
+LOAD_CORE. The cache is filled with values of 1 KiB. An open load of gets (Zipf 0.99; misses are
+set) runs while the memory is changed by each server's own means:
 
     sherwood   PUT /v1/partitions/NAME; reached when the bytes used are within the budget
-    memcached  cache_memlimit, then a page after the other to the global pool (`slabs reassign CLASS 0`), as fast as it takes them;
-               reached when the pages that it holds are within the limit
-    redis, valkey  CONFIG SET maxmemory; reached when used_memory without what eviction does not count is within it
+    memcached  cache_memlimit, then one page after the other to the global pool
+               (`slabs reassign CLASS 0`), as fast as the server allows;
+               reached when the pages it holds are within the limit
+    redis, valkey  CONFIG SET maxmemory; reached when used_memory, less the parts that eviction
+               does not count, is within the limit
 
-Cases: `shrink` gives up a tenth once a round, in a server of its own, the order of servers another one each round. `churn` gives a tenth
-up and takes it back, a move each 100 ms. `robinhood` moves a hundredth, down or up, at the start of every other window of 5 s; hits of windows with a move
-are compared with those of windows without.
+Cases: `shrink` gives up a tenth once per round, in a new server each time; the order of servers
+changes with each round. `churn` gives up a tenth and takes it back, with a move every 100 ms.
+`robinhood` moves a hundredth, down or up, at the start of every other window of 5 s; hits of
+windows with a move are compared with those of windows without.
 
-Latencies are from when a get was meant to start, and a hit belongs to the window in which it was. In `shrink` the server is asked each 2 ms how much
-it holds, during the change and before, since the question takes time of the core that hits need. A silence is the time between two hits that follow each
-other. JSON lines go to stdout, progress and medians to stderr. Needs the example `timeline` of crates/load.
+Latencies count from the intended start of a get, and a hit belongs to the window of that start.
+In `shrink` the server is asked for its memory every 2 ms, during the change and before, since the
+question itself takes processor time. A silence is the time between two consecutive hits. JSON
+lines go to stdout, progress and medians to stderr. Needs the example `timeline` of crates/load.
 """
 
 import argparse
@@ -38,16 +43,16 @@ from peers import Server, add_binaries, free_port, memcached_command, redis_comm
 MIB = 1 << 20
 VALUE_BYTES = 1024
 KEY_BYTES = 20
-# Keys asked for, in shares of the budget at 1 KiB each: more than fit.
+# Number of keys, as a multiple of the budget at 1 KiB each: more than fit.
 KEYS_RATIO = 1.15
-# Seconds of load before the first change, and how much of that counts.
+# Seconds of load before the first change, and the part of them that counts.
 LEAD_S, BEFORE_S = 5.0, 4.0
-# Seconds of load after a change that is made once: memory has to come back meanwhile.
+# Seconds of load after a single change, in which the memory has to be returned.
 AFTER_S = 4.0
 LOOK_S = 0.002
 CHURN_INTERVAL_S = 0.1
 ROBINHOOD_WINDOW_S = 5.0
-# A memory that is full holds so much of its limit.
+# Share of its limit from which a cache counts as full.
 FULL_RATIO = 0.95
 
 
@@ -64,7 +69,7 @@ class Resizable(Server):
         return self.answers.readline().strip()
 
     def fill(self, keys):
-        """Sets every key, the one most asked for last."""
+        """Sets every key, the most popular one last."""
         value = b"v" * VALUE_BYTES
         for start in range(keys, 0, -1000):
             numbers = range(start - 1, max(start - 1001, -1), -1)
@@ -137,7 +142,7 @@ class Memcached(Resizable):
         held = int(stats["total_malloced"])
         if self.limit and held > self.limit // MIB * MIB:
             pages = {name.split(":")[0]: int(value) for name, value in stats.items() if name.endswith(":total_pages")}
-            # Busy while a page is under way.
+            # The server is busy while it moves a page.
             self.ask(b"slabs reassign %b 0" % max(pages, key=pages.get).encode())
         return held
 
@@ -172,14 +177,14 @@ class Redis(Resizable):
 
 
 class Load:
-    """The open load, and what its hits felt."""
+    """The open load and the latencies of its hits."""
 
     def __init__(self, options, server, seconds, keys):
         self.out = tempfile.NamedTemporaryFile()
         command = ["taskset", "-c", options.load_core, options.timeline, server.target(), str(options.rate), str(seconds), str(keys)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen([*command, self.out.name], **pipes)
-        # Its clock, by the quickest of some questions.
+        # The load's clock is read with the fastest of several requests.
         asked = [self.ask_time() for _ in range(20)]
         _, self.origin = min(asked)
 
@@ -200,7 +205,7 @@ class Load:
         time.sleep(max(0.0, at - self.now()))
 
     def end(self):
-        """Waits for the end; its report."""
+        """Waits for the end and returns the report."""
         output, _ = self.process.communicate()
         if self.process.returncode != 0:
             raise SystemExit("the load failed")
@@ -402,7 +407,7 @@ def main():
     options = parser.parse_args()
     os.sched_setaffinity(0, {int(options.load_core)})
     for case in options.cases or cases:
-        # Small moves are what a control loop does, and only one of these servers has one.
+        # Small moves are those of a control loop, which only one of these servers has.
         taking_part = [kind for kind in kinds(options) if case != "robinhood" or kind[1] is Sherwood or options.servers]
         found = {name: [] for name, _, _ in taking_part}
         for number in range(options.rounds if case == "shrink" else 1):

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A node that starts cold under its full load, with and without ramps: how many requests fail, and how long until the promise holds.
+"""Starts a cold node under full load, with and without ramps, and measures failures and recovery.
 
-The backends of `slowed.py`, of which one has so little of a core that it bears the misses of a warm cache, and not those of a cold one.
-The requests of the orm-busy trace, ten keys each, come at their full rate from the first moment. A request fails when a query of it
-times out, is refused or goes wrong. The promise holds from the second on after which the P99 of the last ten seconds stays within
-the bound, a failed request counting as one that never ends.
+The backends are those of `slowed.py`. One of them has a share of a core that suffices for the
+misses of a warm cache but not of a cold one. The requests of the orm-busy trace, ten keys each,
+arrive at their full rate from the start. A request fails when one of its queries times out, is
+refused or returns an error. The SLO is met from the second after which the P99 of the last ten
+seconds stays within the bound; a failed request counts as infinitely slow.
 
-A line of JSON for each run goes to stdout, with the share of failed requests in each ten seconds. The summary goes to stderr.
+A JSON line for each run goes to stdout, with the share of failed requests in each ten seconds.
+The summary goes to stderr.
 """
 
 import argparse
@@ -20,19 +22,19 @@ import shop
 
 VARIANTS = ("none", "ramp")
 RAMP = "ramp = {}"
-# Requests under way at most; one more counts as failed.
+# Most requests in flight; one more counts as failed.
 UNDER_WAY_MAX = 4000
 FAILED = ("timeout", "rejected", "error")
 
 
 class Gateway:
-    """Connections to a node, opened as they are needed and kept open."""
+    """Connections to a node, opened on demand and kept open."""
 
     def __init__(self, port):
         self.port, self.free = port, []
 
     async def connection(self):
-        """A free connection that the node has not closed meanwhile, as it does with those that were idle for long, or a new one."""
+        """Returns a free connection, or a new one; the node closes connections that are idle for long."""
         while self.free:
             reader, writer = self.free.pop()
             if not reader.at_eof():
@@ -41,7 +43,7 @@ class Gateway:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def ask(self, queries):
-        """Statuses of the keys; none of them when the node breaks off."""
+        """Returns the statuses of the keys; none when the node closes the connection."""
         body = json.dumps({"values": False, "queries": [{"backend": backend, "keys": keys} for backend, keys in queries.items()]}).encode()
         reader, writer = await self.connection()
         writer.write(b"POST /v1/requests HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""A small HTTP service: GET, PUT and DELETE /items/KEY, of values kept in memory. Usage: http_service.py PORT [BYTES]
+"""Serves HTTP: GET, PUT and DELETE /items/KEY, with values kept in memory.
 
-With BYTES, every key has a value of so many bytes that nobody has put there, computed from the key whenever it is asked for.
+    http_service.py PORT [BYTES]
+
+With BYTES, every key that was not put has a value of this size, computed from the key on each
+request.
 """
 
 import asyncio
@@ -48,7 +51,7 @@ class Items(asyncio.Protocol):
 
 
 def made(key, length):
-    """A value of some work: one round of SHA-256 for each 32 bytes."""
+    """Computes a value with one round of SHA-256 for each 32 bytes."""
     parts, digest = [], key.encode()
     for _ in range(-(-length // 32)):
         digest = hashlib.sha256(digest).digest()

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Existing caches, resized: three memcached and two Redis instances, whose sizes a node moves, beside the same with sizes that stay.
+"""Compares caches resized by a node with the same caches at constant sizes.
 
-A small application asks its caches itself: a request is ten keys of the orm-busy trace, each of one of five HTTP services by its type,
-looked up in that service's own cache, fetched where it misses, and set. It reports how long each request took and which service
-blocked it (`POST /v1/reports`); the node does the rest. After the warm-up, a control group gives one service a few per cent of a core
-for a while. Policies `static` and `robinhood` meet the same requests; they take turns who is first, round by round.
+There are three memcached and two Redis instances. A small application uses its caches itself: a
+request is ten keys of the orm-busy trace, each of one of five HTTP services by its type, looked up
+in that service's cache, fetched after a miss, and set. It reports each request's latency and the
+service that blocked it (`POST /v1/reports`); the node does the rest. After the warm-up, a control
+group limits one service to a few per cent of a core for a while. The policies `static` and
+`robinhood` receive the same requests; they alternate in going first.
 
-A line of JSON for each run goes to stdout, the summary to stderr.
+A JSON line for each run goes to stdout, the summary to stderr.
 """
 
 import argparse
@@ -24,16 +26,16 @@ import shop
 
 SERVICES = ("s1", "s2", "s3", "s4", "s5")
 MEMCACHED = SERVICES[:3]
-# Requests under way at most; one more counts as failed, so that the application cannot grow without bound.
+# Most requests in flight; one more counts as failed, so that memory is bounded.
 UNDER_WAY_MAX = 2000
-# What a failed one counts as.
+# Latency assigned to a failed request.
 FAILED_S = 10.0
 PERIOD_S = 1.0
 POLICIES = ("static", "robinhood")
 
 
 class Connection:
-    """A stream that one conversation at a time uses."""
+    """A stream used by one conversation at a time."""
 
     def __init__(self, port):
         self.port, self.lock, self.streams = port, asyncio.Lock(), None
@@ -108,7 +110,7 @@ class HttpClient:
 
 
 class Application:
-    """Requests of several services, each asked through the cache that belongs to it."""
+    """Requests to several services, each through its own cache."""
 
     def __init__(self, caches, services):
         self.caches, self.services = caches, services

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A warm restart beside a cold one: a node is filled, stopped by SIGTERM, started, and asked at once.
+"""Compares a warm restart with a cold one: a node is filled, stopped by SIGTERM, and started again.
 
-An application looks keys up at a memcached listener, a hundred at a time, by Zipf's law, and stores what it missed. It does so for a
-second before the stop, and for a second from the moment the node says that it is ready. A line of JSON for each run goes to stdout: what
-the snapshot took to write and to read, and the share of look-ups that hit in each of these seconds; the second run has no snapshot.
+An application looks up keys at a memcached listener, a hundred at a time, by Zipf's law, and
+stores the misses. It does so for a second before the stop, and for a second from the moment the
+node is ready. A JSON line for each run goes to stdout: the times to write and to read the
+snapshot, and the hit ratios in these seconds. The second run has no snapshot.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHERWOOD = os.path.abspath(os.environ.get("SHERWOOD", os.path.join(HERE, "../../target/release/sherwood")))
 KEYS_AT_ONCE = 100
-# Bytes that an item takes beside its key and value, and some.
+# Bytes of an item besides its key and value, rounded up.
 ITEM_BYTES = 60
 
 
@@ -46,7 +47,7 @@ class Node:
         self.file = self.socket.makefile("rb", 1 << 16)
 
     def stop(self):
-        """Ends it in good order; how long that took, and what it said."""
+        """Stops the node gracefully; returns the time that took, and the output."""
         began = time.monotonic()
         self.socket.close()
         self.process.send_signal(signal.SIGTERM)
@@ -64,7 +65,7 @@ class Node:
                 raise SystemExit(f"a store was answered {line!r}")
 
     def look_up(self, keys, value):
-        """Those of the keys that are not there."""
+        """Returns the missing ones of the keys."""
         self.socket.sendall(b"get " + b" ".join(keys) + b"\r\n")
         found = set()
         while (line := self.file.readline()) != b"END\r\n":
@@ -74,7 +75,7 @@ class Node:
 
 
 def ask(node, draws, value, seconds):
-    """Looks up and stores what missed, for a while; how many look-ups there were, and the share that hit."""
+    """Looks up keys and stores the misses for a while; returns the number of lookups and the hit ratio."""
     looked_up = missed = 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -1,7 +1,8 @@
-"""Real servers for experiments: each in a directory of its own, on a free loopback port, ended with its object.
+"""Starts real servers for experiments, each in its own directory on a free loopback port.
 
-Debian's packages mariadb-server, postgresql, redis-server and memcached bring the programs. None is started as a service, and none
-keeps anything: data goes with the temporary directory.
+A server ends with its object. Debian's packages mariadb-server, postgresql, redis-server and
+memcached provide the programs. None is started as a service, and data is deleted with the
+temporary directory.
 """
 
 import glob

@@ -1,7 +1,8 @@
-"""What the experiments before real backends have in common: the requests, the tables, the node, and what is observed.
+"""Shared parts of the experiments with real backends: requests, tables, the node, observations.
 
-The accesses of the orm-busy trace are keys of a MariaDB table, a PostgreSQL table and an HTTP service, by their type; ten that follow
-one another make a request. A query of a database reads the item and averages its reviews, so that a miss costs more than the way there.
+The accesses of the orm-busy trace are keys of a MariaDB table, a PostgreSQL table and an HTTP
+service, by their type; ten consecutive accesses form a request. A database query reads the item
+and averages its reviews, so that a miss costs more than the round trip.
 """
 
 import json
@@ -18,7 +19,7 @@ import urllib.request
 import servers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Whole, since a server starts in a folder of its own.
+# Absolute, since a server starts in a folder of its own.
 SHERWOOD = os.path.abspath(os.environ.get("SHERWOOD", os.path.join(HERE, "../../target/release/sherwood")))
 TRACE = os.path.join(HERE, "../../crates/workload/data/cache2k/orm-busy.trace.xz")
 BACKENDS = ("mariadb", "postgres", "http")
@@ -37,7 +38,7 @@ def accesses(count):
 
 
 def places_of_types(words, backends):
-    """Types of objects to backends, the busiest first, each to whoever has least so far."""
+    """Assigns object types to backends: the busiest first, each to the least loaded backend so far."""
     counts = {}
     for word in words:
         counts[word >> 27] = counts.get(word >> 27, 0) + 1
@@ -201,14 +202,14 @@ class Watch:
 
 
 def observations(p99_ms, bound_ms):
-    """What a run is judged by."""
+    """Returns the figures by which a run is judged."""
     return {"violations": sum(p99 > bound_ms for p99 in p99_ms) / len(p99_ms), "p99_median_ms": statistics.median(p99_ms),
             "p99_max_ms": max(p99_ms)}
 
 
 def in_turn(rounds, variants, run):
-    """Runs every variant in each round, first one and then the other first, and prints a line of JSON for each run. Whoever ends this by
-    SIGTERM has its servers ended, too."""
+    """Runs every variant in each round, first one and then the other first, and prints a line of JSON for each run. SIGTERM ends
+    the servers too."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     results = []
     for round_ in range(rounds):

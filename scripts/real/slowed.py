@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""RobinHood against a shared LRU before real backends of which one is slowed down: MariaDB, PostgreSQL and an HTTP service.
+"""Compares RobinHood with a shared LRU while one of three real backends is slowed down.
 
-A node with a small cache stands before them, and `sherwood load` sends the requests of the orm-busy trace, ten keys each, at a rate.
-After the warm-up, a control group gives the slowed backend a part of a core for a while. Each policy meets the same requests; the
-policies take turns who is first, round by round.
+The backends are MariaDB, PostgreSQL and an HTTP service. A node with a small cache is in front of
+them, and `sherwood load` sends the requests of the orm-busy trace, ten keys each, at a constant
+rate. After the warm-up, a control group limits one backend to a share of a core for a while. Each
+policy receives the same requests; the policies alternate in going first.
 
-A line of JSON for each run goes to stdout: the share of the observations (one each second, P99 of the last ten) in the measured time that
-were above the bound, and the load's report. The summary goes to stderr.
+A JSON line for each run goes to stdout: the share of the observations in the measured time above
+the bound (P99 of the last ten seconds, observed every second), and the load's report. The summary
+goes to stderr.
 """
 
 import argparse
