@@ -71,6 +71,11 @@ impl Clock {
     }
 }
 
+/// Milliseconds with a fraction, as answers show durations.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1e3
+}
+
 /// The wall time follows the monotonic clock from the start on, so a step of the system's clock
 /// while the node runs moves no expiry.
 impl listener::Clock for Clock {

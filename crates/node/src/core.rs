@@ -14,7 +14,8 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses};
-use crate::events::{Event, Events};
+use crate::events::Events;
+use crate::http::HasBuffers;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
@@ -24,23 +25,23 @@ use sherwood_listener::{Address, Meter};
 /// Everything a handler or thread of the daemon may reach.
 pub(crate) struct Core {
     pub(crate) clock: Clock,
-    pub(crate) names: Names,
+    pub(crate) names: Arc<Names>,
     pub(crate) cache: Arc<Cache>,
     /// One per backend; none for a backend without a store, which is only looked up in the cache.
     pub(crate) backends: Vec<Option<Arc<Backend>>>,
-    pub(crate) telemetry: Telemetry,
+    pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shadow: Arc<Shadow>,
     /// What a simulation has to know, while somebody records it.
     pub(crate) recording: Arc<Recording>,
-    pub(crate) events: Events,
+    pub(crate) events: Arc<Events>,
     pub(crate) classes: Classes,
     /// What is held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work, as far as listeners may help.
     pub(crate) chores: Arc<Chores>,
-    pub(crate) control: Mutex<Control>,
+    pub(crate) control: Arc<Mutex<Control>>,
     /// What was taken out of the cache by order.
-    pub(crate) losses: Losses,
+    pub(crate) losses: Arc<Losses>,
     /// The caches that are resized in place of our own, one for each partition; empty where that is
     /// ours.
     pub(crate) instances: Vec<Arc<Instance>>,
@@ -123,19 +124,10 @@ impl Core {
     pub(crate) fn control(&self) -> std::sync::MutexGuard<'_, Control> {
         self.control.lock().expect("no panics while held")
     }
+}
 
-    /// Says what happened, now.
-    pub(crate) fn say(&self, kind: &'static str, message: String, data: serde_json::Value) {
-        self.tell(kind, message, data, false);
-    }
-
-    /// Says what happened, now, and that somebody should look into it.
-    pub(crate) fn warn(&self, kind: &'static str, message: String, data: serde_json::Value) {
-        self.tell(kind, message, data, true);
-    }
-
-    fn tell(&self, kind: &'static str, message: String, data: serde_json::Value, warns: bool) {
-        let unix_ms = u64::try_from(self.clock.unix(self.clock.now()).as_millis()).unwrap_or(u64::MAX);
-        self.events.emit(Event { unix_ms, kind, message, data, warns });
+impl HasBuffers for Core {
+    fn buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
     }
 }

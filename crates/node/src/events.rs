@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
+use crate::clock::Clock;
+
 /// Subscribers that fall this many events behind are told that they missed some.
 const BACKLOG: usize = 256;
 /// Latest events kept for the status page.
@@ -30,23 +32,38 @@ pub struct Event {
 /// Hands events to everybody who listens, and remembers the latest few.
 #[derive(Debug)]
 pub(crate) struct Events {
+    clock: Clock,
     sender: broadcast::Sender<Event>,
     latest: Mutex<VecDeque<Event>>,
 }
 
-impl Default for Events {
-    fn default() -> Self {
-        Self { sender: broadcast::channel(BACKLOG).0, latest: Mutex::default() }
-    }
-}
-
 impl Events {
+    /// Creates an empty log whose times are those of `clock`.
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, sender: broadcast::channel(BACKLOG).0, latest: Mutex::default() }
+    }
+
+    /// Emits an event of this moment.
+    pub(crate) fn say(&self, kind: &'static str, message: String, data: serde_json::Value) {
+        self.emit_now(kind, message, data, false);
+    }
+
+    /// Emits an event of this moment that an operator should look into.
+    pub(crate) fn warn(&self, kind: &'static str, message: String, data: serde_json::Value) {
+        self.emit_now(kind, message, data, true);
+    }
+
+    fn emit_now(&self, kind: &'static str, message: String, data: serde_json::Value, warns: bool) {
+        let unix_ms = u64::try_from(self.clock.unix(self.clock.now()).as_millis()).unwrap_or(u64::MAX);
+        self.emit(Event { unix_ms, kind, message, data, warns });
+    }
+
     /// Logs the event in one line and tells the listeners. One that says what the one before it
     /// said, and moves what it moved, takes its place among the latest, and is logged for those who
     /// look closely: a loop that keeps everything every few seconds should not hide everything
     /// else. What moves bytes is never such a one, in whatever words: it begins where the one
     /// before it ended.
-    pub(crate) fn emit(&self, event: Event) {
+    fn emit(&self, event: Event) {
         let mut latest = self.latest.lock().expect("no panics while held");
         if latest.back().is_some_and(|last| says_the_same(last, &event)) {
             tracing::debug!(kind = event.kind, "{}", event.message);
@@ -93,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_is_repeated_is_kept_once_and_what_moves_bytes_is_no_repetition() {
-        let events = Events::default();
+        let events = Events::new(Clock::start());
         let emit = |unix_ms, data: Value| {
             let message = "moved 1.0 MiB".to_owned();
             events.emit(Event { unix_ms, kind: "decision", message, data, warns: false });

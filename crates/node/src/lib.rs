@@ -51,8 +51,9 @@ pub use access::{AccessError, Refusal};
 pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin};
 pub use events::Event;
 pub use promises::{PromiseSetup, Promised};
-pub use setup::{AccessSetup, BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
+pub use setup::{
+    AccessSetup, BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup,
+};
 pub use sherwood_path::Rules;
-pub use snapshot::SnapshotSetup;
 pub use start::{BackendUsage, Node, StartError};
 pub use tls::TlsFiles;

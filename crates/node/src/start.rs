@@ -10,6 +10,8 @@
 //! sherwood-keeper    evicts what is over budget, in small steps, where listeners do not
 //! ```
 
+mod error;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::post;
 use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
@@ -30,8 +34,8 @@ use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
-use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger};
-use crate::control::{Actuator, Control, Instances, Losses, OwnCache, Pin};
+use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger, Report};
+use crate::control::{Actuator, Control, ControlParts, Instances, Losses, OwnCache, Pin};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
@@ -39,91 +43,16 @@ use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::resident::Watch;
-use crate::setup::{AccessSetup, Setup};
+use crate::setup::{AccessSetup, Setup, SnapshotSetup};
 use crate::shadow::Shadow;
-use crate::snapshot::{self, SnapshotSetup};
+use crate::snapshot;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
 use crate::tls::Tls;
-use crate::{admin, http, listen};
+use crate::{admin, gateway, http, listen};
 use sherwood_listener::{Address, Running};
 
-/// Why a node did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// What was asked for cannot work.
-    #[error(transparent)]
-    Cache(#[from] sherwood_cache::OptionsError),
-    /// A backend's dispatcher cannot work.
-    #[error("backend `{backend}`: {error}")]
-    Dispatch {
-        /// The backend.
-        backend: String,
-        /// Why.
-        error: sherwood_dispatch::OptionsError,
-    },
-    /// The loop's options make no sense.
-    #[error(transparent)]
-    Control(#[from] sherwood_policy::OptionsError),
-    /// There is no such policy.
-    #[error(transparent)]
-    Policy(#[from] sherwood_policy::PolicyError),
-    /// A port could not be bound.
-    #[error(
-        "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"
-    )]
-    Bind {
-        /// The address asked for.
-        address: SocketAddr,
-        /// The system's words.
-        error: io::Error,
-    },
-    /// A listener could not be bound.
-    #[error(transparent)]
-    Memcached(#[from] sherwood_listener::BindError),
-    /// A file of certificates, keys, tokens or passwords is of no use.
-    #[error(transparent)]
-    Access(#[from] AccessError),
-    /// What is to be kept at the end could not be written.
-    #[error(
-        "the snapshot {path} cannot be written: {error}; make its directory, writable for this user, or choose another path \
-         ([memory] snapshot)"
-    )]
-    Snapshot {
-        /// The file that was tried.
-        path: String,
-        /// The system's words.
-        error: io::Error,
-    },
-    /// Something else is where the snapshot is to be.
-    #[error(
-        "the snapshot would take the place of {path}, which is {what}; remove that, or choose another path ([memory] snapshot)"
-    )]
-    SnapshotPlace {
-        /// What is there, or beside it.
-        path: String,
-        /// What it is, such as `a directory`.
-        what: &'static str,
-    },
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
-    Thread(io::Error),
-    /// A listener's keys would have nowhere to go.
-    #[error("a listener leads to backend `{backend}`, which has no partition of the default tenant; add one")]
-    NoPartition {
-        /// The backend.
-        backend: String,
-    },
-    /// Keys cannot be told apart by their prefixes.
-    #[error(transparent)]
-    Routing(#[from] sherwood_listener::RoutingError),
-}
-
-impl StartError {
-    pub(crate) fn no_partition(backend: &str) -> Self {
-        Self::NoPartition { backend: backend.to_owned() }
-    }
-}
+pub use error::StartError;
 
 /// How long the tasks of a node that stops may take to end, which is when each waits for something
 /// the next time. A look-up of a name that hangs cannot be ended, and is not waited for any longer:
@@ -170,8 +99,9 @@ impl Node {
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
         }
-        core.control().warn_of_idle_pins(&core);
-        instances::start(&core, runtime.handle());
+        core.control().warn_of_idle_pins();
+        let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
+        instances::start(&core.instances, &report, runtime.handle());
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy)?;
         let meters =
@@ -184,11 +114,12 @@ impl Node {
                 .collect()
         };
         let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
-        let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
+        let control = threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control));
+        let control = control.map_err(StartError::Thread)?;
         let places = setup.http_connections_max;
         let http = bound.zip(door).map(|(listener, Door { guard, tls })| {
-            let router = guard.stand_before(admin::router(Arc::clone(&core)), Arc::clone(&core));
             let refusals = Arc::clone(&core.refusals);
+            let router = guard.stand_before(router(Arc::clone(&core)), Arc::clone(&refusals));
             runtime.spawn(http::serve(listener, router, tls.map(|tls| (tls, refusals)), places, stopping))
         });
         let workers = vec![control, keeper];
@@ -276,7 +207,7 @@ impl Node {
             http,
             runtime,
         } = self;
-        core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
+        core.events.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         listeners.iter().for_each(Running::stop);
         for listener in listeners {
@@ -389,7 +320,7 @@ impl Parts {
     fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
         let Self { engine, shadow, recording, backends, buffers, chores } = self;
         let Engine { clock, entropy: _, policy, budgets, cache } = engine;
-        let names = names(setup);
+        let names = Arc::new(names(setup));
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let instances = instances_of(setup);
@@ -400,7 +331,18 @@ impl Parts {
         };
         let promised = (setup.slo, &setup.promises[..]);
         let telemetry = Telemetry::new(setup.backends.len(), promised, setup.control.rbc_window, clock.now());
-        let control = Control::new(controller, setup.control.clone(), setup.pins(), actuator);
+        let (telemetry, losses, events) =
+            (Arc::new(telemetry), Arc::new(Losses::default()), Arc::new(Events::new(clock)));
+        let parts = ControlParts {
+            clock,
+            names: Arc::clone(&names),
+            cache: Arc::clone(&cache),
+            telemetry: Arc::clone(&telemetry),
+            shadow: Arc::clone(&shadow),
+            events: Arc::clone(&events),
+            losses: Arc::clone(&losses),
+        };
+        let control = Control::new(controller, setup.control.clone(), setup.pins(), actuator, parts);
         Core {
             clock,
             names,
@@ -409,12 +351,12 @@ impl Parts {
             telemetry,
             shadow,
             recording,
-            events: Events::default(),
+            events,
             classes: Classes::default(),
             buffers,
             chores,
-            control: Mutex::new(control),
-            losses: Losses::default(),
+            control: Arc::new(Mutex::new(control)),
+            losses,
             instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),
@@ -532,6 +474,11 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
 
 fn bound<T>(address: SocketAddr, bound: io::Result<T>) -> Result<T, StartError> {
     bound.map_err(|error| StartError::Bind { address, error })
+}
+
+/// The routes of the HTTP port.
+fn router(core: Arc<Core>) -> Router {
+    admin::router(core, post(gateway::handle))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The daemon's own two threads: the control loop and the housekeeper.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use sherwood_cache::{Cache, Work};
 use crate::buffers::Buffers;
 use crate::chores::{Chores, LOOK, Progress};
 use crate::clock::Clock;
-use crate::core::Core;
+use crate::control::Control;
 use crate::resident::Watch;
 use crate::shadow::Shadow;
+use crate::telemetry::Telemetry;
 use crate::vital::Vital;
 
 /// Items the housekeeper evicts or moves before it lets others have the processor: some tens of
@@ -118,17 +119,21 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
 }
 
 /// Observes the SLO and decides, each when it is due.
-pub(crate) fn control(core: Arc<Core>) -> std::io::Result<Worker> {
-    let mut due = core.clock.now() + core.control().delta();
+pub(crate) fn control(
+    clock: Clock,
+    telemetry: Arc<Telemetry>,
+    control: Arc<Mutex<Control>>,
+) -> std::io::Result<Worker> {
+    let mut due = clock.now() + control.lock().expect("no panics while held").delta();
     Worker::start("sherwood-control", move || {
-        let now = core.clock.now();
-        let observe = core.telemetry.observe_slo(now);
+        let now = clock.now();
+        let observe = telemetry.observe_slo(now);
         if now >= due {
-            let mut control = core.control();
-            control.decide(&core, now);
+            let mut control = control.lock().expect("no panics while held");
+            control.decide(now);
             // A round that was missed is not made up for: decisions would crowd.
             due = if due + control.delta() > now { due + control.delta() } else { now + control.delta() };
         }
-        Some(observe.min(due).since(core.clock.now()))
+        Some(observe.min(due).since(clock.now()))
     })
 }

@@ -20,8 +20,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("cli", 2),
     ("dispatch", 2),
     ("model", 0),
-    // The listener and the background work are being taken out of it.
-    ("node", 40),
     ("path", 0),
     ("policy", 7),
     ("sim", 3),

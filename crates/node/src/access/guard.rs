@@ -16,8 +16,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::origin::{self, Foreign};
 use super::tokens::Tokens;
-use crate::admin::Problem;
-use crate::core::Core;
+use crate::http::Problem;
 
 /// Paths that need no token and say no more than that the node is there.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
@@ -77,9 +76,9 @@ impl Refusals {
 }
 
 impl Guard {
-    /// The same routes behind this guard, which counts in `core` whom it refuses.
-    pub(crate) fn stand_before(self, router: Router, core: Arc<Core>) -> Router {
-        router.layer(middleware::from_fn_with_state((Arc::new(self), core), admit))
+    /// Puts `router` behind this guard, which counts in `refusals` what it refuses.
+    pub(crate) fn stand_before(self, router: Router, refusals: Arc<Refusals>) -> Router {
+        router.layer(middleware::from_fn_with_state((Arc::new(self), refusals), admit))
     }
 
     fn check(&self, request: &Request) -> Result<(), Why> {
@@ -108,14 +107,14 @@ impl Guard {
 }
 
 async fn admit(
-    State((guard, core)): State<(Arc<Guard>, Arc<Core>)>,
+    State((guard, refusals)): State<(Arc<Guard>, Arc<Refusals>)>,
     request: Request,
     next: Next,
 ) -> Response {
     match guard.check(&request) {
         Ok(()) => next.run(request).await,
         Err(why) => {
-            core.refusals.note(why);
+            refusals.note(why);
             tracing::debug!("a request was refused: {why:?}");
             refusal(why)
         }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 
-use super::reply::Problem;
 use crate::core::Core;
+use crate::http::Problem;
 
 /// Does `work` beside the gateway's threads when it is its turn. Who waits holds a connection, and
 /// those are bounded. Work that has begun goes on to its end when its client goes away, and keeps

@@ -7,9 +7,9 @@ use axum::extract::State;
 use serde_json::{Map, Value, json};
 use sherwood_store::{Limit, Limits};
 
-use super::body::JsonBody;
-use super::reply::{InPath, Problem};
 use crate::core::Core;
+use crate::http::JsonBody;
+use crate::http::{InPath, Problem};
 
 pub(crate) async fn limit(
     State(core): State<Arc<Core>>,
@@ -31,7 +31,7 @@ pub(crate) async fn limit(
     // Replicas are limited alike, so the first speaks for all.
     let Limits { slots, ops_per_s, cpu_ratio } = backend.replicas[0].limits();
     let view = json!({ "backend": name, "slots": slots, "ops_per_s": ops_per_s, "cpu_ratio": cpu_ratio });
-    core.say("backend", format!("{name} limited by hand: {}", words(limit)), view.clone());
+    core.events.say("backend", format!("{name} limited by hand: {}", words(limit)), view.clone());
     Ok(Json(view))
 }
 

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::aside::aside;
-use super::body::JsonBody;
-use super::reply::Problem;
 use crate::core::Core;
+use crate::http::JsonBody;
+use crate::http::Problem;
 
 pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
-    aside(core, |core| Json(core.control().view(core))).await
+    aside(core, |core| Json(core.control().view())).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,8 +31,8 @@ pub(crate) async fn change(
     aside(core, move |core| {
         let mut control = core.control();
         let Change { policy, dry_run, guard } = change;
-        control.change(core, policy.as_deref(), dry_run, guard).map_err(Problem::unprocessable)?;
-        Ok(Json(control.view(core)))
+        control.change(policy.as_deref(), dry_run, guard).map_err(Problem::unprocessable)?;
+        Ok(Json(control.view()))
     })
     .await?
 }

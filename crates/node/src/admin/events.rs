@@ -11,9 +11,9 @@ use futures_util::{Stream, StreamExt};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
-use super::reply::Problem;
 use crate::core::Core;
 use crate::http;
+use crate::http::Problem;
 
 /// Streams at a time: they never end, and must leave the port's connections to requests.
 pub(crate) const STREAMS_MAX: usize = 64;

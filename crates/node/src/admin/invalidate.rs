@@ -17,10 +17,10 @@ use sherwood_cache::{Access, AccessFlags, Item, Kind};
 use sherwood_model::{BackendId, PartitionId};
 
 use super::aside::in_turn;
-use super::body::JsonBody;
 use super::keys;
-use super::reply::Problem;
 use crate::core::Core;
+use crate::http::JsonBody;
+use crate::http::Problem;
 
 /// Items looked at before others may have the processor: a few hundredths of a millisecond.
 const STEP_PLACES: usize = 256;

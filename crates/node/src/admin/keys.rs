@@ -12,11 +12,11 @@ use sherwood_model::{BackendId, Tags, TenantId};
 use sherwood_path::Outcome;
 use sherwood_store::Fault;
 
-use super::body::WholeBody;
-use super::reply::{InPath, Problem};
 use crate::backend::Backend;
 use crate::core::Core;
-use crate::gateway::KEY_BYTES_MAX;
+use crate::http::KEY_BYTES_MAX;
+use crate::http::WholeBody;
+use crate::http::{InPath, Problem};
 use crate::write::{Change, Wanted, WriteError};
 
 /// What may stand after the path.
@@ -54,7 +54,8 @@ pub(crate) async fn put(
     check(&key)?;
     let tags = tags(request.headers());
     let bytes_max = core.cache.options().item_bytes_max as usize;
-    let WholeBody { bytes, hold } = WholeBody::of_value(request.into_body(), &core, bytes_max).await?;
+    let WholeBody { bytes, hold } =
+        WholeBody::of_value(request.into_body(), &core.buffers, bytes_max).await?;
     let wanted = Wanted {
         key: Bytes::from(key),
         change: Change::Put(hold.guard(bytes), tags),

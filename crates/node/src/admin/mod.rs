@@ -2,7 +2,6 @@
 
 mod aside;
 mod backends;
-mod body;
 mod control;
 mod events;
 mod invalidate;
@@ -10,7 +9,6 @@ mod keys;
 mod mrc;
 mod partitions;
 mod recording;
-mod reply;
 mod standing;
 
 use std::sync::Arc;
@@ -19,24 +17,22 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 
-pub(crate) use body::WholeBody;
 pub(crate) use events::STREAMS_MAX;
-pub(crate) use reply::{Problem, listed};
 
 use crate::core::Core;
-use crate::gateway;
+use crate::http::Problem;
 use crate::metrics;
 
-/// Every route of the port.
-pub(crate) fn router(core: Arc<Core>) -> Router {
+/// Builds the routes of the port; `requests` is the gateway.
+pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Router {
     Router::new()
         .route("/", get(standing::page))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(exposition))
-        .route("/v1/requests", post(gateway::handle))
+        .route("/v1/requests", requests)
         .route("/v1/reports", post(standing::reports))
         .route("/v1/partitions", get(partitions::list))
         .route("/v1/partitions/{name}", put(partitions::change))

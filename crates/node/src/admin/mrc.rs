@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use sherwood_cache::Curve;
 
-use super::reply::{InPath, Problem};
 use crate::core::Core;
+use crate::http::{InPath, Problem};
 
 /// A curve as the API shows it.
 #[derive(Debug, Serialize)]

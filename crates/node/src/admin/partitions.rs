@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use sherwood_model::PartitionId;
 
 use super::aside::aside;
-use super::body::JsonBody;
-use super::reply::{InPath, Problem};
 use crate::control::instances::Instance;
 use crate::control::{Control, InstanceSetup, Pin, Room};
 use crate::core::Core;
+use crate::http::JsonBody;
+use crate::http::{InPath, Problem};
 use crate::names::PartitionName;
 
 /// One partition as the API shows it.
@@ -138,7 +138,7 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
             json!({"partition": name, "min_bytes": min_bytes, "max_bytes": max_bytes, "dry_run": dry_run});
         let most = max_bytes.map_or("all".to_owned(), |max| max.to_string());
         let state = if dry_run { "; decisions about it are only said" } else { "" };
-        core.say("pin", format!("{name} may have {min_bytes} to {most} bytes{state}"), data);
+        core.events.say("pin", format!("{name} may have {min_bytes} to {most} bytes{state}"), data);
     }
     let view = views(core).swap_remove(partition.index());
     let PartitionView { name, allocated_bytes, min_bytes, max_bytes, dry_run, .. } = view;
@@ -163,7 +163,7 @@ fn resize(
     check(name, bytes, control.room(partition, pin))?;
     control.set_by_hand(partition, bytes).map_err(Problem::unprocessable)?;
     let data = json!({"partition": name, "before_bytes": before, "after_bytes": bytes});
-    core.say("resize", format!("{name} set by hand from {before} to {bytes} bytes"), data);
+    core.events.say("resize", format!("{name} set by hand from {before} to {bytes} bytes"), data);
     Ok(())
 }
 

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use sherwood_model::BackendId;
 
 use super::aside::aside;
-use super::reply::Problem;
+use crate::clock::millis;
 use crate::core::Core;
-use crate::gateway::millis;
+use crate::http::Problem;
 use crate::recording::{Calls, Kind, Recorded};
 
 /// What was recorded, as the API shows it.

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use sherwood_model::{Band, FinishedRequest, Slo, SloStanding, TenantId};
 
 use super::aside::aside;
-use super::body::JsonBody;
 use super::partitions::views;
-use super::reply::{Problem, listed};
+use crate::clock::millis;
 use crate::core::Core;
-use crate::gateway::millis;
+use crate::http::JsonBody;
+use crate::http::{Problem, listed};
 use crate::promises::Promised;
 use crate::telemetry::Rbc;
 

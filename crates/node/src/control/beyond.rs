@@ -2,11 +2,12 @@
 //! which see every protocol, and from the times of the gateway's misses. Read once a decision, and
 //! only while it is asked for.
 
+use sherwood_cache::Cache;
 use sherwood_model::{Instant, PartitionId};
 use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionSeen};
 
 use super::actuator::Held;
-use crate::core::Core;
+use crate::telemetry::Telemetry;
 
 /// Each partition's look-ups up to the last decision.
 #[derive(Debug, Default)]
@@ -18,32 +19,32 @@ impl Beyond {
     /// Adds what `needs` asks for to what was `seen` of the partitions that are `held`.
     pub(super) fn add(
         &mut self,
-        (core, now): (&Core, Instant),
+        (cache, telemetry, now): (&Cache, &Telemetry, Instant),
         needs: &Needs,
         total_bytes: u64,
         held: &[Held],
         seen: &mut [PartitionSeen],
     ) {
-        core.telemetry.time_misses(needs.miss_latency);
+        telemetry.time_misses(needs.miss_latency);
         self.look_ups.resize(held.len(), 0);
         let shadow_bytes = needs.shadow_bytes(total_bytes);
         for (index, (held, seen)) in held.iter().zip(seen).enumerate() {
             let look_ups = held.hits + held.misses;
             let since = look_ups.saturating_sub(std::mem::replace(&mut self.look_ups[index], look_ups));
             if shadow_bytes.is_some() || needs.miss_ratio_curves {
-                seen.miss_ratio_curve = curve(core, PartitionId::from_index(index));
+                seen.miss_ratio_curve = curve(cache, PartitionId::from_index(index));
             }
             if let (Some(more), Some(curve)) = (shadow_bytes, &seen.miss_ratio_curve) {
                 seen.shadow_hits = Some(curve.shadow_hits(held.allocated_bytes, more, since));
             }
             if needs.miss_latency {
-                seen.miss_latency = MissLatency::of(&core.telemetry.miss_sketch(now, seen.backend));
+                seen.miss_latency = MissLatency::of(&telemetry.miss_sketch(now, seen.backend));
             }
         }
     }
 }
 
-fn curve(core: &Core, partition: PartitionId) -> Option<MissRatioCurve> {
-    let curve = core.cache.miss_ratio_curve(partition)?;
+fn curve(cache: &Cache, partition: PartitionId) -> Option<MissRatioCurve> {
+    let curve = cache.miss_ratio_curve(partition)?;
     MissRatioCurve::sampled(curve.sampled_gets, curve.bytes.into_iter().zip(curve.miss_ratio))
 }

@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 use sherwood_model::Instant;
 use sherwood_policy::{GuardStanding, Harm};
 
-use crate::core::Core;
-use crate::gateway::millis;
+use crate::clock::millis;
+use crate::names::Names;
 
 /// What is said when the guard goes back.
-pub(super) fn tripped(core: &Core, now: Instant, harm: &Harm) -> (String, Value) {
+pub(super) fn tripped(names: &Names, now: Instant, harm: &Harm) -> (String, Value) {
     let Harm { tail, good_tail, good_at, blamed, until } = harm;
-    let blamed: Vec<&str> = blamed.iter().map(|backend| core.names.backend(*backend)).collect();
+    let blamed: Vec<&str> = blamed.iter().map(|backend| names.backend(*backend)).collect();
     let ago = now.since(*good_at).as_secs();
     let freeze = until.since(now);
     let line = format!(
@@ -35,10 +35,9 @@ pub(super) fn tripped(core: &Core, now: Instant, harm: &Harm) -> (String, Value)
 const NAMED_MAX: usize = 6;
 
 /// The guard as the admin API shows it.
-pub(super) fn described(core: &Core, standing: &GuardStanding) -> Value {
+pub(super) fn described(names: &Names, now: Instant, standing: &GuardStanding) -> Value {
     let GuardStanding { trips, frozen_until, worse_since, good_bytes, good_tail } = standing;
-    let now = core.clock.now();
-    let bytes = core.names.partitions().iter().zip(good_bytes);
+    let bytes = names.partitions().iter().zip(good_bytes);
     let bytes: Map<_, _> = bytes.map(|(partition, &bytes)| (partition.name.clone(), bytes.into())).collect();
     let frozen = frozen_until.filter(|&until| until > now);
     json!({

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sherwood_model::Instant;
 
-use super::actuator::Held;
-
 /// What was taken out by order, noted by whoever carries it out; read by the loop without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
@@ -36,9 +34,8 @@ pub(super) struct Noticed {
 
 impl Noticed {
     /// Whether something was lost since the last time this was asked.
-    pub(super) fn advance(&mut self, now: Instant, losses: &Losses, held: &[Held]) -> bool {
+    pub(super) fn advance(&mut self, now: Instant, losses: &Losses, restarts: u64) -> bool {
         let due = Instant::from_nanos(losses.due_nanos.load(Relaxed));
-        let restarts = held.iter().map(|held| held.restarts).sum();
         let next = Self { at: now, orders: losses.orders.load(Relaxed), restarts };
         let last = std::mem::replace(self, next);
         last.orders != self.orders || last.restarts != restarts || (last.at < due && due <= now)
@@ -52,18 +49,15 @@ mod tests {
     #[test]
     fn a_flush_is_noticed_when_it_is_ordered_and_when_it_comes_and_a_new_start_once() {
         let (losses, mut noticed) = (Losses::default(), Noticed::default());
-        let mut held =
-            [Held { reached: true, allocated_bytes: 0, used_bytes: 0, hits: 0, misses: 0, restarts: 0 }];
         let at = Instant::from_secs;
-        assert!(!noticed.advance(at(5), &losses, &held));
+        assert!(!noticed.advance(at(5), &losses, 0));
         losses.note(at(7));
-        assert!(noticed.advance(at(10), &losses, &held));
-        assert!(!noticed.advance(at(15), &losses, &held));
+        assert!(noticed.advance(at(10), &losses, 0));
+        assert!(!noticed.advance(at(15), &losses, 0));
         losses.note(at(30));
         let later: Vec<bool> =
-            [20, 25, 30, 35].map(|second| noticed.advance(at(second), &losses, &held)).to_vec();
+            [20, 25, 30, 35].map(|second| noticed.advance(at(second), &losses, 0)).to_vec();
         assert_eq!(later, [true, false, true, false]);
-        held[0].restarts = 1;
-        assert!(noticed.advance(at(40), &losses, &held) && !noticed.advance(at(45), &losses, &held));
+        assert!(noticed.advance(at(40), &losses, 1) && !noticed.advance(at(45), &losses, 1));
     }
 }

@@ -11,17 +11,22 @@ pub(crate) mod instances;
 mod losses;
 mod pins;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sherwood_cache::Cache;
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::{
     Controller, CounterWindow, Decision, GuardStanding, Observation, Options, PartitionSeen, Policy,
     PolicyError, by_name,
 };
 
-use crate::core::Core;
-use crate::gateway::millis;
+use crate::clock::{Clock, millis};
+use crate::events::Events;
+use crate::names::Names;
+use crate::shadow::Shadow;
+use crate::telemetry::Telemetry;
 use actuator::ApplyError;
 use beyond::Beyond;
 use losses::Noticed;
@@ -63,12 +68,24 @@ pub(crate) enum ChangeError {
     Apply(#[from] ApplyError),
 }
 
+/// The parts that the control loop observes and reports to.
+pub(crate) struct ControlParts {
+    pub(crate) clock: Clock,
+    pub(crate) names: Arc<Names>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) shadow: Arc<Shadow>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) losses: Arc<Losses>,
+}
+
 /// The state of the loop.
 pub(crate) struct Control {
     controller: Controller,
     options: Options,
     pins: Vec<Pin>,
     actuator: Box<dyn Actuator>,
+    parts: ControlParts,
     counters: CounterWindow,
     beyond: Beyond,
     losses: Noticed,
@@ -83,10 +100,22 @@ impl Control {
         options: Options,
         pins: Vec<Pin>,
         actuator: Box<dyn Actuator>,
+        parts: ControlParts,
     ) -> Self {
         let counters = CounterWindow::new(options.rbc_window);
         let (beyond, losses) = (Beyond::default(), Noticed::default());
-        Self { controller, options, pins, actuator, counters, beyond, losses, decisions: 0, latest: None }
+        Self {
+            controller,
+            options,
+            pins,
+            actuator,
+            parts,
+            counters,
+            beyond,
+            losses,
+            decisions: 0,
+            latest: None,
+        }
     }
 
     /// Time between decisions.
@@ -157,7 +186,6 @@ impl Control {
     /// decides at once.
     pub(crate) fn change(
         &mut self,
-        core: &Core,
         policy: Option<&str>,
         dry_run: Option<bool>,
         guard: Option<bool>,
@@ -169,29 +197,29 @@ impl Control {
         if let Some(dry_run) = dry_run {
             self.controller.set_dry_run(dry_run);
             let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
-            core.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
+            self.parts.events.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
         }
         if let Some(guard) = guard {
             let options = self.options.guard.unwrap_or_default();
             self.controller.set_guard(guard.then_some(options));
             let state = if guard { "on, and begins anew" } else { "off: nothing goes back by itself" };
-            core.say("guard", format!("guard {state}"), json!({ "guard": guard }));
+            self.parts.events.say("guard", format!("guard {state}"), json!({ "guard": guard }));
         }
         if let Some(policy) = policy {
             let name = policy.name();
             self.controller.set_policy(policy);
-            core.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
-            self.warn_of_idle_pins(core);
-            self.decide(core, core.clock.now());
+            self.parts.events.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
+            self.warn_of_idle_pins();
+            self.decide(self.parts.clock.now());
         }
         Ok(())
     }
 
     /// Says whose pins and dry runs wait while all partitions share one LRU, in which nobody has a
     /// size.
-    pub(crate) fn warn_of_idle_pins(&self, core: &Core) {
+    pub(crate) fn warn_of_idle_pins(&self) {
         let pinned =
-            core.names.partitions().iter().zip(&self.pins).filter(|(_, pin)| **pin != Pin::default());
+            self.parts.names.partitions().iter().zip(&self.pins).filter(|(_, pin)| **pin != Pin::default());
         let pinned: Vec<&str> = pinned.map(|(partition, _)| partition.name.as_str()).collect();
         if self.policy() == SHARING && !pinned.is_empty() {
             let names = pinned.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
@@ -200,7 +228,7 @@ impl Control {
             let message = format!(
                 "{SHARING} gives no partition a size: min, max and dry_run of {names}{more} wait until another policy is chosen"
             );
-            core.warn("policy", message, json!({ "policy": SHARING, "idle_pins": pinned }));
+            self.parts.events.warn("policy", message, json!({ "policy": SHARING, "idle_pins": pinned }));
         }
     }
 
@@ -222,7 +250,7 @@ impl Control {
 
     /// Takes over the budgets of a node like this one, unless the policy leaves them to the
     /// operator or they do not fit.
-    pub(crate) fn restore(&mut self, core: &Core, budgets: &[u64]) {
+    pub(crate) fn restore(&mut self, budgets: &[u64]) {
         let fits = |(pin, &bytes): (&Pin, &u64)| {
             (pin.min_bytes..=pin.max_bytes.unwrap_or(u64::MAX)).contains(&bytes)
         };
@@ -232,7 +260,7 @@ impl Control {
             return;
         }
         let plan = CachePlan::Budgets(budgets.to_vec());
-        let shared = core.cache.plan() == CachePlan::Shared;
+        let shared = self.parts.cache.plan() == CachePlan::Shared;
         if shared || self.actuator.apply(&plan).is_ok() {
             self.controller.set_budgets(budgets.to_vec());
         }
@@ -255,8 +283,8 @@ impl Control {
     }
 
     /// One round: observes, decides, acts, and says what was decided.
-    pub(crate) fn decide(&mut self, core: &Core, now: Instant) {
-        let seen = self.observe(core, now);
+    pub(crate) fn decide(&mut self, now: Instant) {
+        let seen = self.observe(now);
         let decision = self.controller.decide(now, &seen);
         self.decisions += 1;
         if decision.apply
@@ -267,17 +295,17 @@ impl Control {
             return;
         }
         if let Some(harm) = &decision.harm {
-            let (line, data) = guard::tripped(core, now, harm);
-            core.warn("guard", line, data);
+            let (line, data) = guard::tripped(&self.parts.names, now, harm);
+            self.parts.events.warn("guard", line, data);
         }
-        core.say("decision", decision.line.clone(), described(core, &decision));
+        self.parts.events.say("decision", decision.line.clone(), described(&self.parts.names, &decision));
         self.latest = Some(decision);
     }
 
-    fn observe(&mut self, core: &Core, now: Instant) -> Observation {
+    fn observe(&mut self, now: Instant) -> Observation {
         let needs = self.controller.needs();
         let held = self.actuator.observe();
-        if self.losses.advance(now, &core.losses, &held) {
+        if self.losses.advance(now, &self.parts.losses, held.iter().map(|held| held.restarts).sum()) {
             self.controller.note_loss();
         }
         let reached: Vec<bool> = held.iter().map(|held| held.reached).collect();
@@ -285,12 +313,13 @@ impl Control {
         let pins = pins::while_absent(&self.pins, self.controller.budgets(), &reached, total_bytes);
         let counts = self.counters.advance(now, held.iter().map(|held| (held.hits, held.misses)).collect());
         let slopes = if needs.hit_ratio_slope {
-            core.shadow.slopes(self.controller.budgets())
+            self.parts.shadow.slopes(self.controller.budgets())
         } else {
-            core.shadow.rest(now);
+            self.parts.shadow.rest(now);
             vec![None; held.len()]
         };
-        let partitions = core.names.partitions().iter().zip(held.iter().zip(counts)).zip(pins).zip(slopes);
+        let partitions =
+            self.parts.names.partitions().iter().zip(held.iter().zip(counts)).zip(pins).zip(slopes);
         let mut partitions: Vec<_> = partitions
             .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
                 allocated_bytes: held.allocated_bytes,
@@ -302,20 +331,26 @@ impl Control {
                 misses,
                 queries: hits + misses,
                 hit_ratio_slope,
-                query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
+                query_p99: self.parts.telemetry.query_sketch(now, partition.backend).quantile(0.99),
                 ..PartitionSeen::new(partition.tenant, partition.backend)
             })
             .collect();
-        self.beyond.add((core, now), &needs, total_bytes, &held, &mut partitions);
+        self.beyond.add(
+            (&self.parts.cache, &self.parts.telemetry, now),
+            &needs,
+            total_bytes,
+            &held,
+            &mut partitions,
+        );
         let mut seen = Observation { total_bytes, partitions, ..Observation::default() };
         if needs.requests {
-            seen.see_requests(&core.telemetry.snapshot(now), &needs, core.names.backends().len());
+            seen.see_requests(&self.parts.telemetry.snapshot(now), &needs, self.parts.names.backends().len());
         }
         seen
     }
 
     /// The loop as the admin API shows it.
-    pub(crate) fn view(&self, core: &Core) -> Value {
+    pub(crate) fn view(&self) -> Value {
         let Options { delta, rbc_window, band, tax, .. } = &self.options;
         json!({
             "policy": self.policy(),
@@ -325,21 +360,21 @@ impl Control {
             "rbc_window_ms": millis(*rbc_window),
             "band": [band.low, band.high],
             "tax_ratio": tax,
-            "guard": self.guard().map(|standing| guard::described(core, &standing)),
+            "guard": self.guard().map(|standing| guard::described(&self.parts.names, self.parts.clock.now(), &standing)),
             "decisions": self.decisions,
-            "latest": self.latest.as_ref().map(|decision| described(core, decision)),
+            "latest": self.latest.as_ref().map(|decision| described(&self.parts.names, decision)),
         })
     }
 }
 
 /// A decision for programs.
-fn described(core: &Core, decision: &Decision) -> Value {
+fn described(names: &Names, decision: &Decision) -> Value {
     let moves: Vec<_> = decision
         .moves
         .iter()
         .map(|step| {
             json!({
-                "partition": core.names.partitions()[step.partition.index()].name,
+                "partition": names.partitions()[step.partition.index()].name,
                 "before_bytes": step.before_bytes,
                 "after_bytes": step.after_bytes,
                 "reason": step.reason.to_string(),

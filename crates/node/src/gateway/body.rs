@@ -9,17 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::json;
 use crate::config::STALE_OK_MAX;
+use crate::http::KEY_BYTES_MAX;
 
-/// Largest body of a request, bytes.
-pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
 /// Most bytes of values in one answer.
 pub(crate) const VALUES_BYTES_MAX: usize = 16 << 20;
 /// Most queries in a request.
 pub(crate) const QUERIES_MAX: usize = 256;
 /// Most keys in a request, over all its queries.
 pub(crate) const KEYS_MAX: usize = 16_384;
-/// Longest key, bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 250;
 /// More than what is kept of a key while it is looked up and written in the answer, with an error
 /// of some length.
 const KEY_OVERHEAD_BYTES: usize = 1024;
@@ -162,12 +159,6 @@ impl<'a> Form<'a> {
             Self::Base64(value) => (Cow::Owned(BASE64.encode(value)), "base64"),
         }
     }
-}
-
-/// A duration as milliseconds, rounded to the microsecond.
-#[must_use]
-pub(crate) fn millis(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1e3
 }
 
 /// Why a request was not run.

@@ -19,14 +19,14 @@ use sherwood_model::{Demand, Instant, TenantId};
 use sherwood_path::{Query, QueryFetch, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
 
-use crate::admin::{Problem, WholeBody, listed};
 use crate::backend::FetchKey;
+use crate::clock::millis;
 use crate::core::Core;
+use crate::http::{Problem, WholeBody, listed};
 use crate::promises::Counted;
 use crate::waiter::{Arrival, Waiter};
 
 use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
-pub(crate) use body::{BODY_BYTES_MAX, KEY_BYTES_MAX, millis};
 use held::{Held, Lack, Room};
 
 /// Answers `POST /v1/requests`.

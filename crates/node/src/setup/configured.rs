@@ -7,10 +7,10 @@ use std::thread;
 use sherwood_model::{Band, SeededState, Slo};
 use sherwood_store::{OpenError, Store, StoreOptions};
 
+use super::SnapshotSetup;
 use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::{InstancesSetup, Pin};
-use crate::snapshot::SnapshotSetup;
 
 impl Setup {
     /// The node that `config` describes, its stores opened.

@@ -15,7 +15,6 @@ use sherwood_store::Store;
 use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
 use crate::promises::PromiseSetup;
-use crate::snapshot::SnapshotSetup;
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
 
@@ -120,6 +119,18 @@ pub struct PartitionSetup {
     pub initial_bytes: Option<u64>,
     /// Least and most bytes.
     pub pin: Pin,
+}
+
+/// Where a snapshot is kept, and for which backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSetup {
+    /// The file. Beside it, one with `.part` at the end is being written, and one with `.read`
+    /// being read.
+    pub path: PathBuf,
+    /// How long writing may take.
+    pub time_max: Duration,
+    /// Stands for the configuration of the backends.
+    pub fingerprint: u64,
 }
 
 /// One listener.

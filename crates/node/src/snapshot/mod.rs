@@ -37,29 +37,18 @@ mod write;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant as Monotonic};
+use std::time::Instant as Monotonic;
 
 use serde_json::json;
 use sherwood_model::Instant;
 
 use crate::core::Core;
+use crate::setup::SnapshotSetup;
 use crate::start::StartError;
 
 use place::{Foreign, foreign};
 use read::{Restored, read};
 use write::{try_out, write};
-
-/// Where a snapshot is kept, and for which backends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotSetup {
-    /// The file. Beside it, one with `.part` at the end is being written, and one with `.read`
-    /// being read.
-    pub path: PathBuf,
-    /// How long writing may take.
-    pub time_max: Duration,
-    /// Stands for the configuration of the backends.
-    pub fingerprint: u64,
-}
 
 impl SnapshotSetup {
     /// Sees whether the file can be written, which has to be known before there is anything to
@@ -132,7 +121,7 @@ enum SnapshotError {
 pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
     let begun = Monotonic::now();
     let regain = |Standing { budgets, unsettled }: Standing| {
-        core.control().restore(core, &budgets);
+        core.control().restore(&budgets);
         let known = core.backends.iter().zip(unsettled);
         known
             .filter_map(|(backend, until)| Some((backend.as_ref()?, until?)))
@@ -148,9 +137,15 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
                 "warm start: {items} items of {bytes} bytes in {took} ms, {expired} were over their time{ending}"
             );
             let data = json!({"items": items, "bytes": bytes, "expired": expired, "damaged": damaged, "ms": took as u64});
-            if damaged { core.warn("node", message, data) } else { core.say("node", message, data) }
+            if damaged {
+                core.events.warn("node", message, data)
+            } else {
+                core.events.say("node", message, data)
+            }
         }
-        Err(error) => core.warn("node", format!("cold start: {error}"), json!({"error": error.to_string()})),
+        Err(error) => {
+            core.events.warn("node", format!("cold start: {error}"), json!({"error": error.to_string()}))
+        }
     }
 }
 
@@ -164,7 +159,7 @@ pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
             let took = begun.elapsed().as_millis();
             let ending = if whole { "" } else { "; there was no time for more (max_time)" };
             let message = format!("snapshot: {items} items of {bytes} bytes in {took} ms{ending}");
-            core.say(
+            core.events.say(
                 "node",
                 message,
                 json!({"items": items, "bytes": bytes, "whole": whole, "ms": took as u64}),

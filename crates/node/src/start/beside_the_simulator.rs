@@ -19,9 +19,9 @@ use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, S
 use sherwood_workload::onerf::{BackendModel as Law, Model};
 
 use super::*;
-use crate::admin::WholeBody;
 use crate::control::Pin;
 use crate::gateway;
+use crate::http::WholeBody;
 use crate::setup::{BackendSetup, PartitionSetup};
 
 const DELTA: Duration = Duration::from_secs(50);
@@ -278,7 +278,7 @@ impl Driven {
     /// Lets Δ pass: the loop decides, and the housekeeper does its work.
     fn decide(&self, now: Instant) {
         self.hand.be_at(now);
-        self.core.control().decide(&self.core, now);
+        self.core.control().decide(now);
         while self.core.cache.step(now, 4_096) {}
     }
 

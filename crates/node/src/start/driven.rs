@@ -34,7 +34,7 @@ impl Driven {
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, std::thread::current(), stopping));
-        let router = admin::router(Arc::clone(&core));
+        let router = router(Arc::clone(&core));
         Self { nanos, core, router, runtime, _stop: stop }
     }
 
@@ -45,7 +45,7 @@ impl Driven {
     /// The loop decides, and the housekeeper does its work.
     pub(super) fn decide(&self) {
         let now = self.core.clock.now();
-        self.core.control().decide(&self.core, now);
+        self.core.control().decide(now);
         while self.core.cache.step(now, 4_096) {}
     }
 

@@ -31,7 +31,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::access::{AccessError, Refusal, file_bytes, refused};
-use crate::core::Core;
+use crate::events::Events;
+use crate::names::Names;
 pub(crate) use ledger::Ledger;
 pub(crate) use link::Trouble;
 use link::{Link, Unfit};
@@ -180,18 +181,18 @@ impl Instance {
     }
 
     /// Reaches the instance, again and again, for as long as the runtime lives.
-    async fn work(self: Arc<Self>, core: Arc<Core>) {
+    async fn work(self: Arc<Self>, report: Report) {
         let mut retry = RETRY_MIN;
         loop {
-            let Err(trouble) = self.talk(&core, &mut retry).await;
-            self.lose(&core, &trouble);
+            let Err(trouble) = self.talk(&report, &mut retry).await;
+            self.lose(&report, &trouble);
             tokio::time::sleep(retry).await;
             retry = (retry * 2).min(RETRY_MAX);
         }
     }
 
     /// Talks to the instance until something is wrong.
-    async fn talk(&self, core: &Core, retry: &mut Duration) -> Result<std::convert::Infallible, Trouble> {
+    async fn talk(&self, report: &Report, retry: &mut Duration) -> Result<std::convert::Infallible, Trouble> {
         let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
         let piece = match self.setup.kind {
             InstanceKind::Memcached => memcached::piece,
@@ -219,7 +220,7 @@ impl Instance {
                 state = self.look(&mut link).await?;
             }
             let shrinks = self.release(&mut link, &state).await?;
-            self.find(core, state);
+            self.find(report, state);
             *retry = RETRY_MIN;
             // What it cannot give is nothing to wait for; one that has no limit has what it uses.
             let has = if shrinks || state.limit == 0 { state.limit.max(state.used) } else { state.limit };
@@ -274,29 +275,29 @@ impl Instance {
     }
 
     /// Takes note that it is reached, and says so when that is new.
-    fn find(&self, core: &Core, state: State) {
+    fn find(&self, report: &Report, state: State) {
         let mut known = self.known();
         let was = known.trouble.take();
         let again = std::mem::replace(&mut known.reached_ever, true);
         drop(known);
         if was.is_some() {
             let InstanceSetup { kind, address, .. } = &self.setup;
-            let name = &core.names.partitions()[self.partition.index()].name;
+            let name = &report.names.partitions()[self.partition.index()].name;
             let again = if again { " again" } else { "" };
             let message =
                 format!("{} {address} of {name} is reached{again}, with {} bytes", kind.name(), state.limit);
-            core.say("instance", message, json!({"partition": name, "limit_bytes": state.limit}));
+            report.events.say("instance", message, json!({"partition": name, "limit_bytes": state.limit}));
         }
     }
 
     /// Takes note that it is not reached, and says so when that is new.
-    fn lose(&self, core: &Core, trouble: &Trouble) {
+    fn lose(&self, report: &Report, trouble: &Trouble) {
         let trouble = trouble.to_string();
         if self.known().trouble.replace(trouble.clone()).as_ref() != Some(&trouble) {
             let InstanceSetup { kind, address, .. } = &self.setup;
-            let name = &core.names.partitions()[self.partition.index()].name;
+            let name = &report.names.partitions()[self.partition.index()].name;
             let message = format!("{} {address} of {name} keeps its size: {trouble}", kind.name());
-            core.warn("instance", message, json!({"partition": name, "error": trouble}));
+            report.events.warn("instance", message, json!({"partition": name, "error": trouble}));
         }
     }
 
@@ -334,10 +335,17 @@ fn password(file: &Path) -> Result<String, AccessError> {
     text.map_err(|_| refused(WHAT, file, Refusal::Line { line: 1, problem: "has to be a password in UTF-8" }))
 }
 
-/// Starts the task of each instance of `core` on `runtime`.
-pub(crate) fn start(core: &Arc<Core>, runtime: &Handle) {
-    for instance in &core.instances {
-        runtime.spawn(Arc::clone(instance).work(Arc::clone(core)));
+/// The names and the event log that the tasks report with.
+#[derive(Clone)]
+pub(crate) struct Report {
+    pub(crate) names: Arc<Names>,
+    pub(crate) events: Arc<Events>,
+}
+
+/// Starts the task of each of `instances` on `runtime`.
+pub(crate) fn start(instances: &[Arc<Instance>], report: &Report, runtime: &Handle) {
+    for instance in instances {
+        runtime.spawn(Arc::clone(instance).work(report.clone()));
     }
 }
 

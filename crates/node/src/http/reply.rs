@@ -36,7 +36,7 @@ impl Problem {
     }
 
     #[cfg(test)]
-    pub(super) fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 

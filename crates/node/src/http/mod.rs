@@ -5,6 +5,9 @@
 //! read) size of the body and time for it. A connection beyond the bound waits in the kernel's
 //! backlog; it costs the node nothing.
 
+mod body;
+mod reply;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -25,6 +28,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::access::Refusals;
 use crate::tls::Tls;
+
+pub(crate) use body::{HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
+pub(crate) use reply::{InPath, Problem, listed};
 
 /// Longest time a client may take for the head of a request; also how long an idle connection is
 /// kept.

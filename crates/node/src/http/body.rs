@@ -15,9 +15,11 @@ use serde::de::DeserializeOwned;
 
 use super::reply::Problem;
 use crate::buffers::{Buffers, Hold};
-use crate::core::Core;
-use crate::gateway::BODY_BYTES_MAX;
 
+/// Largest body of a request, bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
+/// Longest key, bytes.
+pub(crate) const KEY_BYTES_MAX: usize = 250;
 /// Longest time from a request's head to the end of its body. Chosen: the largest body at a tenth
 /// of a megabyte a second.
 const BODY_TIMEOUT: Duration = Duration::from_secs(40);
@@ -25,6 +27,12 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(40);
 /// How much memory a body takes for each of its bytes: it is put together in a buffer that doubles
 /// as it grows.
 const BODY_COPIES: usize = 2;
+
+/// State of a server that bodies take their part of the budget from.
+pub(crate) trait HasBuffers {
+    /// Returns the budget.
+    fn buffers(&self) -> &Arc<Buffers>;
+}
 
 /// A whole body. One that is too large is refused with 413, one that is too slow with 408, and one
 /// for which the node has no buffers with 503.
@@ -35,18 +43,22 @@ pub(crate) struct WholeBody {
     pub(crate) hold: Hold,
 }
 
-impl FromRequest<Arc<Core>> for WholeBody {
+impl<S: HasBuffers + Send + Sync> FromRequest<Arc<S>> for WholeBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, core: &Arc<Core>) -> Result<Self, Problem> {
-        read(request.into_body(), &core.buffers, BODY_BYTES_MAX, BODY_TIMEOUT).await
+    async fn from_request(request: Request, state: &Arc<S>) -> Result<Self, Problem> {
+        read(request.into_body(), state.buffers(), BODY_BYTES_MAX, BODY_TIMEOUT).await
     }
 }
 
 impl WholeBody {
     /// A body that is a value to be stored, of at most `bytes_max`.
-    pub(super) async fn of_value(body: Body, core: &Core, bytes_max: usize) -> Result<Self, Problem> {
-        read(body, &core.buffers, bytes_max, BODY_TIMEOUT).await
+    pub(crate) async fn of_value(
+        body: Body,
+        buffers: &Arc<Buffers>,
+        bytes_max: usize,
+    ) -> Result<Self, Problem> {
+        read(body, buffers, bytes_max, BODY_TIMEOUT).await
     }
 }
 
@@ -90,11 +102,11 @@ fn too_large(bytes_max: usize) -> Problem {
 /// A JSON body; whatever is wrong with it is said with its JSON path.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<Core>> for JsonBody<T> {
+impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, core: &Arc<Core>) -> Result<Self, Problem> {
-        let body = WholeBody::from_request(request, core).await?;
+    async fn from_request(request: Request, state: &Arc<S>) -> Result<Self, Problem> {
+        let body = WholeBody::from_request(request, state).await?;
         let mut json = serde_json::Deserializer::from_slice(&body.bytes);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
