@@ -23,7 +23,7 @@ use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Conversation, Fetched, Next};
 use super::counters::{Count, Counters};
 use super::fetch::fetch;
-use super::lent::{Lent, ReadBuffer};
+use super::lent::{Empty, Lent, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::shared::{Place, Shared};
 use super::slots::Token;
@@ -367,6 +367,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     fn discard(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
+            // What was read in this turn before is used up, or of no use.
+            desk.input.empty();
             self.receive(&mut desk.input, desk.counters)?;
         }
         self.fresh = fresh;
