@@ -1,0 +1,101 @@
+//! Backends whose values follow from the keys and whose answers come when the world says.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use sherwood_cache::{Access, Cache, NewItem};
+use sherwood_listener::{Backends, FetchedValue};
+use sherwood_model::{Instant, PartitionId};
+use tokio::sync::oneshot;
+
+type Results = Vec<Result<Option<FetchedValue>, String>>;
+
+/// Backends that fill `cache`.
+pub(crate) struct SimulatedBackends {
+    cache: Arc<Cache>,
+    /// One of so many fetches is answered at once; all of them if it is 1.
+    at_once_of: u64,
+    fetches: AtomicU64,
+    pending: Mutex<Vec<Fetch>>,
+}
+
+/// A fetch that is to be answered.
+pub(crate) struct Fetch {
+    pub(crate) keys: Vec<Bytes>,
+    answer: oneshot::Sender<Results>,
+}
+
+impl SimulatedBackends {
+    /// Backends that answer at once.
+    pub(crate) fn prompt(cache: Arc<Cache>) -> Arc<Self> {
+        Self::new(cache, 1)
+    }
+
+    /// Backends that leave four of five fetches to the caller.
+    pub(crate) fn late(cache: Arc<Cache>) -> Arc<Self> {
+        Self::new(cache, 5)
+    }
+
+    fn new(cache: Arc<Cache>, at_once_of: u64) -> Arc<Self> {
+        Arc::new(Self { cache, at_once_of, fetches: AtomicU64::new(0), pending: Mutex::default() })
+    }
+
+    /// Takes the fetches that were begun since the last time.
+    pub(crate) fn take_pending(&self) -> Vec<Fetch> {
+        std::mem::take(&mut self.pending.lock().expect("no panics while held"))
+    }
+
+    /// Answers a fetch.
+    pub(crate) fn answer(&self, fetch: Fetch, now: Instant) {
+        let results = self.results(&fetch.keys, now);
+        // The listener may have dropped it with its client.
+        let _ = fetch.answer.send(results);
+    }
+
+    fn results(&self, keys: &[Bytes], now: Instant) -> Results {
+        let found = |key: &Bytes| {
+            let result = value(key);
+            if let Ok(Some(value)) = &result {
+                let item = NewItem::bytes(value);
+                self.cache.set(PartitionId(0), key, item, &Access::at(now)).expect("room in the cache");
+            }
+            result.map(|value| value.map(|value| Bytes::from(value).into()))
+        };
+        keys.iter().map(found).collect()
+    }
+}
+
+/// The value that the backend has for a key, if it does not fail.
+fn value(key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
+    match sum % 5 {
+        0 => Ok(None),
+        1 => Err("down".to_owned()),
+        size => Ok(Some([b"fetched ", key, &b"f".repeat(60 * size)].concat())),
+    }
+}
+
+impl Backends for SimulatedBackends {
+    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>) -> BoxFuture<'static, Results> {
+        let number = self.fetches.fetch_add(1, Relaxed);
+        if number.is_multiple_of(self.at_once_of) {
+            return Box::pin(std::future::ready(self.results(&keys, START)));
+        }
+        let (answer, answered) = oneshot::channel();
+        self.pending.lock().expect("no panics while held").push(Fetch { keys, answer });
+        Box::pin(async move { answered.await.expect("the world answers every fetch") })
+    }
+
+    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+}
+
+/// The beginning of each world.
+pub(crate) const START: Instant = Instant::from_millis(1_000_000);

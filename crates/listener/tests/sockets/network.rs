@@ -1,0 +1,298 @@
+//! Connections between clients and the listener, as a system has them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::Shutdown;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use sherwood_listener::{Event, Signal, Socket, Sockets};
+
+use crate::world::World;
+
+/// One connection, with both of its directions.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// Bytes on their way to the listener.
+    pub(crate) inbound: VecDeque<u8>,
+    pub(crate) inbound_max: usize,
+    /// Whether nothing follows them.
+    pub(crate) inbound_end: bool,
+    /// Bytes on their way to the client.
+    pub(crate) outbound: VecDeque<u8>,
+    pub(crate) outbound_max: usize,
+    /// Whether nothing follows them.
+    pub(crate) outbound_end: bool,
+    /// Whether the client has closed its side.
+    pub(crate) client_gone: bool,
+    /// Whether the connection broke, and whether the listener was told so.
+    pub(crate) broken: Option<Broken>,
+    /// Whether the listener has closed its side.
+    pub(crate) closed: bool,
+    /// Whether the listener has ended reading.
+    pub(crate) reading_ended: bool,
+    /// The token it is watched with.
+    pub(crate) token: Option<u64>,
+    /// Whether there is an event that was not reported.
+    pub(crate) changed: bool,
+    /// Whether the listener was told that sending would block.
+    pub(crate) full: bool,
+}
+
+/// A connection that broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    Untold,
+    Told,
+}
+
+impl Link {
+    /// Breaks the connection. The listener may still read what has arrived, or may not.
+    pub(crate) fn break_off(&mut self, lose_inbound: bool) {
+        self.broken = Some(Broken::Untold);
+        self.changed = true;
+        self.outbound.clear();
+        if lose_inbound {
+            self.inbound.clear();
+        }
+    }
+
+    fn event(&self) -> Option<Event> {
+        let finished = self.inbound_end || self.broken.is_some();
+        let readable = finished || !self.inbound.is_empty();
+        self.token.map(|token| Event::Connection { token, readable, finished })
+    }
+
+    fn fails(&mut self) -> bool {
+        let untold = self.broken == Some(Broken::Untold);
+        if untold {
+            self.broken = Some(Broken::Told);
+        }
+        untold
+    }
+}
+
+/// The listener's side of a connection.
+pub(crate) struct SimulatedSocket {
+    world: Rc<RefCell<World>>,
+    link: usize,
+}
+
+impl SimulatedSocket {
+    fn receive_at_most(&self, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let world = &mut *self.world.borrow_mut();
+        world.meanwhile();
+        if world.draw.chance(3) {
+            world.note("receive: interrupted", self.link);
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let spurious = world.draw.chance(3);
+        let link = &mut world.links[self.link];
+        if spurious && !link.inbound.is_empty() {
+            // What has arrived is reported again.
+            link.changed = true;
+            world.note("receive: would block", self.link);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if link.inbound.is_empty() {
+            let (result, what) = match link.fails() {
+                true => (Err(io::ErrorKind::ConnectionReset.into()), "receive: broken"),
+                false if link.broken.is_some() || link.inbound_end || link.reading_ended => {
+                    (Ok(Vec::new()), "receive: end")
+                }
+                false => (Err(io::ErrorKind::WouldBlock.into()), "receive: would block"),
+            };
+            world.note(what, self.link);
+            return result;
+        }
+        let mut bytes = bytes_max.min(link.inbound.len());
+        // The rest arrives right after the call.
+        if world.draw.chance(20) {
+            bytes = world.draw.up_to(bytes);
+            link.changed |= bytes < link.inbound.len();
+            world.note("receive: short", self.link);
+        }
+        let received = world.links[self.link].inbound.drain(..bytes).collect();
+        world.wake_writer(self.link);
+        Ok(received)
+    }
+}
+
+impl Socket for SimulatedSocket {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let received = self.receive_at_most(buffer.len())?;
+        buffer[..received.len()].copy_from_slice(&received);
+        Ok(received.len())
+    }
+
+    fn receive_behind(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let received = self.receive_at_most(buffer.capacity() - buffer.len())?;
+        buffer.extend_from_slice(&received);
+        Ok(received.len())
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let world = &mut *self.world.borrow_mut();
+        world.meanwhile();
+        if world.draw.chance(3) {
+            world.note("send: interrupted", self.link);
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let (spurious, short) = (world.draw.chance(5), world.draw.chance(25));
+        let link = &mut world.links[self.link];
+        if link.broken.is_some() {
+            let kind = if link.fails() && !link.inbound_end {
+                io::ErrorKind::ConnectionReset
+            } else {
+                io::ErrorKind::BrokenPipe
+            };
+            world.note("send: broken", self.link);
+            return Err(kind.into());
+        }
+        if link.client_gone {
+            // The bytes leave, and the answer to them is a reset.
+            let lose_inbound = world.draw.chance(50);
+            world.links[self.link].break_off(lose_inbound);
+            world.note("send: to a closed client", self.link);
+            return Ok(bytes.len());
+        }
+        let room = link.outbound_max.saturating_sub(link.outbound.len());
+        if room == 0 || spurious {
+            link.full = true;
+            // Where there is room, it is reported at once.
+            link.changed |= room > 0;
+            world.note("send: would block", self.link);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut taken = room.min(bytes.len());
+        if short && taken > 1 {
+            taken = world.draw.up_to(taken - 1);
+            world.note("send: short", self.link);
+        }
+        world.links[self.link].outbound.extend(&bytes[..taken]);
+        world.wake_reader(self.link);
+        Ok(taken)
+    }
+
+    fn shut_down(&self, how: Shutdown) -> io::Result<()> {
+        let world = &mut *self.world.borrow_mut();
+        let link = &mut world.links[self.link];
+        if link.broken.is_some() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        match how {
+            Shutdown::Read => link.reading_ended = true,
+            Shutdown::Write | Shutdown::Both => link.outbound_end = true,
+        }
+        world.wake_reader(self.link);
+        Ok(())
+    }
+}
+
+impl Drop for SimulatedSocket {
+    fn drop(&mut self) {
+        // A test that fails may be in the middle of a call.
+        let Ok(mut world) = self.world.try_borrow_mut() else { return };
+        let link = &mut world.links[self.link];
+        (link.closed, link.outbound_end) = (true, true);
+        (link.token, link.changed) = (None, false);
+        if !link.inbound.is_empty() && link.broken.is_none() {
+            // The system resets a connection that is closed with unread bytes.
+            link.broken = Some(Broken::Told);
+            if world.draw.chance(50) {
+                world.links[self.link].outbound.clear();
+            }
+        }
+        world.wake_reader(self.link);
+    }
+}
+
+/// The listener's side of the network.
+pub(crate) struct SimulatedSockets(pub(crate) Rc<RefCell<World>>);
+
+impl Sockets for SimulatedSockets {
+    type Socket = SimulatedSocket;
+
+    fn accept(&mut self) -> io::Result<SimulatedSocket> {
+        let world = &mut *self.0.borrow_mut();
+        world.meanwhile();
+        if world.draw.chance(3) {
+            world.note("accept: aborted", 0);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if !world.backlog.is_empty() && world.draw.chance(3) {
+            world.note("accept: no descriptors", 0);
+            return Err(io::Error::other("no descriptors"));
+        }
+        let link = world.backlog.pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+        Ok(SimulatedSocket { world: Rc::clone(&self.0), link })
+    }
+
+    fn stop_accepting(&mut self) {
+        let world = &mut *self.0.borrow_mut();
+        for link in std::mem::take(&mut world.backlog) {
+            world.links[link].closed = true;
+            world.links[link].break_off(true);
+        }
+    }
+
+    fn watch(&mut self, socket: &SimulatedSocket, token: u64) -> io::Result<()> {
+        let world = &mut *self.0.borrow_mut();
+        if token as u32 > 0 {
+            world.note("place taken again", socket.link);
+        }
+        let link = &mut world.links[socket.link];
+        (link.token, link.changed) = (Some(token), true);
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+        events.clear();
+        self.0.borrow_mut().wait(events, timeout);
+        Ok(())
+    }
+}
+
+impl World {
+    /// Reports what has changed, in any order, and sometimes only some of it.
+    pub(crate) fn report(&mut self, events: &mut Vec<Event>) {
+        if std::mem::take(&mut self.incoming) {
+            events.push(Event::Incoming);
+        }
+        if self.signal.0.swap(false, Relaxed) {
+            events.push(Event::Raised);
+        }
+        let events_max = if self.draw.chance(20) { 1 + self.draw.below(3) } else { 256 };
+        let (links, first) = (self.links.len(), self.draw.below(self.links.len().max(1)));
+        for number in (0..links).map(|number| (first + number) % links) {
+            let link = &mut self.links[number];
+            if link.changed && events.len() < events_max {
+                link.changed = false;
+                events.extend(link.event());
+            }
+        }
+    }
+}
+
+/// A signal that is raised until it is reported.
+#[derive(Default)]
+pub(crate) struct SimulatedSignal(AtomicBool);
+
+impl SimulatedSignal {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+}
+
+impl Signal for SimulatedSignal {
+    fn raise(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    fn lower(&self) {
+        self.0.store(false, Relaxed);
+    }
+}
