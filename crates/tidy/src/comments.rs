@@ -54,7 +54,7 @@ pub fn wide_lines(path: &str, page: &str) -> Vec<String> {
     lines.filter(|(_, line)| is_too_wide(line, line)).map(|(at, line)| sentence(path, at, line)).collect()
 }
 
-/// Returns a sentence for every doc comment of `source` that begins with one of [`OPENINGS`].
+/// Returns a sentence for every doc comment of `source` that begins with an unclear word.
 #[must_use]
 pub fn unclear_openings(path: &str, source: &str) -> Vec<String> {
     let mut found = Vec::new();
