@@ -1,10 +1,10 @@
-//! What other sizes would bring, over all servers together.
+//! Estimated effects of other cache sizes, over all servers.
 //!
-//! The policies that ask for it were made for one cache. Where there are several, their
-//! measurements meet at the statistics server and come back to all (RobinHood's paper, section
-//! 5.1): curves are averaged by look-ups, finds in shadow queues are added up. What each server
-//! measures is its cache's own, as in a node; but slopes of hit ratios, for which a node simulates
-//! two further caches, are read off the curves.
+//! The policies that use them were designed for one cache. With several servers, their measurements
+//! are combined by the statistics server and sent back to all (RobinHood's paper, section 5.1):
+//! curves are averaged with the numbers of look-ups as weights, finds in shadow queues are summed.
+//! Each server measures its own cache, as a node does; but slopes of hit ratios, for which a node
+//! simulates two further caches, are computed from the curves.
 
 use sherwood_cache::Cache;
 use sherwood_model::PartitionId;
@@ -17,7 +17,7 @@ use crate::server::Server;
 pub(crate) struct KnownBeyond {
     /// Miss ratio by a server's budget.
     pub(crate) curve: Option<MissRatioCurve>,
-    /// Finds of all servers since the last decision.
+    /// Finds in the shadow queues of all servers since the last decision.
     pub(crate) shadow_hits: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Beyond {
     }
 }
 
-/// Whether a policy with these needs asks for anything of this.
+/// True if a policy with these needs uses these estimates.
 pub(crate) fn is_asked(needs: &Needs) -> bool {
     needs.shadow_ratio.is_some() || needs.miss_ratio_curves || needs.hit_ratio_slope
 }

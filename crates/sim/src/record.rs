@@ -1,4 +1,4 @@
-//! What is seen of a run from outside: its requests, its promise, and who held what.
+//! Recording of a run: finished requests, the SLO and the usage of the caches.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::server::Server;
 use crate::setup::Setup;
 use crate::statistics::Alike;
 
-/// The judge of a run, who sees every request when it ends.
+/// Recorder of a run, which sees every finished request.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     window: RequestWindow,
     monitor: SloMonitor,
     measured_from: Instant,
-    /// Requests measured, and their latencies.
+    /// Latencies of the measured requests.
     pub(crate) latencies: LatencySketch,
-    /// Of each backend.
+    /// Measurements by backend.
     pub(crate) backends: Vec<BackendRecord>,
     samples: Vec<Sample>,
 }
 
-/// What was measured of one backend.
+/// Measurements of one backend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BackendRecord {
     pub(crate) hits: u64,
@@ -35,14 +35,14 @@ pub(crate) struct BackendRecord {
     seen: (u64, u64),
 }
 
-/// How each backend stands at an observation.
+/// State of the backends at an observation.
 pub(crate) struct Backlog {
-    /// Share of its resource that is left.
+    /// Remaining share of each backend's resource.
     pub(crate) limits: Vec<f64>,
-    /// Calls that wait for a worker.
+    /// Number of calls waiting for a worker.
     pub(crate) waiting: Vec<usize>,
     pub(crate) query_p99: Vec<Option<Duration>>,
-    /// Bytes of the full caches that one simulated byte stands for.
+    /// Number of bytes of the full-size caches represented by a simulated byte.
     pub(crate) stands_for: f64,
 }
 
@@ -58,7 +58,7 @@ impl Recorder {
         }
     }
 
-    /// When the next observation is due.
+    /// Time of the next observation.
     pub(crate) fn due(&self) -> Instant {
         self.monitor.due()
     }
@@ -67,7 +67,7 @@ impl Recorder {
         &self.samples
     }
 
-    /// A request has ended.
+    /// Records a finished request.
     pub(crate) fn request(&mut self, now: Instant, finished: FinishedRequest) {
         self.window.record(now, now, finished);
         if now >= self.measured_from {
@@ -75,7 +75,7 @@ impl Recorder {
         }
     }
 
-    /// Keys of a backend have ended alike.
+    /// Records keys of a backend that finished with equal latency.
     pub(crate) fn keys(&mut self, now: Instant, ended: Alike) {
         let Alike { backend, latency, hits, keys } = ended;
         if now >= self.measured_from {
@@ -123,7 +123,7 @@ impl Recorder {
         });
     }
 
-    /// What was measured so far.
+    /// Results so far.
     pub(crate) fn results(&self, setup: &Setup, complete: bool, errors: u64) -> Results {
         Results::new(setup, self, self.monitor.slo(), self.monitor.standing(), complete, errors)
     }

@@ -1,9 +1,9 @@
-//! The statistics server: what all application servers reported, and what their controllers are
-//! told.
+//! Statistics server, which collects the reports of the application servers for their controllers.
 //!
-//! RobinHood's servers share one thing, and only this: once a second each sends what finished, and
-//! each controller asks before it decides. So a decision is made on what is up to a second old, and
-//! two servers differ only in what they hold.
+//! The servers of RobinHood share only these statistics: once a second each reports its finished
+//! requests and queries, and each controller reads the totals before it decides. So a decision is
+//! based on statistics up to a second old, and the inputs of two servers differ only in the
+//! contents of their caches.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog
 use crate::beyond::{Beyond, KnownBeyond};
 use crate::server::Server;
 
-/// What one server has to report; emptied once a second.
+/// Pending report of one server; emptied once a second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) requests: Vec<(Instant, FinishedRequest)>,
     pub(crate) queries: Vec<(Instant, Alike)>,
 }
 
-/// Soft state over all servers.
+/// Statistics of all servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Statistics {
     log: RequestLog,
     queries: Vec<LatencyWindow>,
-    /// Of misses alone; empty unless the policy asks for them.
+    /// Latencies of misses; empty unless the policy needs them.
     misses: Vec<LatencyWindow>,
     beyond: Beyond,
     /// Hits and misses of each backend, over all servers, as last reported.
@@ -34,10 +34,10 @@ pub(crate) struct Statistics {
     counters: CounterWindow,
 }
 
-/// What a controller is told.
+/// Input of a controller's decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// What the finished requests tell; partitions are each server's own.
+    /// Observation of the finished requests; partitions are each server's own.
     pub(crate) requests: Observation,
     pub(crate) backends: Vec<KnownBackend>,
 }
@@ -66,7 +66,7 @@ impl Statistics {
         }
     }
 
-    /// Takes one server's report and leaves it empty.
+    /// Records and empties one server's report.
     pub(crate) fn receive(&mut self, now: Instant, report: &mut Report) {
         for (at, request) in report.requests.drain(..) {
             self.log.record(now, at, request);
@@ -89,7 +89,7 @@ impl Statistics {
         self.queries.iter().map(|window| window.sketch(now).quantile(0.99)).collect()
     }
 
-    /// What is told to those who ask at `now`, whose caches are `servers`'.
+    /// Returns the input of decisions at `now`, for the caches of `servers`.
     pub(crate) fn known(&mut self, now: Instant, needs: &Needs, servers: &[Server]) -> Known {
         let backends = self.queries.len();
         let counts = self.counters.advance(now, self.counts.clone());

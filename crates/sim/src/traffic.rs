@@ -1,4 +1,4 @@
-//! Who asks for what, when, and of which server.
+//! Arrivals of requests at the servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::sample::Sample;
 use crate::setup::{Setup, SetupError};
 use crate::sizes::UNCACHEABLE;
 
-/// The open loop in front of all servers. Its draws come from generators of their own, so that they
-/// are the same whatever the servers do.
+/// Open-loop source of the requests of all servers. Its random generators are separate, so that the
+/// requests do not depend on the behaviour of the servers.
 pub(crate) struct Traffic {
     source: Source,
     balance_draws: Rng,
@@ -29,7 +29,7 @@ enum Source {
     Drawn(Box<Drawn>),
     Recorded {
         recorded: Box<Recorded>,
-        /// The request that arrives next.
+        /// Next request.
         next: Option<Request>,
     },
 }
@@ -46,10 +46,10 @@ struct Drawn {
 
 /// A request that has arrived.
 pub(crate) struct Arrived {
-    /// Who it is sent to.
+    /// Index of the server it is sent to.
     pub(crate) server: usize,
     pub(crate) queries: Vec<Query<Key>>,
-    /// Sizes of the objects, in the order of the keys, where a trace says them.
+    /// Sizes of the objects in the order of the keys, if given by a trace.
     pub(crate) bytes: Vec<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Traffic {
         })
     }
 
-    /// A copy that draws what this one will; none of a trace, which is read once.
+    /// Returns a copy with the same future requests; none for a trace, which is read once.
     pub(crate) fn copy(&self) -> Option<Self> {
         let Source::Drawn(drawn) = &self.source else { return None };
         Some(Self {
@@ -78,7 +78,7 @@ impl Traffic {
         })
     }
 
-    /// When the next request arrives, after the one before it.
+    /// Draws the arrival time of the next request.
     pub(crate) fn next_arrival(&mut self) -> Result<Instant, NoMore> {
         match &mut self.source {
             Source::Drawn(drawn) => {
