@@ -1,4 +1,4 @@
-//! A backend: its replicas, their limits, and the time its calls take.
+//! Simulated backend: its replicas, their limits and its service times.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use sherwood_workload::onerf::{BackendModel as Law, Limits};
 use crate::key::Key;
 use crate::station::Station;
 
-/// What a worker is kept busy with.
+/// A call that waits for a worker or is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) server: u16,
     pub(crate) replica: ReplicaId,
-    /// When it was sent, which its service time is drawn by.
+    /// Time at which it was sent, from which its service time is drawn.
     pub(crate) sent: Instant,
     pub(crate) work: Work,
 }
@@ -26,13 +26,13 @@ pub(crate) enum Work {
         keys: Vec<Key>,
     },
     Probe,
-    /// A call that is not simulated, of so many keys: nobody waits for it.
+    /// A call of a request that is not simulated, with this many keys; its answer is not used.
     Echo {
         keys: u32,
     },
 }
 
-/// A backend that all servers share. Jobs wait by their number in the world's table.
+/// A backend, shared by all servers. Jobs wait by their number in the simulation's table.
 #[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) law: Law,
@@ -63,12 +63,12 @@ impl Backend {
         &mut self.stations[replica.index()]
     }
 
-    /// Jobs that wait for a worker, at all replicas together.
+    /// Number of jobs that wait for a worker, at all replicas together.
     pub(crate) fn waiting(&self) -> usize {
         self.stations.iter().map(Station::waiting).sum()
     }
 
-    /// Bytes of an object. A size takes longer to work out than to remember.
+    /// Bytes of an object, cached since computing a size takes longer than reading it.
     pub(crate) fn object_bytes(&mut self, object: u64) -> u32 {
         let law = &self.law;
         let Some(known) = self.sizes.get_mut(object as usize) else { return law.object_bytes(object) };
@@ -78,10 +78,10 @@ impl Backend {
         *known
     }
 
-    /// Time a job takes that is begun at a resource `limit`.
+    /// Service time of a job that begins at a resource `limit`.
     ///
-    /// The draw belongs to the server and the moment the call was sent, not to its place in the
-    /// queue: runs that differ in the policy alone meet the same luck.
+    /// The draw depends on the server and the time at which the call was sent, not on its position
+    /// in the queue, so that runs that differ only in the policy have equal random numbers.
     pub(crate) fn service_time(&self, job: &Job, limit: f64) -> Duration {
         let items = match &job.work {
             Work::Call { keys, .. } => keys.len() as u32,
@@ -97,7 +97,7 @@ impl Backend {
 /// Objects of a backend whose sizes are remembered, at most: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
 
-/// What is left of a replica's resource at `minute`, where what a limit adds to service times
+/// Remaining share of a replica's resource at `minute`, if what a limit adds to service times
 /// counts `depth` times.
 pub(crate) fn limit_at(
     limits: &Limits,
@@ -110,11 +110,11 @@ pub(crate) fn limit_at(
     1.0 / (1.0 + depth * (slowdown - 1.0))
 }
 
-/// What is left of a backend's resource: the mean over its replicas, of which there is at least
+/// Remaining share of a backend's resource: the mean over its replicas, of which there is at least
 /// one.
 pub(crate) fn left_of(replicas: u16, limit: impl Fn(ReplicaId) -> f64) -> f64 {
     let first = limit(ReplicaId(0));
-    // Where all are limited alike nothing is rounded.
+    // Exact if all replicas have the same limit.
     let more: f64 = (1..replicas).map(|replica| limit(ReplicaId(replica)) - first).sum();
     first + more / f64::from(replicas)
 }

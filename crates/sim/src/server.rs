@@ -51,7 +51,7 @@ impl Server {
         let options = CacheOptions {
             total_bytes,
             item_bytes_max: 1 << 30,
-            // One thread, one lock, but for what is too large for one.
+            // A single shard, since there is one thread, unless the cache is too large for one.
             shards: total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two() as u16,
             eviction: setup.knobs.eviction,
             ghost_rate: if beyond::is_asked(&needs) { setup.ghost_rate() } else { 0.0 },
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Carries on with what the resizing has left, a second later.
+    /// Applies the next step of a gradual resize; called once a second.
     pub(crate) fn go_on_resizing(&mut self, now: Instant) {
         if let Some(plan) = self.resizing.next(self.cache.options().total_bytes) {
             self.apply(now, &plan);
@@ -137,12 +137,12 @@ impl Server {
     }
 }
 
-/// Items looked at in one step of the background, of which there are as many as it takes.
+/// Items processed per background step; steps are repeated until nothing is left.
 const STEP_ITEMS: usize = 4_096;
 
-/// One call for each request and backend, as in the workload's definition, whose batches have fewer
-/// objects than this; and room for all that comes within a time-out: the queue is the backend's
-/// own.
+/// Options under which each request makes one call per backend, as the workload's definition
+/// requires: batches have fewer objects than the limit, and no call of the time within a timeout is
+/// queued or rejected, since the queue is in the simulated backend.
 fn dispatch(timeout: Duration) -> DispatchOptions {
     DispatchOptions {
         batch_keys_max: 1 << 20,

@@ -1,4 +1,4 @@
-//! The world: servers, backends, and the clock that moves when something happens.
+//! The simulation: servers, backends, and a clock that advances from event to event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,24 +29,23 @@ use crate::slab::Slab;
 use crate::statistics::{Known, Statistics};
 use crate::traffic::{Arrived, Traffic, partition, stream};
 
-/// A run, from empty caches on.
+/// A simulated run, which starts with empty caches.
 ///
-/// Call [`World::advance`] with later and later times up to [`World::end`], then ask for the
-/// [`World::results`]. Nothing happens between events, so the steps in which time advances make no
-/// difference.
+/// Call [`World::advance`] with increasing times up to [`World::end`], then [`World::results`]. The
+/// state changes only at events, so results do not depend on the times at which `advance` stops.
 ///
 /// # Time
-/// A request is looked up the model's hit latency after it arrived; calls wait for a worker of
-/// their backend and keep it for the model's service time, by the limit in force when they begin.
-/// Servers report once a second, on the second. Controllers decide every Δ, half a second after a
-/// report, on statistics as old as they are told to be. The SLO is observed from outside, with
-/// nothing between.
+/// A request is looked up the model's hit latency after its arrival; calls wait for a worker of
+/// their backend and occupy it for the model's service time, computed with the limit in force when
+/// service begins. Servers report once a second, on the second. Controllers decide every Δ, half a
+/// second after a report, on statistics of the configured age. The SLO is measured on all finished
+/// requests, without delay.
 ///
 /// # Memory
-/// The caches' items (declared sizes: a record each, no value), live requests and calls, and one
-/// sample for each observation of the SLO.
+/// The items of the caches (a record each with a declared size, no value), live requests and calls,
+/// and a sample per observation of the SLO.
 pub struct World {
-    /// As it was asked for; [`Self::setup`] has what follows from the profile filled in.
+    /// The setup as given; [`Self::setup`] has the values of its profile filled in.
     asked: Setup,
     setup: Setup,
     limits: Limits,
@@ -57,22 +56,22 @@ pub struct World {
     now: Instant,
     events: EventQueue<Event>,
     traffic: Traffic,
-    /// Why the trace has no further requests, once it has none.
+    /// Reason for which the trace has no further requests, once it has ended.
     stop: Option<TraceStop>,
-    /// Of the objects asked for, where a trace says them.
+    /// Sizes of the requested objects, if given by a trace.
     sizes: Option<Sizes>,
-    /// Calls that each call stands for, beside itself.
+    /// Number of calls that each call represents beside itself.
     echoes: u32,
     echo_draws: Rng,
-    /// What dispatchers choose replicas by.
+    /// Random numbers with which dispatchers choose replicas.
     route_draws: Rng,
     servers: Vec<Server>,
     backends: Vec<Backend>,
     jobs: Slab<Job>,
     live: Slab<Live>,
     statistics: Statistics,
-    /// What controllers were told and have not decided on yet, the oldest first: as many as asked
-    /// within the age of stale statistics.
+    /// Statistics sent to controllers for pending decisions, oldest first; their number is bounded
+    /// by the age of statistics.
     told: VecDeque<Known>,
     recorder: Recorder,
     /// Keys looked up since the start.
@@ -81,19 +80,19 @@ pub struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A request has arrived, and is looked up.
+    /// A request is looked up.
     LookUp,
-    /// A worker of this backend is done with this job.
+    /// A worker of this backend finishes this job.
     Done { backend: u16, job: u32 },
     /// A call that is not simulated reaches this backend.
     Echo { backend: u16, job: u32 },
-    /// A server's dispatcher asked to be woken up.
+    /// A wake-up that a server's machine scheduled.
     Wake { server: u16, backend: u16 },
     /// Every server reports.
     Report,
-    /// Every controller asks for the statistics.
+    /// Every controller reads the statistics.
     Ask,
-    /// Every controller decides on those it was told when it asked.
+    /// Every controller decides on the statistics that it read.
     Decide,
     /// The SLO is observed.
     Observe,
@@ -106,7 +105,7 @@ struct Live {
     request: Request<Key, u32>,
 }
 
-/// The books do not balance: the simulation itself is wrong, and what it found is worth nothing.
+/// Inputs and outputs differ: the simulation has a bug, and its results are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "the books do not balance after {seconds} s: {what} is {found}, should be {expected}; this is a bug, please report it with the command line"
@@ -114,39 +113,39 @@ struct Live {
 pub struct Imbalance {
     /// Simulated seconds since the start.
     pub seconds: u64,
-    /// What was counted.
+    /// The quantity.
     pub what: &'static str,
-    /// What it came to.
+    /// Found value.
     pub found: u64,
-    /// What it should have come to, or at most.
+    /// Expected value or upper bound.
     pub expected: u64,
 }
 
-/// Why a run does not go on.
+/// Reason for which a run stops.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Halt {
-    /// It is wrong.
+    /// The simulation has a bug.
     #[error(transparent)]
     Imbalance(#[from] Imbalance),
-    /// Its trace has no further requests. What was measured so far is incomplete.
+    /// The trace has no further requests; the results so far are incomplete.
     #[error(transparent)]
     Trace(#[from] TraceStop),
 }
 
-/// Stream of the moments at which echoes come.
+/// Stream of the times of echoes.
 const ECHOES: u64 = 4;
-/// Stream of the entropy that dispatchers are given.
+/// Stream of the random numbers for dispatchers.
 const ROUTES: u64 = 5;
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// From a report to those who ask for it.
+/// Time between a report and the use of the statistics.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 
 impl World {
-    /// A world in which nothing has happened yet.
+    /// Returns the simulation of a run at its start.
     ///
     /// # Errors
-    /// When the setup names what there is not, or a number in it is out of range.
+    /// If the setup names something that does not exist, or a number in it is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         setup.validate()?;
         let asked = setup.clone();
@@ -201,31 +200,31 @@ impl World {
         Ok(world)
     }
 
-    /// When the measurement ends.
+    /// End of the measurement.
     #[must_use]
     pub fn end(&self) -> Instant {
         self.end
     }
 
-    /// The time it is.
+    /// Current simulated time.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Keys looked up so far.
+    /// Number of keys looked up so far.
     #[must_use]
     pub fn queries(&self) -> u64 {
         self.queries
     }
 
-    /// Lets everything happen that happens before `until`, then balances the books. Where that is
-    /// the end, what happens at the end is included.
+    /// Processes all events before `until` and then checks that inputs and outputs agree. Events at
+    /// [`World::end`] itself are included if that is `until`.
     ///
     /// # Errors
-    /// When the books do not balance, or a trace ends before the run does, at its last request.
+    /// If inputs and outputs differ, or a trace ends before the run does, at its last request.
     pub fn advance(&mut self, until: Instant) -> Result<(), Halt> {
-        // What happens at the very end belongs to the run: the last observation does.
+        // Events at the end are part of the run: the last observation is.
         let before = if until < self.end { until } else { self.end + Duration::from_nanos(1) };
         while self.stop.is_none()
             && let Some((at, event)) = self.events.take_before(before)
@@ -241,13 +240,13 @@ impl World {
         Ok(self.balance()?)
     }
 
-    /// Why the trace has no further requests, if the run stopped for that.
+    /// Reason for which the trace has no further requests, if that stopped the run.
     #[must_use]
     pub fn trace_stop(&self) -> Option<&TraceStop> {
         self.stop.as_ref()
     }
 
-    /// What was measured so far.
+    /// Results so far.
     #[must_use]
     pub fn results(&self) -> Results {
         let errors = self.machines().map(|machine| {
@@ -257,15 +256,15 @@ impl World {
         self.recorder.results(&self.setup, self.now >= self.end, errors.sum())
     }
 
-    /// One sample for each observation of the SLO so far.
+    /// Samples so far, one per observation of the SLO.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         self.recorder.samples()
     }
 
-    /// Bytes that each backend was allotted in the measurement so far, on average over the servers:
-    /// what policy `tao` learns from a run of RobinHood ([`Setup::learning`]). Empty before the
-    /// first observation.
+    /// Mean allocation of each backend in the measurement so far over the servers, in bytes: what
+    /// policy `tao` learns from a run of RobinHood ([`Setup::learning`]). Empty before the first
+    /// observation.
     #[must_use]
     pub fn learnt(&self, mode: TaoMode) -> Vec<u64> {
         let samples = self.samples();
@@ -332,7 +331,7 @@ impl World {
         self.expect_arrival();
     }
 
-    /// Sees to it that the next request is looked up, or that the run stops.
+    /// Schedules the look-up of the next request, or stops the run if there is none.
     fn expect_arrival(&mut self) {
         let why = match self.traffic.next_arrival() {
             Ok(at) => return self.events.schedule(at + self.hit_latency, Event::LookUp),
@@ -401,7 +400,7 @@ impl World {
         }
     }
 
-    /// A request has its last answer.
+    /// Records a request that has all answers.
     fn finish(&mut self, number: u32) {
         let Some(Live { server, request }) = self.live.remove(number) else { return };
         let Some(finished) = request.finished() else { return };
@@ -428,8 +427,8 @@ impl World {
         }
     }
 
-    /// The calls of requests that are not simulated are on their way, to where the dispatcher sent
-    /// the one that is.
+    /// Schedules the calls of requests that are not simulated, at the replica chosen for the
+    /// simulated one.
     fn send_echoes(&mut self, server: u16, backend: BackendId, replica: ReplicaId, keys: u32) {
         for _ in 0..self.echoes {
             let delay_ns = (u128::from(self.echo_draws.next_u64()) * ECHOES_WITHIN.as_nanos()) >> 64;
@@ -461,7 +460,7 @@ impl World {
         None
     }
 
-    /// A worker begins a job.
+    /// Starts the service of a job.
     fn serve(&mut self, backend: BackendId, job: u32) {
         let Some(begun) = self.jobs.get(job) else { return };
         let limit = self.limit(backend, begun.replica);
@@ -494,7 +493,7 @@ impl World {
         self.drive(server, backend);
     }
 
-    /// Nobody waits for a call any more: if it waits for a worker, it leaves.
+    /// Cancels a call that has no waiting requests: removes it if it still waits for a worker.
     fn cancel(&mut self, server: u16, backend: BackendId, replica: ReplicaId, cancelled: AttemptId) {
         let jobs = &self.jobs;
         let is_it = |&job: &u32| {
@@ -521,7 +520,7 @@ impl World {
     }
 
     fn ask(&mut self) {
-        // All servers run the same policy, so they ask for the same.
+        // All servers have the same policy and thus the same needs.
         let needs = self.servers[0].controller.needs();
         self.told.push_back(self.statistics.known(self.now, &needs, &self.servers));
         match self.setup.knobs.stale {
@@ -550,7 +549,7 @@ impl World {
         self.events.schedule(self.recorder.due(), Event::Observe);
     }
 
-    /// What is left of a replica's resource now.
+    /// Remaining share of a replica's resource.
     fn limit(&self, backend: BackendId, replica: ReplicaId) -> f64 {
         if self.now < self.measured_from {
             return 1.0;

@@ -1,4 +1,4 @@
-//! Small worlds whose outcome is known otherwise.
+//! Small simulations with independently known results.
 
 mod replicas;
 
@@ -13,8 +13,7 @@ use sherwood_workload::trace::{Position, TraceError};
 use super::*;
 use crate::setup::{Knobs, Resize};
 
-/// One server and one backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a
-/// second; the cache holds `items`.
+/// A server and a backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a second.
 fn small(items: u64, seed: u64) -> Setup {
     slow(items, seed, 0.001)
 }
@@ -50,7 +49,7 @@ fn run(setup: &Setup) -> World {
     world
 }
 
-/// Hits of an LRU of `items` places, by the place of each key in the order of last uses.
+/// Number of hits of an LRU with room for `items` items, by the stack distance of each access.
 fn lru_hits(keys: impl Iterator<Item = u64>, items: usize) -> u64 {
     let (mut order, mut hits) = (Vec::new(), 0);
     for key in keys {
@@ -65,7 +64,7 @@ fn lru_hits(keys: impl Iterator<Item = u64>, items: usize) -> u64 {
 }
 
 #[test]
-fn an_lru_hits_what_stack_distances_say() {
+fn lru_hits_match_stack_distances() {
     for (items, seed) in [(1, 1), (20, 2), (150, 3)] {
         let setup = small(items, seed);
         let world = run(&setup);
@@ -78,13 +77,13 @@ fn an_lru_hits_what_stack_distances_say() {
 }
 
 #[test]
-fn a_request_takes_the_look_up_and_what_it_fetches() {
+fn request_takes_the_time_of_look_up_and_fetch() {
     let results = run(&small(1, 1)).results();
     assert!((results.p50_ms - 0.501).abs() < 0.006, "{}", results.p50_ms);
     assert_eq!((results.errors, results.slo_violation_ratio), (0, 0.0));
 }
 
-/// Three seconds of the workload at its smallest scale, half of them measured.
+/// Three seconds of the workload on its smallest profile, half of them measured.
 fn brief(scenario: &str, policy: &str) -> Setup {
     let mut setup = Setup::new(scenario, policy, 7);
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.025), Some(0.025));
@@ -93,7 +92,7 @@ fn brief(scenario: &str, policy: &str) -> Setup {
 }
 
 #[test]
-fn equal_seeds_give_equal_bytes_however_time_advances() {
+fn results_depend_on_the_seed_and_not_on_the_steps_of_time() {
     let setup = brief("onerf-spikes", "robinhood");
     let whole = run(&setup);
     let mut stepped = World::new(&setup).expect("valid");
@@ -110,7 +109,7 @@ fn equal_seeds_give_equal_bytes_however_time_advances() {
 }
 
 #[test]
-fn a_fork_is_the_run_it_would_have_been_alone() {
+fn fork_equals_the_run_simulated_from_its_start() {
     let bytes = |world: &World| serde_json::to_string(&world.results()).expect("plain figures");
     for policy in
         ["robinhood", "shared-lru", "tao", "cliffhanger", "lama", "crit_smooth", "crit_path_w_delta"]
@@ -132,7 +131,7 @@ fn a_fork_is_the_run_it_would_have_been_alone() {
 }
 
 #[test]
-fn a_fork_with_another_past_is_refused() {
+fn fork_with_a_different_beginning_is_rejected() {
     let setup = brief("onerf-spikes", "robinhood");
     let mut world = World::new(&setup).expect("valid");
     for other in [
@@ -152,7 +151,7 @@ fn a_fork_with_another_past_is_refused() {
 }
 
 #[test]
-fn the_books_balance_under_every_policy_and_all_meet_the_same_requests() {
+fn every_policy_balances_and_gets_the_same_requests() {
     let mut asked = Vec::new();
     for policy in available_without_options() {
         let mut setup = brief("none", policy);
@@ -166,7 +165,7 @@ fn the_books_balance_under_every_policy_and_all_meet_the_same_requests() {
 }
 
 #[test]
-fn books_that_do_not_balance_halt_the_run() {
+fn imbalance_stops_the_run() {
     let setup = small(20, 1);
     let ran = || {
         let mut world = World::new(&setup).expect("valid");
@@ -176,7 +175,7 @@ fn books_that_do_not_balance_halt_the_run() {
     let halt = |mut world: World| world.advance(Instant::from_secs(101)).expect_err("a book is wrong");
     let (mut counted, mut forgot) = (ran(), ran());
     counted.queries += 1;
-    // The dispatcher that was asked is gone, and with it what it counted.
+    // Replacing the machines loses their counters.
     let fresh = World::new(&setup).expect("valid").servers.remove(0);
     forgot.servers[0].machines = fresh.machines;
     let looked_up = ran().queries();
@@ -198,20 +197,20 @@ fn books_that_do_not_balance_halt_the_run() {
 }
 
 #[test]
-fn a_backend_that_cannot_keep_up_fails_its_queries_and_the_books_balance() {
+fn overloaded_backend_fails_its_queries() {
     let mut setup = slow(20, 1, 400.0);
     setup.knobs.measure_min = Some(1.0);
     let world = run(&setup);
     let results = world.results();
     assert!(results.errors > 100 && results.p99_max_ms >= 1_000.0, "{results:?}");
-    assert!(world.backends[0].waiting() <= 20, "who gives up leaves the queue");
+    assert!(world.backends[0].waiting() <= 20, "cancelled calls leave the queue");
 }
 
 #[test]
-fn pages_that_change_hands_slowly_never_exceed_the_total() {
+fn gradual_resize_keeps_the_total_of_budgets() {
     let mut setup = brief("none", "robinhood");
     setup.knobs.resize = Resize::BytesPerSecond(1 << 16);
-    // Nothing is filled yet.
+    // Needed because the caches are not full yet.
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
     let world = run(&setup);
     let budgets = |server: &Server| match server.cache.plan() {
@@ -219,19 +218,19 @@ fn pages_that_change_hands_slowly_never_exceed_the_total() {
         sherwood_model::CachePlan::Shared => panic!("robinhood divides"),
     };
     for server in &world.servers {
-        assert_ne!(budgets(server), server.controller.budgets(), "it takes longer than the test");
+        assert_ne!(budgets(server), server.controller.budgets(), "the resize is still in progress");
         assert_eq!(budgets(server).iter().sum::<u64>(), server.cache.options().total_bytes);
     }
 }
 
 #[test]
-fn what_is_reported_as_allotted_is_what_is_in_force() {
+fn reported_allocation_is_the_one_in_force() {
     let mut setup = brief("none", "robinhood");
     setup.knobs.resize = Resize::BytesPerSecond(1 << 10);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.0), Some(0.1));
     let mut world = World::new(&setup).expect("valid");
-    // The SLO is observed at the fifth second, before the caches go on.
+    // The SLO is observed at the fifth second, before the resize continues.
     world.advance(Instant::ZERO + Duration::from_millis(4_999)).expect("the books balance");
     let means = |of: &dyn Fn(&Server, usize) -> u64| -> Vec<f64> {
         let mean = |index| {
@@ -247,11 +246,11 @@ fn what_is_reported_as_allotted_is_what_is_in_force() {
     let sample = world.samples().last().expect("one after five seconds");
     let reported: Vec<f64> = sample.backends.iter().map(|backend| backend.allocation_bytes).collect();
     assert_eq!(reported, in_force);
-    assert_ne!(reported, decided, "a kibibyte a second does not keep up");
+    assert_ne!(reported, decided, "the resize is still in progress");
 }
 
 #[test]
-fn a_profiles_own_depth_multiplies_the_knobs() {
+fn depth_of_a_profile_multiplies_the_setting() {
     let figures = |depth: &str, knob: f64| {
         let limits = format!(r#"{depth}"limits":{{"1":[[0,0.8]]}}"#);
         let mut setup = limited(20, 1, 20.0, &limits);
@@ -272,7 +271,7 @@ fn a_profiles_own_depth_multiplies_the_knobs() {
 }
 
 #[test]
-fn policies_that_ask_what_other_sizes_bring_are_told() {
+fn policies_receive_what_if_estimates_of_all_servers() {
     for policy in ["cliffhanger", "lama", "fair", "crit_path_w_delta"] {
         let mut setup = brief("none", policy);
         setup.knobs.cache_ratio = 0.05;
@@ -286,14 +285,14 @@ fn policies_that_ask_what_other_sizes_bring_are_told() {
             .knobs
             .control
             .start_budgets(server.cache.options().total_bytes, &[StartSize::default(); 20]);
-        assert_ne!(server.controller.budgets(), start.expect("equal sizes"), "{policy} never moved anything");
+        assert_ne!(server.controller.budgets(), start.expect("equal sizes"), "{policy} changed no budget");
         let budgets = world.servers.iter().map(|server| server.controller.budgets());
-        assert_eq!(budgets.clone().max(), budgets.min(), "{policy} knows the same everywhere");
+        assert_eq!(budgets.clone().max(), budgets.min(), "{policy} has the same input on every server");
     }
 }
 
 #[test]
-fn tao_keeps_what_robinhood_had_in_the_spikes() {
+fn tao_applies_the_mean_allocation_of_robinhood_in_the_spikes() {
     let mut setup = brief("ramp-1-slow", "tao");
     (setup.knobs.measure_min, setup.knobs.load_ratio) = (Some(0.5), 0.1);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
@@ -311,7 +310,7 @@ fn tao_keeps_what_robinhood_had_in_the_spikes() {
 }
 
 #[test]
-fn what_there_is_not_is_refused() {
+fn unknown_names_and_numbers_out_of_range_are_rejected() {
     let error = |setup: &Setup| World::new(setup).err().expect("refused").to_string();
     assert!(error(&Setup::new("none", "robin", 1)).contains("not known"));
     assert!(
@@ -322,9 +321,9 @@ fn what_there_is_not_is_refused() {
     assert_eq!(error(&setup), "cannot simulate with servers = 0: the accepted range is 1 to 1024");
 }
 
-/// Asked once a second, told two and a half seconds later.
+/// Statistics read every second and used 2.5 s later.
 #[test]
-fn stale_statistics_are_those_of_the_time_before() {
+fn stale_statistics_are_used_after_their_age() {
     let stale = |stale| {
         let mut setup = brief("none", "robinhood");
         setup.knobs.control.delta = Duration::from_secs(1);
@@ -344,11 +343,11 @@ fn stale_statistics_are_those_of_the_time_before() {
     assert_eq!(
         (budgets(&late), late.told.len()),
         (budgets(&fresh), 2),
-        "the same, as nothing else was known"
+        "both decided on the same statistics"
     );
 }
 
-/// A trace of one access of each of these objects a second, then an end or something wrong.
+/// A trace with an access per second, of these objects in order, which then ends or fails.
 #[derive(Debug)]
 struct Accesses {
     objects: Vec<(u64, Option<u32>)>,
@@ -372,7 +371,7 @@ impl crate::Trace for Accesses {
     }
 }
 
-/// One server of `items` places of 1,000 bytes, whose requests are the accesses.
+/// A server with room for `items` items of 1,000 bytes, whose requests are the accesses.
 fn replay(items: u64, accesses: Accesses, minutes: f64) -> Setup {
     let cache = items * charge(8, 1_000) + 500;
     let document = format!(
@@ -390,7 +389,7 @@ fn replay(items: u64, accesses: Accesses, minutes: f64) -> Setup {
 }
 
 #[test]
-fn a_trace_is_replayed_access_by_access_and_sizes_are_forgotten() {
+fn trace_is_replayed_in_order_and_sizes_are_dropped() {
     let objects = || (0..600u64).map(|n| (n * n * 7_919 % 40, Some(1_000)));
     let setup = replay(20, Accesses { objects: objects().collect(), wrong: false }, 9.0);
     let world = run(&setup);
@@ -404,7 +403,7 @@ fn a_trace_is_replayed_access_by_access_and_sizes_are_forgotten() {
 }
 
 #[test]
-fn a_world_of_a_trace_is_not_forked() {
+fn run_of_a_trace_cannot_be_forked() {
     let setup = replay(20, Accesses { objects: vec![(1, Some(1_000)); 60], wrong: false }, 1.0);
     let mut world = World::new(&setup).expect("valid");
     assert_eq!(setup.shares_warm_up(&setup), Ok(false));
@@ -412,7 +411,7 @@ fn a_world_of_a_trace_is_not_forked() {
 }
 
 #[test]
-fn what_no_cache_may_keep_is_fetched_each_time() {
+fn uncacheable_object_is_fetched_each_time() {
     let objects = (0..120u64).map(|n| (n % 2, (n % 2 == 0).then_some(1_000))).collect();
     let world = run(&replay(20, Accesses { objects, wrong: false }, 1.5));
     let total = world.servers[0].cache.total();
@@ -420,7 +419,7 @@ fn what_no_cache_may_keep_is_fetched_each_time() {
 }
 
 #[test]
-fn a_trace_that_ends_too_early_leaves_incomplete_results() {
+fn trace_that_ends_early_gives_incomplete_results() {
     for (wrong, message) in [
         (
             false,
@@ -450,14 +449,14 @@ fn a_trace_that_ends_too_early_leaves_incomplete_results() {
 }
 
 #[test]
-fn a_sample_waits_for_backends_as_all_requests_do() {
+fn sampled_requests_wait_like_all_requests() {
     let mut setup = slow(1, 1, 80.0);
     let full = run(&setup).results();
     setup.knobs.sample = 4;
     let sampled = run(&setup).results();
     assert!((0.2..0.3).contains(&(sampled.requests as f64 / full.requests as f64)));
-    // Alone they would find the worker idle four times out of five, and take little more than 80
-    // ms.
+    // Without echoes, they would find the worker idle four times out of five and take little more
+    // than 80 ms.
     assert!(
         full.p50_ms > 150.0 && (0.7..1.4).contains(&(sampled.p50_ms / full.p50_ms)),
         "{}",
@@ -466,7 +465,7 @@ fn a_sample_waits_for_backends_as_all_requests_do() {
 }
 
 #[test]
-fn a_sample_has_its_part_of_caches_and_reports_whole_ones() {
+fn sample_has_proportional_caches_and_reports_full_sizes() {
     let mut setup = brief("none", "robinhood");
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.0), Some(0.1));
     let full = run(&setup);

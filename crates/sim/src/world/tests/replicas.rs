@@ -1,4 +1,4 @@
-//! Backends of several replicas, between which the dispatchers choose.
+//! Backends with several replicas, chosen by the dispatchers.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use sherwood_workload::onerf::Model;
 
 use super::{Event, Setup, Work, World, run};
 
-/// Requests of one object that no cache holds, each to one of `backends` backends, `rate` a second
-/// in all. A call takes 20 ms on average, and `service` says of whom.
+/// A system of requests for one uncached object each, at one of `backends` backends, `rate` per
+/// second in total. A call takes 20 ms on average; `service` gives workers and replicas.
 fn system(backends: usize, rate: f64, service: &str, limits: &str) -> Setup {
     let backend = |id| {
         format!(
@@ -36,7 +36,7 @@ fn bytes(world: &World) -> String {
     serde_json::to_string(&world.results()).expect("plain figures")
 }
 
-/// Jobs that each of two replicas did in a run: calls, and echoes.
+/// Numbers of calls and of echoes that each of two replicas served in a run.
 fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
     let mut world = World::new(setup).expect("a valid setup");
     let (mut calls, mut echoes) = ([0; 2], [0; 2]);
@@ -56,7 +56,7 @@ fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
     (world, calls, echoes)
 }
 
-/// Mean time from sending a call to its end, in seconds.
+/// Mean response time of calls, in seconds.
 fn call_s(mut setup: Setup, seed: u64) -> f64 {
     (setup.seed, setup.knobs.measure_min) = (seed, Some(5.0));
     let mut world = World::new(&setup).expect("a valid setup");
@@ -73,10 +73,10 @@ fn call_s(mut setup: Setup, seed: u64) -> f64 {
     seconds / calls
 }
 
-/// Ten runs, and the interval that holds the expectation in 999 of 1,000 cases (Student's t, 9
-/// degrees of freedom).
+/// Compares the mean of ten runs by a confidence interval of 99.9% (Student's t, 9 degrees of
+/// freedom).
 #[test]
-fn calls_of_a_world_take_what_pollaczek_and_khinchine_say() {
+fn response_times_of_calls_match_pollaczek_khinchine() {
     const T: f64 = 4.781;
     let (service_s, load, cv) = (0.02, 0.6, 1.0);
     let expected = service_s + load * service_s * (1.0 + cv * cv) / (2.0 * (1.0 - load));
@@ -86,18 +86,18 @@ fn calls_of_a_world_take_what_pollaczek_and_khinchine_say() {
     let variance = means.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 9.0;
     let half = T * (variance / 10.0).sqrt();
     assert!((mean - expected).abs() <= half, "{mean} ± {half}, expected {expected}");
-    assert!(half < 0.15 * expected, "too wide to mean anything: {mean} ± {half}");
+    assert!(half < 0.15 * expected, "confidence interval too wide: {mean} ± {half}");
 }
 
-/// By theory, of eight tenths of what the workers can do: alone, calls wait for 4 times their
-/// service on average; with the less loaded of two chosen, about once; where all take from one
-/// queue, three quarters.
+/// By theory, at a load of 0.8, calls wait 4 times their service time on average with separate
+/// queues, about once with the less loaded of two random replicas, and three quarters of it with a
+/// common queue.
 #[test]
-fn replicas_wait_less_than_queues_apart_and_longer_than_one_queue() {
+fn waiting_at_replicas_is_between_separate_queues_and_one_queue() {
     let apart = run(&system(4, 160.0, r#""workers":{"p":1}"#, ""));
     let replicas = run(&system(1, 160.0, r#""workers":{"p":1},"replicas":4"#, ""));
     let one = run(&system(1, 160.0, r#""workers":{"p":4}"#, ""));
-    assert_eq!([apart.queries(), one.queries()], [replicas.queries(); 2], "all meet the same arrivals");
+    assert_eq!([apart.queries(), one.queries()], [replicas.queries(); 2], "equal arrivals");
     let [apart, replicas, one] = [apart, replicas, one].map(|world| world.results());
     for (apart, replicas, one) in [
         (apart.p50_ms, replicas.p50_ms, one.p50_ms),
@@ -109,25 +109,25 @@ fn replicas_wait_less_than_queues_apart_and_longer_than_one_queue() {
 }
 
 #[test]
-fn a_replica_that_is_slowed_down_is_sent_fewer_calls() {
+fn slow_replica_gets_fewer_calls() {
     let service = r#""workers":{"p":1},"replicas":2"#;
     let (even, calls, _) = done(&system(1, 40.0, service, ""));
     let share = calls[0] as f64 / (calls[0] + calls[1]) as f64;
     assert!((0.47..0.53).contains(&share), "{calls:?}");
-    // Half of the calls would be more than it can do, 12.5 a second.
+    // Half of the calls would exceed its capacity of 12.5 per second.
     let (slowed, calls, _) = done(&system(1, 40.0, service, r#""1/0":[[0,0.25]]"#));
     let share = calls[0] as f64 / (calls[0] + calls[1]) as f64;
     assert!((0.1..0.3).contains(&share), "{calls:?}");
     let (even, slowed) = (even.results(), slowed.results());
     assert!(even.errors == 0 && slowed.errors * 50 < slowed.requests, "{slowed:?}");
-    // An own limit counts in place of the backend's.
+    // A replica's limit replaces the backend's.
     let both = r#""1":[[0,0.5]],"1/0":[[0,1]]"#;
     let (_, calls, _) = done(&system(1, 40.0, service, both));
     assert!(calls[0] > calls[1] * 5 / 4, "{calls:?}");
 }
 
 #[test]
-fn a_sample_is_echoed_where_its_calls_go() {
+fn echoes_go_to_the_replicas_of_their_calls() {
     let mut setup = system(1, 80.0, r#""workers":{"p":2},"replicas":2"#, r#""1/0":[[0,0.3]]"#);
     setup.knobs.sample = 4;
     let (_, calls, echoes) = done(&setup);
@@ -136,9 +136,9 @@ fn a_sample_is_echoed_where_its_calls_go() {
     assert!(share(calls) < 0.45, "{calls:?}");
 }
 
-/// A call takes 4 s there, four times what anybody waits.
+/// A call takes 4 s at that replica, four times the timeout.
 #[test]
-fn a_replica_that_answers_nobody_in_time_goes_down_and_comes_back() {
+fn replica_that_exceeds_the_timeout_goes_down_and_recovers() {
     let limits = r#""1/0":[[0,0.005],[0.9,0.005],[1,1]]"#;
     let setup = system(1, 40.0, r#""workers":{"p":1},"replicas":2"#, limits);
     let mut world = World::new(&setup).expect("a valid setup");
@@ -151,11 +151,11 @@ fn a_replica_that_answers_nobody_in_time_goes_down_and_comes_back() {
     assert!(downs > 0 && !up && other == 0 && probes > 0, "{:?}", seen(&world));
     world.advance(world.end).expect("the books balance");
     assert!(seen(&world).1, "a probe was answered in time");
-    assert!(world.backends[0].waiting() < 20, "who gives up leaves the queue");
+    assert!(world.backends[0].waiting() < 20, "cancelled calls leave the queue");
 }
 
 #[test]
-fn what_a_sample_says_of_a_backend_is_of_its_replicas_together() {
+fn sample_reports_all_replicas_of_a_backend() {
     let limits = r#""1":[[0,0.8]],"1/1":[[0,0.2]]"#;
     let world = run(&system(1, 120.0, r#""workers":{"p":1},"replicas":3"#, limits));
     let last = world.samples().last().expect("it was observed").backends[0];
@@ -167,7 +167,7 @@ fn what_a_sample_says_of_a_backend_is_of_its_replicas_together() {
 }
 
 #[test]
-fn one_replica_is_none_and_several_are_drawn_from_the_seed() {
+fn one_replica_changes_nothing_and_several_are_deterministic() {
     let results = |service: &str, limits: &str| bytes(&run(&system(1, 40.0, service, limits)));
     let plain = results(r#""workers":{"p":1}"#, r#""1":[[0,0.7]]"#);
     assert_eq!(plain, results(r#""workers":{"p":1},"replicas":1"#, r#""1":[[0,0.7]]"#));
