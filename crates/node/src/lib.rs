@@ -33,11 +33,11 @@ mod listen;
 mod memory;
 mod metrics;
 mod names;
-mod promises;
 mod recording;
 mod resident;
 mod setup;
 mod shadow;
+mod slos;
 mod snapshot;
 mod start;
 mod telemetry;
@@ -50,10 +50,8 @@ mod write;
 pub use access::{AccessError, Refusal};
 pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin};
 pub use events::Event;
-pub use promises::{PromiseSetup, Promised};
-pub use setup::{
-    AccessSetup, BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup,
-};
+pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
 pub use sherwood_path::Rules;
+pub use slos::{SloScope, SloSetup};
 pub use start::{BackendUsage, Node, StartError};
 pub use tls::TlsFiles;

@@ -16,7 +16,7 @@ use crate::config::Protocol;
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::names::PartitionName;
-use crate::setup::{MemcachedSetup, RouteSetup};
+use crate::setup::{ListenerSetup, RouteSetup};
 use crate::start::StartError;
 use crate::waiter::Waiter;
 use sherwood_listener::{
@@ -25,8 +25,8 @@ use sherwood_listener::{
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
-pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {
-    let bind = |setup: &MemcachedSetup| {
+pub(crate) fn bind(setups: &[ListenerSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {
+    let bind = |setup: &ListenerSetup| {
         let options = ListenerOptions {
             bind: setup.bind.clone(),
             threads: setup.threads,
@@ -43,20 +43,20 @@ pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<
 /// Starts the threads of the listeners `bound` for `setups`.
 pub(crate) fn serve(
     core: &Arc<Core>,
-    setups: &[MemcachedSetup],
+    setups: &[ListenerSetup],
     bound: Vec<Bound>,
     connections_max: usize,
     entropy: &Entropy,
 ) -> Result<Vec<Running>, StartError> {
     let places = Arc::new(Places::new(connections_max));
-    let open = |setup: &MemcachedSetup| -> Result<Option<Arc<dyn Passwords>>, AccessError> {
+    let open = |setup: &ListenerSetup| -> Result<Option<Arc<dyn Passwords>>, AccessError> {
         let Some(path) = &setup.auth_file else { return Ok(None) };
         Ok(Some(Arc::new(PasswordFile::open(path)?)))
     };
     let clock: Arc<dyn Clock> = Arc::new(core.clock);
     // All of them before the first thread starts.
     let passwords: Vec<_> = setups.iter().map(open).collect::<Result<_, _>>()?;
-    let serve = |((setup, bound), passwords): ((&MemcachedSetup, Bound), Option<Arc<dyn Passwords>>)| {
+    let serve = |((setup, bound), passwords): ((&ListenerSetup, Bound), Option<Arc<dyn Passwords>>)| {
         let service = Service {
             cache: Arc::clone(&core.cache),
             routing: routing(core, setup)?,
@@ -75,7 +75,7 @@ pub(crate) fn serve(
     setups.iter().zip(bound).zip(passwords).map(serve).collect()
 }
 
-fn routing(core: &Core, setup: &MemcachedSetup) -> Result<Routing, StartError> {
+fn routing(core: &Core, setup: &ListenerSetup) -> Result<Routing, StartError> {
     let target = |backend: BackendId| -> Result<Target, StartError> {
         let partition = core.partition(TenantId(0), backend);
         Ok(Target {

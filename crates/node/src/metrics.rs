@@ -16,7 +16,7 @@ use sherwood_policy::GuardStanding;
 
 use crate::backend::Backend;
 use crate::core::Core;
-use crate::promises::Promised;
+use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
 /// Media type of [`exposition`].
@@ -117,7 +117,7 @@ impl Reading {
             "The SLO's percentile at the last observation",
             current,
         )?;
-        self.promises(encoder)?;
+        self.slos(encoder)?;
         let band = core.control().band();
         let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
         let reach = one(reach.as_secs_f64());
@@ -131,13 +131,13 @@ impl Reading {
         )
     }
 
-    /// The promises to classes and tenants, as the SLO to all.
-    fn promises(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    /// Encodes the SLOs of classes and tenants like the global one.
+    fn slos(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let core = &self.0;
-        let standings: Vec<_> = core.telemetry.promises().standings().collect();
-        let labels = |to: &Promised| {
-            let kind = if matches!(to, Promised::Class(_)) { "class" } else { "tenant" };
-            vec![(kind, core.names.promised(to).to_owned())]
+        let standings: Vec<_> = core.telemetry.slos().standings().collect();
+        let labels = |to: &SloScope| {
+            let kind = if matches!(to, SloScope::Class(_)) { "class" } else { "tenant" };
+            vec![(kind, core.names.slo_scope(to).to_owned())]
         };
         let each = |value: fn(&SloStanding) -> u64| {
             standings.iter().map(|(to, _, standing)| (labels(to), value(standing))).collect()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sherwood_model::{BackendId, PartitionId, TenantId};
 
-use crate::promises::Promised;
+use crate::slos::SloScope;
 
 /// Which partition belongs to whom.
 #[derive(Clone, Debug)]
@@ -86,12 +86,12 @@ impl Names {
         &self.tenants
     }
 
-    /// Whom a promise is to.
+    /// Returns the name of the class or tenant of an SLO.
     #[must_use]
-    pub(crate) fn promised<'a>(&'a self, to: &'a Promised) -> &'a str {
+    pub(crate) fn slo_scope<'a>(&'a self, to: &'a SloScope) -> &'a str {
         match to {
-            Promised::Class(class) => class,
-            Promised::Tenant(tenant) => self.tenant(*tenant),
+            SloScope::Class(class) => class,
+            SloScope::Tenant(tenant) => self.tenant(*tenant),
         }
     }
 

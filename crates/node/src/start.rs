@@ -88,7 +88,7 @@ impl Node {
         let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
         let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
         let door = admin.map(|address| Door::open(&setup.access, address)).transpose()?;
-        let listeners = listen::bind(&setup.memcached, setup.cache.item_bytes_max)?;
+        let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max)?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
         let parts = Parts::new(engine, &setup, runtime.handle())?;
@@ -102,13 +102,13 @@ impl Node {
         core.control().warn_of_idle_pins();
         let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
         instances::start(&core.instances, &report, runtime.handle());
-        let places = setup.memcached_connections_max;
-        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy)?;
+        let places = setup.listener_connections_max;
+        let listeners = listen::serve(&core, &setup.listeners, listeners, places, &entropy)?;
         let meters =
             listeners.iter().map(|listener| (listener.address().clone(), listener.meter())).collect();
         core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
         let speaking = |protocol| {
-            let all = setup.memcached.iter().zip(&listeners);
+            let all = setup.listeners.iter().zip(&listeners);
             all.filter(|(setup, _)| setup.protocol == protocol)
                 .map(|(_, running)| running.address().clone())
                 .collect()
@@ -329,8 +329,9 @@ impl Parts {
         } else {
             Box::new(Instances::new(setup.divided_bytes(), instances.clone()))
         };
-        let promised = (setup.slo, &setup.promises[..]);
-        let telemetry = Telemetry::new(setup.backends.len(), promised, setup.control.rbc_window, clock.now());
+        let slo_scope = (setup.slo, &setup.slos[..]);
+        let telemetry =
+            Telemetry::new(setup.backends.len(), slo_scope, setup.control.rbc_window, clock.now());
         let (telemetry, losses, events) =
             (Arc::new(telemetry), Arc::new(Losses::default()), Arc::new(Events::new(clock)));
         let parts = ControlParts {

@@ -11,7 +11,7 @@ use sherwood_model::{
 };
 use sherwood_policy::RequestLog;
 
-use crate::promises::{Counted, PromiseSetup, Promises};
+use crate::slos::{Counted, SloSetup, Slos};
 
 /// Windows over finished requests and over query latencies per backend.
 ///
@@ -21,7 +21,7 @@ use crate::promises::{Counted, PromiseSetup, Promises};
 pub(crate) struct Telemetry {
     requests: Mutex<RequestLog>,
     slo: Mutex<SloMonitor>,
-    promises: Promises,
+    slos: Slos,
     queries: Vec<Mutex<LatencyWindow>>,
     /// Those of the queries that the cache did not answer, kept only while a policy asks for them.
     misses: Vec<Mutex<LatencyWindow>>,
@@ -45,14 +45,14 @@ impl Telemetry {
     #[must_use]
     pub(crate) fn new(
         backends: usize,
-        (slo, promises): (Slo, &[PromiseSetup]),
+        (slo, slos): (Slo, &[SloSetup]),
         rbc_window: Duration,
         now: Instant,
     ) -> Self {
         Self {
             requests: Mutex::new(RequestLog::new(slo.window, rbc_window)),
             slo: Mutex::new(SloMonitor::new(slo, now)),
-            promises: Promises::new(promises, now),
+            slos: Slos::new(slos, now),
             queries: windows(backends, rbc_window),
             misses: windows(backends, rbc_window),
             timing_misses: AtomicBool::new(false),
@@ -62,7 +62,7 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of a request that ended at `at`, for all and for the promises it is `counted` in;
+    /// Takes note of a request that ended at `at`, for all and for the SLOs it is `counted` in;
     /// false when that is too long ago to count.
     pub(crate) fn request(
         &self,
@@ -71,7 +71,7 @@ impl Telemetry {
         counted: Counted,
         request: FinishedRequest,
     ) -> bool {
-        self.promises.record(now, at, counted, request);
+        self.slos.record(now, at, counted, request);
         let counts = self.window().record(now, at, request);
         self.finished.fetch_add(counts.into(), Relaxed);
         counts
@@ -134,13 +134,13 @@ impl Telemetry {
         Rbc { reach, counts: RequestSnapshot::from(selection).blocking_counts(band, self.queries.len()) }
     }
 
-    /// The promises to classes and tenants.
+    /// Returns the SLOs of classes and tenants.
     #[must_use]
-    pub(crate) fn promises(&self) -> &Promises {
-        &self.promises
+    pub(crate) fn slos(&self) -> &Slos {
+        &self.slos
     }
 
-    /// Observes the SLO and the promises if they are due, and says when one is due next.
+    /// Observes all SLOs that are due, and returns when one is due next.
     pub(crate) fn observe_slo(&self, now: Instant) -> Instant {
         let mut slo = lock(&self.slo);
         if slo.due() <= now {
@@ -151,7 +151,7 @@ impl Telemetry {
         }
         let due = slo.due();
         drop(slo);
-        self.promises.observe(now).map_or(due, |other| due.min(other))
+        self.slos.observe(now).map_or(due, |other| due.min(other))
     }
 
     /// The SLO and how it has fared.

@@ -100,7 +100,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
         partitions: (0..count).map(partition).collect(),
         slo: times.slo(&model.slo()),
-        promises: Vec::new(),
+        slos: Vec::new(),
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options {
@@ -109,8 +109,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
             ..sherwood_policy::Options::default()
         },
         policy: policy.to_owned(),
-        memcached: Vec::new(),
-        memcached_connections_max: 0,
+        listeners: Vec::new(),
+        listener_connections_max: 0,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         access: sherwood_node::AccessSetup::default(),
         http_connections_max: 8_192,

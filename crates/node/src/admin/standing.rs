@@ -16,7 +16,7 @@ use crate::clock::millis;
 use crate::core::Core;
 use crate::http::JsonBody;
 use crate::http::{Problem, listed};
-use crate::promises::Promised;
+use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
 /// Most reports in one body.
@@ -51,16 +51,16 @@ pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
         "violation_ratio": standing.violation_ratio(),
         "violations": standing.violations,
         "observations": standing.observations,
-        "classes": promises(&core, |to| matches!(to, Promised::Class(_))),
-        "tenants": promises(&core, |to| matches!(to, Promised::Tenant(_))),
+        "classes": slos(&core, |to| matches!(to, SloScope::Class(_))),
+        "tenants": slos(&core, |to| matches!(to, SloScope::Tenant(_))),
     }))
 }
 
-/// Those of the promises to classes and tenants that are `wanted`.
-fn promises(core: &Core, wanted: impl Fn(&Promised) -> bool) -> Vec<Value> {
-    let shown = |(to, slo, standing): (&Promised, Slo, SloStanding)| {
+/// Shows the SLOs of classes and tenants that are `wanted`.
+fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
+    let shown = |(to, slo, standing): (&SloScope, Slo, SloStanding)| {
         json!({
-            "name": core.names.promised(to),
+            "name": core.names.slo_scope(to),
             "percentile": slo.percentile,
             "bound_ms": millis(slo.bound),
             "current_ms": standing.current.map(millis),
@@ -70,7 +70,7 @@ fn promises(core: &Core, wanted: impl Fn(&Promised) -> bool) -> Vec<Value> {
             "observations": standing.observations,
         })
     };
-    core.telemetry.promises().standings().filter(|(to, ..)| wanted(to)).map(shown).collect()
+    core.telemetry.slos().standings().filter(|(to, ..)| wanted(to)).map(shown).collect()
 }
 
 /// A finished request reported by an application that looks up its caches itself.
@@ -80,9 +80,9 @@ pub(crate) struct Report {
     latency_us: u64,
     /// Name of the backend of its slowest query; null when it asked none.
     blocking: Option<String>,
-    /// Its class, for a promise to that class.
+    /// Its class, for the SLO of that class.
     class: Option<String>,
-    /// Whose it is, for a promise to that tenant; the default tenant's where absent.
+    /// Its tenant, for the SLO of that tenant; the default tenant where absent.
     tenant: Option<String>,
     /// When it ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
@@ -116,7 +116,7 @@ pub(crate) async fn reports(
             })?,
             None => TenantId(0),
         };
-        let counted = core.telemetry.promises().counted(report.class.as_deref(), tenant);
+        let counted = core.telemetry.slos().counted(report.class.as_deref(), tenant);
         finished.push((
             report.t,
             counted,

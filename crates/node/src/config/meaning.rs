@@ -11,8 +11,8 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::control::InstanceSetup;
-use crate::promises::PromiseSetup;
 use crate::setup::AccessSetup;
+use crate::slos::SloSetup;
 use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
 
@@ -38,7 +38,7 @@ pub struct Config {
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
     /// `[[slo.class]]` and `[[slo.tenant]]`, at most 32 of each.
-    pub promises: Vec<PromiseSetup>,
+    pub slos: Vec<SloSetup>,
     /// How it is kept.
     pub control: Control,
     /// Where the admin API and the gateway are bound, or none when they are off.

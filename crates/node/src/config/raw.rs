@@ -243,14 +243,14 @@ pub(super) struct RawSlo {
     pub(super) bound: Key<Span>,
     pub(super) window: Key<Span>,
     pub(super) observe: Key<Span>,
-    pub(super) class: Vec<Spanned<RawPromise>>,
-    pub(super) tenant: Vec<Spanned<RawPromise>>,
+    pub(super) class: Vec<Spanned<RawScopedSlo>>,
+    pub(super) tenant: Vec<Spanned<RawScopedSlo>>,
 }
 
-/// A promise to a class of requests or to a tenant.
+/// An SLO of a class of requests or of a tenant.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawPromise {
+pub(super) struct RawScopedSlo {
     pub(super) name: Key<String>,
     pub(super) percentile: Key<f64>,
     pub(super) bound: Key<Span>,

@@ -9,7 +9,7 @@ use sherwood_model::BackendId;
 
 use super::raw::{
     RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawGuard,
-    RawInstance, RawLama, RawListener, RawMemory, RawPartition, RawProbe, RawPromise, RawRamp, RawRetry,
+    RawInstance, RawLama, RawListener, RawMemory, RawPartition, RawProbe, RawRamp, RawRetry, RawScopedSlo,
     RawServer, RawSlo, RawSnapshot, RawStale, RawStore, RawTao, RawTls, RawTtlRule, RawWrites,
 };
 use super::*;

@@ -23,7 +23,7 @@ use crate::backend::FetchKey;
 use crate::clock::millis;
 use crate::core::Core;
 use crate::http::{Problem, WholeBody, listed};
-use crate::promises::Counted;
+use crate::slos::Counted;
 use crate::waiter::{Arrival, Waiter};
 
 use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
@@ -71,7 +71,7 @@ fn refused(refusal: Refusal) -> Problem {
 struct Running<'a> {
     core: &'a Arc<Core>,
     request: Request<Bytes, Held>,
-    /// The promises it counts for.
+    /// The SLOs it counts for.
     counted: Counted,
     /// What is fetched, by the position its waiter tells.
     slots: Vec<Slot>,
@@ -165,10 +165,10 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The promises that a request counts for.
+/// Returns the SLOs that a request counts for.
 fn counted(core: &Core, asked: &AskedRequest<'_>) -> Counted {
     let tenant = asked.tenant.as_ref().and_then(|name| core.names.tenant_id(name)).unwrap_or(TenantId(0));
-    core.telemetry.promises().counted(asked.class.as_deref(), tenant)
+    core.telemetry.slos().counted(asked.class.as_deref(), tenant)
 }
 
 /// Names to ids, or the first name that is not known.

@@ -8,7 +8,7 @@ use sherwood_model::{Band, SeededState, Slo};
 use sherwood_store::{OpenError, Store, StoreOptions};
 
 use super::SnapshotSetup;
-use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
+use super::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::{InstancesSetup, Pin};
 
@@ -42,13 +42,13 @@ impl Setup {
                 .collect(),
             instances,
             slo: slo(&config.slo),
-            promises: config.promises.clone(),
+            slos: config.slos.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
-            memcached: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
+            listeners: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
             admin: config.admin,
             access: config.access.clone(),
-            memcached_connections_max: config.server.connections_max as usize,
+            listener_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
             buffers_bytes_max: config.memory.buffers_bytes_max,
             snapshot: config.snapshot.as_ref().map(|one| snapshot(one, config)),
@@ -62,8 +62,8 @@ impl Setup {
 /// How far resident memory may exceed the total before the cache gives way: five eighths of what is
 /// promised, since the remedy takes a moment to work, and what the embedded stores keep.
 fn slack_bytes(config: &Config) -> u64 {
-    let promised = config.memory.slack_bytes();
-    (promised / 8 * 5).saturating_add(config.stores_bytes())
+    let slo_scope = config.memory.slack_bytes();
+    (slo_scope / 8 * 5).saturating_add(config.stores_bytes())
 }
 
 /// What is left of our own cache where others' are resized: the gateway's fetches under way have
@@ -142,7 +142,7 @@ fn control(control: &config::Control) -> sherwood_policy::Options {
     }
 }
 
-fn listener(listener: &config::Listener, config: &Config, threads: usize) -> MemcachedSetup {
+fn listener(listener: &config::Listener, config: &Config, threads: usize) -> ListenerSetup {
     let route = match listener.route {
         Route::Backend(backend) => RouteSetup::Backend(backend),
         Route::Prefix => {
@@ -156,7 +156,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
             )
         }
     };
-    MemcachedSetup {
+    ListenerSetup {
         protocol: listener.protocol,
         bind: listener.bind.clone(),
         auth_file: listener.auth_file.clone(),
@@ -240,7 +240,7 @@ mod tests {
             let text = format!("{server}\n{listeners}");
             let config = config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
             let setup = Setup::from_config(&config).expect("nothing to open");
-            setup.memcached.iter().map(|listener| listener.idle_timeout).collect::<Vec<_>>()
+            setup.listeners.iter().map(|listener| listener.idle_timeout).collect::<Vec<_>>()
         };
         assert_eq!(timeouts(""), [None, None]);
         let minutes = Some(std::time::Duration::from_secs(600));

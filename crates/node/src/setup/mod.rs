@@ -14,7 +14,7 @@ use sherwood_store::Store;
 
 use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
-use crate::promises::PromiseSetup;
+use crate::slos::SloSetup;
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
 
@@ -31,18 +31,18 @@ pub struct Setup {
     /// Caches of others that are resized in place of our own, which is then only what the gateway
     /// uses; none resizes our own.
     pub instances: Option<InstancesSetup>,
-    /// The promise to keep.
+    /// The global SLO.
     pub slo: Slo,
-    /// Promises to classes of requests and to tenants, beside it.
-    pub promises: Vec<PromiseSetup>,
+    /// SLOs per class and per tenant, beside the global one.
+    pub slos: Vec<SloSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
     pub policy: String,
     /// Listeners.
-    pub memcached: Vec<MemcachedSetup>,
+    pub listeners: Vec<ListenerSetup>,
     /// Connections at once, over all of these listeners.
-    pub memcached_connections_max: usize,
+    pub listener_connections_max: usize,
     /// Where admin API and gateway listen; none opens no port.
     pub admin: Option<SocketAddr>,
     /// Who may come in there.
@@ -135,7 +135,7 @@ pub struct SnapshotSetup {
 
 /// One listener.
 #[derive(Clone, Debug)]
-pub struct MemcachedSetup {
+pub struct ListenerSetup {
     /// What it speaks.
     pub protocol: Protocol,
     /// Where it listens.

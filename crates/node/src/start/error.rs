@@ -37,7 +37,7 @@ pub enum StartError {
     },
     /// A listener could not be bound.
     #[error(transparent)]
-    Memcached(#[from] sherwood_listener::BindError),
+    Listener(#[from] sherwood_listener::BindError),
     /// A file of certificates, keys, tokens or passwords is of no use.
     #[error(transparent)]
     Access(#[from] AccessError),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use sherwood_model::{Slo, TenantId};
-use sherwood_node::{Node, PromiseSetup, Promised};
+use sherwood_node::{Node, SloScope, SloSetup};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
@@ -86,12 +86,12 @@ fn promises_to_classes_and_tenants_are_observed_apart() {
     setup.tenants.push("gold".to_owned());
     setup.partitions.push(partition(1, 0));
     let promise =
-        |to, millis| PromiseSetup { to, slo: Slo { bound: Duration::from_millis(millis), ..setup.slo } };
-    let class = |name: &str| Promised::Class(name.to_owned());
-    setup.promises = vec![
+        |to, millis| SloSetup { to, slo: Slo { bound: Duration::from_millis(millis), ..setup.slo } };
+    let class = |name: &str| SloScope::Class(name.to_owned());
+    setup.slos = vec![
         promise(class("page"), 10),
         promise(class("feed"), 90),
-        promise(Promised::Tenant(TenantId(1)), 10),
+        promise(SloScope::Tenant(TenantId(1)), 10),
     ];
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
@@ -318,7 +318,7 @@ fn a_request_is_recorded_with_its_look_up_and_not_again_when_it_ends() {
 fn metrics_are_openmetrics_and_their_names_are_kept() {
     let fake = Fake::new([("a/1", &b"1"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>]), ("plain", vec![])]);
-    setup.memcached = vec![listener(0), listener(1)];
+    setup.listeners = vec![listener(0), listener(1)];
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     let body = json!({"class": "a \"b\"\n\\", "queries": [{"backend": "catalog", "keys": ["a/1"]}]});

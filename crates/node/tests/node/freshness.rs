@@ -19,7 +19,7 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].rules = rules;
     setup.backends[0].late_after = Some(Duration::ZERO);
-    setup.memcached = vec![listener(0)];
+    setup.listeners = vec![listener(0)];
     (Node::start(setup).unwrap(), fake)
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use sherwood_listener::Address;
-use sherwood_node::{MemcachedSetup, Node};
+use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;
 
 use crate::patience::{PATIENCE, eventually};
@@ -52,8 +52,8 @@ impl Client {
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
-    setup.memcached = vec![listener(0), listener(0)];
-    setup.memcached_connections_max = 3;
+    setup.listeners = vec![listener(0), listener(0)];
+    setup.listener_connections_max = 3;
     (Node::start(setup).unwrap(), fake)
 }
 
@@ -72,7 +72,7 @@ fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
     let large = vec![b'x'; 4 << 10];
     let fake = Fake::new([("large", &large[..]), ("small", &b"s"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
-    setup.memcached = vec![listener(0)];
+    setup.listeners = vec![listener(0)];
     setup.buffers_bytes_max = 10 << 10;
     let node = Node::start(setup).unwrap();
     let mut client = Client::connect(&node.memcached()[0]);
@@ -193,7 +193,7 @@ fn changed_password_file_is_in_force_for_new_connections() {
     fs::write(&path, "alice:open-sesame\n").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     let mut setup = setup(vec![("catalog", vec![Fake::new([]) as Arc<dyn Store>])]);
-    setup.memcached = vec![MemcachedSetup { auth_file: Some(path.clone()), ..listener(0) }];
+    setup.listeners = vec![ListenerSetup { auth_file: Some(path.clone()), ..listener(0) }];
     let node = Node::start(setup).unwrap();
     let connect = || Client::connect(&node.memcached()[0]);
     let log_in = |client: &mut Client, password: &str| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sherwood_node::config::Protocol;
-use sherwood_node::{MemcachedSetup, Node, Rules};
+use sherwood_node::{ListenerSetup, Node, Rules};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
@@ -18,9 +18,9 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].rules = rules;
-    let aside = || MemcachedSetup { read_through: false, ..listener(0) };
-    let redis = MemcachedSetup { protocol: Protocol::Redis, ..aside() };
-    setup.memcached = vec![aside(), listener(0), redis];
+    let aside = || ListenerSetup { read_through: false, ..listener(0) };
+    let redis = ListenerSetup { protocol: Protocol::Redis, ..aside() };
+    setup.listeners = vec![aside(), listener(0), redis];
     (Node::start(setup).unwrap(), fake)
 }
 

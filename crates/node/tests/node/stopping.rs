@@ -41,7 +41,7 @@ fn a_node_that_drains_says_so_and_ends_what_was_begun() {
 #[test]
 fn a_node_that_is_dropped_is_gone() {
     let mut setup = setup(vec![("plain", vec![])]);
-    setup.memcached = vec![listener(0)];
+    setup.listeners = vec![listener(0)];
     let node = Node::start(setup).unwrap();
     let addresses = [node.admin().unwrap(), node.memcached()[0].tcp().unwrap()];
     drop(node);
@@ -59,9 +59,9 @@ fn a_port_in_use_is_named_and_nothing_is_left_behind() {
     let error = Node::start(in_use).err().expect("refused");
     assert!(matches!(error, StartError::Bind { .. }) && error.to_string().contains(&address.to_string()));
     let mut in_use = setup(vec![("plain", vec![])]);
-    in_use.memcached = vec![sherwood_node::MemcachedSetup { bind: address.into(), ..listener(0) }];
+    in_use.listeners = vec![sherwood_node::ListenerSetup { bind: address.into(), ..listener(0) }];
     let error = Node::start(in_use).err().expect("refused");
-    assert!(matches!(error, StartError::Memcached(_)) && error.to_string().contains(&address.to_string()));
+    assert!(matches!(error, StartError::Listener(_)) && error.to_string().contains(&address.to_string()));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use sherwood_listener::Address;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::{Protocol, Writes};
 use sherwood_node::{
-    AccessSetup, BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
+    AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
 };
 use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use tokio::runtime::Handle;
@@ -223,13 +223,13 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
             window: Duration::from_secs(60),
             observe: Duration::from_millis(10),
         },
-        promises: Vec::new(),
+        slos: Vec::new(),
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options { delta: Duration::from_secs(3600), ..Default::default() },
         policy: "static".to_owned(),
-        memcached: Vec::new(),
-        memcached_connections_max: 16,
+        listeners: Vec::new(),
+        listener_connections_max: 16,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         access: AccessSetup::default(),
         http_connections_max: 64,
@@ -261,8 +261,8 @@ pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {
 }
 
 /// A read-through listener for one backend.
-pub(crate) fn listener(backend: usize) -> MemcachedSetup {
-    MemcachedSetup {
+pub(crate) fn listener(backend: usize) -> ListenerSetup {
+    ListenerSetup {
         protocol: Protocol::Memcached,
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
         auth_file: None,

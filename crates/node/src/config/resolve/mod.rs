@@ -13,8 +13,8 @@ mod guard;
 mod instances;
 mod partitions;
 mod policies;
-mod promises;
 mod remote;
+mod slos;
 mod stores;
 
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(super) fn resolve(
         partitions::resolve(&file.partition, &backends, memory.total_bytes, problems);
     let binds::Binds { listeners, admin, access } = binds::resolve(file, flags, &backends, problems);
     let slo = control::slo(&file.slo, problems);
-    let promises = promises::resolve(&file.slo, &slo, &tenants, problems);
+    let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
     instances::check(file, flags, (&partitions, &listeners), &control, problems);
@@ -74,7 +74,7 @@ pub(super) fn resolve(
         tenants,
         partitions,
         slo,
-        promises,
+        slos,
         control,
         admin,
         access,

@@ -39,10 +39,9 @@ fn every_key_is_in_the_example() {
     partitions.insert("cache".to_owned());
     assert_eq!(partitions, keys::<RawPartition>());
     assert_eq!(present(&all("slo")), keys::<RawSlo>());
-    let promises = all("slo").into_iter().flat_map(|slo| [slo["class"].clone(), slo["tenant"].clone()]);
-    let promises: Vec<_> =
-        promises.flat_map(|tables| tables.as_array().cloned().unwrap_or_default()).collect();
-    assert_eq!(present(&promises), keys::<RawPromise>());
+    let slos = all("slo").into_iter().flat_map(|slo| [slo["class"].clone(), slo["tenant"].clone()]);
+    let slos: Vec<_> = slos.flat_map(|tables| tables.as_array().cloned().unwrap_or_default()).collect();
+    assert_eq!(present(&slos), keys::<RawScopedSlo>());
     assert_eq!(present(&all("control")), keys::<RawControl>());
     let control = all("control");
     assert_eq!(present(&below(&control, "guard")), keys::<RawGuard>());

@@ -44,8 +44,8 @@ fn every_key_is_on_the_page() {
     assert_eq!(below(&partition, "cache."), keys::<RawInstance>());
     let slo = listed("`[slo]`");
     assert_eq!(below(&slo, ""), keys::<RawSlo>());
-    assert_eq!(below(&slo, "class."), keys::<RawPromise>());
-    assert_eq!(below(&slo, "tenant."), keys::<RawPromise>());
+    assert_eq!(below(&slo, "class."), keys::<RawScopedSlo>());
+    assert_eq!(below(&slo, "tenant."), keys::<RawScopedSlo>());
     let control = listed("`[control]`");
     assert_eq!(below(&control, ""), keys::<RawControl>());
     assert_eq!(below(&control, "guard."), keys::<RawGuard>());

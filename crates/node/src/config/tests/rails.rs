@@ -1,8 +1,8 @@
-//! Ramps, the guard, promises and caches of others.
+//! Ramps, the guard, SLOs and caches of others.
 
 use super::*;
 use crate::control::InstanceKind;
-use crate::promises::Promised;
+use crate::slos::SloScope;
 
 #[test]
 fn a_ramp_is_there_when_it_is_asked_for_and_makes_sense() {
@@ -67,16 +67,16 @@ fn a_dry_run_keeps_what_it_begins_with_and_pins_have_to_go_with_that() {
 }
 
 #[test]
-fn promises_and_the_guard_are_those_of_the_slo_unless_they_say_otherwise() {
+fn slos_and_guard_default_to_the_global_slo() {
     let config = config(
         "[slo]\nbound = \"80ms\"\n[[slo.class]]\nname = \"page\"\npercentile = 90\n[[slo.tenant]]\nname = \"t\"\n\
          bound = \"20ms\"\n[control.guard]\nworse = 0.5\n[[backend]]\nname = \"a\"\n[[partition]]\nbackend = \"a\"\n\
          tenant = \"t\"\ndry_run = true\n",
     );
-    let promised: Vec<_> =
-        config.promises.iter().map(|one| (&one.to, one.slo.percentile, one.slo.bound.as_millis())).collect();
-    let (page, tenant) = (Promised::Class("page".to_owned()), Promised::Tenant(sherwood_model::TenantId(1)));
-    assert_eq!(promised, [(&page, 90.0, 80), (&tenant, 99.0, 20)]);
+    let slos: Vec<_> =
+        config.slos.iter().map(|one| (&one.to, one.slo.percentile, one.slo.bound.as_millis())).collect();
+    let (page, tenant) = (SloScope::Class("page".to_owned()), SloScope::Tenant(sherwood_model::TenantId(1)));
+    assert_eq!(slos, [(&page, 90.0, 80), (&tenant, 99.0, 20)]);
     let guard = config.control.guard.expect("on by default");
     assert_eq!((guard.bound.as_millis(), guard.worse_ratio, guard.blame_ratio), (80, 0.5, 0.5));
     assert!(config.partitions[0].dry_run && !config.partitions[1].dry_run);

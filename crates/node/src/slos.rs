@@ -1,7 +1,7 @@
-//! Promises to a class of requests or to a tenant, beside the one to all.
+//! SLOs per class and per tenant, beside the global one.
 //!
-//! Each has requests of its own and is observed like the SLO. What the loop does about a tail stays
-//! one question: it asks all requests who blocks them. These only say for whom it went well.
+//! Each has a window of its own requests and is observed like the global SLO. They only report: the
+//! control loop works on the tail of all requests.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,29 +9,29 @@ use sherwood_model::{
     FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, TenantId, WindowOptions,
 };
 
-/// Requests of one promise that are kept exactly, 8 bytes each; beyond them latencies are counted
-/// to 0.8%.
+/// Requests of one SLO that are kept exactly, 8 bytes each; beyond them latencies are counted to
+/// 0.8%.
 const EXACT_MAX: usize = 100_000;
 
-/// Whose requests a promise is about.
+/// The requests that an SLO is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Promised {
-    /// Those that name this class.
+pub enum SloScope {
+    /// The requests that name this class.
     Class(String),
-    /// Those of this tenant.
+    /// The requests of this tenant.
     Tenant(TenantId),
 }
 
-/// A promise, before the node is started.
+/// An SLO of a class or tenant, before the node is started.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PromiseSetup {
-    /// To whom.
-    pub to: Promised,
-    /// What.
+pub struct SloSetup {
+    /// The requests it is about.
+    pub to: SloScope,
+    /// The percentile, its bound and the window.
     pub slo: Slo,
 }
 
-/// Which promises a request counts for: positions in the setup, one of a class and one of a tenant
+/// The SLOs that a request counts for: positions in the setup, one of a class and one of a tenant
 /// at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
@@ -39,9 +39,9 @@ pub(crate) struct Counted {
     tenant: Option<usize>,
 }
 
-/// Every promise and the requests it is about; a lock for each.
+/// Every SLO and the requests it is about; a lock for each.
 #[derive(Debug)]
-pub(crate) struct Promises(Vec<(Promised, Mutex<Kept>)>);
+pub(crate) struct Slos(Vec<(SloScope, Mutex<Kept>)>);
 
 #[derive(Debug)]
 struct Kept {
@@ -49,11 +49,11 @@ struct Kept {
     monitor: SloMonitor,
 }
 
-impl Promises {
-    /// Promises that nobody has been kept to yet.
+impl Slos {
+    /// Creates the SLOs of `setups`, observed from `now` on.
     #[must_use]
-    pub(crate) fn new(setups: &[PromiseSetup], now: Instant) -> Self {
-        let kept = |PromiseSetup { to, slo }: &PromiseSetup| {
+    pub(crate) fn new(setups: &[SloSetup], now: Instant) -> Self {
+        let kept = |SloSetup { to, slo }: &SloSetup| {
             let options = WindowOptions { exact_max: EXACT_MAX, ..WindowOptions::of(slo.window) };
             let requests = RequestWindow::new(options);
             (to.clone(), Mutex::new(Kept { requests, monitor: SloMonitor::new(*slo, now) }))
@@ -61,25 +61,25 @@ impl Promises {
         Self(setups.iter().map(kept).collect())
     }
 
-    /// Which promises a request of `tenant` counts for, and of `class` if it names one.
+    /// Returns the SLOs that a request of `tenant` counts for, and of `class` if it names one.
     #[must_use]
     pub(crate) fn counted(&self, class: Option<&str>, tenant: TenantId) -> Counted {
-        let position = |matches: &dyn Fn(&Promised) -> bool| self.0.iter().position(|(to, _)| matches(to));
+        let position = |matches: &dyn Fn(&SloScope) -> bool| self.0.iter().position(|(to, _)| matches(to));
         Counted {
             class: class
-                .and_then(|class| position(&|to| matches!(to, Promised::Class(name) if name == class))),
-            tenant: position(&|to| *to == Promised::Tenant(tenant)),
+                .and_then(|class| position(&|to| matches!(to, SloScope::Class(name) if name == class))),
+            tenant: position(&|to| *to == SloScope::Tenant(tenant)),
         }
     }
 
-    /// Takes note of a request that ended at `at`.
+    /// Records a request that ended at `at`.
     pub(crate) fn record(&self, now: Instant, at: Instant, counted: Counted, request: FinishedRequest) {
         for index in [counted.class, counted.tenant].into_iter().flatten() {
             lock(&self.0[index].1).requests.record(now, at, request);
         }
     }
 
-    /// Observes those that are due, and says when the next is due; never where there are none.
+    /// Observes the SLOs that are due, and returns when the next is due; none where there are none.
     pub(crate) fn observe(&self, now: Instant) -> Option<Instant> {
         let observe = |(_, kept): &(_, Mutex<Kept>)| {
             let mut kept = lock(kept);
@@ -90,8 +90,8 @@ impl Promises {
         self.0.iter().map(observe).min()
     }
 
-    /// Every promise and how it has fared, in the order of the setup.
-    pub(crate) fn standings(&self) -> impl Iterator<Item = (&Promised, Slo, SloStanding)> {
+    /// Returns every SLO and its standing, in the order of the setup.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = (&SloScope, Slo, SloStanding)> {
         self.0.iter().map(|(to, kept)| {
             let kept = lock(kept);
             (to, kept.monitor.slo(), kept.monitor.standing())
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_counts_for_its_class_and_its_tenant_and_for_no_other() {
+    fn request_counts_for_its_class_and_its_tenant_alone() {
         let slo = |millis| Slo {
             percentile: 99.0,
             bound: Duration::from_millis(millis),
@@ -118,21 +118,18 @@ mod tests {
             observe: Duration::from_secs(5),
         };
         let to =
-            [Promised::Class("page".into()), Promised::Class("feed".into()), Promised::Tenant(TenantId(1))];
-        let setups: Vec<_> = to
-            .into_iter()
-            .zip([50, 10, 5])
-            .map(|(to, millis)| PromiseSetup { to, slo: slo(millis) })
-            .collect();
-        let promises = Promises::new(&setups, Instant::ZERO);
+            [SloScope::Class("page".into()), SloScope::Class("feed".into()), SloScope::Tenant(TenantId(1))];
+        let setups: Vec<_> =
+            to.into_iter().zip([50, 10, 5]).map(|(to, millis)| SloSetup { to, slo: slo(millis) }).collect();
+        let slos = Slos::new(&setups, Instant::ZERO);
         let now = Instant::from_secs(5);
         let request = FinishedRequest::new(Duration::from_millis(20), None);
         for (class, tenant) in [(Some("page"), 0), (Some("search"), 1), (None, 0)] {
-            promises.record(now, now, promises.counted(class, TenantId(tenant)), request);
+            slos.record(now, now, slos.counted(class, TenantId(tenant)), request);
         }
-        assert_eq!(promises.observe(now), Some(Instant::from_secs(10)));
+        assert_eq!(slos.observe(now), Some(Instant::from_secs(10)));
         let fared: Vec<_> =
-            promises.standings().map(|(.., standing)| (standing.observations, standing.violations)).collect();
+            slos.standings().map(|(.., standing)| (standing.observations, standing.violations)).collect();
         assert_eq!(fared, [(1, 0), (0, 0), (1, 1)]);
     }
 }

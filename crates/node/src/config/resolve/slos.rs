@@ -7,41 +7,41 @@ use sherwood_model::{Slo, TenantId};
 use toml::Spanned;
 
 use crate::config::problem::{Origin, Problems};
-use crate::config::raw::{RawPromise, RawSlo};
+use crate::config::raw::{RawScopedSlo, RawSlo};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
 use crate::config::units::{Span, quoted};
-use crate::promises::{PromiseSetup, Promised};
+use crate::slos::{SloScope, SloSetup};
 
-/// Promises of each kind.
-const PROMISES_MAX: usize = 32;
+/// Most SLOs of each kind.
+const SLOS_MAX: usize = 32;
 
 /// Longest name of a class, bytes: what the gateway takes.
 const CLASS_BYTES_MAX: usize = 64;
 
-/// One kind of promise.
+/// The keys of one kind of SLO: per class or per tenant.
 struct Kind<'a> {
     table: &'static str,
     percentile: Setting,
     bound: Setting,
     /// Whom a name means; none, with a problem, when nobody.
-    to: &'a dyn Fn(&Given<String>, &mut Problems<'_>) -> Option<Promised>,
+    to: &'a dyn Fn(&Given<String>, &mut Problems<'_>) -> Option<SloScope>,
 }
 
-/// The promises of the file, those to classes first. Window and time between observations are the
-/// SLO's.
+/// Resolves the SLOs of classes, then of tenants. Window and time between observations are those of
+/// the global SLO.
 pub(super) fn resolve(
     file: &RawSlo,
     slo: &Slo,
     tenants: &[String],
     problems: &mut Problems<'_>,
-) -> Vec<PromiseSetup> {
+) -> Vec<SloSetup> {
     let to_tenant = |name: &Given<String>, problems: &mut Problems<'_>| {
         let index = tenants.iter().position(|tenant| *tenant == name.value);
         if index.is_none() {
             let known: Vec<&str> = tenants.iter().map(String::as_str).collect();
             unknown(problems, Setting::new("[[slo.tenant]]", "name", "\"default\""), name, &known);
         }
-        Some(Promised::Tenant(TenantId::from_index(index?)))
+        Some(SloScope::Tenant(TenantId::from_index(index?)))
     };
     let class = Kind {
         table: "[[slo.class]]",
@@ -55,12 +55,12 @@ pub(super) fn resolve(
         bound: Setting::new("[[slo.tenant]]", "bound", "\"150ms\""),
         to: &to_tenant,
     };
-    let mut promises = kind(&file.class, slo, &class, problems);
-    promises.extend(kind(&file.tenant, slo, &tenant, problems));
-    promises
+    let mut slos = kind(&file.class, slo, &class, problems);
+    slos.extend(kind(&file.tenant, slo, &tenant, problems));
+    slos
 }
 
-fn to_class(name: &Given<String>, problems: &mut Problems<'_>) -> Option<Promised> {
+fn to_class(name: &Given<String>, problems: &mut Problems<'_>) -> Option<SloScope> {
     let fits = (1..=CLASS_BYTES_MAX).contains(&name.value.len());
     if !fits {
         let shown = quoted(&name.value);
@@ -69,27 +69,27 @@ fn to_class(name: &Given<String>, problems: &mut Problems<'_>) -> Option<Promise
         );
         problems.add(&name.origin, message);
     }
-    fits.then(|| Promised::Class(name.value.clone()))
+    fits.then(|| SloScope::Class(name.value.clone()))
 }
 
 fn kind(
-    tables: &[Spanned<RawPromise>],
+    tables: &[Spanned<RawScopedSlo>],
     slo: &Slo,
     kind: &Kind<'_>,
     problems: &mut Problems<'_>,
-) -> Vec<PromiseSetup> {
-    if tables.len() > PROMISES_MAX {
+) -> Vec<SloSetup> {
+    if tables.len() > SLOS_MAX {
         let message = format!(
-            "there are {} {}; at most {PROMISES_MAX} are accepted: leave some out",
+            "there are {} {}; at most {SLOS_MAX} are accepted: leave some out",
             tables.len(),
             kind.table
         );
-        problems.add(&bytes(&tables[PROMISES_MAX]), message);
+        problems.add(&bytes(&tables[SLOS_MAX]), message);
     }
     let mut first: BTreeMap<String, Origin> = BTreeMap::new();
-    let mut promises = Vec::new();
-    for table in tables.iter().take(PROMISES_MAX) {
-        let RawPromise { name, percentile, bound } = table.get_ref();
+    let mut slos = Vec::new();
+    for table in tables.iter().take(SLOS_MAX) {
+        let RawScopedSlo { name, percentile, bound } = table.get_ref();
         let Some(name) = given(name) else {
             let message = format!("{} has no name; it must have one: set name = \"page\"", kind.table);
             problems.add(&bytes(table), message);
@@ -107,7 +107,7 @@ fn kind(
         let percentile = in_range(problems, kind.percentile, given(percentile), slo.percentile, 1.0..=99.99);
         let bound = in_range(problems, kind.bound, given(bound), Span(slo.bound), bounds).0;
         let slo = Slo { percentile, bound, ..*slo };
-        promises.extend((kind.to)(&name, problems).map(|to| PromiseSetup { to, slo }));
+        slos.extend((kind.to)(&name, problems).map(|to| SloSetup { to, slo }));
     }
-    promises
+    slos
 }
