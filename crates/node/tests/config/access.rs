@@ -1,8 +1,8 @@
 //! Who may reach what.
 
 use super::*;
-use crate::setup::AccessSetup;
-use crate::tls::TlsFiles;
+use sherwood_node::AccessSetup;
+use sherwood_node::TlsFiles;
 
 #[test]
 fn what_asks_who_is_there_may_be_reached_from_elsewhere() {

@@ -524,7 +524,7 @@ fn a_file_that_is_too_large_or_no_text_is_named() {
         let flags = Flags { config: Some(path.clone()), ..Flags::default() };
         load(&flags, POLICIES).expect_err("it is wrong").to_string()
     };
-    assert!(refused(&vec![b'#'; read::FILE_BYTES_MAX + 1]).contains("it is larger than 4 MiB"));
+    assert!(refused(&vec![b'#'; (4 << 20) + 1]).contains("it is larger than 4 MiB"));
     assert!(refused(&[0xff, 0xfe]).contains("cannot read the configuration: it is not text"));
     let flags = Flags { config: Some(folder.path().to_owned()), ..Flags::default() };
     assert!(load(&flags, POLICIES).expect_err("a directory").to_string().contains("it is a directory"));

@@ -1,8 +1,8 @@
 //! Ramps, the guard, SLOs and caches of others.
 
 use super::*;
-use crate::control::InstanceKind;
-use crate::slos::SloScope;
+use sherwood_node::InstanceKind;
+use sherwood_node::SloScope;
 
 #[test]
 fn a_ramp_is_there_when_it_is_asked_for_and_makes_sense() {

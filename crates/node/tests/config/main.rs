@@ -1,0 +1,362 @@
+//! Whole configurations: what they mean, and how wrong ones are refused.
+
+#![allow(clippy::disallowed_methods, reason = "tests of a driver read the example files")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sherwood_model::BackendId;
+use sherwood_node::config::*;
+
+use sherwood_listener::{Address, UnixSocket};
+
+const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
+const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];
+
+fn config(text: &str) -> Config {
+    parse("a.toml", text, &Flags::default(), POLICIES).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(text: &str, flags: &Flags) -> Vec<String> {
+    let error = parse("a.toml", text, flags, POLICIES).expect_err("it is wrong");
+    error.problems.iter().map(ToString::to_string).collect()
+}
+
+/// What is wrong with a text that has one mistake.
+fn problem(text: &str) -> String {
+    refusal(text, &Flags::default()).remove(0)
+}
+
+/// One refusal per line of the table: what was typed, and what was answered.
+fn assert_refused(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(refusal(text, &Flags::default()), [*expected], "for\n{text}");
+    }
+}
+
+mod meaning {
+    use super::*;
+
+    #[test]
+    fn nothing_given_is_a_plain_cache_with_an_admin_api() {
+        let config = load(&Flags::default(), POLICIES).expect("valid");
+        assert_eq!(config, super::config(""));
+        assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
+        assert_eq!(
+            config.server,
+            Server { threads: None, connections_max: 1024, idle_timeout: None, pin_threads: false }
+        );
+        assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
+        assert!(config.listeners.is_empty());
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!((names, config.partitions[0].initial_bytes), (vec!["default"], 64 << 20));
+        assert_eq!(config.control.policy, "robinhood");
+        assert_eq!(config.memory_line(), "memory: 64MiB for the cache");
+    }
+
+    #[test]
+    fn flags_alone_are_enough() {
+        let text = |text: &str| Some(text.to_owned());
+        let flags = Flags {
+            config: None,
+            memory: text("1GiB"),
+            memcached: text("127.0.0.1:11211"),
+            unix_socket: text("/run/sherwood.sock"),
+            redis: text("127.0.0.1:6379"),
+            admin: text("off"),
+            threads: Some(2),
+            max_connections: Some(10),
+            pin: true,
+            max_item_size: text("2MiB"),
+            eviction: text("lru"),
+            policy: text("static"),
+        };
+        let config = load(&flags, POLICIES).expect("valid");
+        assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
+        assert_eq!(config.memory.eviction, sherwood_cache::Eviction::Lru);
+        assert_eq!(
+            config.server,
+            Server { threads: Some(2), connections_max: 10, idle_timeout: None, pin_threads: true }
+        );
+        let tcp = |address: &str| Address::Tcp(address.parse().expect("an address"));
+        let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
+        let listener = |(protocol, bind)| Listener {
+            auth_file: None,
+            protocol,
+            bind,
+            route: Route::Backend(BackendId(0)),
+            mode: Mode::LookAside,
+        };
+        let listeners = [
+            (Protocol::Memcached, tcp("127.0.0.1:11211")),
+            (Protocol::Redis, tcp("127.0.0.1:6379")),
+            (Protocol::Memcached, Address::Unix(unix)),
+        ];
+        assert_eq!(config.listeners, listeners.map(listener));
+        assert_eq!((config.admin, config.control.policy.as_str()), (None, "static"));
+    }
+
+    #[test]
+    fn curves_are_drawn_unless_the_sample_is_nothing() {
+        let ratio = |text| config(text).memory.mrc_sample_ratio;
+        assert_eq!(
+            [ratio(""), ratio("[memory]\nmrc_sample = 0"), ratio("[memory]\nmrc_sample = 1.0")],
+            [1.0 / 32.0, 0.0, 1.0]
+        );
+    }
+
+    #[test]
+    fn flags_override_the_file() {
+        let file = "[memory]\ntotal = 0\n[[listener]]\nbind = \"0.0.0.0:1\"\nmode = \"look-aside\"\n\
+                    [admin]\nbind = \"off\"\n[control]\npolicy = \"none\"";
+        let flags = Flags {
+            memory: Some("2MiB".to_owned()),
+            memcached: Some("127.0.0.1:11211".to_owned()),
+            admin: Some("127.0.0.1:9000".to_owned()),
+            policy: Some("static".to_owned()),
+            ..Flags::default()
+        };
+        let config = parse("a.toml", file, &flags, POLICIES).expect("what is wrong is overridden");
+        assert_eq!(config.memory.total_bytes, 2 << 20);
+        assert_eq!(config.listeners[0].bind.to_string(), "127.0.0.1:11211");
+        assert_eq!(config.admin.map(|admin| admin.port()), Some(9000));
+    }
+
+    #[test]
+    fn the_example_means_what_it_says() {
+        let config = config(EXAMPLE);
+        let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["catalog", "prices", "similar", "sessions", "profiles", "items", "products", "people"]
+        );
+        let [catalog, prices, similar, ..] = &config.backends[..] else { panic!("three backends") };
+        assert_eq!(catalog.freshness.rules.ttl, Some(Duration::from_secs(60)));
+        assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
+        let routes: Vec<(Route, Mode)> =
+            config.listeners.iter().map(|listener| (listener.route, listener.mode)).collect();
+        assert_eq!(
+            routes,
+            [
+                (Route::Prefix, Mode::ReadThrough),
+                (Route::Backend(BackendId(0)), Mode::LookAside),
+                (Route::Prefix, Mode::LookAside)
+            ]
+        );
+        assert_eq!(
+            config.memory_line(),
+            "memory: 1GiB for the cache + 12MiB for 4 embedded stores = 1036MiB"
+        );
+        let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
+        // The others have equal shares, to the byte.
+        let share = (960_u64 << 20) / 7;
+        assert_eq!((initial.len(), initial[0]), (8, 64 << 20));
+        assert!(initial[1..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+    }
+
+    #[test]
+    fn the_examples_defaults_are_the_defaults() {
+        let (example, default) = (config(EXAMPLE), config(""));
+        assert_eq!(example.slo, default.slo);
+        assert_eq!(example.control, default.control);
+        assert_eq!(example.admin, default.admin);
+        assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
+        assert_eq!(example.memory.eviction, default.memory.eviction);
+        assert_eq!(example.memory.buffers_bytes_max, default.memory.buffers_bytes_max);
+        assert_eq!(example.server.connections_max, default.server.connections_max);
+        let store = |kind: &str| config(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = {kind} }}"));
+        let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
+        assert_eq!(replica(&example, 0), replica(&store("\"kv\", path = \"data/catalog\""), 0));
+        assert_eq!(replica(&example, 2), replica(&store("\"compute\""), 0));
+        let ramp = Some(sherwood_dispatch::RampOptions::default());
+        assert_eq!(
+            example.backends[0].dispatch,
+            sherwood_dispatch::Options { ramp, ..config("").backends[0].dispatch }
+        );
+        assert_eq!(example.snapshot.map(|one| one.time_max), Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_store_accepts_what_its_crate_accepts_and_no_more() {
+        let text = |n: u64, threads: u64| {
+            format!(
+                "[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = {n}, threads = {threads} }}"
+            )
+        };
+        let (n, threads) = (u64::from(*ComputeOptions::N.end()), u64::from(*StoreOptions::THREADS.end()));
+        let StoreOptions::Compute(options) = config(&text(n, threads)).backends[0].replicas[0].clone() else {
+            panic!("a compute store")
+        };
+        assert_eq!((u64::from(options.n), u64::from(options.threads)), (n, threads));
+        assert_eq!(refusal(&text(n + 1, threads + 1), &Flags::default()).len(), 2);
+    }
+
+    #[test]
+    fn every_bound_of_a_dispatcher_can_be_set() {
+        let set = "batch_keys_max = 1, in_flight_calls_max = 2, queued_calls_max = 0, waiters_max = 4, \
+                   retry = { per_call_max = 5, ratio = 0, burst = 6 }, \
+                   probe = { failures_max = 7, interval_min = \"20s\", interval_max = \"30s\" }";
+        let ramp = "start = 7, grow = 3, wait = 0.25, interval = \"1s\", settle = \"20s\"";
+        let text = format!(
+            "[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}\nramp = {{ {ramp} }}"
+        );
+        let expected = sherwood_dispatch::Options {
+            batch_keys_max: 1,
+            in_flight_calls_max: 2,
+            queued_calls_max: 0,
+            waiters_max: 4,
+            timeout: Duration::from_secs(3),
+            retry: sherwood_dispatch::RetryOptions { per_call_max: 5, ratio: 0.0, burst: 6 },
+            probe: sherwood_dispatch::ProbeOptions {
+                failures_max: 7,
+                interval_min: Duration::from_secs(20),
+                interval_max: Duration::from_secs(30),
+            },
+            ramp: Some(sherwood_dispatch::RampOptions {
+                start_keys: 7,
+                grow_ratio: 3.0,
+                wait_ratio: 0.25,
+                interval: Duration::from_secs(1),
+                settle: Duration::from_secs(20),
+            }),
+            ..sherwood_dispatch::Options::default()
+        };
+        assert_eq!(config(&text).backends[0].dispatch, expected);
+        assert_eq!(config("").backends[0].dispatch, sherwood_dispatch::Options::default());
+    }
+
+    #[test]
+    fn partitions_of_tenants_carry_their_names() {
+        let config = config(
+            "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n[[partition]]\nbackend = \"b\"\ntenant = \"t\"\n\
+             [[partition]]\nbackend = \"b\"\n",
+        );
+        assert_eq!(config.tenants, ["default", "t"]);
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!(names, ["t:b", "b", "a"]);
+    }
+
+    #[test]
+    fn every_backend_has_a_partition_of_the_default_tenant() {
+        let config = config("[[backend]]\nname = \"a\"\n[[partition]]\nbackend = \"a\"\ntenant = \"t\"");
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!(names, ["t:a", "a"]);
+    }
+
+    #[test]
+    fn the_buffers_of_connections_are_added_up() {
+        let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
+        let line = config(listener).buffers_line();
+        assert!(
+            line.starts_with("buffers: at most 256MiB for all requests, answers and fetched values, "),
+            "{line}"
+        );
+        assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
+        assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
+        let off = format!("{listener}\n[admin]\nbind = \"off\"");
+        assert!(!config(&off).buffers_line().contains("HTTP"));
+    }
+
+    #[test]
+    fn the_slack_is_a_part_of_the_total_but_never_small() {
+        let slack =
+            |total: &str| config(&format!("[memory]\ntotal = \"{total}\"")).memory.slack_bytes() >> 20;
+        assert_eq!((slack("1MiB"), slack("256MiB"), slack("10GiB")), (64, 64, 1535));
+    }
+
+    #[test]
+    fn a_listener_goes_by_prefix_where_there_is_one() {
+        let listeners =
+            |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;
+        assert_eq!(listeners("[[backend]]\nname = \"a\"\nprefix = \"a/\"")[0].route, Route::Prefix);
+        assert_eq!(listeners("[[backend]]\nname = \"a\"")[0].route, Route::Backend(BackendId(0)));
+    }
+
+    #[test]
+    fn a_listener_may_be_a_unix_socket() {
+        let bind = |permissions: &str| {
+            let file = format!("[[listener]]\nbind = \"unix:/run/s.sock\"\n{permissions}");
+            config(&file).listeners.remove(0).bind
+        };
+        let unix = |permissions| Address::Unix(UnixSocket { path: "/run/s.sock".into(), permissions });
+        assert_eq!(bind(""), unix(0o700));
+        assert_eq!(bind("permissions = \"0660\""), unix(0o660));
+        assert_eq!(bind("permissions = \"777\"").to_string(), "unix:/run/s.sock");
+    }
+
+    #[test]
+    fn a_flag_adds_a_unix_socket_to_the_listeners_of_the_file() {
+        let flags = Flags { unix_socket: Some("s.sock".to_owned()), ..Flags::default() };
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"";
+        let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+        let places: Vec<String> = config.listeners.iter().map(|listener| listener.bind.to_string()).collect();
+        assert_eq!(places, ["127.0.0.1:1", "127.0.0.1:2", "unix:s.sock"]);
+    }
+
+    #[test]
+    fn the_empty_prefix_may_stand_beside_others() {
+        let config =
+            config("[[backend]]\nname = \"a\"\nprefix = \"a/\"\n[[backend]]\nname = \"b\"\nprefix = \"\"");
+        assert_eq!(config.backends[1].prefix.as_deref(), Some(""));
+    }
+}
+
+mod access;
+mod freshness;
+mod rails;
+mod refusals;
+mod remote;
+
+#[test]
+fn every_example_is_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let files =
+        std::fs::read_dir(folder).expect("the folder is there").map(|file| file.expect("a file").path());
+    let configs: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    assert!(!configs.is_empty());
+    for path in configs {
+        let flags = Flags { config: Some(path), ..Flags::default() };
+        load(&flags, POLICIES).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES);
+    }
+
+    #[test]
+    fn a_damaged_example_never_panics(at in 0..EXAMPLE.len(), length in 0_usize..200, with in "\\PC{0,8}") {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        bytes.splice(at..(at + length).min(EXAMPLE.len()), with.into_bytes());
+        if let Err(error) = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES) {
+            prop_assert!((1..=PROBLEMS_MAX).contains(&error.problems.len()));
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_fits_into_the_total(
+        total_mib in 1_u64..64,
+        sizes in prop::collection::vec((0_u64..8, 0_u64..64, prop::option::of(0_u64..16)), 1..8),
+    ) {
+        let mut text = format!("[memory]\ntotal = \"{total_mib}MiB\"\nmax_item_size = \"1KiB\"\n");
+        for (index, (min, more, initial)) in sizes.iter().enumerate() {
+            let initial = initial.map_or(String::new(), |initial| format!("initial = \"{initial}MiB\"\n"));
+            text += &format!(
+                "[[backend]]\nname = \"b{index}\"\n[[partition]]\nbackend = \"b{index}\"\nmin = \"{min}MiB\"\nmax = \
+                 \"{}MiB\"\n{initial}",
+                min + more
+            );
+        }
+        if let Ok(config) = parse("a.toml", &text, &Flags::default(), POLICIES) {
+            let sum: u64 = config.partitions.iter().map(|partition| partition.initial_bytes).sum();
+            prop_assert!(sum <= config.memory.total_bytes);
+            for partition in &config.partitions {
+                prop_assert!(partition.bytes_min <= partition.initial_bytes);
+                prop_assert!(partition.initial_bytes <= partition.bytes_max);
+            }
+        }
+    }
+}
