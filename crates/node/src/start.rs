@@ -483,10 +483,5 @@ fn router(core: Arc<Core>) -> Router {
 }
 
 #[cfg(test)]
-mod begun_cold;
-#[cfg(test)]
-mod beside_the_simulator;
-#[cfg(test)]
-mod driven;
-#[cfg(test)]
-mod guard_goes_back;
+#[path = "../tests/start/mod.rs"]
+mod tests;

@@ -11,8 +11,8 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
-use super::*;
 use crate::config::{Flags, parse};
+use crate::start::*;
 
 pub(super) struct Driven {
     nanos: &'static AtomicU64,

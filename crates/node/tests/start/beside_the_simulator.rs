@@ -18,11 +18,11 @@ use sherwood_sim::{Met, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use sherwood_workload::onerf::{BackendModel as Law, Model};
 
-use super::*;
 use crate::control::Pin;
 use crate::gateway;
 use crate::http::WholeBody;
 use crate::setup::{BackendSetup, PartitionSetup};
+use crate::start::*;
 
 const DELTA: Duration = Duration::from_secs(50);
 /// Simulated servers decide so long after their last report, on what it said; a node knows
