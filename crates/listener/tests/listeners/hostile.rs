@@ -15,7 +15,7 @@ use crate::support::{Client, Server, options};
 const LIMIT: usize = 1 << 20;
 
 /// Has a test done with each protocol on each kind of socket.
-fn with_each(options: &ListenerOptions, places: usize, test: impl Fn(Protocol, &Server)) {
+pub(crate) fn with_each(options: &ListenerOptions, places: usize, test: impl Fn(Protocol, &Server)) {
     for protocol in PROTOCOLS {
         test(protocol, &Server::speak(protocol, options.clone(), places));
         let (_directory, bind) = unix();

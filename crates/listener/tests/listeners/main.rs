@@ -9,6 +9,7 @@
 mod asked;
 mod broken;
 mod clients;
+mod crowd;
 mod hostile;
 mod login;
 mod memcached;
