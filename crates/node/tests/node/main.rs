@@ -9,6 +9,7 @@
 mod access;
 mod admin;
 mod bad_keys;
+mod crowd;
 mod faults;
 mod freshness;
 mod gateway;
