@@ -120,6 +120,8 @@ pub struct Dispatch<K, V, W> {
     /// The failure that took a replica down last.
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
+    /// How many of `actions`, from the front, [`Dispatch::each_new_delivery`] has shown.
+    shown: usize,
     counters: Counters,
     /// Scratch space: the replicas that an attempt may go to.
     usable: Vec<ReplicaLoad>,
@@ -168,6 +170,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
+            shown: 0,
             counters: Counters::default(),
             usable: Vec::new(),
         })
@@ -299,7 +302,20 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Returns the next action for the driver to carry out, or none until the next input.
     pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
+        self.shown = self.shown.saturating_sub(1);
         self.actions.pop_front()
+    }
+
+    /// Shows `see` each [`Action::Deliver`] added since the last call that has not been polled: its
+    /// key, its result, and whether the result may fill the cache. So a cache can be filled by the
+    /// input itself, before another input invalidates a key.
+    pub fn each_new_delivery(&mut self, mut see: impl FnMut(&K, &Result<Option<V>, FetchError>, bool)) {
+        for action in self.actions.range(self.shown..) {
+            if let Action::Deliver { key, result, fill, .. } = action {
+                see(key, result, *fill);
+            }
+        }
+        self.shown = self.actions.len();
     }
 
     /// Returns the time to call [`handle_timeout`](Self::handle_timeout) at; none while nothing is

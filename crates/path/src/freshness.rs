@@ -112,7 +112,12 @@ impl Rules {
     /// What is kept of an answer that came at `now`, none being the word that there is no value;
     /// none where nothing is.
     #[must_use]
-    pub fn item<'a>(&self, key: &[u8], fetched: Option<Fetched<'a>>, now: Instant) -> Option<NewItem<'a>> {
+    pub(crate) fn item<'a>(
+        &self,
+        key: &[u8],
+        fetched: Option<Fetched<'a>>,
+        now: Instant,
+    ) -> Option<NewItem<'a>> {
         let Some(Fetched { value, flags, good_for, tags }) = fetched else {
             return match self.jittered(key, self.negative_ttl) {
                 Lifetime::For(ttl) => Some(NewItem { expires: Some(now + ttl), ..NewItem::absent() }),
@@ -139,7 +144,7 @@ impl Rules {
     /// # Errors
     /// When the cache refuses the item for its size. Nobody is the worse for it: the waiters have
     /// their value, and the next request asks the backend again.
-    pub fn fill(
+    pub(crate) fn fill(
         &self,
         cache: &Cache,
         partition: PartitionId,

@@ -1,63 +1,82 @@
-//! One request from arrival to finish.
+//! The path of a request: from its arrival, past the cache and its backends, to its end.
 //!
-//! What a user waits for is not a query but a request, and a request is as slow as the last key of
-//! its slowest query. So somebody has to hold a request together: look every key up, hand what
-//! misses to the backends' dispatchers, take the answers as they come, each key for itself, and say
-//! at the end how long it took and who was the last. That is a [`Request`]. It waits for nothing
-//! and nobody: a driver carries [`QueryFetch`]es to `sherwood_dispatch::Dispatch` and the results
-//! back, and [`fill`]s the cache once for each key delivered, however many requests wait for it.
+//! A user waits for a request, not for a query, and a request takes as long as the last key of its
+//! slowest query. A [`Request`] holds it together: it looks every key up, says what has to be
+//! fetched, takes the results one key at a time, and reports at the end how long it took and which
+//! backend was the last to answer.
+//!
+//! A [`Backend`] decides everything about one backend: which fetches and writes are sent where and
+//! when, and what of them the cache keeps.
+//!
+//! Neither waits for anything, draws anything or has a clock. A driver carries
+//! [`QueryFetch`]es to backends, actions to replicas and results back.
 //!
 //! ```
 //! use sherwood_cache::{Access, Cache, Options, Partition, Value};
-//! use sherwood_dispatch::{Action, Dispatch, Options as DispatchOptions, Reply};
-//! use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, TenantId};
-//! use sherwood_path::{Query, Request, Staleness, fill};
+//! use sherwood_dispatch::{Options as DispatchOptions, Reply};
+//! use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, Tags, TenantId};
+//! use sherwood_path::{
+//!     Action, AnswerCache, Backend, BackendOptions, FetchKey, Fetched, Query, Request, Staleness,
+//! };
 //!
-//! let (backend, partition) = (BackendId(0), PartitionId(0));
-//! let partitions = [Partition::new(TenantId(0), backend, 1 << 20)];
+//! /// Keeps the sizes of objects.
+//! struct Sizes<'a>(&'a Cache);
+//!
+//! impl AnswerCache<u32> for Sizes<'_> {
+//!     fn cache(&self) -> &Cache {
+//!         self.0
+//!     }
+//!
+//!     fn fetched<'a>(&self, bytes: &'a u32) -> Fetched<'a> {
+//!         Fetched { value: Value::Declared(*bytes), flags: 0, good_for: None, tags: Tags::NONE }
+//!     }
+//! }
+//!
+//! let (id, partition) = (BackendId(0), PartitionId(0));
+//! let partitions = [Partition::new(TenantId(0), id, 1 << 20)];
 //! let cache = Cache::new(Options::default(), &partitions, SeededState::new(1))?;
-//! let options = DispatchOptions::default();
-//! let (timeout, staleness) = (options.timeout, Staleness::default());
-//! let mut dispatch = Dispatch::new(options, 1, SeededState::new(2))?;
-//!
+//! let options = BackendOptions::new(DispatchOptions::default(), 1, vec![partition]);
+//! let (timeout, staleness) = (options.dispatch.timeout, Staleness::default());
 //! let arrived = Instant::from_millis(0);
+//! let mut backend = Backend::new(options, arrived, SeededState::new(2))?;
+//!
 //! let (keys, demand) = (vec!["p:1"], Demand::default());
-//! let query = Query { backend, partition, keys, demand, timeout, staleness };
+//! let query = Query { backend: id, partition, keys, demand, timeout, staleness };
 //! let mut request: Request<&str, u32> = Request::start(arrived, vec![query]);
 //! for fetch in request.look_up(&cache, &Access::at(arrived), |_, _, item| item.value.len() as u32) {
-//!     dispatch.handle_fetch(arrived, &fetch.demand, fetch.keys, 0x5eed);
+//!     let keys = fetch.keys.into_iter().map(|(key, slot)| (FetchKey { partition, key }, slot));
+//!     backend.handle_fetch(arrived, &Sizes(&cache), &fetch.demand, keys, 0x5eed);
 //! }
 //!
 //! // Four milliseconds later the backend has answered: the object has 1,200 bytes.
 //! let now = Instant::from_millis(4);
-//! let Some(Action::Call { attempt, .. }) = dispatch.poll_action() else { panic!("one call") };
-//! dispatch.handle_reply(now, attempt, Reply::Ok(vec![Some(1_200)]));
-//! while let Some(Action::Deliver { key, result, fill: may_fill, waiters }) = dispatch.poll_action() {
-//!     if let (true, Ok(Some(bytes))) = (may_fill, &result) {
-//!         fill(&cache, partition, key.as_bytes(), Value::Declared(*bytes), None, &Access::at(now))?;
-//!     }
+//! let Some(Action::Call { attempt, .. }) = backend.poll_action() else { panic!("one call") };
+//! backend.handle_reply(now, &Sizes(&cache), attempt, Reply::Ok(vec![Some(1_200)]));
+//! while let Some(Action::Deliver { result, waiters, .. }) = backend.poll_action() {
 //!     for slot in waiters {
 //!         request.handle_result(now, slot, result.clone());
 //!     }
 //! }
 //! let finished = request.finished().expect("every key has its answer");
-//! assert_eq!((finished.latency_us, finished.blocking), (4_000, Some(backend)));
+//! assert_eq!((finished.latency_us, finished.blocking), (4_000, Some(id)));
 //! assert_eq!(cache.usage(partition).items, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod answer;
-mod fill;
+mod backend;
+mod fences;
 mod freshness;
 mod query;
-mod refresh;
 mod request;
-mod write;
+mod revalidation;
 
 pub use answer::{Alike, Answer, Status};
-pub use fill::fill;
+pub use backend::{
+    Action, AnswerCache, Backend, BackendOptions, Change, FetchKey, FillCounts, Holdings, Invalidation,
+    Write, WriteOrder, WriteTo,
+};
+pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use query::{Query, QueryFetch, Slot};
-pub use refresh::Refreshes;
 pub use request::Request;
-pub use write::{Begun, Ended, Outcome, Settled, Write, WriteId, WriteOptions, WriteRefused, Writes};

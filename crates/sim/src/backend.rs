@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sherwood_dispatch::AttemptId;
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
+use sherwood_path::FetchKey;
 use sherwood_workload::onerf::{BackendModel as Law, Limits};
 
 use crate::key::Key;
@@ -23,7 +24,7 @@ pub(crate) struct Job {
 pub(crate) enum Work {
     Call {
         attempt: AttemptId,
-        keys: Vec<Key>,
+        keys: Vec<FetchKey<Key>>,
     },
     Probe,
     /// A call of a request that is not simulated, with this many keys; its answer is not used.

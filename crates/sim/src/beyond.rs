@@ -12,7 +12,7 @@ use sherwood_policy::{MissRatioCurve, Needs};
 
 use crate::server::Server;
 
-/// What is known of one backend.
+/// What is known of one partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownBeyond {
     /// Miss ratio by a server's budget.
@@ -21,31 +21,30 @@ pub(crate) struct KnownBeyond {
     pub(crate) shadow_hits: Option<u64>,
 }
 
-/// Look-ups up to the last decision, of each server and backend.
+/// Look-ups up to the last decision, of each server and partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beyond {
     look_ups: Vec<Vec<u64>>,
 }
 
 impl Beyond {
-    /// One element for each backend, empty where `needs` asks for nothing. O(n log n) for n points
-    /// of all curves.
-    pub(crate) fn known(&mut self, needs: &Needs, servers: &[Server], backends: usize) -> Vec<KnownBeyond> {
+    /// One element for each partition, empty where `needs` asks for nothing. O(n log n) for n
+    /// points of all curves.
+    pub(crate) fn known(&mut self, needs: &Needs, servers: &[Server], partitions: usize) -> Vec<KnownBeyond> {
         if !is_asked(needs) {
-            return vec![KnownBeyond::default(); backends];
+            return vec![KnownBeyond::default(); partitions];
         }
-        self.look_ups.resize(servers.len(), vec![0; backends]);
-        (0..backends).map(|backend| self.of(backend, needs, servers)).collect()
+        self.look_ups.resize(servers.len(), vec![0; partitions]);
+        (0..partitions).map(|index| self.of(PartitionId::from_index(index), needs, servers)).collect()
     }
 
-    fn of(&mut self, backend: usize, needs: &Needs, servers: &[Server]) -> KnownBeyond {
-        let partition = PartitionId::from_index(backend);
+    fn of(&mut self, partition: PartitionId, needs: &Needs, servers: &[Server]) -> KnownBeyond {
         let mut shadow_hits = None;
         let mut curves = Vec::with_capacity(servers.len());
         for (server, before) in servers.iter().zip(&mut self.look_ups) {
             let usage = server.cache.usage(partition);
             let look_ups = usage.hits + usage.misses;
-            let since = look_ups - std::mem::replace(&mut before[backend], look_ups);
+            let since = look_ups - std::mem::replace(&mut before[partition.index()], look_ups);
             let Some(curve) = curve(&server.cache, partition) else { continue };
             if let Some(more) = needs.shadow_bytes(server.cache.options().total_bytes) {
                 *shadow_hits.get_or_insert(0) += curve.shadow_hits(usage.budget_bytes, more, since);

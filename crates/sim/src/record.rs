@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sherwood_model::{
-    Band, CachePlan, FinishedRequest, Instant, LatencySketch, PartitionId, RequestSnapshot, RequestWindow,
-    Slo, SloMonitor, WindowOptions,
+    BackendId, Band, CachePlan, FinishedRequest, Instant, LatencySketch, RequestSnapshot, RequestWindow, Slo,
+    SloMonitor, WindowOptions,
 };
 
+use crate::partitions::Partitions;
 use crate::results::{BackendSample, Results, Sample};
 use crate::server::Server;
 use crate::setup::Setup;
@@ -17,6 +18,7 @@ use crate::statistics::Alike;
 pub(crate) struct Recorder {
     window: RequestWindow,
     monitor: SloMonitor,
+    partitions: Partitions,
     measured_from: Instant,
     /// Latencies of the measured requests.
     pub(crate) latencies: LatencySketch,
@@ -47,13 +49,14 @@ pub(crate) struct Backlog {
 }
 
 impl Recorder {
-    pub(crate) fn new(slo: Slo, backends: usize, measured_from: Instant) -> Self {
+    pub(crate) fn new(slo: Slo, partitions: Partitions, measured_from: Instant) -> Self {
         Self {
             window: RequestWindow::new(WindowOptions::of(slo.window)),
             monitor: SloMonitor::new(slo, measured_from),
+            partitions,
             measured_from,
             latencies: LatencySketch::default(),
-            backends: vec![BackendRecord::default(); backends],
+            backends: vec![BackendRecord::default(); partitions.backends()],
             samples: Vec::new(),
         }
     }
@@ -101,7 +104,8 @@ impl Recorder {
         for (index, record) in self.backends.iter_mut().enumerate() {
             let (hits, misses) = (record.hits - record.seen.0, record.misses - record.seen.1);
             record.seen = (record.hits, record.misses);
-            let (allocation, used) = held(servers, index, backlog.stands_for);
+            let (allocation, used) =
+                held(servers, self.partitions, BackendId::from_index(index), backlog.stands_for);
             backends.push(BackendSample {
                 limit: backlog.limits[index],
                 waiting: backlog.waiting[index] as u64,
@@ -132,15 +136,17 @@ impl Recorder {
 /// What a backend is allotted and what it uses, on average over the servers. Allotted is what is in
 /// force, which may be on its way to what was decided. Where partitions share, they are allotted
 /// what they use.
-fn held(servers: &[Server], index: usize, stands_for: f64) -> (f64, f64) {
+fn held(servers: &[Server], partitions: Partitions, backend: BackendId, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
     for server in servers {
-        let usage = server.cache.usage(PartitionId::from_index(index));
-        used += usage.used_bytes;
-        allocation += match server.cache.plan() {
-            CachePlan::Budgets(_) => usage.budget_bytes,
-            CachePlan::Shared => usage.used_bytes,
-        };
+        let plan = server.cache.plan();
+        for usage in partitions.of_backend(backend).map(|partition| server.cache.usage(partition)) {
+            used += usage.used_bytes;
+            allocation += match plan {
+                CachePlan::Budgets(_) => usage.budget_bytes,
+                CachePlan::Shared => usage.used_bytes,
+            };
+        }
     }
     let each = stands_for / servers.len() as f64;
     (allocation as f64 * each, used as f64 * each)

@@ -1,25 +1,25 @@
-//! Requests of a run, without simulating it.
+//! What a run is asked, without running it.
 
 use sherwood_model::{BackendId, Instant};
 
+use crate::partitions::Partitions;
 use crate::setup::{Setup, SetupError};
 use crate::traffic::{Arrived, Traffic};
 
-/// A request of a run.
+/// One request of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Met {
-    /// Arrival time.
+    /// When it arrives.
     pub at: Instant,
     /// Number of the application server it is sent to, from 0.
     pub server: usize,
-    /// Backends and objects that are read, in order.
+    /// Who is asked for which objects, in order.
     pub queries: Vec<(BackendId, Vec<u64>)>,
 }
 
 impl Setup {
-    /// Returns the requests of a run of this setup in order of arrival, which are the same for
-    /// every policy; without an end unless they come from a trace. They serve to send the same
-    /// requests to another system.
+    /// The requests that a run of this setup meets, whatever the policy, in the order of their
+    /// arrival, without an end but a trace's: for who wants to ask somebody else the same.
     ///
     /// ```
     /// use sherwood_sim::Setup;
@@ -30,11 +30,12 @@ impl Setup {
     /// ```
     ///
     /// # Errors
-    /// If the setup names something that does not exist, or a number in it is out of range.
+    /// When the setup names what there is not, or a number in it is out of range.
     pub fn requests(&self) -> Result<impl Iterator<Item = Met> + use<>, SetupError> {
         self.validate()?;
         let servers = self.knobs.servers.unwrap_or(self.profile()?.app_servers);
-        let mut traffic = Traffic::new(self, servers)?;
+        let partitions = Partitions::new(1, self.model.backends().len());
+        let mut traffic = Traffic::new(self, partitions, servers)?;
         Ok(std::iter::from_fn(move || {
             let at = traffic.next_arrival().ok()?;
             let Arrived { server, queries, .. } = traffic.next_request();

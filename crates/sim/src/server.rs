@@ -1,53 +1,72 @@
-//! An application server: a cache, a controller and a dispatcher for each backend, as in a node.
+//! An application server: a cache, a controller and a machine for each backend, as in a node.
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition, SHARD_BYTES_LIMIT, Value};
-use sherwood_dispatch::{Dispatch, Options as DispatchOptions};
-use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
-use sherwood_path::Slot;
+use sherwood_cache::{Cache, Options as CacheOptions, Partition, SHARD_BYTES_LIMIT, Value};
+use sherwood_dispatch::Options as DispatchOptions;
+use sherwood_model::{CachePlan, Instant, SeededState, Tags};
+use sherwood_path::{AnswerCache, Backend as BackendMachine, BackendOptions, Fetched, Slot};
 use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionSeen, StartSize, by_name};
 use sherwood_workload::onerf::BackendModel;
 
 use crate::beyond::{self, KnownBeyond};
 use crate::key::Key;
+use crate::partitions::Partitions;
 use crate::resize::Resizing;
 use crate::setup::{Setup, SetupError};
-use crate::statistics::{Known, KnownBackend, Report};
+use crate::statistics::{Known, KnownPartition, Report};
 
-/// Who waits for a key: a live request's number, and the key's place in it.
+/// The waiter for a key: a live request's number, and the key's place in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) request: u32,
     pub(crate) slot: Slot,
 }
 
-pub(crate) type Machine = Dispatch<Key, u32, Waiter>;
+/// The machine of one backend. Its values are sizes in bytes.
+pub(crate) type Machine = BackendMachine<Key, u32, Waiter>;
 
-/// One server. Partition `b` of its cache is backend `b`'s.
+/// A cache of objects that have a size and no bytes.
+pub(crate) struct SizedCache<'a>(pub(crate) &'a Cache);
+
+impl AnswerCache<u32> for SizedCache<'_> {
+    fn cache(&self) -> &Cache {
+        self.0
+    }
+
+    fn fetched<'a>(&self, bytes: &'a u32) -> Fetched<'a> {
+        Fetched { value: Value::Declared(*bytes), flags: 0, good_for: None, tags: Tags::NONE }
+    }
+}
+
+/// One server.
 pub(crate) struct Server {
+    pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
     pub(crate) controller: Controller,
+    /// One for each backend.
     pub(crate) machines: Vec<Machine>,
-    /// When each machine is going to be woken up, if it is.
+    /// The time at which each machine is woken up next.
     pub(crate) armed: Vec<Option<Instant>>,
-    /// What goes to the statistics server with the next report.
+    /// The next report to the statistics server.
     pub(crate) report: Report,
     pub(crate) resizing: Resizing,
 }
 
 impl Server {
-    pub(crate) fn new(setup: &Setup, number: u64) -> Result<Self, SetupError> {
+    pub(crate) fn new(setup: &Setup, partitions: Partitions, number: u64) -> Result<Self, SetupError> {
         let total_bytes = setup.cache_bytes()?;
         let backends = setup.model.backends();
         let control = &setup.knobs.control;
         let policy = by_name(&setup.policy, control)?;
         let needs = policy.needs();
-        control.validate(total_bytes, backends.len())?;
-        let budgets = control.start_budgets(total_bytes, &vec![StartSize::default(); backends.len()])?;
-        let partition =
-            |(index, &budget_bytes)| Partition::new(TenantId(0), BackendId::from_index(index), budget_bytes);
-        let partitions: Vec<Partition> = budgets.iter().enumerate().map(partition).collect();
+        control.validate(total_bytes, partitions.len())?;
+        let budgets = control.start_budgets(total_bytes, &vec![StartSize::default(); partitions.len()])?;
+        let place = |(id, &budget_bytes)| {
+            let (tenant, backend) = partitions.pair(id);
+            Partition::new(tenant, backend, budget_bytes)
+        };
+        let places: Vec<Partition> = partitions.all().zip(&budgets).map(place).collect();
         let options = CacheOptions {
             total_bytes,
             item_bytes_max: 1 << 30,
@@ -58,16 +77,24 @@ impl Server {
             ..CacheOptions::default()
         };
         let hash = SeededState::new(number);
-        let cache = Cache::new(options, &partitions, hash)?;
+        let cache = Cache::new(options, &places, hash)?;
         if policy.starts_shared() {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
         let machine = |backend: &BackendModel| {
             let replicas = backend.service.replicas.at(&setup.profile);
-            Dispatch::new(dispatch(setup.model.timeout()), replicas.into(), hash)
+            let own = partitions.of_backend(backend.backend_id()).collect();
+            let options = BackendOptions::new(dispatch(setup.model.timeout()), replicas.into(), own);
+            Machine::new(options, Instant::ZERO, hash)
         };
-        let names = backends.iter().map(|backend| backend.name.clone()).collect();
+        let name = |partition| {
+            let (tenant, backend) = partitions.pair(partition);
+            let backend = &backends[backend.index()].name;
+            if partitions.tenants() == 1 { backend.clone() } else { format!("{}/{backend}", tenant.0) }
+        };
+        let names = partitions.all().map(name).collect();
         Ok(Self {
+            partitions,
             cache,
             controller: Controller::new(policy, control, names, budgets.clone()),
             machines: backends.iter().map(machine).collect::<Result<_, _>>()?,
@@ -75,14 +102,6 @@ impl Server {
             report: Report::default(),
             resizing: Resizing::new(setup.knobs.resize, budgets),
         })
-    }
-
-    /// Takes an answer into the cache. One that does not fit its partition is fetched again when it
-    /// is asked for again.
-    pub(crate) fn fill(&self, now: Instant, backend: BackendId, key: Key, bytes: u32) {
-        let (partition, access) = (PartitionId(backend.0), Access::at(now));
-        let _ =
-            sherwood_path::fill(&self.cache, partition, key.as_ref(), Value::Declared(bytes), None, &access);
     }
 
     /// One round of the control loop: what all servers reported is known, what this cache holds is
@@ -110,8 +129,9 @@ impl Server {
 
     fn observe(&self, known: &Known) -> Observation {
         let (needs, total_bytes) = (self.controller.needs(), self.cache.options().total_bytes);
-        let seen = |(index, known): (usize, &KnownBackend)| {
-            let usage = self.cache.usage(PartitionId::from_index(index));
+        let seen = |(partition, known): (_, &KnownPartition)| {
+            let usage = self.cache.usage(partition);
+            let (tenant, backend) = self.partitions.pair(partition);
             let (hits, misses) = known.counts;
             let KnownBeyond { curve, shadow_hits } = known.beyond.clone();
             let slope = |curve: &MissRatioCurve| curve.hit_ratio_slope(usage.budget_bytes, total_bytes);
@@ -126,12 +146,12 @@ impl Server {
                 hit_ratio_slope: curve.as_ref().filter(|_| needs.hit_ratio_slope).map(slope),
                 miss_ratio_curve: curve.filter(|_| needs.miss_ratio_curves),
                 miss_latency: known.miss_latency.clone(),
-                ..PartitionSeen::new(TenantId(0), BackendId::from_index(index))
+                ..PartitionSeen::new(tenant, backend)
             }
         };
         Observation {
             total_bytes,
-            partitions: known.backends.iter().enumerate().map(seen).collect(),
+            partitions: self.partitions.all().zip(&known.partitions).map(seen).collect(),
             ..known.requests.clone()
         }
     }

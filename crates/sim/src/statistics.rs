@@ -12,6 +12,7 @@ pub(crate) use sherwood_path::Alike;
 use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog};
 
 use crate::beyond::{Beyond, KnownBeyond};
+use crate::partitions::Partitions;
 use crate::server::Server;
 
 /// Pending report of one server; emptied once a second.
@@ -24,12 +25,13 @@ pub(crate) struct Report {
 /// Statistics of all servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Statistics {
+    partitions: Partitions,
     log: RequestLog,
     queries: Vec<LatencyWindow>,
     /// Latencies of misses; empty unless the policy needs them.
     misses: Vec<LatencyWindow>,
     beyond: Beyond,
-    /// Hits and misses of each backend, over all servers, as last reported.
+    /// Hits and misses of each partition, over all servers, as last reported.
     counts: Vec<(u64, u64)>,
     counters: CounterWindow,
 }
@@ -39,29 +41,38 @@ pub(crate) struct Statistics {
 pub(crate) struct Known {
     /// Observation of the finished requests; partitions are each server's own.
     pub(crate) requests: Observation,
-    pub(crate) backends: Vec<KnownBackend>,
+    pub(crate) partitions: Vec<KnownPartition>,
 }
 
-/// What is known of a backend over the RBC window.
+/// The statistics of one partition over the RBC window.
 #[derive(Clone, Debug)]
-pub(crate) struct KnownBackend {
+pub(crate) struct KnownPartition {
     /// Hits and misses.
     pub(crate) counts: (u64, u64),
+    /// Of its backend.
     pub(crate) query_p99: Option<Duration>,
+    /// Of its backend.
     pub(crate) miss_latency: Option<MissLatency>,
     pub(crate) beyond: KnownBeyond,
 }
 
 impl Statistics {
     /// Statistics for a policy with these `needs`.
-    pub(crate) fn new(backends: usize, slo_window: Duration, rbc_window: Duration, needs: &Needs) -> Self {
+    pub(crate) fn new(
+        partitions: Partitions,
+        slo_window: Duration,
+        rbc_window: Duration,
+        needs: &Needs,
+    ) -> Self {
+        let backends = partitions.backends();
         let timed = if needs.miss_latency { backends } else { 0 };
         Self {
+            partitions,
             log: RequestLog::new(slo_window, rbc_window),
             queries: vec![LatencyWindow::new(rbc_window); backends],
             misses: vec![LatencyWindow::new(rbc_window); timed],
             beyond: Beyond::default(),
-            counts: vec![(0, 0); backends],
+            counts: vec![(0, 0); partitions.len()],
             counters: CounterWindow::new(rbc_window),
         }
     }
@@ -79,7 +90,7 @@ impl Statistics {
         }
     }
 
-    /// Takes the hits and misses of each backend since the start, over all servers.
+    /// Takes the hits and misses of each partition since the start, over all servers.
     pub(crate) fn count(&mut self, counts: Vec<(u64, u64)>) {
         self.counts = counts;
     }
@@ -93,18 +104,21 @@ impl Statistics {
     pub(crate) fn known(&mut self, now: Instant, needs: &Needs, servers: &[Server]) -> Known {
         let backends = self.queries.len();
         let counts = self.counters.advance(now, self.counts.clone());
-        let beyond = self.beyond.known(needs, servers, backends);
-        let known = |(((index, counts), query_p99), beyond): (((usize, _), _), _)| {
-            let misses = self.misses.get(index);
-            let miss_latency = misses.and_then(|window| MissLatency::of(&window.sketch(now)));
-            KnownBackend { counts, query_p99, miss_latency, beyond }
+        let beyond = self.beyond.known(needs, servers, self.partitions.len());
+        let query_p99 = self.query_p99(now);
+        let miss_latency = |window: &LatencyWindow| MissLatency::of(&window.sketch(now));
+        let miss_latencies: Vec<_> = self.misses.iter().map(miss_latency).collect();
+        let known = |((partition, counts), beyond): ((_, _), _)| {
+            let backend = self.partitions.pair(partition).1.index();
+            let miss_latency = miss_latencies.get(backend).cloned().flatten();
+            KnownPartition { counts, query_p99: query_p99[backend], miss_latency, beyond }
         };
-        let known = counts.into_iter().enumerate().zip(self.query_p99(now)).zip(beyond).map(known).collect();
+        let known = self.partitions.all().zip(counts).zip(beyond).map(known).collect();
         let mut requests = Observation::default();
         if needs.requests {
             let finished = RequestSnapshot::from(self.log.for_decision(now));
             requests.see_requests(&finished, needs, backends);
         }
-        Known { requests, backends: known }
+        Known { requests, partitions: known }
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_model::{BackendId, Demand, Instant, PartitionId, SplitMix64};
+use sherwood_model::{BackendId, Demand, Instant, SplitMix64, TenantId};
 use sherwood_path::{Query, Staleness};
 use sherwood_workload::onerf::{Batch, RequestMix, Times};
 use sherwood_workload::trace::requests::Request;
 use sherwood_workload::{Arrivals, Rng, rng_from_seed};
 
 use crate::key::Key;
+use crate::partitions::Partitions;
 use crate::recorded::{NoMore, Recorded};
 use crate::sample::Sample;
 use crate::setup::{Setup, SetupError};
@@ -21,6 +22,8 @@ use crate::sizes::UNCACHEABLE;
 pub(crate) struct Traffic {
     source: Source,
     balance_draws: Rng,
+    tenant_draws: Rng,
+    partitions: Partitions,
     servers: u64,
     timeout: Duration,
 }
@@ -57,12 +60,16 @@ pub(crate) struct Arrived {
 const ARRIVALS: u64 = 1;
 const MIX: u64 = 2;
 const BALANCE: u64 = 3;
+/// A later one than those of the world.
+const TENANTS: u64 = 6;
 
 impl Traffic {
-    pub(crate) fn new(setup: &Setup, servers: u32) -> Result<Self, SetupError> {
+    pub(crate) fn new(setup: &Setup, partitions: Partitions, servers: u32) -> Result<Self, SetupError> {
         Ok(Self {
             source: Source::new(setup)?,
             balance_draws: stream(setup.seed, BALANCE),
+            tenant_draws: stream(setup.seed, TENANTS),
+            partitions,
             servers: servers.into(),
             timeout: setup.model.timeout(),
         })
@@ -74,6 +81,7 @@ impl Traffic {
         Some(Self {
             source: Source::Drawn(drawn.clone()),
             balance_draws: self.balance_draws.clone(),
+            tenant_draws: self.tenant_draws.clone(),
             ..*self
         })
     }
@@ -93,15 +101,16 @@ impl Traffic {
         }
     }
 
-    /// The request that arrives now, and the server it is sent to, each equally likely.
+    /// The request that arrives now, its tenant and the server it is sent to, each equally likely.
     pub(crate) fn next_request(&mut self) -> Arrived {
         let server = ((self.balance_draws.next_u64() >> 32) * self.servers) >> 32;
-        let timeout = self.timeout;
+        let tenant = self.draw_tenant();
+        let (partitions, timeout) = (self.partitions, self.timeout);
         let query = |backend: BackendId, keys: Vec<Key>| Query {
             backend,
-            partition: partition(backend),
+            partition: partitions.of(tenant, backend),
             keys,
-            demand: Demand::default(),
+            demand: Demand { tenant, ..Demand::default() },
             timeout,
             staleness: Staleness::default(),
         };
@@ -123,6 +132,13 @@ impl Traffic {
             }
         };
         Arrived { server: server as usize, queries, bytes }
+    }
+
+    fn draw_tenant(&mut self) -> TenantId {
+        match self.partitions.tenants() {
+            1 => TenantId(0),
+            tenants => TenantId((((self.tenant_draws.next_u64() >> 32) * u64::from(tenants)) >> 32) as u16),
+        }
     }
 
     /// The name of the trace that requests come from, if they do.
@@ -167,11 +183,6 @@ impl Drawn {
         }
         batches
     }
-}
-
-/// Every backend has one partition, of the same number.
-pub(crate) const fn partition(backend: BackendId) -> PartitionId {
-    PartitionId(backend.0)
 }
 
 /// The generator of a stream of draws of a seed.

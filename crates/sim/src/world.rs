@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_cache::Access;
-use sherwood_dispatch::{Action, AttemptId, Reply};
+use sherwood_dispatch::{AttemptId, Reply};
 use sherwood_model::{BackendId, Instant, ReplicaId, Slo};
-use sherwood_path::Request;
+use sherwood_path::{Action, FetchKey, Request};
 use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::Rng;
 use sherwood_workload::onerf::Limits;
@@ -18,16 +18,17 @@ pub use self::fork::ForkError;
 use crate::backend::{Backend, Job, Work, left_of, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
+use crate::partitions::Partitions;
 use crate::record::{Backlog, Recorder};
 use crate::recorded::{NoMore, TraceStop};
 use crate::results::{Results, Sample};
 use crate::sample::ECHOES_WITHIN;
-use crate::server::{Server, Waiter};
+use crate::server::{Server, SizedCache, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
 use crate::sizes::Sizes;
 use crate::slab::Slab;
 use crate::statistics::{Known, Statistics};
-use crate::traffic::{Arrived, Traffic, partition, stream};
+use crate::traffic::{Arrived, Traffic, stream};
 
 /// A simulated run, which starts with empty caches.
 ///
@@ -54,6 +55,7 @@ pub struct World {
     measured_from: Instant,
     end: Instant,
     now: Instant,
+    partitions: Partitions,
     events: EventQueue<Event>,
     traffic: Traffic,
     /// Reason for which the trace has no further requests, once it has ended.
@@ -147,6 +149,11 @@ impl World {
     /// # Errors
     /// If the setup names something that does not exist, or a number in it is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        Self::with_tenants(setup, 1)
+    }
+
+    /// A world of so many tenants, which send equally many requests and share no keys in the cache.
+    fn with_tenants(setup: &Setup, tenants: u16) -> Result<Self, SetupError> {
         setup.validate()?;
         let asked = setup.clone();
         let mut setup = asked.clone();
@@ -163,7 +170,7 @@ impl World {
             observe: Duration::from_secs_f64(law.every_s),
         };
         let measured_from = Instant::ZERO + minutes(scenario.warmup_min);
-        let count = model.backends().len();
+        let partitions = Partitions::new(tenants, model.backends().len());
         let needs = by_name(&setup.policy, &knobs.control)?.needs();
         let mut world = Self {
             asked,
@@ -173,15 +180,16 @@ impl World {
             measured_from,
             end: measured_from + minutes(scenario.measure_min),
             now: Instant::ZERO,
+            partitions,
             events: EventQueue::default(),
-            traffic: Traffic::new(&setup, servers)?,
+            traffic: Traffic::new(&setup, partitions, servers)?,
             stop: None,
             sizes: model.replay().map(|_| Sizes::new()),
             echoes: knobs.sample - 1,
             echo_draws: stream(setup.seed, ECHOES),
             route_draws: stream(setup.seed, ROUTES),
             servers: (0..servers)
-                .map(|number| Server::new(&setup, number.into()))
+                .map(|number| Server::new(&setup, partitions, number.into()))
                 .collect::<Result<_, _>>()?,
             backends: model
                 .backends()
@@ -191,8 +199,8 @@ impl World {
             jobs: Slab::new(),
             live: Slab::new(),
             told: VecDeque::new(),
-            statistics: Statistics::new(count, slo.window, knobs.control.rbc_window, &needs),
-            recorder: Recorder::new(slo, count, measured_from),
+            statistics: Statistics::new(partitions, slo.window, knobs.control.rbc_window, &needs),
+            recorder: Recorder::new(slo, partitions, measured_from),
             queries: 0,
             setup,
         };
@@ -316,16 +324,16 @@ impl World {
             self.finish(number);
         }
         for fetch in fetches {
-            let keys = fetch.keys.into_iter().map(|(key, slot)| (key, Waiter { request: number, slot }));
+            let (partition, demand) = (fetch.partition, fetch.demand);
+            let keys = fetch.keys.into_iter();
+            let keys =
+                keys.map(|(key, slot)| (FetchKey { partition, key }, Waiter { request: number, slot }));
             // Where there is one replica, there is nothing to draw.
             let several = self.backends[fetch.backend.index()].replicas() > 1;
             let entropy = if several { self.route_draws.next_u64() } else { 0 };
-            self.servers[server].machines[fetch.backend.index()].handle_fetch(
-                now,
-                &fetch.demand,
-                keys,
-                entropy,
-            );
+            let Server { cache, machines, .. } = &mut self.servers[server];
+            let machine = &mut machines[fetch.backend.index()];
+            machine.handle_fetch(now, &SizedCache(cache), &demand, keys, entropy);
             self.drive(server as u16, fetch.backend);
         }
         self.expect_arrival();
@@ -346,7 +354,7 @@ impl World {
         });
     }
 
-    /// Carries out what a dispatcher asks for.
+    /// Carries out what a machine asks for.
     fn drive(&mut self, server: u16, backend: BackendId) {
         let place = (usize::from(server), backend.index());
         while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
@@ -356,21 +364,18 @@ impl World {
                 }
                 Action::Probe { replica, .. } => self.send(server, backend, replica, Work::Probe),
                 Action::Cancel { attempt, replica } => self.cancel(server, backend, replica, attempt),
-                Action::Deliver { key, result, fill, waiters } => {
-                    if let (true, Ok(Some(bytes))) = (fill, &result) {
-                        self.servers[place.0].fill(self.now, backend, key, *bytes);
-                    }
+                Action::Deliver { result, waiters, .. } => {
                     for waiter in waiters {
                         self.tell(waiter, result.clone());
                     }
                 }
+                Action::StartWrite(_) | Action::EndWrite { .. } => {}
             }
         }
         self.arm(server, backend);
     }
 
-    /// Sees to it that a dispatcher is woken up in time. One that is woken too early says when to
-    /// come again.
+    /// Schedules the next wake-up of a machine. One that is woken too early is armed again.
     fn arm(&mut self, server: u16, backend: BackendId) {
         let Server { machines, armed, .. } = &mut self.servers[usize::from(server)];
         let armed = &mut armed[backend.index()];
@@ -383,12 +388,12 @@ impl World {
     }
 
     fn wake(&mut self, server: u16, backend: BackendId) {
-        let Server { machines, armed, .. } = &mut self.servers[usize::from(server)];
+        let Server { cache, machines, armed, .. } = &mut self.servers[usize::from(server)];
         // Of two alarms the earlier was set later, and left the other one behind.
         if armed[backend.index()] == Some(self.now) {
             armed[backend.index()] = None;
         }
-        machines[backend.index()].handle_timeout(self.now);
+        machines[backend.index()].handle_timeout(self.now, &SizedCache(cache));
         self.drive(server, backend);
     }
 
@@ -479,16 +484,16 @@ impl World {
         match work {
             Work::Call { attempt, keys } => {
                 // They are about to be filled.
-                cache.prefetch(keys.iter().map(|key| (partition(backend), key.as_ref())));
+                cache.prefetch(keys.iter().map(|key| (key.partition, key.as_ref())));
                 let law = &mut self.backends[backend.index()];
-                let sizes = keys.into_iter().map(|key| match &self.sizes {
+                let sizes = keys.into_iter().map(|FetchKey { key, .. }| match &self.sizes {
                     None => Some(law.object_bytes(key.object())),
                     Some(sizes) => Some(sizes.bytes(backend, key)),
                 });
-                machine.handle_reply(self.now, attempt, Reply::Ok(sizes.collect()));
+                machine.handle_reply(self.now, &SizedCache(cache), attempt, Reply::Ok(sizes.collect()));
             }
             Work::Echo { .. } => return,
-            Work::Probe => machine.handle_probe(self.now, replica, true),
+            Work::Probe => machine.handle_probe(self.now, &SizedCache(cache), replica, true),
         }
         self.drive(server, backend);
     }
@@ -506,11 +511,11 @@ impl World {
     }
 
     fn report(&mut self) {
-        let mut counts = vec![(0, 0); self.backends.len()];
+        let mut counts = vec![(0, 0); self.partitions.len()];
         for server in &mut self.servers {
             self.statistics.receive(self.now, &mut server.report);
-            for (index, (hits, misses)) in counts.iter_mut().enumerate() {
-                let usage = server.cache.usage(sherwood_model::PartitionId::from_index(index));
+            for (partition, (hits, misses)) in self.partitions.all().zip(&mut counts) {
+                let usage = server.cache.usage(partition);
                 (*hits, *misses) = (*hits + usage.hits, *misses + usage.misses);
             }
             server.go_on_resizing(self.now);

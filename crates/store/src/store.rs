@@ -62,6 +62,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// True if a read of a key returns the written value, byte for byte, without any other
     /// properties. A cache may then keep the written value; otherwise it has to read it.
+    /// The answer is the same for the life of the store.
     fn answers_as_written(&self) -> bool {
         true
     }

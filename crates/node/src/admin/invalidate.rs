@@ -11,10 +11,12 @@ use std::thread;
 
 use axum::Json;
 use axum::extract::State;
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sherwood_cache::{Access, AccessFlags, Item, Kind};
 use sherwood_model::{BackendId, PartitionId};
+use sherwood_path::Invalidation;
 
 use super::aside::in_turn;
 use super::keys;
@@ -51,11 +53,11 @@ impl Which {
         }
     }
 
-    /// Whether a value of this key that is not here yet may be meant: of its tags nothing is known.
-    fn may_mean(&self, key: &[u8]) -> bool {
+    /// The same for a backend's machine.
+    fn invalidation(&self) -> Invalidation<'_, Bytes> {
         match self {
-            Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
-            Self::Tag(_) => true,
+            Self::Prefix(prefix) => Invalidation::Prefix(prefix.as_bytes()),
+            Self::Tag(_) => Invalidation::Tag,
         }
     }
 }
@@ -94,7 +96,7 @@ fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
 fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     let driver = core.backend(backend);
     if let Some(driver) = driver {
-        driver.doubt_where(|key| which.may_mean(key));
+        driver.invalidate(which.invalidation());
     }
     let items: u64 = core.partitions_of(backend).map(|partition| core.cache.usage(partition).items).sum();
     let removed = walk(core, backend, which);

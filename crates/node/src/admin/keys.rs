@@ -9,15 +9,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
 use sherwood_model::{BackendId, Tags, TenantId};
-use sherwood_path::Outcome;
-use sherwood_store::Fault;
+use sherwood_path::{Change, Write, WriteOutcome};
+use sherwood_store::{Fault, Found};
 
 use crate::backend::Backend;
 use crate::core::Core;
 use crate::http::KEY_BYTES_MAX;
 use crate::http::WholeBody;
 use crate::http::{InPath, Problem};
-use crate::write::{Change, Wanted, WriteError};
+use crate::write::WriteError;
 
 /// What may stand after the path.
 #[derive(Debug, Deserialize)]
@@ -56,12 +56,10 @@ pub(crate) async fn put(
     let bytes_max = core.cache.options().item_bytes_max as usize;
     let WholeBody { bytes, hold } =
         WholeBody::of_value(request.into_body(), &core.buffers, bytes_max).await?;
-    let wanted = Wanted {
-        key: Bytes::from(key),
-        change: Change::Put(hold.guard(bytes), tags),
-        partition: core.partition(tenant, id),
-    };
-    let written = backend.write_through(wanted).await;
+    let value = Found { value: hold.guard(bytes), flags: 0, good_for: None, tags };
+    let partition = core.partition(tenant, id);
+    let write = Write { key: Bytes::from(key), change: Change::Put(value), partition };
+    let written = backend.write_through(write).await;
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
 }
 
@@ -85,8 +83,8 @@ pub(crate) async fn remove(
         });
         return Ok(StatusCode::NO_CONTENT);
     };
-    let wanted = Wanted { key: Bytes::from(key), change: Change::Delete, partition: None };
-    match backend.write_through(wanted).await {
+    let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None };
+    match backend.write_through(write).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         // The cache has let go of it, which is all there is to do.
         Err(error) if error.is_read_only() => Ok(StatusCode::NO_CONTENT),
@@ -144,7 +142,7 @@ fn problem(backend: &str, error: &WriteError) -> Problem {
             (status, error.cause().label())
         }
     };
-    let outcome = if error.outcome() == Outcome::NotDone { "not_done" } else { "unknown" };
+    let outcome = if error.outcome() == WriteOutcome::NotDone { "not_done" } else { "unknown" };
     let problem = Problem::new(status, format!("writing to backend `{backend}`: {error}"));
     problem.with("backend", backend).with("cause", cause).with("outcome", outcome)
 }

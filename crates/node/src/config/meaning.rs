@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sherwood_cache::Eviction;
 use sherwood_model::{BackendId, Slo, TenantId};
-use sherwood_path::Rules;
+use sherwood_path::{Rules, WriteTo};
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
@@ -199,17 +199,6 @@ pub struct Writes {
     /// 1 h; 0 by default. What is fetched of the key meanwhile is not kept, and asked of the first
     /// replica where only that is written to.
     pub settle: Duration,
-}
-
-/// Which replicas are written to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WriteTo {
-    /// Every one, as replicas need that do not copy from each other. A write is acknowledged when
-    /// all have it.
-    #[default]
-    All,
-    /// The first, from which the others copy.
-    First,
 }
 
 /// `[[partition]]`.

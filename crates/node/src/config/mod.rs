@@ -30,10 +30,11 @@ use std::path::Path;
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, Backend, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory, Mode,
-    Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, WriteTo, Writes,
+    Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, Writes,
 };
 pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
 pub use sherwood_model::Slo;
+pub use sherwood_path::WriteTo;
 pub use sherwood_store::{
     ComputeOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions, StoreOptions,
 };

@@ -125,7 +125,7 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
         let known = core.backends.iter().zip(unsettled);
         known
             .filter_map(|(backend, until)| Some((backend.as_ref()?, until?)))
-            .for_each(|(backend, until)| backend.hold_all(until));
+            .for_each(|(backend, until)| backend.restart(until));
     };
     match read(setup, &core.cache, &core.names, &core.clock, regain) {
         Ok(None) => {}
@@ -152,7 +152,7 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
 /// Writes the snapshot of a node that nobody asks any more.
 pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
     let begun = Monotonic::now();
-    let unsettled = core.backends.iter().map(|backend| backend.as_ref()?.unsettled()).collect();
+    let unsettled = core.backends.iter().map(|backend| backend.as_ref()?.shut_down()).collect();
     let standing = Standing { budgets: core.control().budgets(), unsettled };
     match write(setup, &core.cache, &core.names, standing, &core.clock) {
         Ok(Written { items, bytes, whole }) => {

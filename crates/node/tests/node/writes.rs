@@ -52,10 +52,11 @@ fn what_is_written_is_in_the_store_and_then_in_the_cache() {
 
 #[test]
 fn a_store_with_its_own_words_for_a_value_is_asked_for_them() {
-    let (node, fake) = start(one());
+    let (setup, fake) = one();
+    fake.has_its_own_words.store(true, Relaxed);
+    let (node, _) = start((setup, fake));
     let http = Http::of(&node);
     assert_eq!(read(http, "a"), pair("miss", "old"));
-    fake.has_its_own_words.store(true, Relaxed);
     assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
     assert_eq!((read(http, "a"), read(http, "a")), (pair("miss", "new"), pair("hit", "new")));
 }

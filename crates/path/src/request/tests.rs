@@ -8,7 +8,7 @@ use sherwood_dispatch::{Bound, FetchError};
 use sherwood_model::{PartitionId, SeededState, TenantId};
 
 use super::*;
-use crate::{Status, fill};
+use crate::Status;
 
 type Asked = Request<&'static str, Vec<u8>>;
 
@@ -265,20 +265,4 @@ fn a_clock_that_steps_back_gives_zero_latencies() {
     let (mut request, fetches) = start(vec![query(1, &["y"])]);
     request.handle_result(at(3), fetches[0].keys[0].1, value("y"));
     assert_eq!(request.finished(), finished(0, Some(1)));
-}
-
-#[test]
-fn a_fill_lives_for_its_ttl_and_never_replaces() {
-    let cache = cache();
-    let found = |ms, key: &str| cache.peek(PartitionId(0), key.as_bytes(), &access(ms), bytes);
-    let fill = |key: &str, ttl| {
-        let value = Value::Bytes(b"filled");
-        fill(&cache, PartitionId(0), key.as_bytes(), value, ttl, &access(100))
-    };
-    assert_eq!(fill("a", None), Ok(false));
-    assert_eq!(found(100, "a"), Some(b"a".to_vec()));
-    assert_eq!(fill("x", Some(Duration::from_millis(5))), Ok(true));
-    assert_eq!((found(104, "x"), found(105, "x")), (Some(b"filled".to_vec()), None));
-    assert_eq!(fill("y", None), Ok(true));
-    assert_eq!(found(1_000_000, "y"), Some(b"filled".to_vec()));
 }

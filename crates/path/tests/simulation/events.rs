@@ -1,95 +1,82 @@
-//! What can happen, and what is asked and answered.
+//! Events of the simulated world, and the keys and values in it.
+
+use std::time::Duration;
 
 use sherwood_dispatch::{AttemptId, Reply};
 use sherwood_model::{ReplicaId, Tags};
-use sherwood_path::{Outcome, Query};
+use sherwood_path::{Action, Query, WriteOutcome};
 
-/// Whether its number is odd, which is what it begins with; its number; whose it is. One byte would
-/// do for what is asked, but pairs like `([u8; 1], u32)`, a key and its slot, are likely
-/// miscompiled at `opt-level = 1`, which tests are compiled with (rust-lang/rust#149294): this
-/// suite has hung by that.
+use crate::reads::Waiter;
+
+/// A key: the parity of its number, which is its prefix, and the number. One byte would be enough,
+/// but pairs like `([u8; 1], u32)`, a key and its slot, are likely miscompiled at `opt-level = 1`,
+/// which tests are compiled with (rust-lang/rust#149294): this suite has hung because of it.
 pub(crate) type Key = [u8; 4];
 
-/// What is stored under the keys of one number: a value, unlike any other that was ever written, or
-/// nothing.
+/// The content stored under a number: a value that was written once in the whole run, or nothing.
 pub(crate) type Content = Option<u64>;
 
-/// A backend, by its position.
+/// A backend, by its index.
 pub(crate) type At = usize;
 
-/// What happens in the node or to it, when its time has come.
+/// A value as a backend answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The content, which is unlike any other.
+    pub(crate) bytes: [u8; 8],
+    /// The lifetime that the store allows, if it does.
+    pub(crate) good_for: Option<Duration>,
+    pub(crate) tags: Tags,
+}
+
+impl Stored {
+    pub(crate) fn new(value: u64, number: u8, good_for: Option<Duration>) -> Self {
+        Self { bytes: value.to_le_bytes(), good_for, tags: tags(number) }
+    }
+
+    pub(crate) fn value(self) -> u64 {
+        u64::from_le_bytes(self.bytes)
+    }
+}
+
+/// Something that happens in the node or to it.
 #[derive(Debug)]
 pub(crate) enum Event {
+    /// A request arrives.
     Arrive(Vec<Query<Key>>),
     /// A listener's client reads a number.
-    Listen {
-        backend: At,
-        number: u8,
-        tenant: u8,
-    },
-    Reply(At, AttemptId, Reply<u64>),
+    Listen { backend: At, number: u8, tenant: u8 },
+    /// A call is answered.
+    Reply(At, AttemptId, Reply<Stored>),
+    /// A probe is answered.
     Probe(At, ReplicaId),
     /// A client writes a number, for a tenant.
-    Write {
-        backend: At,
-        number: u8,
-        tenant: u8,
-        delete: bool,
-    },
-    /// A replica has answered to a write.
-    Written {
-        backend: At,
-        write: u64,
-        replica: usize,
-        outcome: Outcome,
-    },
-    /// A write has waited long enough for its turn.
-    TurnDue {
-        backend: At,
-        write: u64,
-    },
-    /// The time of a write is over.
-    WriteDue {
-        backend: At,
-        write: u64,
-    },
+    Write { backend: At, number: u8, tenant: u8, delete: bool },
+    /// A replica answers a write, which is named by the version it writes.
+    Written { backend: At, write: u64, replica: usize, outcome: WriteOutcome },
+    /// The driver carries an action out late.
+    CarryOut(At, Action<Key, Stored, Waiter>),
     /// A replica dies or returns.
     Flip(At, usize),
-    /// Somebody else changes a backend's store.
-    Foreign {
-        backend: At,
-        number: u8,
-    },
+    /// Another program changes a backend's store.
+    Foreign { backend: At, number: u8 },
     /// A listener's client changes a number at the store itself, and then in its tenant's cache.
-    Change {
-        backend: At,
-        number: u8,
-        tenant: u8,
-        delete: bool,
-    },
+    Change { backend: At, number: u8, tenant: u8, delete: bool },
     /// The node ends and starts again, with a snapshot or without.
-    Restart {
-        warm: bool,
-    },
-    /// A client invalidates some of a backend.
-    Invalidate {
-        backend: At,
-        which: Which,
-    },
+    Restart { warm: bool },
+    /// A client invalidates a part of a backend.
+    Invalidate { backend: At, which: Which },
     /// A walk through the cache goes on.
     Walk(usize),
 }
 
 impl Event {
-    /// Whether it comes to nothing when the node ends that waits for it.
+    /// Whether it is lost when the node that waits for it ends.
     pub(crate) fn ends_with_the_node(&self) -> bool {
         match self {
-            Self::Reply(..)
-            | Self::Probe(..)
-            | Self::Written { .. }
-            | Self::TurnDue { .. }
-            | Self::WriteDue { .. }
-            | Self::Walk(_) => true,
+            Self::Reply(..) | Self::Probe(..) | Self::Written { .. } | Self::CarryOut(..) | Self::Walk(_) => {
+                true
+            }
             Self::Arrive(_)
             | Self::Listen { .. }
             | Self::Write { .. }
@@ -102,20 +89,20 @@ impl Event {
     }
 }
 
-/// What is invalidated.
+/// The part of a backend that is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
-    /// The keys of one number, by their names.
+    /// The keys of one number, by name.
     One(u8),
-    /// Keys that begin with this: odd numbers or even ones.
+    /// The keys with this prefix: odd numbers or even ones.
     Beginning(u8),
-    /// What has this tag: the same.
+    /// The values with this tag: odd numbers or even ones.
     Tag(u8),
 }
 
 impl Which {
-    /// Whether it means this number.
+    /// Whether this number is part of it.
     pub(crate) fn means(self, number: u8) -> bool {
         match self {
             Self::All => true,
@@ -125,28 +112,27 @@ impl Which {
     }
 }
 
-/// What happens at the stores, whose clocks do not stand still when the node's process does.
+/// Something that happens at the stores, whose clocks go on when the node's process stands still.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A write arrives at a replica, which answers after so many milliseconds, if anybody hears of
-    /// it.
+    /// A write arrives at a replica, which answers after so many milliseconds, if at all.
     Land { backend: At, write: u64, replica: usize, number: u8, content: Content, answer_after: Option<u64> },
-    /// What the primary did arrives at a replica that copies from it.
+    /// A change of the primary arrives at a replica that copies from it.
     Copy { backend: At, replica: usize, number: u8, content: Content },
 }
 
 pub(crate) const TENANTS: u8 = 2;
 
-/// What the values of a number may be invalidated by.
+/// The tags of a number's values.
 pub(crate) fn tags(number: u8) -> Tags {
     [&[number & 1][..], b"any"].into_iter().collect()
 }
 
-pub(crate) fn key(number: u8, tenant: u8) -> Key {
-    [number & 1, number, tenant, 0]
+pub(crate) fn key(number: u8) -> Key {
+    [number & 1, number, 0, 0]
 }
 
-/// The number and the tenant of a key.
-pub(crate) fn parts([_, number, tenant, _]: Key) -> (u8, u8) {
-    (number, tenant)
+/// The number of a key.
+pub(crate) fn number_of([_, number, _, _]: Key) -> u8 {
+    number
 }

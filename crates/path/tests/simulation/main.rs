@@ -138,4 +138,7 @@ const MUST_HAPPEN: &[&str] = &[
     "started cold",
     "replica that lags is spared",
     "refresh put off",
+    "action carried out late",
+    "action carried out twice",
+    "action never carried out",
 ];

@@ -1,44 +1,46 @@
-//! Requests: driven as a node drives them, and judged when they have finished.
+//! Requests, driven as a node drives them and judged when they have finished.
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, AccessFlags, Item, Kind, Value};
-use sherwood_dispatch::{Action, AttemptId, Failure, FailureKind, FetchError, Reply};
-use sherwood_model::{Demand, Instant, ReplicaId};
-use sherwood_path::{Fetched, Query, QueryFetch, Request, Slot, Staleness, Status};
+use sherwood_cache::{Access, AccessFlags, Item, Kind};
+use sherwood_dispatch::{AttemptId, Failure, FailureKind, FetchError, Reply, Waiters};
+use sherwood_model::{Demand, Instant, PartitionId, ReplicaId};
+use sherwood_path::{Action, FetchKey, Query, QueryFetch, Request, Slot, Staleness, Status};
 
-use crate::events::{At, Content, Event, Key, key, parts, tags};
+use crate::events::{At, Content, Event, Key, Stored, key, number_of};
 use crate::side::{HEALTHY, Side, partition, read, timeout};
 use crate::store::Moment;
 use crate::world::{World, shown};
 
-/// A request, what it asked and when.
+/// A request, its queries and its arrival.
 pub(crate) struct Asked {
     queries: Vec<Query<Key>>,
     request: Request<Key, u64>,
     at: Moment,
-    /// What is fetched for it and has not ended.
+    /// The slots of the fetches that it waits for and that have not ended.
     fetched: Vec<Slot>,
     judged: bool,
 }
 
 impl Asked {
-    /// When it wants to be woken, if it has not had all of its answers.
+    /// The time at which it is to be woken; none if nothing would come of it.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.request.next_timeout()
     }
 }
 
-/// Who waits for a key.
+/// A waiter for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A request, for one of its keys.
     Request(usize, Slot),
     /// A read of a listener's client.
     Listener(usize),
+    /// None: the key is revalidated.
+    Nobody,
 }
 
-/// What a listener's client asked for and when.
+/// A read of a listener's client.
 pub(crate) struct Listened {
     backend: At,
     key: Key,
@@ -56,7 +58,8 @@ impl World {
             let keys = |query: &Query<Key>| format!("{} of backend {}", shown(&query.keys), query.backend.0);
             format!("request {id}: {}", queries.iter().map(keys).collect::<Vec<_>>().join(", "))
         });
-        let fetched = fetches.iter().flat_map(|fetch| &fetch.keys).map(|(_, slot)| *slot).collect();
+        let awaited = fetches.iter().filter(|fetch| fetch.awaited);
+        let fetched = awaited.flat_map(|fetch| &fetch.keys).map(|(_, slot)| *slot).collect();
         self.requests.insert(id, Asked { queries, request, at: self.moment(), fetched, judged: false });
         for fetch in fetches {
             self.fetch(id, fetch);
@@ -64,84 +67,80 @@ impl World {
         self.finish(id);
     }
 
-    /// Has what a request wants fetched, but for what is to be made fresh again later.
-    fn fetch(&mut self, id: usize, QueryFetch { backend, keys, demand, awaited, .. }: QueryFetch<Key>) {
-        let (backend, now, entropy) = (backend.index(), self.now, self.draw(u64::MAX));
-        let side = &mut self.sides[backend];
-        let mut begins = |key: &Key| !side.dispatch.is_joinable(key) && side.refreshes.may_begin(now, key);
-        let (keys, put_off): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| awaited || begins(key));
-        if !put_off.is_empty() {
-            let asked = self.requests.get_mut(&id).expect("what is put off is still to be fetched");
-            asked.fetched.retain(|slot| put_off.iter().all(|(_, off)| off != slot));
+    /// Has the misses of a request fetched, and its stale keys revalidated.
+    fn fetch(&mut self, id: usize, fetch: QueryFetch<Key>) {
+        let QueryFetch { backend, partition, keys, demand, awaited, .. } = fetch;
+        let (backend, entropy) = (backend.index(), self.draw(u64::MAX));
+        let waiter = |slot| if awaited { Waiter::Request(id, slot) } else { Waiter::Nobody };
+        let keys: Vec<_> =
+            keys.into_iter().map(|(key, slot)| (FetchKey { partition, key }, waiter(slot))).collect();
+        if awaited {
+            return self.have_fetched(backend, &demand, keys, entropy);
+        }
+        let stale = keys.len();
+        let begun = self.drive(backend, |machine, now, cache| {
+            machine.handle_revalidate(now, cache, &demand, keys, entropy)
+        });
+        if begun < stale {
             self.count("refresh put off");
         }
-        let keys = keys.into_iter().map(|(key, slot)| (key, Waiter::Request(id, slot)));
-        self.have_fetched(backend, &demand, keys, entropy);
     }
 
-    /// Has keys fetched, from the replica that is written to where others may be behind.
     fn have_fetched(
         &mut self,
         backend: At,
         demand: &Demand,
-        keys: impl Iterator<Item = (Key, Waiter)>,
+        keys: Vec<(FetchKey<Key>, Waiter)>,
         entropy: u64,
     ) {
-        let Side { dispatch, writes, stores, .. } = &mut self.sides[backend];
-        let believed = |key: &Key| !stores.primary || writes.may_fill(&parts(*key).0);
-        let (any, first): (Vec<_>, Vec<_>) = keys.partition(|(key, _)| believed(key));
-        let lags = first.iter().any(|(key, _)| !stores.agree(parts(*key).0));
-        dispatch.handle_fetch(self.now, demand, any, entropy);
-        dispatch.handle_fetch_from(self.now, ReplicaId(0), demand, first, entropy);
-        if lags {
+        let Side { machine, stores, .. } = &self.sides[backend];
+        let lags = |key: &Key| stores.primary && machine.is_fenced(key) && !stores.agree(number_of(*key));
+        if keys.iter().any(|(key, _)| lags(&key.key)) {
             self.count("replica that lags is spared");
         }
-        self.carry_out(backend);
+        self.drive(backend, |machine, now, cache| machine.handle_fetch(now, cache, demand, keys, entropy));
     }
 
-    /// Does what a dispatcher asks for.
-    pub(crate) fn carry_out(&mut self, backend: At) {
-        while let Some(action) = self.sides[backend].dispatch.poll_action() {
-            match action {
-                Action::Call { attempt, replica, keys, .. } => self.serve(backend, replica, attempt, &keys),
-                Action::Cancel { attempt, .. } => {
-                    self.tell(|| format!("backend {backend}: {attempt:?} is given up"))
-                }
-                Action::Probe { replica, .. } => {
-                    self.plan(Duration::from_millis(1), Event::Probe(backend, replica));
-                }
-                Action::Deliver { key, result, fill: may_fill, waiters } => {
-                    if may_fill {
-                        self.fill(
-                            backend,
-                            key,
-                            *result.as_ref().expect("only what the backend said may be kept"),
-                        );
-                    }
-                    self.sides[backend].refreshes.note(self.now, &key, result.is_err());
-                    for waiter in waiters {
-                        let (id, slot) = match waiter {
-                            Waiter::Request(id, slot) => (id, slot),
-                            Waiter::Listener(id) => {
-                                self.hear(id, result.clone());
-                                continue;
-                            }
-                        };
-                        let asked = self.requests.get_mut(&id).expect("nothing is fetched for nobody");
-                        let place = asked.fetched.iter().position(|fetched| *fetched == slot);
-                        asked.fetched.swap_remove(place.expect("a fetch ended twice"));
-                        asked.request.handle_result(self.now, slot, result.clone());
-                        self.finish(id);
-                    }
-                }
+    /// Carries out one action of a machine.
+    pub(crate) fn carry_out(&mut self, backend: At, action: Action<Key, Stored, Waiter>) {
+        match action {
+            Action::Call { attempt, replica, keys, .. } => self.serve(backend, replica, attempt, &keys),
+            Action::Cancel { attempt, .. } => {
+                self.tell(|| format!("backend {backend}: {attempt:?} is given up"));
             }
+            Action::Probe { replica, .. } => {
+                self.plan(Duration::from_millis(1), Event::Probe(backend, replica));
+            }
+            Action::Deliver { result, waiters, .. } => self.deliver(result, waiters),
+            Action::StartWrite(write) => self.send_write(backend, write),
+            Action::EndWrite { write, outcome, sent } => self.end_write(backend, write, outcome, sent),
         }
     }
 
-    /// A listener's client reads: what is fresh and there, as one that reads through serves it, or
-    /// what the backend says.
+    /// Tells the waiters of a key how its fetch ended.
+    fn deliver(&mut self, result: Result<Option<Stored>, FetchError>, waiters: Waiters<Waiter>) {
+        let result = result.map(|stored| stored.map(Stored::value));
+        for waiter in waiters {
+            let (id, slot) = match waiter {
+                Waiter::Request(id, slot) => (id, slot),
+                Waiter::Listener(id) => {
+                    self.hear(id, result.clone());
+                    continue;
+                }
+                Waiter::Nobody => continue,
+            };
+            let asked = self.requests.get_mut(&id).expect("a request is kept until its fetches end");
+            let place = asked.fetched.iter().position(|fetched| *fetched == slot);
+            asked.fetched.swap_remove(place.expect("a fetch ended twice"));
+            asked.request.handle_result(self.now, slot, result.clone());
+            self.finish(id);
+        }
+    }
+
+    /// Answers a read of a listener's client from the cache, if a fresh value is there, or else
+    /// from the backend, as a listener does that reads through.
     pub(crate) fn listen(&mut self, backend: At, number: u8, tenant: u8) {
-        let (key, of) = (key(number, tenant), partition(backend, tenant));
+        let (key, of) = (key(number), partition(backend, tenant));
         let (id, access) = (self.arrived, Access::at(self.now));
         self.arrived += 1;
         self.tell(|| format!("listener {id}: {key:x?} of backend {backend}"));
@@ -159,10 +158,11 @@ impl World {
         }
         self.listened.insert(id, listened);
         let entropy = self.draw(u64::MAX);
-        self.have_fetched(backend, &Demand::default(), [(key, Waiter::Listener(id))].into_iter(), entropy);
+        let key = FetchKey { partition: of, key };
+        self.have_fetched(backend, &Demand::default(), vec![(key, Waiter::Listener(id))], entropy);
     }
 
-    /// What was fetched for a listener's client has come, or will not.
+    /// Ends a read of a listener's client with the result of its fetch.
     fn hear(&mut self, id: usize, result: Result<Content, FetchError>) {
         let Listened { backend, key, at } = self.listened.remove(&id).expect("a read ended twice");
         let (status, value) = match result {
@@ -173,42 +173,29 @@ impl World {
         self.judge(id, backend, key, status, value, at);
     }
 
-    fn fill(&mut self, backend: At, key: Key, content: Content) {
-        let (number, tenant) = parts(key);
-        if !self.sides[backend].writes.may_fill(&number) {
-            self.tell(|| format!("backend {backend}: {key:x?} is not filled"));
-            return self.count("fill withheld");
-        }
-        let good_for = self.once_in(4).then(|| Duration::from_millis(self.draw(50)));
-        let bytes = content.unwrap_or_default().to_le_bytes();
-        let fetched = Fetched { value: Value::Bytes(&bytes), flags: 0, good_for, tags: tags(number) };
-        let (fetched, access) = (content.map(|_| fetched), Access::at(self.now));
-        let rules = &self.sides[backend].rules;
-        let filled = rules.fill(&self.cache, partition(backend, tenant), &key, fetched, &access);
-        let filled = filled.expect("there is room for one");
+    /// Checks a fill: whether the answer was kept or not, no older value is left that could be
+    /// served as stale.
+    pub(crate) fn check_fill(&mut self, backend: At, partition: PartitionId, key: Key, answer: Content) {
+        let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+        let access = Access { flags, ..Access::at(self.now) };
+        let seen = |item: Item<'_>| {
+            let content = (item.kind != Kind::Absent).then(|| read(item));
+            (content, item.stale_since(self.now).is_some())
+        };
+        let cached = self.cache.peek(partition, &key, &access, seen);
         self.tell(|| {
-            let what = if filled { "filled" } else { "not filled, by the rules or for what is there," };
-            format!("backend {backend}: {key:x?} is {what} with {content:x?}")
+            format!("backend {backend}: {key:x?} is filled with {answer:x?}: {cached:x?} is cached")
         });
-        self.assert_nothing_older(backend, key, content);
-        if filled && content.is_none() {
+        assert!(
+            !cached.is_some_and(|(content, is_stale)| is_stale && content != answer),
+            "backend {backend} has answered {answer:x?} for {key:x?}, and {cached:x?} may be served as stale"
+        );
+        if answer.is_none() && cached == Some((None, false)) {
             self.count("absence kept");
         }
     }
 
-    /// What a backend has just said of a key, kept or not, leaves no stale value of it but that.
-    fn assert_nothing_older(&self, backend: At, key: Key, said: Content) {
-        let access = Access { flags: AccessFlags::SEE_STALE, ..Access::at(self.now) };
-        let is_other = |item: Item<'_>| item.stale_since(self.now).is_some() && Some(read(item)) != said;
-        let older = self.cache.peek(partition(backend, parts(key).1), &key, &access, is_other);
-        assert_ne!(
-            older,
-            Some(true),
-            "backend {backend} has said {said:x?} of {key:x?}, and an older value may be served"
-        );
-    }
-
-    /// Wakes the requests that want to be.
+    /// Wakes the requests whose time has come.
     pub(crate) fn wake_requests(&mut self) {
         let is_due = |asked: &Asked| asked.next_timeout().is_some_and(|at| at <= self.now);
         let due: Vec<_> =
@@ -220,8 +207,8 @@ impl World {
         }
     }
 
-    /// A replica reads, now; what it has read arrives when it does, if it does, and maybe twice.
-    fn serve(&mut self, backend: At, replica: ReplicaId, attempt: AttemptId, keys: &[Key]) {
+    /// Reads at a replica, at once. The reply arrives later, if it does, and maybe twice.
+    fn serve(&mut self, backend: At, replica: ReplicaId, attempt: AttemptId, keys: &[FetchKey<Key>]) {
         self.tell(|| {
             format!("backend {backend}: {attempt:?} asks replica {} for {}", replica.0, shown(&keys))
         });
@@ -235,8 +222,14 @@ impl World {
         } else if faulty && self.once_in(10) {
             Reply::Failed(Failure::new(FailureKind::Reset, "connection reset"))
         } else {
+            let good_for = self.once_in(4).then(|| Duration::from_millis(self.draw(50)));
             let stores = &self.sides[backend].stores;
-            Reply::Ok(keys.iter().map(|&key| stores.read(replica.index(), parts(key).0)).collect())
+            let read = |key: &FetchKey<Key>| {
+                let number = number_of(key.key);
+                let value = stores.read(replica.index(), number)?;
+                Some(Stored::new(value, number, good_for))
+            };
+            Reply::Ok(keys.iter().map(read).collect())
         };
         let delay_max = if faulty { timeout(backend) * 5 / 4 } else { Duration::from_millis(8) };
         for _ in 0..if faulty { self.draw(2) + 1 } else { 1 } {
@@ -245,7 +238,7 @@ impl World {
         }
     }
 
-    /// Judges a request that has finished, and forgets it when nothing is fetched for it any more.
+    /// Judges a request that has finished, and forgets it once its fetches have ended.
     fn finish(&mut self, id: usize) {
         let Some(asked) = self.requests.remove(&id) else { return };
         let judged = asked.judged || asked.request.finished().is_some();
@@ -274,7 +267,7 @@ impl World {
                 let oldest = while_revalidate.max(if_error).max(when_late);
                 assert!(
                     answer.stale_for.is_none_or(|age| age <= oldest),
-                    "nobody takes one so old: {answer:?}"
+                    "no query takes one so old: {answer:?}"
                 );
                 let penalty = answer.status.is_failure() && !query.demand.best_effort;
                 counted =
@@ -312,20 +305,20 @@ impl World {
         }
         let stores = &self.sides[backend].stores;
         assert!(
-            stores.may_be_read(parts(key).0, value, asked),
+            stores.may_be_read(number_of(key), value, asked),
             "request {id} asked at {asked:?} for {key:x?} of backend {backend} and was answered {value:x?}, which is older than what \
              was acknowledged then, or was never written: {stores:x?}"
         );
     }
 
-    /// No request outlives its time-outs.
+    /// Checks that no request outlives its timeouts.
     pub(crate) fn check_requests(&self) {
         for Asked { queries, request, .. } in self.requests.values().filter(|asked| !asked.judged) {
             let latest = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
-            assert!(request.started() + latest > self.now, "a request outlived its time-outs");
+            assert!(request.started() + latest > self.now, "a request outlived its timeouts");
         }
         for Listened { backend, at, .. } in self.listened.values() {
-            assert!(at.now + timeout(*backend) > self.now, "a listener's read outlived its time-out");
+            assert!(at.now + timeout(*backend) > self.now, "a listener's read outlived its timeout");
         }
     }
 }

@@ -1,69 +1,66 @@
-//! One backend as the node sees it, with its stores: dispatcher, writes, and what is on its way.
+//! One backend of the node, with its stores and what is in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind, Value};
-use sherwood_dispatch::{Counters, Dispatch, Options, ProbeOptions, RampOptions, RetryOptions};
+use sherwood_dispatch::{Counters, Options, ProbeOptions, RampOptions, RetryOptions};
 use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64};
-use sherwood_path::{Outcome, Refreshes, Rules, Settled, Write, WriteId, WriteOptions, Writes};
+use sherwood_path::{Backend, BackendOptions, FillCounts, Holdings, Rules, WriteId, WriteTo};
 
-use crate::events::{At, Content, Key, TENANTS, key};
+use crate::events::{At, Content, Key, Stored, TENANTS, key};
 use crate::reads::Waiter;
 use crate::store::Stores;
 
 pub(crate) const NUMBERS: u8 = 6;
 pub(crate) const BACKENDS: At = 4;
-/// The one that never fails; its time-out is beyond any jump of the clock.
+/// The backend that never fails. Its timeout is beyond any jump of the clock.
 pub(crate) const HEALTHY: At = 0;
-/// How long what is stale is kept.
+/// Time for which stale values are kept.
 pub(crate) const GRACE: Duration = Duration::from_millis(150);
-/// Keys that rest after a failure at most.
-const RESTING_MAX: u32 = 3;
-/// How far replicas that copy may lag behind.
+/// Keys remembered at most because their fetch failed.
+const FAILED_MAX: u32 = 3;
+/// Longest lag of replicas that copy.
 const LAG_MAX: Duration = Duration::from_millis(30);
 
 /// A write between its beginning and its end.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) write: Write<u8>,
+    pub(crate) id: WriteId,
+    pub(crate) number: u8,
     pub(crate) begun: Instant,
     pub(crate) tenant: u8,
     pub(crate) content: Content,
-    /// What each replica that is written to has said.
-    pub(crate) answers: Vec<Option<Outcome>>,
-    /// Where it landed at each replica.
+    /// Its place in the log of each replica where it has landed.
     pub(crate) places: Vec<Option<usize>>,
-    pub(crate) sent: bool,
-    /// Whether somebody else changed the store meanwhile.
+    /// Whether another program changed the store meanwhile.
     pub(crate) beside: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Side {
-    pub(crate) dispatch: Dispatch<Key, u64, Waiter>,
-    options: Options,
+    pub(crate) machine: Backend<Key, Stored, Waiter>,
+    options: BackendOptions,
     hash: SeededState,
-    pub(crate) writes: Writes<u8>,
-    pub(crate) write_options: WriteOptions,
-    pub(crate) rules: Rules,
-    pub(crate) refreshes: Refreshes<Key>,
     pub(crate) stores: Stores,
-    /// By the version they write.
+    /// The writes in flight, by the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
-    pub(crate) turns: BTreeMap<WriteId, u64>,
-    /// Numbers of which a tenant's cache may have what is old: somebody else changed them, at that
-    /// version.
+    /// The ids of all writes of this process, by the same.
+    pub(crate) ids: BTreeMap<u64, WriteId>,
+    /// Numbers of which a tenant's cache may hold an old value: another program changed them, at
+    /// that version.
     pub(crate) foreign: BTreeMap<(u8, u8), u64>,
-    /// Until when a write of a number may land whose outcome nobody knows.
+    /// The time until which a write of unknown outcome may land, by number.
     pub(crate) unsettled: BTreeMap<u8, Instant>,
     /// Whether the node ended amid its writes.
     pub(crate) gave_up: bool,
-    /// Numbers to which a write came after everything the node can wait for.
+    /// Numbers to which a write came later than the node can wait for.
     pub(crate) spoilt: BTreeSet<u8>,
-    /// Numbers of which replicas may differ, since a write was not acknowledged or somebody else
-    /// came between, until the next is.
+    /// Numbers of which replicas may differ until the next acknowledged write: one was not
+    /// acknowledged, or another program changed the store beside it.
     pub(crate) doubtful: BTreeSet<u8>,
+    /// The numbers that were fenced after the last input, and whether all were.
+    pub(crate) fenced: (BTreeSet<u8>, bool),
 }
 
 impl Side {
@@ -73,15 +70,9 @@ impl Side {
         let primary = draw(2) == 0;
         let settle = if primary { LAG_MAX } else { Duration::ZERO };
         let healthy = at == HEALTHY;
-        let write_options = WriteOptions {
-            under_way_max: if healthy { 100 } else { draw(4) as u32 + 1 },
-            held_keys_max: draw(3) as u32,
-            in_turn: !primary && replicas > 1,
-            settle,
-            landing: timeout(at),
-            patience: timeout(at) / 2,
-        };
-        let options = if healthy {
+        let writes_max = if healthy { 100 } else { draw(4) as u32 + 1 };
+        let fenced_keys_max = draw(3) as u32;
+        let dispatch = if healthy {
             Options { timeout: timeout(at), ..Options::default() }
         } else {
             Options {
@@ -101,69 +92,76 @@ impl Side {
             }
         };
         let hash = SeededState::new(seed);
-        let rules = draw_rules(&mut draw);
+        let partitions = (0..TENANTS).map(|tenant| partition(at, tenant)).collect();
+        let options = BackendOptions {
+            rules: draw_rules(&mut draw),
+            write_to: if primary { WriteTo::First } else { WriteTo::All },
+            settle,
+            writes_max,
+            fenced_keys_max,
+            failed_keys_max: FAILED_MAX,
+            ..BackendOptions::new(dispatch, replicas, partitions)
+        };
         Self {
-            dispatch: Dispatch::new(options, replicas, hash).expect("these options can work"),
+            machine: start(&options, Instant::ZERO, hash),
             options,
             hash,
-            writes: Writes::new(write_options, hash),
-            write_options,
-            rules,
-            refreshes: Refreshes::new(timeout(at), RESTING_MAX, hash),
             stores: Stores::new(at, replicas, NUMBERS, primary.then_some(LAG_MAX)),
             running: BTreeMap::new(),
-            turns: BTreeMap::new(),
+            ids: BTreeMap::new(),
             foreign: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             gave_up: false,
             spoilt: BTreeSet::new(),
             doubtful: BTreeSet::new(),
+            fenced: (BTreeSet::new(), false),
         }
     }
 
-    /// The node starts at `now`, and knows of those before it no more than until when their writes
-    /// may land, if that.
+    /// Starts the node's process at `now`. It knows of the one before, at most, until when its
+    /// writes may land.
     pub(crate) fn start(&mut self, now: Instant, unsettled: Option<Instant>) {
-        let Self { options, hash, .. } = *self;
-        let replicas = self.stores.replicas.len();
-        self.dispatch = Dispatch::new(options, replicas, hash).expect("these options can work");
-        self.writes = Writes::new(self.write_options, hash);
-        self.writes.hold_all(now, unsettled.unwrap_or(now));
-        self.refreshes = Refreshes::new(options.timeout, RESTING_MAX, hash);
-    }
-
-    /// What a driver does before every input: ends the holds that are over.
-    pub(crate) fn settle(&mut self, now: Instant, mut tell: impl FnMut(&Settled<u8>)) {
-        while let Some(settled) = self.writes.poll_settled(now) {
-            tell(&settled);
-            match settled {
-                Settled::Key(number) => self.invalidate(number),
-                Settled::All => self.dispatch.invalidate_where(|_| true),
-            }
+        self.machine = start(&self.options, now, self.hash);
+        if let Some(unsettled) = unsettled {
+            self.machine.handle_restart(now, unsettled);
         }
+        self.ids.clear();
     }
 
-    /// Takes the right to fill from every tenant's fetch of a number.
-    pub(crate) fn invalidate(&mut self, number: u8) {
-        (0..TENANTS).for_each(|tenant| self.dispatch.invalidate(&key(number, tenant)));
+    /// A write in flight, and the version it writes.
+    pub(crate) fn running(&self, id: WriteId) -> Option<(u64, &Running)> {
+        self.running
+            .iter()
+            .find(|(_, running)| running.id == id)
+            .map(|(version, running)| (*version, running))
     }
 
-    /// Whether what the cache has of a number has to be what the store has.
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.options.rules
+    }
+
+    /// Whether a number's cached content must be what the store has.
     pub(crate) fn is_quiet(&self, number: u8, tenant: u8) -> bool {
-        let written = self.running.values().any(|running| *running.write.key() == number);
+        let written = self.running.values().any(|running| running.number == number);
         !written && !self.foreign.contains_key(&(number, tenant)) && !self.spoilt.contains(&number)
     }
 
-    /// What must hold at every step.
-    pub(crate) fn assert_bounded(&self) {
-        let WriteOptions { under_way_max, held_keys_max, .. } = self.write_options;
-        assert!(self.writes.under_way() <= under_way_max && self.running.len() <= under_way_max as usize);
-        assert_eq!(self.writes.under_way() as usize, self.running.len());
-        assert!(self.writes.keys() <= (under_way_max + held_keys_max) as usize);
-        assert!(self.turns.len() <= self.running.len());
-        assert!(self.refreshes.keys() <= RESTING_MAX as usize);
-        let Options { in_flight_calls_max, queued_calls_max, waiters_max, .. } = self.options;
-        let stats = self.dispatch.stats();
+    /// Checks what must hold at every step.
+    pub(crate) fn assert_bounded(&self, now: Instant) {
+        let BackendOptions { writes_max, fenced_keys_max, failed_keys_max, .. } = self.options;
+        let Holdings { writes, pending_actions, written_or_fenced_keys, failed_keys, flushes } =
+            self.machine.holdings();
+        assert!(writes <= writes_max as usize);
+        assert_eq!(writes, self.running.len());
+        assert!(written_or_fenced_keys <= (writes_max + fenced_keys_max) as usize);
+        assert!(failed_keys <= failed_keys_max as usize);
+        assert_eq!((pending_actions, flushes), (0, 0));
+        let timeout = self.options.dispatch.timeout;
+        for Running { begun, .. } in self.running.values() {
+            assert!(*begun + timeout > now, "a write outlived its timeout");
+        }
+        let Options { in_flight_calls_max, queued_calls_max, waiters_max, .. } = self.options.dispatch;
+        let stats = self.machine.stats();
         assert!(stats.waiters <= waiters_max && stats.keys <= stats.waiters as usize, "{stats:?}");
         for replica in &stats.replicas {
             let is_bounded =
@@ -175,16 +173,39 @@ impl Side {
     }
 
     pub(crate) fn assert_at_rest(&self) {
-        let stats = self.dispatch.stats();
+        let stats = self.machine.stats();
         assert_eq!((stats.waiters, stats.keys, stats.calls, stats.joinable_keys), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up));
-        assert_eq!((self.writes.under_way(), self.writes.keys(), self.turns.len()), (0, 0, 0));
+        let Holdings { writes, written_or_fenced_keys, .. } = self.machine.holdings();
+        assert_eq!((writes, written_or_fenced_keys, self.machine.next_timeout()), (0, 0, None));
         let is_sure = |number: &u8| {
             self.stores.primary || !(self.doubtful.contains(number) || self.spoilt.contains(number))
         };
         for number in (0..NUMBERS).filter(is_sure) {
             assert!(self.stores.agree(number), "replicas differ in {number} for good: {:?}", self.stores);
         }
+    }
+
+    /// Fills withheld since the process started.
+    pub(crate) fn withheld(&self) -> u64 {
+        let FillCounts { withheld, .. } = self.machine.fills();
+        withheld
+    }
+
+    /// The time for which a write of unknown outcome may still land.
+    pub(crate) fn landing(&self) -> Duration {
+        self.options.dispatch.timeout
+    }
+
+    /// The fences that have ended since the last look, of keys that are not being written: how many
+    /// of single numbers, and whether the one over all has.
+    pub(crate) fn lifted(&mut self) -> (usize, bool) {
+        let all = self.machine.is_fenced(&key(NUMBERS));
+        let is_fenced = |number: &u8| self.machine.is_fenced(&key(*number));
+        let fenced: BTreeSet<u8> = (0..NUMBERS).filter(is_fenced).collect();
+        let (before, all_before) = std::mem::replace(&mut self.fenced, (fenced.clone(), all));
+        let numbers = if all || all_before { 0 } else { before.difference(&fenced).count() };
+        (numbers, all_before && !all)
     }
 
     /// Checks what is cached of this backend against its stores.
@@ -196,7 +217,7 @@ impl Side {
                 let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
                 let access = Access { flags, ..Access::at(now) };
                 let content = |item: Item<'_>| (item.kind != Kind::Absent).then(|| read(item));
-                let cached = cache.peek(partition(at, tenant), &key(number, tenant), &access, content);
+                let cached = cache.peek(partition(at, tenant), &key(number), &access, content);
                 assert!(
                     cached.is_none_or(|cached| self.stores.is_current(number, cached)),
                     "cached of backend {at}, number {number}, tenant {tenant}: {cached:x?}, which the store has not"
@@ -206,14 +227,18 @@ impl Side {
     }
 }
 
-/// Times in which a ramp may begin, grow, fall back and end before the world does.
+fn start(options: &BackendOptions, now: Instant, hash: SeededState) -> Backend<Key, Stored, Waiter> {
+    Backend::new(options.clone(), now, hash).expect("these options can work")
+}
+
+/// A ramp that may begin, grow, fall back and end within the world's time.
 fn draw_ramp(mut draw: impl FnMut(u64) -> u64) -> RampOptions {
     let interval = Duration::from_millis(draw(30) + 10);
     let start_keys = draw(30) as u32 + 1;
     RampOptions { start_keys, interval, settle: interval, ..RampOptions::default() }
 }
 
-/// By what a backend's values are kept; nothing of it is longer than the grace.
+/// Rules for a backend's values, of which no time is longer than the grace.
 fn draw_rules(mut draw: impl FnMut(u64) -> u64) -> Rules {
     let mut time = |once_in: u64, longest: u64| {
         Duration::from_millis(if draw(once_in) == 0 { draw(longest) } else { 0 })
@@ -229,7 +254,7 @@ fn draw_rules(mut draw: impl FnMut(u64) -> u64) -> Rules {
     }
 }
 
-/// What the cache has.
+/// The cached value.
 pub(crate) fn read(item: Item<'_>) -> u64 {
     match item.value {
         Value::Bytes(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),

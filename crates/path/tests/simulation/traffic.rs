@@ -1,4 +1,4 @@
-//! What is going to be asked of the world.
+//! The requests, writes and faults of a world, drawn from its seed.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LISTENED: usize = 20;
 const WRITES: usize = 40;
 const CHANGES: usize = 6;
 const LENGTH_MS: u64 = 500;
-/// Where many things happen at once.
+/// Spacing of moments at which many things happen at once.
 const GRID_MS: u64 = 20;
 
 impl World {
@@ -72,34 +72,31 @@ impl World {
 
     fn draw_query(&mut self, tenant: u8) -> Query<Key> {
         let backend = self.draw_backend();
-        let keys = (0..self.draw(6)).map(|_| key(self.draw_number(), tenant)).collect();
+        let keys = (0..self.draw(6)).map(|_| key(self.draw_number())).collect();
         let best_effort = self.once_in(5);
-        // Half of all take no value that is late to be replaced.
+        // Half of the queries take no stale value when the backend is late.
         let when_late = Duration::from_millis(self.draw(2) * self.draw(100));
         let late_after = self.draw_time(timeout(backend) / 2);
-        let staleness = self.sides[backend].rules.staleness(when_late, late_after);
-        Query {
-            demand: Demand { best_effort, ..Demand::default() },
-            staleness,
-            ..query(backend, tenant, keys)
-        }
+        let staleness = self.sides[backend].rules().staleness(when_late, late_after);
+        let demand = Demand { best_effort, ..Demand::default() };
+        Query { demand, staleness, ..query(backend, tenant, keys) }
     }
 
     fn plan_sometime(&mut self, event: Event) {
-        // Half of all on a coarse grid, so that the clock often stands still.
+        // Half of the events are on a coarse grid, so that the clock often stands still.
         let at = self.draw(LENGTH_MS);
         let at = if self.once_in(2) { at / GRID_MS * GRID_MS } else { at };
         self.plan(Duration::from_millis(at), event);
     }
 
-    /// Requests of one key at a time, and so far apart that neither bound nor ramp is met, are
-    /// answered by every backend.
+    /// Checks that every backend answers requests of one key at a time, so far apart that they
+    /// meet neither a bound nor a ramp.
     pub(crate) fn assert_all_backends_are_used_again(&mut self) {
         self.forget();
         self.cache.flush(None, self.now, self.now);
         for backend in HEALTHY..BACKENDS {
             for number in 0..NUMBERS {
-                let alone = query(backend, 0, vec![key(number, 0)]);
+                let alone = query(backend, 0, vec![key(number)]);
                 self.plan(Duration::from_secs(2), Event::Arrive(vec![alone]));
                 self.run();
             }

@@ -1,14 +1,15 @@
-//! Invalidations: driven as a node drives them, a few items at a time.
+//! Invalidations, driven as a node drives them: a few items at a time.
 
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Kind, NewItem};
+use sherwood_path::{FetchKey, Invalidation};
 
-use crate::events::{At, Event, TENANTS, Which, key, parts, tags};
-use crate::side::{NUMBERS, Side, partition};
+use crate::events::{At, Event, TENANTS, Which, key, tags};
+use crate::side::{NUMBERS, partition};
 use crate::world::World;
 
-/// An invalidation under way.
+/// An invalidation in progress.
 #[derive(Debug)]
 pub(crate) struct Walk {
     backend: At,
@@ -17,7 +18,7 @@ pub(crate) struct Walk {
     cursor: u64,
     /// The latest version when it began.
     version: u64,
-    /// What each replica had then of each number.
+    /// The end of each replica's log of each number at that time.
     floors: Vec<Vec<usize>>,
 }
 
@@ -27,21 +28,20 @@ impl World {
         if let Which::One(number) = which {
             return self.invalidate_one(backend, number);
         }
-        let (now, side) = (self.now, &mut self.sides[backend]);
-        // The tags of what is on its way are not known yet.
-        let is_meant = |number: u8| matches!(which, Which::Tag(_)) || which.means(number);
-        side.dispatch.invalidate_where(|key| is_meant(parts(*key).0));
-        side.writes.doubt_where(now, |number| is_meant(*number));
-        if which == Which::All {
-            side.dispatch.restart_ramp();
-        }
+        self.drive(backend, |machine, now, cache| match which {
+            Which::All => machine.handle_invalidate(now, cache, Invalidation::All),
+            Which::Beginning(odd) => machine.handle_invalidate(now, cache, Invalidation::Prefix(&[odd])),
+            Which::Tag(_) => machine.handle_invalidate(now, cache, Invalidation::Tag),
+            Which::One(_) => unreachable!("it is invalidated by name"),
+        });
+        let side = &self.sides[backend];
         let floors = (0..NUMBERS).map(|number| side.stores.ends(number)).collect();
         let version = self.version;
         self.walks.push(Walk { backend, which, tenant: 0, cursor: 0, version, floors });
         self.plan(Duration::ZERO, Event::Walk(self.walks.len() - 1));
     }
 
-    /// By its name a number is invalidated in one step.
+    /// Invalidates a number by name, which is one step.
     fn invalidate_one(&mut self, backend: At, number: u8) {
         for tenant in 0..TENANTS {
             self.change_cache(backend, number, tenant, None);
@@ -53,14 +53,12 @@ impl World {
         self.count("number invalidated");
     }
 
-    /// Stores an item or removes one as a listener's client does: under the lock that fills are
-    /// made under.
+    /// Stores an item or removes one as a listener's client does, right after the invalidation.
     pub(crate) fn change_cache(&mut self, backend: At, number: u8, tenant: u8, value: Option<u64>) {
-        let (now, key, of) = (self.now, key(number, tenant), partition(backend, tenant));
-        let Side { dispatch, writes, .. } = &mut self.sides[backend];
-        dispatch.invalidate(&key);
-        writes.doubt(now, &number);
-        let access = Access::at(now);
+        let (key, of, access) = (key(number), partition(backend, tenant), Access::at(self.now));
+        self.input(backend, |machine, now, cache| {
+            machine.handle_invalidate(now, cache, Invalidation::Key(&FetchKey { partition: of, key }));
+        });
         match value {
             Some(value) => {
                 let value = value.to_le_bytes();
@@ -73,7 +71,7 @@ impl World {
         }
     }
 
-    /// A step; with the last one the invalidation is answered.
+    /// Goes one step further. After the last one the invalidation is answered.
     pub(crate) fn walk_on(&mut self, walk: usize) {
         let Walk { backend, which, tenant, cursor, .. } = self.walks[walk];
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
@@ -82,7 +80,7 @@ impl World {
         let next = self.cache.scan(of, cursor, &access, 2, |key, item| {
             let is_meant = match which {
                 Which::All | Which::One(_) | Which::Beginning(_) => which.means(key[1]),
-                // Nobody knows the tags of what is not there.
+                // The tags of an absent value are not known.
                 Which::Tag(odd) => item.kind == Kind::Absent || item.tags.may_hold(&[odd]),
             };
             if is_meant {

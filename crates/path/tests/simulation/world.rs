@@ -1,19 +1,20 @@
-//! The world: its clock, what is going to happen, and what must hold at every step.
+//! The world: its clock, its events, the driver of the backends, and the checks of every step.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::mem;
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Item, NewItem, Options as CacheOptions, Partition};
+use sherwood_cache::{Access, Cache, Item, NewItem, Options as CacheOptions, Partition, Value};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, SplitMix64, TenantId};
-use sherwood_path::Settled;
+use sherwood_path::{Action, AnswerCache, Backend, Fetched};
 
 use crate::Seen;
-use crate::events::{Arrival, At, Event, TENANTS};
-use crate::reads::{Asked, Listened};
-use crate::side::{BACKENDS, GRACE, HEALTHY, NUMBERS, Side};
+use crate::events::{Arrival, At, Content, Event, Key, Stored, TENANTS};
+use crate::reads::{Asked, Listened, Waiter};
+use crate::side::{BACKENDS, GRACE, HEALTHY, NUMBERS, Side, timeout};
 use crate::store::Moment;
 use crate::walks::Walk;
 
@@ -23,17 +24,57 @@ const STEPS_MAX: u64 = 20_000;
 /// Steps from one look at everything that is cached to the next.
 const LOOK: u64 = 8;
 
+/// The node's machine of one backend.
+pub(crate) type Machine = Backend<Key, Stored, Waiter>;
+
+/// The node's cache, and the answers that have filled it since the last look.
+pub(crate) struct NodeCache<'a> {
+    cache: &'a Cache,
+    filled: &'a RefCell<Vec<Filled>>,
+}
+
+/// An answer that was allowed to fill.
+#[derive(Debug)]
+struct Filled {
+    partition: PartitionId,
+    key: Key,
+    content: Content,
+}
+
+impl AnswerCache<Stored> for NodeCache<'_> {
+    fn cache(&self) -> &Cache {
+        self.cache
+    }
+
+    fn fetched<'a>(&self, value: &'a Stored) -> Fetched<'a> {
+        let Stored { bytes, good_for, tags } = value;
+        Fetched { value: Value::Bytes(bytes), flags: 0, good_for: *good_for, tags: *tags }
+    }
+
+    fn note_fill(&self, _: Instant, partition: PartitionId, key: &[u8], value: Option<&Stored>) {
+        let key = key.try_into().expect("all keys are of one length");
+        self.filled.borrow_mut().push(Filled { partition, key, content: value.map(|value| value.value()) });
+    }
+
+    fn note_refused(&self, _: PartitionId, key: &[u8], refused: &sherwood_cache::Refused) {
+        panic!("there is room for {key:x?}: {refused}");
+    }
+}
+
 pub(crate) struct World {
     pub(crate) now: Instant,
     random: SplitMix64,
     pub(crate) faulty: bool,
+    /// Whether the driver carries some actions out late, twice or never.
+    negligent: bool,
     pub(crate) cache: Cache,
+    filled: RefCell<Vec<Filled>>,
     pub(crate) sides: Vec<Side>,
     pub(crate) requests: BTreeMap<usize, Asked>,
     pub(crate) arrived: usize,
-    /// Reads of a listener's clients that wait, by their names.
+    /// Reads of a listener's clients that wait, by their numbers.
     pub(crate) listened: BTreeMap<usize, Listened>,
-    /// The latest value that was made up.
+    /// The version that was written last.
     pub(crate) version: u64,
     pub(crate) walks: Vec<Walk>,
     seed: u64,
@@ -46,13 +87,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world before its first event; `told` says whether what happens is written to the terminal.
+    /// A world before its first event, which is `told` to the terminal or not.
     pub(crate) fn new(seed: u64, told: bool) -> Self {
         let mut random = SplitMix64::new(seed);
         Self {
             now: Instant::from_secs(1),
             faulty: true,
+            negligent: seed % 2 == 1,
             cache: empty_cache(seed),
+            filled: RefCell::default(),
             sides: (0..BACKENDS).map(|at| Side::new(at, seed, &mut random)).collect(),
             random,
             requests: BTreeMap::new(),
@@ -79,12 +122,12 @@ impl World {
         self.seen.clone()
     }
 
-    /// Counts from nothing again.
+    /// Resets the counts.
     pub(crate) fn forget(&mut self) {
         self.seen.clear();
     }
 
-    /// Tells what happens, if somebody wants to know.
+    /// Writes to the terminal what happens, if the run is told.
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         if self.told {
             let line = format!(
@@ -93,8 +136,7 @@ impl World {
                 format!("{:?}", self.now - Instant::from_secs(1)),
                 what()
             );
-            // Past the harness, which keeps back what a test prints. Nobody is there to hear that
-            // the terminal is gone.
+            // Past the harness, which captures what a test prints. A closed terminal is no failure.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
@@ -140,10 +182,9 @@ impl World {
         while self.step < last {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
             let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
-            let wake =
-                self.sides.iter().flat_map(|side| [side.dispatch.next_timeout(), side.writes.next_turn()]);
-            let wake = wake.flatten().min();
-            let waiting = self.sides.iter().any(|side| side.dispatch.stats().calls > 0);
+            let wake = self.sides.iter().filter_map(|side| side.machine.next_timeout()).min();
+            let is_busy = |side: &Side| side.machine.stats().calls > 0 || side.machine.holdings().writes > 0;
+            let waiting = self.sides.iter().any(is_busy);
             let late = self.requests.values().filter_map(Asked::next_timeout).min();
             let next = event.into_iter().chain(arrival).chain(wake).chain(late).min();
             let Some(next) = next else { break };
@@ -162,25 +203,22 @@ impl World {
             self.happen();
         }
         assert!(self.step < last, "the world does not come to rest");
-        self.settle_all();
+        self.time_out();
         self.check_all();
     }
 
-    /// What is due at the stores, one event at the node, and what time brings.
+    /// Carries out what is due at the stores, one event at the node, and what time brings.
     fn happen(&mut self) {
         while let Some(first) = self.arrivals.first_entry().filter(|first| first.key().0 <= self.now) {
             let ((at, _), arrival) = first.remove_entry();
             self.arrive_at_store(at, arrival);
         }
-        self.settle_all();
+        self.time_out();
         if let Some(first) = self.events.first_entry().filter(|first| first.key().0 <= self.now) {
             let event = first.remove();
             self.take_place(event);
         }
-        for backend in 0..BACKENDS {
-            self.sides[backend].dispatch.handle_timeout(self.now);
-            self.carry_out(backend);
-        }
+        self.time_out();
         self.wake_requests();
         self.check_requests();
         if self.step.is_multiple_of(LOOK) {
@@ -194,13 +232,11 @@ impl World {
             Event::Listen { backend, number, tenant } => self.listen(backend, number, tenant),
             Event::Reply(backend, call, reply) => {
                 self.tell(|| format!("backend {backend} answers {call:?}: {}", shown(&reply)));
-                self.sides[backend].dispatch.handle_reply(self.now, call, reply);
-                self.carry_out(backend);
+                self.drive(backend, |machine, now, cache| machine.handle_reply(now, cache, call, reply));
             }
             Event::Probe(backend, replica) => {
-                let ok = !self.sides[backend].stores.replicas[replica.index()].dead;
-                self.sides[backend].dispatch.handle_probe(self.now, replica, ok);
-                self.carry_out(backend);
+                let is_up = !self.sides[backend].stores.replicas[replica.index()].dead;
+                self.drive(backend, |machine, now, cache| machine.handle_probe(now, cache, replica, is_up));
             }
             Event::Write { backend, number, tenant, delete } => {
                 self.begin_write(backend, number, tenant, delete)
@@ -208,8 +244,10 @@ impl World {
             Event::Written { backend, write, replica, outcome } => {
                 self.written(backend, write, replica, outcome)
             }
-            Event::TurnDue { backend, write } => self.give_up_turn(backend, write),
-            Event::WriteDue { backend, write } => self.end_write(backend, write),
+            Event::CarryOut(backend, action) => {
+                self.tell(|| format!("backend {backend}: late: {action:x?}"));
+                self.carry_out(backend, action);
+            }
             Event::Flip(backend, replica) => {
                 let replica = &mut self.sides[backend].stores.replicas[replica];
                 replica.dead ^= true;
@@ -226,32 +264,88 @@ impl World {
         }
     }
 
-    /// What every driver does before an input.
-    fn settle_all(&mut self) {
+    /// Gives a backend's machine an input, and carries out what it asks for.
+    pub(crate) fn drive<R>(
+        &mut self,
+        backend: At,
+        input: impl FnOnce(&mut Machine, Instant, &NodeCache<'_>) -> R,
+    ) -> R {
+        let result = self.input(backend, input);
+        self.carry_out_all(backend);
+        result
+    }
+
+    /// Gives a backend's machine an input, and checks what has become of the cache.
+    pub(crate) fn input<R>(
+        &mut self,
+        backend: At,
+        input: impl FnOnce(&mut Machine, Instant, &NodeCache<'_>) -> R,
+    ) -> R {
+        let cache = NodeCache { cache: &self.cache, filled: &self.filled };
+        let result = input(&mut self.sides[backend].machine, self.now, &cache);
+        for Filled { partition, key, content } in self.filled.take() {
+            self.check_fill(backend, partition, key, content);
+        }
+        let (numbers, all) = self.sides[backend].lifted();
+        (0..numbers).for_each(|_| self.count("key settled"));
+        if all {
+            self.count("all settled");
+        }
+        result
+    }
+
+    /// Carries out all that a machine asks for, or has it carried out by a negligent driver.
+    pub(crate) fn carry_out_all(&mut self, backend: At) {
+        while let Some(action) = self.sides[backend].machine.poll_action() {
+            if !self.negligent || !self.fails(backend) || !self.once_in(10) {
+                self.carry_out(backend, action);
+                continue;
+            }
+            match action {
+                // What a client hears, and when, is the driver's affair alone.
+                Action::Deliver { .. } | Action::EndWrite { .. } => self.carry_out(backend, action),
+                _ => self.neglect(backend, action),
+            }
+        }
+    }
+
+    /// Carries an action out late, twice or never.
+    fn neglect(&mut self, backend: At, action: Action<Key, Stored, Waiter>) {
+        match self.draw(3) {
+            0 => {
+                self.count("action carried out late");
+                let late = self.draw_time(timeout(backend) * 5 / 4);
+                self.plan(late, Event::CarryOut(backend, action));
+            }
+            1 => {
+                self.count("action carried out twice");
+                let late = self.draw_time(timeout(backend) / 2);
+                self.plan(late, Event::CarryOut(backend, action.clone()));
+                self.carry_out(backend, action);
+            }
+            _ => {
+                self.count("action never carried out");
+                self.tell(|| format!("backend {backend}: never: {action:x?}"));
+            }
+        }
+    }
+
+    /// Lets time pass for the machines.
+    fn time_out(&mut self) {
         for backend in 0..BACKENDS {
-            let mut settled = Vec::new();
-            self.sides[backend].settle(self.now, |one| settled.push(one.clone()));
-            for one in settled {
-                self.tell(|| format!("backend {backend}: settled {one:?}"));
-                self.count(if one == Settled::All { "all settled" } else { "key settled" });
-            }
-            while let Some(turn) = self.sides[backend].writes.poll_turn(self.now) {
-                if let Some(write) = self.sides[backend].turns.remove(&turn) {
-                    self.send_write(backend, write);
-                }
-            }
+            self.drive(backend, |machine, now, cache| machine.handle_timeout(now, cache));
         }
     }
 
     fn check_all(&self) {
         for (at, side) in self.sides.iter().enumerate() {
-            side.assert_bounded();
+            side.assert_bounded(self.now);
             side.assert_cached(at, &self.cache, self.now);
         }
     }
 
-    /// The node ends and starts again. What it knew is gone, but for what a snapshot keeps of the
-    /// cache and of writes that may land.
+    /// Ends the node and starts it again. What it knew is gone, except for what a snapshot keeps of
+    /// the cache and of writes that may land.
     fn restart(&mut self, warm: bool) {
         self.tell(|| format!("the node starts again{}", if warm { ", with a snapshot" } else { "" }));
         let unsettled: Vec<_> = (0..BACKENDS).map(|backend| self.give_up_writes(backend, warm)).collect();
@@ -269,32 +363,36 @@ impl World {
         self.count(if warm { "started warm" } else { "started cold" });
     }
 
-    /// Ends the writes of a backend as a node does that ends; until when one may still land.
+    /// Ends the writes of a backend as a node does that ends. Returns until when one may land.
     fn give_up_writes(&mut self, backend: At, warm: bool) -> Option<Instant> {
         let (now, side) = (self.now, &mut self.sides[backend]);
         side.gave_up |= !side.running.is_empty();
-        // No longer than after the end of any other.
-        let until = now + side.write_options.landing;
+        // No write may land later than the landing time after its end.
+        let until = now + side.landing();
         let late = self.arrivals.iter().filter(|((at, _), _)| *at > until);
         let late = late.filter_map(|(_, arrival)| match arrival {
             Arrival::Land { backend: of, number, .. } if *of == backend => Some(*number),
             _ => None,
         });
         side.spoilt.extend(late);
-        let (waiting, sent): (Vec<_>, Vec<_>) =
-            side.running.keys().copied().partition(|id| !side.running[id].sent);
-        waiting.into_iter().chain(sent).for_each(|id| self.end_write(backend, id));
+        let unsettled = self.input(backend, |machine, now, cache| machine.handle_shutdown(now, cache));
+        while let Some(action) = self.sides[backend].machine.poll_action() {
+            if let Action::EndWrite { .. } = action {
+                self.carry_out(backend, action);
+            }
+        }
+        let withheld = self.sides[backend].withheld();
+        (0..withheld).for_each(|_| self.count("fill withheld"));
         let side = &mut self.sides[backend];
         if !warm {
-            // Nobody knows of those that may still land.
+            // The next process does not know of those that may still land.
             let lost = side.unsettled.iter().filter(|(_, until)| now < **until).map(|(number, _)| *number);
             side.spoilt.extend(lost);
         }
-        side.writes.unsettled(now)
+        unsettled
     }
 
-    /// Stores what a snapshot has of the cache before: neither what is stale nor word of absent
-    /// values.
+    /// Stores what a snapshot has of the cache before: neither stale values nor absences.
     fn keep(&self, before: &Cache) {
         let access = Access::at(self.now);
         for partition in (0..BACKENDS * usize::from(TENANTS)).map(PartitionId::from_index) {
@@ -307,16 +405,18 @@ impl World {
         }
     }
 
-    /// Time passes until no hold is left; then nothing may be.
+    /// Lets time pass until no fence is left. Then nothing else may be.
     pub(crate) fn assert_at_rest(&mut self) {
         self.now += Duration::from_secs(120);
-        self.settle_all();
+        self.time_out();
         assert!(self.requests.is_empty() && self.listened.is_empty());
         assert!(self.events.is_empty() && self.arrivals.is_empty());
         self.sides.iter().for_each(Side::assert_at_rest);
         self.check_all();
         for backend in 0..BACKENDS {
-            let stats = self.sides[backend].dispatch.stats();
+            let withheld = self.sides[backend].withheld();
+            (0..withheld).for_each(|_| self.count("fill withheld"));
+            let stats = self.sides[backend].machine.stats();
             if stats.counters.ramped > 0 {
                 self.count("ramp refused");
             }

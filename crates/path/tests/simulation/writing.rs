@@ -1,30 +1,32 @@
-//! Writes: driven as a node drives them, with what can befall them on their way.
+//! Writes, driven as a node drives them, with the faults that can befall them on their way.
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Value};
-use sherwood_model::Instant;
-use sherwood_path::{Begun, Fetched, Outcome, WriteRefused};
+use sherwood_cache::{Access, AccessFlags};
+use sherwood_model::{Instant, ReplicaId};
+use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
 
-use crate::events::{Arrival, At, Content, Event, TENANTS, Which, key, tags};
-use crate::side::{HEALTHY, Running, partition, timeout};
+use crate::events::{Arrival, At, Content, Event, Stored, TENANTS, Which, key};
+use crate::side::{HEALTHY, Running, partition, read, timeout};
 use crate::store::value;
 use crate::world::World;
 
 impl World {
-    /// A client writes.
+    /// Begins a client's write.
     pub(crate) fn begin_write(&mut self, backend: At, number: u8, tenant: u8, delete: bool) {
         self.version += 1;
-        let id = self.version;
-        let content = (!delete).then(|| value(backend, number, id));
-        let side = &mut self.sides[backend];
-        let alone = side.running.values().all(|running| *running.write.key() != number);
-        let Begun { write, may_start } = match side.writes.begin(self.now, number) {
-            Ok(begun) => begun,
+        let version = self.version;
+        let content = (!delete).then(|| value(backend, number, version));
+        let change =
+            content.map_or(Change::Delete, |content| Change::Put(Stored::new(content, number, None)));
+        let write = Write { key: key(number), change, partition: Some(partition(backend, tenant)) };
+        let alone = self.sides[backend].running.values().all(|running| running.number != number);
+        let id = match self.input(backend, |machine, now, cache| machine.handle_write(now, cache, write)) {
+            Ok(id) => id,
             Err(refused) => {
-                let may_land = side.gave_up && matches!(refused, WriteRefused::NoTurn(_));
+                let may_land = self.sides[backend].gave_up && matches!(refused, WriteRefused::NoTurn(_));
                 assert!(backend != HEALTHY || may_land, "the healthy backend refused a write: {refused}");
-                self.tell(|| format!("write {id} to backend {backend} is refused: {refused}"));
+                self.tell(|| format!("write {version} to backend {backend} is refused: {refused}"));
                 return self.count(match refused {
                     WriteRefused::Full { .. } => "write refused",
                     WriteRefused::KeyFull { .. } => "write refused for its key",
@@ -32,54 +34,42 @@ impl World {
                 });
             }
         };
-        if !may_start {
-            side.turns.insert(write.id(), id);
-        }
-        let replicas = side.stores.written_to();
-        let (answers, places) = (vec![None; replicas], vec![None; replicas]);
-        side.running.insert(
-            id,
-            Running {
-                write,
-                begun: self.now,
-                tenant,
-                content,
-                answers,
-                places,
-                sent: may_start,
-                beside: false,
-            },
-        );
+        let side = &mut self.sides[backend];
+        let places = vec![None; side.stores.written_to()];
+        let running = Running { id, number, begun: self.now, tenant, content, places, beside: false };
+        side.running.insert(version, running);
+        side.ids.insert(version, id);
+        let starts = side.machine.holdings().pending_actions > 0;
         self.tell(|| {
             format!(
-                "write {id} to backend {backend}: number {number} becomes {content:x?} for tenant {tenant}"
+                "write {version} to backend {backend}: number {number} becomes {content:x?} for tenant {tenant}"
             )
         });
-        self.plan(timeout(backend), Event::WriteDue { backend, write: id });
-        if !may_start {
-            self.plan(timeout(backend) / 2, Event::TurnDue { backend, write: id });
-        }
-        match (alone, may_start) {
+        match (alone, starts) {
             (true, true) => {}
             (true, false) => self.count("write waited for what may land"),
             (false, true) => self.count("write beside another"),
             (false, false) => self.count("write waited for its turn"),
         }
-        if may_start {
-            self.send_write(backend, id);
+        self.carry_out_all(backend);
+    }
+
+    /// Sends a write whose turn has come, if the machine still hands it out.
+    pub(crate) fn send_write(&mut self, backend: At, id: WriteId) {
+        let now = self.now;
+        let Some(order) = self.sides[backend].machine.take_write(now, id) else {
+            return self.count("write not handed out again");
+        };
+        let WriteOrder { write, replicas, key, change: _, deadline } = order;
+        let (version, running) = self.sides[backend].running(write).expect("it is in flight");
+        let content = running.content;
+        assert!(key[1] == running.number && deadline == running.begun + timeout(backend));
+        for replica in replicas {
+            self.send_write_to(backend, version, replica.index(), key[1], content);
         }
     }
 
-    pub(crate) fn send_write(&mut self, backend: At, id: u64) {
-        let running = self.sides[backend].running.get_mut(&id).expect("it is under way");
-        running.sent = true;
-        let (number, content, replicas) = (*running.write.key(), running.content, running.answers.len());
-        for replica in 0..replicas {
-            self.send_write_to(backend, id, replica, number, content);
-        }
-    }
-
-    /// What becomes of a write on its way to one replica.
+    /// Draws the fate of a write on its way to one replica.
     fn send_write_to(&mut self, backend: At, write: u64, replica: usize, number: u8, content: Content) {
         let (patience, soon) = (timeout(backend), Duration::from_millis(5));
         let answer = |outcome| Event::Written { backend, write, replica, outcome };
@@ -87,25 +77,25 @@ impl World {
         let fails = self.fails(backend);
         let (on_its_way, back) = (self.draw_time(soon), self.draw(5));
         if self.sides[backend].stores.replicas[replica].dead {
-            return self.plan(on_its_way, answer(Outcome::NotDone));
+            return self.plan(on_its_way, answer(WriteOutcome::NotDone));
         }
-        // The longest that the node takes into account: until its time is over, then as long again.
+        // The latest landing that the node allows for: its timeout, then as long again.
         let longest = self.sides[backend].running[&write].begun + 2 * patience;
         match if fails { self.draw(10) } else { 9 } {
             // Lost on its way, or refused.
             0 => {}
-            1 => self.plan(on_its_way, answer(Outcome::NotDone)),
+            1 => self.plan(on_its_way, answer(WriteOutcome::NotDone)),
             // The answer is lost.
             2 => self.plan_arrival(self.now + on_its_way, land(None)),
             // The connection breaks, before it is done or after.
             3 => {
-                self.plan(on_its_way, answer(Outcome::Unknown));
+                self.plan(on_its_way, answer(WriteOutcome::Unknown));
                 if self.once_in(2) {
                     let lands = self.now + self.draw_time(patience);
                     self.plan_arrival(lands, land(None));
                 }
             }
-            // It takes its time, which may be more than anybody waits for.
+            // It is slow, and may land after the timeout.
             4 => {
                 let lands = (self.now + self.draw_time(patience * 5 / 4)).min(longest);
                 self.plan_arrival(lands, land(Some(back)));
@@ -119,7 +109,7 @@ impl World {
         }
     }
 
-    /// Something arrives at a store, at a time that the node may have slept through.
+    /// Carries out an arrival at a store, at a time that the node may have slept through.
     pub(crate) fn arrive_at_store(&mut self, at: Instant, arrival: Arrival) {
         let (backend, replica) = match &arrival {
             Arrival::Land { backend, replica, .. } | Arrival::Copy { backend, replica, .. } => {
@@ -157,7 +147,7 @@ impl World {
                     self.plan_copies(at, backend, number, content);
                 }
                 if let Some(after) = answer_after {
-                    let outcome = Outcome::Acknowledged;
+                    let outcome = WriteOutcome::Acknowledged;
                     self.plan_at(
                         at + Duration::from_millis(after),
                         Event::Written { backend, write, replica, outcome },
@@ -167,7 +157,7 @@ impl World {
         }
     }
 
-    /// What the primary has done at `at` is on its way to those that copy from it.
+    /// Sends a change that the primary made at `at` to the replicas that copy from it.
     fn plan_copies(&mut self, at: Instant, backend: At, number: u8, content: Content) {
         let settle = self.sides[backend].stores.settle;
         for replica in 1..self.sides[backend].stores.replicas.len() {
@@ -179,72 +169,40 @@ impl World {
         }
     }
 
-    /// A replica has answered.
-    pub(crate) fn written(&mut self, backend: At, write: u64, replica: usize, outcome: Outcome) {
-        let Some(running) = self.sides[backend].running.get_mut(&write) else { return };
-        running.answers[replica] = Some(outcome);
-        if running.answers.iter().all(Option::is_some) {
-            self.end_write(backend, write);
+    /// Reports a replica's answer to a write, which may have ended.
+    pub(crate) fn written(&mut self, backend: At, version: u64, replica: usize, outcome: WriteOutcome) {
+        let Some(id) = self.sides[backend].ids.get(&version).copied() else { return };
+        if !self.sides[backend].running.contains_key(&version) {
+            self.count("write answered after its end");
         }
-    }
-
-    /// A write that still waits for its turn waits no longer.
-    pub(crate) fn give_up_turn(&mut self, backend: At, id: u64) {
-        if self.sides[backend].running.get(&id).is_some_and(|running| !running.sent) {
-            self.end_write(backend, id);
-        }
-    }
-
-    /// A write ends, by its answers or by its time, if it has not ended already.
-    pub(crate) fn end_write(&mut self, backend: At, id: u64) {
-        let side = &mut self.sides[backend];
-        let Some(Running { write, begun: _, tenant, content, answers, places, sent, beside }) =
-            side.running.remove(&id)
-        else {
-            return;
-        };
-        side.turns.remove(&write.id());
-        let outcome = match sent {
-            true => Outcome::of_all(answers.into_iter().map(|answer| answer.unwrap_or(Outcome::Unknown))),
-            false => Outcome::NotDone,
-        };
-        let number = *write.key();
-        let ended = side.writes.end(self.now, write, outcome);
-        side.invalidate(number);
-        self.tell(|| format!("write {id} to backend {backend} ends: {outcome:?}, {ended:?}"));
-        let access = Access::at(self.now);
-        for own in 0..TENANTS {
-            let (partition, key) = (partition(backend, own), key(number, own));
-            match content {
-                Some(value) if ended.keep && own == tenant => {
-                    let value = value.to_le_bytes();
-                    let fetched =
-                        Fetched { value: Value::Bytes(&value), flags: 0, good_for: None, tags: tags(number) };
-                    match self.sides[backend].rules.item(&key, Some(fetched), self.now) {
-                        Some(item) => {
-                            self.cache.set(partition, &key, item, &access).expect("there is room for one");
-                        }
-                        None => {
-                            self.cache.remove(partition, &key, &access);
-                        }
-                    }
-                }
-                _ => {
-                    self.cache.remove(partition, &key, &access);
-                }
-            }
-        }
-        self.count(match outcome {
-            Outcome::Acknowledged => "write: Acknowledged",
-            Outcome::NotDone => "write: NotDone",
-            Outcome::Unknown => "write: Unknown",
+        let replica = ReplicaId::from_index(replica);
+        self.drive(backend, |machine, now, cache| {
+            machine.handle_write_reply(now, cache, id, replica, outcome);
         });
-        if ended.keep {
+    }
+
+    /// Judges a write that has ended.
+    pub(crate) fn end_write(&mut self, backend: At, id: WriteId, outcome: WriteOutcome, sent: bool) {
+        let side = &mut self.sides[backend];
+        let (version, _) = side.running(id).expect("a write ends once");
+        let Running { number, tenant, content, places, beside, .. } =
+            side.running.remove(&version).expect("it was found");
+        assert!(sent || outcome == WriteOutcome::NotDone, "{outcome:?} of a write that was not sent");
+        self.tell(|| format!("write {version} to backend {backend} ends: {outcome:?}"));
+        let kept = self.cached_after_write(backend, number, tenant);
+        assert!(kept.is_none_or(|kept| Some(kept) == content), "an ended write leaves {kept:x?} cached");
+        self.count(match outcome {
+            WriteOutcome::Acknowledged => "write: Acknowledged",
+            WriteOutcome::NotDone => "write: NotDone",
+            WriteOutcome::Unknown => "write: Unknown",
+        });
+        if kept.is_some() {
+            assert_eq!(outcome, WriteOutcome::Acknowledged);
             self.count("write kept");
         }
-        if outcome == Outcome::Acknowledged {
+        if outcome == WriteOutcome::Acknowledged {
             let places: Option<Vec<_>> = places.into_iter().collect();
-            let places = places.expect("what is acknowledged has landed");
+            let places = places.expect("an acknowledged write has landed");
             let moment = self.moment();
             let side = &mut self.sides[backend];
             side.stores.raise_floors(number, moment, &places);
@@ -254,21 +212,29 @@ impl World {
         } else {
             let side = &mut self.sides[backend];
             assert!(backend != HEALTHY || side.gave_up, "the healthy backend did not write");
-            if outcome == Outcome::Unknown {
+            if outcome == WriteOutcome::Unknown {
                 side.doubtful.insert(number);
-                side.unsettled.insert(number, self.now + side.write_options.landing);
+                side.unsettled.insert(number, self.now + side.landing());
             }
-        }
-        let next = ended.next.and_then(|next| self.sides[backend].turns.remove(&next));
-        if let Some(next) = next {
-            self.send_write(backend, next);
         }
     }
 
-    /// Somebody else changes the store, at all replicas alike; likely what is being written just
-    /// now, and likely they tell the node.
+    /// The value that the writing tenant's cache has of a number after a write. The other tenants'
+    /// caches have none.
+    fn cached_after_write(&self, backend: At, number: u8, tenant: u8) -> Option<u64> {
+        let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+        let access = Access { flags, ..Access::at(self.now) };
+        let cached = |tenant| self.cache.peek(partition(backend, tenant), &key(number), &access, read);
+        for other in (0..TENANTS).filter(|other| *other != tenant) {
+            assert_eq!(cached(other), None, "a write leaves the key in another tenant's cache");
+        }
+        cached(tenant)
+    }
+
+    /// Changes the store past the node, at all replicas alike: often a number that is being
+    /// written, and often with an invalidation.
     pub(crate) fn change_foreign(&mut self, backend: At, number: u8) {
-        let written = self.sides[backend].running.values().next().map(|running| *running.write.key());
+        let written = self.sides[backend].running.values().next().map(|running| running.number);
         let number = written.filter(|_| self.once_in(2)).unwrap_or(number);
         if self.once_in(2) {
             let soon = self.draw_time(Duration::from_millis(2));
@@ -282,7 +248,7 @@ impl World {
         self.count("changed behind the node's back");
     }
 
-    /// A listener's client changes the store and then the cache, which is its own tenant's only.
+    /// Changes the store and then the tenant's cache, as a listener's client does.
     pub(crate) fn change(&mut self, backend: At, number: u8, tenant: u8, delete: bool) {
         self.version += 1;
         let content = (!delete).then(|| value(backend, number, self.version));
@@ -290,15 +256,15 @@ impl World {
         self.change_cache(backend, number, tenant, content);
         let side = &mut self.sides[backend];
         let may_land = side.unsettled.get(&number).is_some_and(|until| self.now < *until);
-        // What it has put into the cache may be overtaken at the store by what lands after it.
+        // A write that lands at the store afterwards may overtake the value in the cache.
         if delete || !may_land {
             side.foreign.remove(&(number, tenant));
         }
         self.count("listener changed the cache");
     }
 
-    /// Somebody stores a content past the node: at all replicas at once, or at the one that the
-    /// others copy from.
+    /// Stores a content past the node: at all replicas at once, or at the one that the others copy
+    /// from.
     fn store_elsewhere(&mut self, backend: At, number: u8, content: Content) {
         let side = &mut self.sides[backend];
         let replicas = side.stores.written_to();
@@ -306,8 +272,8 @@ impl World {
             side.stores.store(replica, number, content);
         }
         side.foreign.extend((0..TENANTS).map(|tenant| ((number, tenant), self.version)));
-        // With a write on its way the replicas may get the two in different order.
-        for running in side.running.values_mut().filter(|running| *running.write.key() == number) {
+        // The replicas may get this and a write in flight in different orders.
+        for running in side.running.values_mut().filter(|running| running.number == number) {
             running.beside = true;
             side.doubtful.insert(number);
         }
@@ -317,6 +283,6 @@ impl World {
         if side.stores.primary {
             self.plan_copies(self.now, backend, number, content);
         }
-        self.tell(|| format!("somebody else makes number {number} of backend {backend} {content:x?}"));
+        self.tell(|| format!("another program makes number {number} of backend {backend} {content:x?}"));
     }
 }

@@ -1,8 +1,8 @@
-//! Runs forked from a common warm-up.
+//! Worlds that part ways when the warm-up is over.
 //!
-//! A warm-up has no limits, so runs of the same policy, seed and settings are identical until it
-//! ends, whatever the scenario. The warm-up of several such runs is simulated once, and each run
-//! continues with a copy.
+//! A warm-up has no limits, so runs of one policy, seed and settings are the same world until it
+//! ends, whatever the scenario. Whoever wants several of them has to simulate it once and goes on
+//! from copies.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::World;
 use crate::server::Server;
 use crate::setup::{Knobs, Setup, SetupError, minutes};
 
-/// Reason for which a simulation cannot be continued as another run.
+/// Why a world cannot go on as another run's.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ForkError {
-    /// The run's beginning differs: fork a simulation built from its setup, or from one that
-    /// differs only in the scenario.
+    /// The run's beginning is another: fork a world that was built from it, or from what differs in
+    /// the scenario alone.
     #[error(
         "cannot go on with scenario {scenario} under {policy} from this world: a run may differ in the scenario, its walk, the depth of its limits and its measured minutes, and differs in more"
     )]
@@ -28,7 +28,7 @@ pub enum ForkError {
         /// The run's.
         policy: String,
     },
-    /// The measurement has begun; fork before it begins.
+    /// The measurement has begun; fork it before.
     #[error(
         "cannot go on from this world after {seconds} s: its measurement has begun, fork it by the end of the warm-up"
     )]
@@ -36,21 +36,21 @@ pub enum ForkError {
         /// Simulated seconds since the start.
         seconds: u64,
     },
-    /// The requests come from a trace, which is read once; simulate each run from its beginning.
+    /// The requests are a trace's, which is read once; simulate each run from its beginning.
     #[error("cannot go on from this world: its requests come from a trace, which is read once; begin anew")]
     Trace,
-    /// The run's setup is invalid.
+    /// The run itself is wrong.
     #[error(transparent)]
     Setup(#[from] SetupError),
 }
 
 impl Setup {
-    /// True if the two runs are identical until their warm-ups end: they differ at most in the
-    /// scenario, its walk, the depth of its limits and the measured minutes. Always false for runs
-    /// of traces, each of which reads its own.
+    /// Whether the two runs are one until their warm-ups end: they differ in the scenario at most,
+    /// in which walk it takes, in the depth of its limits and in the measured minutes. Runs of
+    /// traces never are: each reads its own.
     ///
     /// # Errors
-    /// If there is no such scenario.
+    /// When there is no such scenario.
     pub fn shares_warm_up(&self, other: &Self) -> Result<bool, SetupError> {
         let Self { model, scenario: _, profile, policy, seed, knobs, trace } = self;
         let Knobs { walk, limit_depth, measure_min, .. } = knobs;
@@ -68,18 +68,18 @@ impl Setup {
 }
 
 impl World {
-    /// End of the warm-up and beginning of the measurement.
+    /// When the warm-up ends and the measurement begins.
     #[must_use]
     pub fn measured_from(&self) -> Instant {
         self.measured_from
     }
 
-    /// Returns a copy that continues as the run of `setup`, byte for byte as if that had been
-    /// simulated from its beginning. The warm-up of this simulation must not be over. O(memory)
-    /// time and additional memory.
+    /// A copy of this world, in which the warm-up is not over yet, that goes on as the run `setup`
+    /// would: byte for byte as if it had been simulated from its beginning. O(memory), and as much
+    /// memory again.
     ///
     /// # Errors
-    /// If the run's beginning differs ([`Setup::shares_warm_up`]) or the measurement has begun.
+    /// When the run begins otherwise ([`Setup::shares_warm_up`]), or the measurement has begun.
     pub fn fork(&mut self, setup: &Setup) -> Result<Self, ForkError> {
         setup.validate()?;
         let Some(traffic) = self.traffic.copy() else { return Err(ForkError::Trace) };
@@ -105,6 +105,7 @@ impl World {
             measured_from: self.measured_from,
             end: self.measured_from + minutes(scenario.measure_min),
             now: self.now,
+            partitions: self.partitions,
             events: self.events.clone(),
             traffic,
             servers: self.servers.iter_mut().map(Server::copy).collect(),
@@ -115,7 +116,7 @@ impl World {
             statistics: self.statistics.clone(),
             recorder: self.recorder.clone(),
             queries: self.queries,
-            // Only traces have sizes and end early.
+            // Sizes and an early end are those of traces.
             sizes: None,
             echoes: self.echoes,
             echo_draws: self.echo_draws.clone(),
@@ -128,8 +129,9 @@ impl World {
 
 impl Server {
     fn copy(&mut self) -> Self {
-        let Self { cache, controller, machines, armed, report, resizing } = self;
+        let Self { partitions, cache, controller, machines, armed, report, resizing } = self;
         Self {
+            partitions: *partitions,
             cache: cache.copy(Arc::new(Heap)),
             controller: controller.clone(),
             machines: machines.clone(),

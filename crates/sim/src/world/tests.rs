@@ -5,6 +5,7 @@ mod replicas;
 use std::sync::Arc;
 
 use sherwood_cache::charge;
+use sherwood_model::PartitionId;
 use sherwood_policy::{StartSize, available_without_options};
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::requests::{Object, Query as RecordedQuery, Request as RecordedRequest};
@@ -68,7 +69,7 @@ fn lru_hits_match_stack_distances() {
     for (items, seed) in [(1, 1), (20, 2), (150, 3)] {
         let setup = small(items, seed);
         let world = run(&setup);
-        let mut traffic = Traffic::new(&setup, 1).expect("valid");
+        let mut traffic = Traffic::new(&setup, Partitions::new(1, 1), 1).expect("valid");
         let keys = (0..world.queries()).map(|_| traffic.next_request().queries[0].keys[0].object());
         let total = world.servers[0].cache.total();
         assert_eq!(total.hits, lru_hits(keys, items as usize), "{items} places");
@@ -239,8 +240,7 @@ fn reported_allocation_is_the_one_in_force() {
         };
         (0..20).map(mean).collect()
     };
-    let in_force =
-        means(&|server, index| server.cache.usage(partition(BackendId(index as u16))).budget_bytes);
+    let in_force = means(&|server, index| server.cache.usage(PartitionId::from_index(index)).budget_bytes);
     let decided = means(&|server, index| server.controller.budgets()[index]);
     world.advance(Instant::ZERO + Duration::from_millis(5_001)).expect("the books balance");
     let sample = world.samples().last().expect("one after five seconds");

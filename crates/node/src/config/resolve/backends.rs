@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sherwood_path::WriteTo;
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
 use super::{dispatch, freshness, stores};
-use crate::config::meaning::{Backend, Freshness, WriteTo, Writes};
+use crate::config::meaning::{Backend, Freshness, Writes};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};

@@ -1,0 +1,127 @@
+//! Inputs and outputs of the machine.
+
+use std::time::Duration;
+
+use sherwood_dispatch::{AttemptId, FetchError, Waiters};
+use sherwood_model::{Demand, Instant, PartitionId, ReplicaId};
+
+use super::key::FetchKey;
+use crate::{WriteId, WriteOutcome};
+
+/// One thing for the driver to do. The driver may do it late: fills and removals have been made by
+/// then, by the input that caused them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<K, V, W> {
+    /// Ask a replica for keys, then report with [`Backend::handle_reply`].
+    ///
+    /// [`Backend::handle_reply`]: super::Backend::handle_reply
+    Call {
+        /// The id to report with.
+        attempt: AttemptId,
+        /// The replica to ask.
+        replica: ReplicaId,
+        /// At least one key, none twice. The reply answers in this order.
+        keys: Vec<FetchKey<K>>,
+        /// The most urgent demand of the waiters.
+        demand: Demand,
+        /// Time left for the reply. After it an [`Action::Cancel`] follows.
+        timeout: Duration,
+    },
+    /// Free what a call holds. A reply that still comes is ignored.
+    Cancel {
+        /// The attempt of an earlier [`Action::Call`].
+        attempt: AttemptId,
+        /// The replica it went to.
+        replica: ReplicaId,
+    },
+    /// Ask a replica that is down for one key, then report with [`Backend::handle_probe`].
+    ///
+    /// [`Backend::handle_probe`]: super::Backend::handle_probe
+    Probe {
+        /// The replica to ask.
+        replica: ReplicaId,
+        /// The key to ask for. None while no key is known: then any cheap request will do.
+        key: Option<FetchKey<K>>,
+        /// Time after which the probe has failed.
+        timeout: Duration,
+    },
+    /// Tell the waiters how a fetch of the key ended.
+    Deliver {
+        /// The key.
+        key: FetchKey<K>,
+        /// Its value, none if the backend has none, or why it is not known.
+        result: Result<Option<V>, FetchError>,
+        /// The waiters of the key, each in one delivery.
+        waiters: Waiters<W>,
+    },
+    /// Send a write whose turn has come: take it with [`Backend::take_write`].
+    ///
+    /// [`Backend::take_write`]: super::Backend::take_write
+    StartWrite(WriteId),
+    /// Tell the client how its write ended.
+    EndWrite {
+        /// The write that [`Backend::handle_write`] accepted. Its id names nothing any more.
+        ///
+        /// [`Backend::handle_write`]: super::Backend::handle_write
+        write: WriteId,
+        /// The combined outcome of all replicas.
+        outcome: WriteOutcome,
+        /// Whether it was taken with [`Backend::take_write`]. A write that was not, waited for its
+        /// turn in vain.
+        ///
+        /// [`Backend::take_write`]: super::Backend::take_write
+        sent: bool,
+    },
+}
+
+/// A change that a client wants made to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write<K, V> {
+    /// The key.
+    pub key: K,
+    /// The change.
+    pub change: Change<V>,
+    /// The partition to cache the value in: the writing tenant's. The other tenants' partitions
+    /// drop the key.
+    pub partition: Option<PartitionId>,
+}
+
+/// A change to the value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<V> {
+    /// Stores this value.
+    Put(V),
+    /// Deletes the key.
+    Delete,
+}
+
+/// A write to send to replicas. Each is to report with [`Backend::handle_write_reply`].
+///
+/// [`Backend::handle_write_reply`]: super::Backend::handle_write_reply
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOrder<K, V> {
+    /// The id to report with.
+    pub write: WriteId,
+    /// The replicas to send it to, at once.
+    pub replicas: Vec<ReplicaId>,
+    /// The key.
+    pub key: K,
+    /// The change.
+    pub change: Change<V>,
+    /// Moment from which on nothing may be sent any more. The write ends then.
+    pub deadline: Instant,
+}
+
+/// Keys whose cached and fetched values are no longer to be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidation<'a, K> {
+    /// One key in one tenant's partition.
+    Key(&'a FetchKey<K>),
+    /// The keys with this prefix, in all partitions.
+    Prefix(&'a [u8]),
+    /// The values with some tag, in all partitions. The tags of a value in flight are not known, so
+    /// that all keys are fenced.
+    Tag,
+    /// All keys, in all partitions. The cache is cold then, and the dispatcher's ramp begins anew.
+    All,
+}

@@ -1,0 +1,68 @@
+//! From an answer into the cache.
+
+use sherwood_cache::{Access, Cache, NewItem, Refused};
+use sherwood_model::{Instant, PartitionId};
+
+use super::key::FetchKey;
+use crate::{Fetched, Rules};
+
+/// The cache behind one backend's fills, and the form in which it keeps an answer.
+pub trait AnswerCache<V> {
+    /// The cache that holds the backend's partitions.
+    fn cache(&self) -> &Cache;
+
+    /// The answer as the cache is to store it.
+    fn fetched<'a>(&self, value: &'a V) -> Fetched<'a>;
+
+    /// Observes that an answer fills the cache, none where the backend has no value.
+    fn note_fill(&self, now: Instant, partition: PartitionId, key: &[u8], value: Option<&V>) {
+        let _ = (now, partition, key, value);
+    }
+
+    /// Observes that the cache refused an answer or a written value for its size.
+    fn note_refused(&self, partition: PartitionId, key: &[u8], refused: &Refused) {
+        let _ = (partition, key, refused);
+    }
+}
+
+/// Counts of fills since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillCounts {
+    /// Answers that were allowed to fill. [`Rules`] may have kept none of them.
+    pub allowed: u64,
+    /// Answers that were not, since their key was invalidated, fenced or being written.
+    pub withheld: u64,
+}
+
+/// Stores an answer as the rules say.
+pub(super) fn fill<K: AsRef<[u8]>, V>(
+    rules: &Rules,
+    now: Instant,
+    cache: &impl AnswerCache<V>,
+    FetchKey { partition, key }: &FetchKey<K>,
+    value: Option<&V>,
+) {
+    let (partition, key) = (*partition, key.as_ref());
+    cache.note_fill(now, partition, key, value);
+    let fetched = value.map(|value| cache.fetched(value));
+    if let Err(refused) = rules.fill(cache.cache(), partition, key, fetched, &Access::at(now)) {
+        cache.note_refused(partition, key, &refused);
+    }
+}
+
+/// Stores an item where another may be, or removes that if nothing is to be kept.
+pub(super) fn replace<V>(
+    cache: &impl AnswerCache<V>,
+    partition: PartitionId,
+    key: &[u8],
+    item: Option<NewItem<'_>>,
+    access: &Access,
+) {
+    let Some(item) = item else {
+        cache.cache().remove(partition, key, access);
+        return;
+    };
+    if let Err(refused) = cache.cache().set(partition, key, item, access) {
+        cache.note_refused(partition, key, &refused);
+    }
+}

@@ -1,0 +1,420 @@
+//! Everything about one backend that decides.
+
+mod action;
+mod fill;
+mod key;
+mod options;
+mod running;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hash;
+
+use sherwood_dispatch::{AttemptId, Dispatch, OptionsError, Reply, Stats};
+use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
+
+pub use action::{Action, Change, Invalidation, Write, WriteOrder};
+pub use fill::{AnswerCache, FillCounts};
+pub use key::FetchKey;
+pub use options::{BackendOptions, WriteTo};
+
+use crate::WriteId;
+use crate::fences::{Fences, Lifted};
+use crate::revalidation::FailedKeys;
+use fill::fill;
+use running::RunningWrite;
+
+/// The replica that is written to where the others copy from it.
+const PRIMARY: ReplicaId = ReplicaId(0);
+
+/// The state machine of one backend: its fetches, its writes, and what of them the cache keeps.
+///
+/// It composes the dispatcher, the fences of keys that are written or invalidated, revalidations
+/// and flushes to come. A daemon, a simulator and a fault simulation drive it, and add no rule.
+///
+/// `K` is a key as the backend knows it, `V` a value, `W` a waiter for a fetched key.
+///
+/// # What it guarantees
+/// - No value that was fetched before a key was written, invalidated or flushed fills the cache
+///   afterwards. Each input fills the cache itself, so that a driver cannot do it too late.
+/// - The cache keeps a written value if the write was acknowledged and no other write of the key
+///   can have followed it. If not, it drops the key, before the driver learns of the end.
+/// - Each waiter is in exactly one [`Action::Deliver`], and each accepted write in exactly one
+///   [`Action::EndWrite`], both within the backend's timeout.
+/// - A driver that carries an action out late, twice or never changes neither of these, and nothing
+///   is held for longer than the timeout because of it.
+///
+/// # Inputs, outputs, wake-ups
+/// - Inputs: the `handle_` functions, in any order. Replies and probes may be late, repeated or
+///   missing. `now` should not step back.
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none.
+/// - Wake-ups: [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout),
+///   which may change with every input. Later makes timeouts late and has no other effect.
+///
+/// A driver that shares the machine among threads keeps it behind a lock, and makes a change of the
+/// cache that it has announced by [`handle_invalidate`](Self::handle_invalidate) or
+/// [`handle_flush`](Self::handle_flush) before it releases the lock.
+///
+/// # Complexity and memory
+/// As the dispatcher's: a constant number of hash operations for each key. A fence ends in time
+/// linear in the keys in flight if it is over all keys. At most `writes_max` writes, each with its
+/// value, and `writes_max + fenced_keys_max + failed_keys_max` keys are held beside the
+/// dispatcher's.
+///
+/// ```
+/// use sherwood_cache::{Access, Cache, Options, Partition, Value};
+/// use sherwood_dispatch::{Options as DispatchOptions, Reply};
+/// use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, Tags, TenantId};
+/// use sherwood_path::{
+///     Action, AnswerCache, Backend, BackendOptions, Change, FetchKey, Fetched, Write, WriteOutcome,
+/// };
+///
+/// struct Bytes<'a>(&'a Cache);
+///
+/// impl AnswerCache<Vec<u8>> for Bytes<'_> {
+///     fn cache(&self) -> &Cache {
+///         self.0
+///     }
+///
+///     fn fetched<'a>(&self, value: &'a Vec<u8>) -> Fetched<'a> {
+///         Fetched { value: Value::Bytes(value), flags: 0, good_for: None, tags: Tags::NONE }
+///     }
+/// }
+///
+/// let partition = PartitionId(0);
+/// let partitions = [Partition::new(TenantId(0), BackendId(0), 1 << 20)];
+/// let cache = Cache::new(Options::default(), &partitions, SeededState::new(1))?;
+/// let cached = Bytes(&cache);
+/// let options = BackendOptions::new(DispatchOptions::default(), 1, vec![partition]);
+/// let now = Instant::from_millis(3);
+/// let mut backend = Backend::<&str, Vec<u8>, u32>::new(options, now, SeededState::new(7))?;
+///
+/// // Waiter 5 asks for a key, and while the call is in flight the key is written.
+/// let key = FetchKey { partition, key: "p:1" };
+/// backend.handle_fetch(now, &cached, &Demand::default(), [(key, 5)], 0x5eed);
+/// let Some(Action::Call { attempt, .. }) = backend.poll_action() else { panic!("one call") };
+/// let write = Write { key: "p:1", change: Change::Put(b"new".to_vec()), partition: Some(partition) };
+/// let id = backend.handle_write(now, &cached, write)?;
+/// assert_eq!(backend.poll_action(), Some(Action::StartWrite(id)));
+/// let order = backend.take_write(now, id).expect("its turn has come");
+/// backend.handle_write_reply(now, &cached, id, order.replicas[0], WriteOutcome::Acknowledged);
+/// assert!(matches!(backend.poll_action(), Some(Action::EndWrite { .. })));
+///
+/// // The waiter gets what the call read; the cache keeps what was written.
+/// backend.handle_reply(now, &cached, attempt, Reply::Ok(vec![Some(b"old".to_vec())]));
+/// assert!(matches!(backend.poll_action(), Some(Action::Deliver { result: Ok(Some(_)), .. })));
+/// let value = cache.get(partition, b"p:1", &Access::at(now), |item| item.value == Value::Bytes(b"new"));
+/// assert_eq!(value, Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Backend<K, V, W> {
+    options: BackendOptions,
+    dispatch: Dispatch<FetchKey<K>, V, W>,
+    fences: Fences<K>,
+    failed_keys: FailedKeys<FetchKey<K>>,
+    /// Flushes of the cache to come, at most one for each partition.
+    flushes: BTreeMap<PartitionId, Instant>,
+    /// The writes in flight.
+    writes: BTreeMap<WriteId, RunningWrite<K, V>>,
+    /// The moments at which writes end by themselves, one for each of `writes`.
+    writes_due: BTreeSet<(Instant, WriteId)>,
+    /// Actions that the dispatcher does not hold.
+    actions: VecDeque<Action<K, V, W>>,
+    fills: FillCounts,
+}
+
+impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
+    /// A backend at its start. Writes of a process that was here before may still settle, so that
+    /// all keys are fenced for as long.
+    ///
+    /// # Errors
+    /// When the options of the dispatcher or the number of replicas cannot work.
+    pub fn new(options: BackendOptions, now: Instant, hash: SeededState) -> Result<Self, OptionsError> {
+        let mut fences = Fences::new(options.fences(), hash);
+        fences.fence_all(now, now);
+        Ok(Self {
+            dispatch: Dispatch::new(options.dispatch, options.replicas, hash)?,
+            fences,
+            failed_keys: FailedKeys::new(options.dispatch.timeout, options.failed_keys_max, hash),
+            flushes: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            writes_due: BTreeSet::new(),
+            actions: VecDeque::new(),
+            fills: FillCounts::default(),
+            options,
+        })
+    }
+
+    /// Fetches a query's misses for their waiters. Keys in flight are joined. `entropy` is 64 fresh
+    /// random bits.
+    pub fn handle_fetch(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        demand: &Demand,
+        keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
+        entropy: u64,
+    ) {
+        self.advance(now, cache);
+        self.fetch(now, demand, keys, entropy);
+        self.keep_answers(now, cache);
+    }
+
+    /// Fetches stale keys whose waiters have been answered already. Leaves out those that are in
+    /// flight, and those whose fetch has failed less than a timeout ago. Returns how many fetches
+    /// began.
+    pub fn handle_revalidate(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        demand: &Demand,
+        keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
+        entropy: u64,
+    ) -> usize {
+        self.advance(now, cache);
+        let Self { dispatch, failed_keys, .. } = self;
+        let mut may_begin = |key: &FetchKey<K>| !dispatch.is_joinable(key) && failed_keys.may_begin(now, key);
+        let keys: Vec<_> = keys.into_iter().filter(|(key, _)| may_begin(key)).collect();
+        let begun = keys.len();
+        self.fetch(now, demand, keys, entropy);
+        self.keep_answers(now, cache);
+        begun
+    }
+
+    /// Takes the reply to a call. A reply that is late, repeated or was never asked for is counted
+    /// and ignored.
+    pub fn handle_reply(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        attempt: AttemptId,
+        reply: Reply<V>,
+    ) {
+        self.advance(now, cache);
+        self.dispatch.handle_reply(now, attempt, reply);
+        self.keep_answers(now, cache);
+    }
+
+    /// Takes the outcome of a probe; ignored when none is in flight to that replica.
+    pub fn handle_probe(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        replica: ReplicaId,
+        is_up: bool,
+    ) {
+        self.advance(now, cache);
+        self.dispatch.handle_probe(now, replica, is_up);
+        self.keep_answers(now, cache);
+    }
+
+    /// Invalidates keys: nothing of them that was fetched or written before is cached from now on.
+    /// The driver removes from the cache, or stores there, before it releases the lock if that is
+    /// one key, and afterwards if it has to look for the keys.
+    pub fn handle_invalidate(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        which: Invalidation<'_, K>,
+    ) {
+        self.advance(now, cache);
+        self.invalidate(now, which);
+    }
+
+    /// Flushes a partition from the time `at` on, which may be now or later: nothing fetched before
+    /// `at` fills it afterwards. A flush replaces one to come, as in the cache.
+    ///
+    /// Fetches of other tenants may not fill either. Flushes are rare, and a value that was not
+    /// cached is only fetched again.
+    pub fn handle_flush(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        partition: PartitionId,
+        at: Instant,
+    ) {
+        self.flushes.insert(partition, at);
+        self.advance(now, cache);
+    }
+
+    /// Fences all keys, since a write of the process before may land until `unsettled`, which its
+    /// [`handle_shutdown`](Self::handle_shutdown) returned.
+    pub fn handle_restart(&mut self, now: Instant, unsettled: Instant) {
+        self.fences.fence_all(now, unsettled);
+    }
+
+    /// Begins the ramp of a cold cache anew, since most of the backend's values are gone.
+    pub fn handle_cold_cache(&mut self) {
+        self.dispatch.restart_ramp();
+    }
+
+    /// Carries out what time alone brings.
+    pub fn handle_timeout(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        self.advance(now, cache);
+        self.dispatch.handle_timeout(now);
+        self.keep_answers(now, cache);
+    }
+
+    /// The next thing for the driver to do; none until the next input.
+    pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
+        use sherwood_dispatch::Action as Fetching;
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        Some(match self.dispatch.poll_action()? {
+            Fetching::Call { attempt, replica, keys, demand, timeout } => {
+                Action::Call { attempt, replica, keys, demand, timeout }
+            }
+            Fetching::Cancel { attempt, replica } => Action::Cancel { attempt, replica },
+            Fetching::Probe { replica, key, timeout } => Action::Probe { replica, key, timeout },
+            Fetching::Deliver { key, result, fill: _, waiters } => Action::Deliver { key, result, waiters },
+        })
+    }
+
+    /// The time to call [`handle_timeout`](Self::handle_timeout); none while nothing is waited for.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let write = self.writes_due.first().map(|(due, _)| *due);
+        self.dispatch.next_timeout().into_iter().chain(self.fences.next_turn()).chain(write).min()
+    }
+
+    /// The dispatcher's counters and replicas.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.dispatch.stats()
+    }
+
+    /// The fills since the start.
+    #[must_use]
+    pub fn fills(&self) -> FillCounts {
+        self.fills
+    }
+
+    /// The sizes of what it holds beside the dispatcher.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            writes: self.writes.len(),
+            pending_actions: self.actions.len(),
+            written_or_fenced_keys: self.fences.keys(),
+            failed_keys: self.failed_keys.keys(),
+            flushes: self.flushes.len(),
+        }
+    }
+
+    /// Whether a fetch of this key may meet an old value at the store.
+    #[must_use]
+    pub fn is_fenced(&self, key: &K) -> bool {
+        self.fences.is_fenced(key)
+    }
+
+    /// Carries out the flushes, ends of fences, turns and timeouts of writes that are due. All of
+    /// it precedes an input of the same moment.
+    fn advance(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        let to_come = self.flushes.len();
+        self.flushes.retain(|_, at| *at > now);
+        if self.flushes.len() < to_come {
+            self.invalidate(now, Invalidation::All);
+        }
+        while let Some(lifted) = self.fences.poll_lifted(now) {
+            match lifted {
+                Lifted::Key(key) => self.fence_fetches(&key),
+                Lifted::All => self.dispatch.invalidate_where(|_| true),
+            }
+        }
+        while let Some(write) = self.fences.poll_turn(now) {
+            self.begin_turn(write);
+        }
+        while let Some(&(due, write)) = self.writes_due.first()
+            && due <= now
+        {
+            self.end_write(now, cache, write);
+        }
+    }
+
+    /// Fills the cache with the answers that the dispatcher has just received, and notes which keys
+    /// failed.
+    fn keep_answers(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        let Self { dispatch, fences, failed_keys, options, fills, .. } = self;
+        let revalidates = !options.rules.stale_while_revalidate.is_zero();
+        dispatch.each_new_delivery(|key, result, is_current| {
+            if let Ok(value) = result {
+                // The one place that decides whether an answer fills. Neither the fetch nor the key
+                // may have been fenced: what was read before a write could overwrite it.
+                if is_current && !fences.is_fenced(&key.key) {
+                    fills.allowed += 1;
+                    fill(&options.rules, now, cache, key, value.as_ref());
+                } else {
+                    fills.withheld += 1;
+                }
+            }
+            if revalidates {
+                failed_keys.note(now, key, result.is_err());
+            }
+        });
+    }
+
+    /// Has keys fetched by the replicas that may be asked. Where others copy from the first
+    /// replica, it alone is asked for a fenced key.
+    fn fetch(
+        &mut self,
+        now: Instant,
+        demand: &Demand,
+        keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
+        entropy: u64,
+    ) {
+        let Self { options, dispatch, fences, .. } = self;
+        if !options.replicas_may_lag() {
+            return dispatch.handle_fetch(now, demand, keys, entropy);
+        }
+        let (fenced, settled): (Vec<_>, Vec<_>) =
+            keys.into_iter().partition(|(key, _)| fences.is_fenced(&key.key));
+        dispatch.handle_fetch(now, demand, settled, entropy);
+        dispatch.handle_fetch_from(now, PRIMARY, demand, fenced, entropy);
+    }
+
+    fn invalidate(&mut self, now: Instant, which: Invalidation<'_, K>) {
+        let Self { dispatch, fences, .. } = self;
+        match which {
+            Invalidation::Key(key) => {
+                dispatch.invalidate(key);
+                fences.fence(now, &key.key);
+            }
+            Invalidation::Prefix(prefix) => {
+                dispatch.invalidate_where(|key| key.as_ref().starts_with(prefix));
+                fences.fence_where(now, |key| key.as_ref().starts_with(prefix));
+            }
+            Invalidation::Tag | Invalidation::All => {
+                dispatch.invalidate_where(|_| true);
+                fences.fence_where(now, |_| true);
+            }
+        }
+        if which == Invalidation::All {
+            dispatch.restart_ramp();
+        }
+    }
+
+    /// Fences the fetches of `key` that are in flight, of every tenant.
+    fn fence_fetches(&mut self, key: &K) {
+        for &partition in &self.options.partitions {
+            self.dispatch.invalidate(&FetchKey { partition, key: key.clone() });
+        }
+    }
+}
+
+/// Sizes of what a [`Backend`] holds beside its dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holdings {
+    /// Writes in flight, at most [`BackendOptions::writes_max`].
+    pub writes: usize,
+    /// Actions about writes that were not polled yet: at most one for each of `writes`, and one for
+    /// each write that has ended since the last poll.
+    pub pending_actions: usize,
+    /// Keys that are being written or fenced, at most `writes_max + fenced_keys_max`.
+    pub written_or_fenced_keys: usize,
+    /// Keys whose fetch has failed, at most [`BackendOptions::failed_keys_max`].
+    pub failed_keys: usize,
+    /// Flushes to come, at most one for each partition.
+    pub flushes: usize,
+}

@@ -1,0 +1,109 @@
+//! Settings of one backend.
+
+use std::time::Duration;
+
+use sherwood_dispatch::Options;
+use sherwood_model::PartitionId;
+
+use crate::Rules;
+use crate::fences::FenceOptions;
+
+/// Default of [`BackendOptions::fenced_keys_max`]: with keys and tables some 6 MiB at most.
+const FENCED_KEYS_MAX: u32 = 16_384;
+
+/// Default of [`BackendOptions::failed_keys_max`]: with keys and tables some 3 MiB at most.
+const FAILED_KEYS_MAX: u32 = 8_192;
+
+/// Settings of one [`Backend`](super::Backend).
+///
+/// The time limits of writes follow from the dispatcher's timeout. A write waits for its turn for
+/// at most half of it, since a write sent in its last moments would have an unknown outcome and
+/// delay the writes behind it. A write whose outcome is unknown may still land for one timeout
+/// after its end.
+#[derive(Clone, Debug)]
+pub struct BackendOptions {
+    /// Bounds, timeout and retries of the dispatcher.
+    pub dispatch: Options,
+    /// Number of replicas, 1 to 65,535.
+    pub replicas: usize,
+    /// The partitions that hold the backend's values, one for each tenant that has one.
+    pub partitions: Vec<PartitionId>,
+    /// Lifetimes of values, and when stale ones are served.
+    pub rules: Rules,
+    /// The replicas that writes go to.
+    pub write_to: WriteTo,
+    /// Time after an acknowledged write, or another change of the store, during which a fetch may
+    /// still return the value before it, as from a replica that lags.
+    pub settle: Duration,
+    /// Whether a read returns exactly the bytes that were written. If not, the cache drops a
+    /// written key instead of keeping the written value.
+    pub reads_as_written: bool,
+    /// Upper bound of writes in flight, those waiting for their turn included.
+    pub writes_max: u32,
+    /// Upper bound of keys fenced one by one. Beyond it all keys of the backend are fenced.
+    pub fenced_keys_max: u32,
+    /// Upper bound of keys remembered because their revalidation failed.
+    pub failed_keys_max: u32,
+}
+
+/// The replicas that writes go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteTo {
+    /// Every replica, in the same order for each key.
+    #[default]
+    All,
+    /// The first replica, from which the others copy.
+    First,
+}
+
+impl BackendOptions {
+    /// Options of a backend with these replicas, all written to, whose values are kept in
+    /// `partitions` until they are evicted.
+    #[must_use]
+    pub fn new(dispatch: Options, replicas: usize, partitions: Vec<PartitionId>) -> Self {
+        Self {
+            dispatch,
+            replicas,
+            partitions,
+            rules: Rules::default(),
+            write_to: WriteTo::All,
+            settle: Duration::ZERO,
+            reads_as_written: true,
+            // A write is a call of every replica it goes to, and the stores have bounds of their
+            // own.
+            writes_max: dispatch.in_flight_calls_max.saturating_add(dispatch.queued_calls_max),
+            fenced_keys_max: FENCED_KEYS_MAX,
+            failed_keys_max: FAILED_KEYS_MAX,
+        }
+    }
+
+    /// The share of the timeout that a write may wait for its turn.
+    #[must_use]
+    pub fn turn_timeout(&self) -> Duration {
+        self.dispatch.timeout / 2
+    }
+
+    /// Whether the replicas may have different values of a key after a write.
+    pub(super) fn replicas_may_lag(&self) -> bool {
+        self.write_to == WriteTo::First && self.replicas > 1
+    }
+
+    /// Number of replicas that a write goes to.
+    pub(super) fn written_replicas(&self) -> usize {
+        match self.write_to {
+            WriteTo::All => self.replicas,
+            WriteTo::First => 1,
+        }
+    }
+
+    pub(super) fn fences(&self) -> FenceOptions {
+        FenceOptions {
+            writes_max: self.writes_max,
+            fenced_keys_max: self.fenced_keys_max,
+            in_turn: self.write_to == WriteTo::All && self.replicas > 1,
+            settle: self.settle,
+            landing: self.dispatch.timeout,
+            turn_timeout: self.turn_timeout(),
+        }
+    }
+}

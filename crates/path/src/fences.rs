@@ -1,0 +1,457 @@
+//! Fences: keys of which nothing fetched may be cached.
+//!
+//! A write goes to the store first. While it is in flight, a fetch of its key may meet the old
+//! value or the new one; when the answer to the write is lost, that stays so for a while. A cache
+//! that kept the old value from such a fetch would serve it long after the write was acknowledged.
+//! So [`Fences`] remembers the keys that are being written, and those that were written or changed
+//! so recently that the store may still return the value before. It holds neither values nor the
+//! timeouts of writes.
+//!
+//! The value that was cached before stays while the write is in flight. Readers are entitled to it
+//! until the write is acknowledged, and all of them read the same; without it they would see the
+//! new value and the old one in turn, as their fetches happen to meet them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use sherwood_model::{Instant, SeededState};
+use thiserror::Error;
+
+/// Divisor of the writes that may be in flight: so many of them, but at least one, may be of one
+/// key and wait for their turn. It leaves room for writes of other keys.
+const WAITING_SHARE: u32 = 8;
+
+/// Bounds and times of one backend's [`Fences`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FenceOptions {
+    /// Writes in flight at most, those waiting for their turn included.
+    pub(crate) writes_max: u32,
+    /// Keys fenced one by one at most. Beyond it all keys are fenced, for as long.
+    pub(crate) fenced_keys_max: u32,
+    /// Whether writes of one key are made one after the other, and none while an earlier one may
+    /// still land. Needed where several replicas are written to: they could apply two concurrent
+    /// writes in different orders, and would differ for good.
+    pub(crate) in_turn: bool,
+    /// Time after an acknowledged write, or another change of the store, during which a fetch may
+    /// still return the value before it, as from a replica that lags.
+    pub(crate) settle: Duration,
+    /// Time after its end during which a write of unknown outcome may still be applied.
+    pub(crate) landing: Duration,
+    /// Longest wait of a write for its turn. A write whose turn cannot come by then is refused.
+    pub(crate) turn_timeout: Duration,
+}
+
+/// The outcome of a write at the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The store has applied it.
+    Acknowledged,
+    /// The store has not applied it and never will.
+    NotDone,
+    /// It was applied, or will be, or neither: the connection broke, or no answer came in time.
+    Unknown,
+}
+
+impl WriteOutcome {
+    /// The outcome for all replicas together. Of no replicas, nothing was done.
+    #[must_use]
+    pub(crate) fn of_all(each: impl IntoIterator<Item = Self>) -> Self {
+        let both = |all, one| if all == one { all } else { Self::Unknown };
+        each.into_iter().reduce(both).unwrap_or(Self::NotDone)
+    }
+}
+
+/// The id of one write to one backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(u64);
+
+/// A write that has been accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) write: WriteId,
+    /// Whether its turn has come. If not, [`Ended::next`] or [`Fences::poll_turn`] says when it
+    /// has.
+    pub(crate) may_start: bool,
+}
+
+/// The consequences of the end of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Whether the cache may keep the written value. If not, it must drop the key.
+    pub(crate) keep: bool,
+    /// The write whose turn has come.
+    pub(crate) next: Option<WriteId>,
+}
+
+/// A fence that has ended. The fetches that began before may not fill: they may have read the value
+/// before the last write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lifted<K> {
+    /// The fence of one key.
+    Key(K),
+    /// The fence over all keys of the backend.
+    All,
+}
+
+/// Why a write was refused before anything was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WriteRefused {
+    /// The backend has as many writes in flight as it may have.
+    #[error(
+        "{limit} writes to the backend are under way, the most there may be; nothing was sent, write again later"
+    )]
+    Full {
+        /// Upper bound of writes in flight.
+        limit: u32,
+    },
+    /// As many writes of the key wait for their turn as may.
+    #[error(
+        "{limit} writes of the key wait for their turn, the most there may be; nothing was sent, write again later"
+    )]
+    KeyFull {
+        /// Upper bound of waiting writes.
+        limit: u32,
+    },
+    /// An earlier write of unknown outcome may land until after this one would have to be sent.
+    #[error("an earlier write of the key may still land within {0:?}; nothing was sent, write again then")]
+    NoTurn(Duration),
+}
+
+/// The keys of one backend that are being written or fenced.
+///
+/// # Life of a key
+/// ```text
+///   begin ─▶ being written ─end, acknowledged─────────▶ value kept ─┬────────────────▶ forgotten
+///            (fenced)      ├─not done─────────────────▶ not cached ─┤
+///                          ├─concurrent with another──▶ not cached ─┤
+///                          │                                        └─settle─▶ fenced ─▶ forgotten
+///                          └─unknown────▶ not cached ──────landing, settle───▶ fenced ─▶ forgotten
+///   fence ───────────────────────────────────────────────────────────settle──▶ fenced ─▶ forgotten
+/// ```
+/// What is fetched of a fenced key reaches its waiters and is not cached. Nor is the value of a
+/// write that begins before `landing` has passed: the write of unknown outcome may land after it.
+/// Where writes are made in turn, no write of the key starts before then either.
+///
+/// # Inputs and outputs
+/// All under the lock that fills are made under, and before each of them
+/// [`poll_lifted`](Self::poll_lifted) and [`poll_turn`](Self::poll_turn) until they return none.
+/// 1. [`begin`](Self::begin), and send the write when its turn has come.
+/// 2. [`end`](Self::end) with its outcome, [`WriteOutcome::NotDone`] if its turn never came.
+///    Whatever the outcome, no fetch of the key that is in flight may fill, and the cache either
+///    gets the value or drops the key.
+/// 3. [`is_fenced`](Self::is_fenced) before a fill.
+///
+/// # Wake-ups
+/// At [`next_turn`](Self::next_turn), for writes that wait for time alone. The end of a fence has
+/// none: the next input finds it, and until then less is cached than could be.
+///
+/// # Complexity and memory
+/// A constant number of hash operations for each call, and one on an ordered map where a key is
+/// fenced or its writes wait for time. At most `writes_max + fenced_keys_max` keys are remembered.
+#[derive(Clone, Debug)]
+pub(crate) struct Fences<K> {
+    options: FenceOptions,
+    keys: HashMap<K, Key, SeededState>,
+    /// The fenced keys, by the end of their fence.
+    fenced: BTreeMap<(Instant, WriteId), K>,
+    /// The keys whose writes wait for time alone, by the end of the wait.
+    resting: BTreeMap<(Instant, WriteId), K>,
+    /// A fence over every key, set when there were too many for one each.
+    all: Option<Fence>,
+    in_flight: u32,
+    ids: u64,
+}
+
+/// The state of one key.
+#[derive(Clone, Debug, Default)]
+struct Key {
+    /// Writes that have started.
+    running: u32,
+    /// Writes that wait for those to end, and for earlier ones that may still land.
+    waiting: VecDeque<WriteId>,
+    /// The key's place in [`Fences::resting`].
+    rests: Option<(Instant, WriteId)>,
+    /// Whether the key's final value may differ from what a running write stores: two writes ran at
+    /// once, one of unknown outcome could still land, or the key was changed otherwise. Cleared
+    /// when none runs.
+    contended: bool,
+    fence: Option<Fence>,
+}
+
+/// A period in which the store may return an old value.
+#[derive(Clone, Copy, Debug)]
+struct Fence {
+    /// End of the time in which a write of unknown outcome may land.
+    unsettled: Instant,
+    /// End of the fence, not before `unsettled`.
+    until: Instant,
+    /// The id of the write that set it, which tells apart fences with the same end.
+    by: WriteId,
+}
+
+impl Key {
+    /// Marks the running writes: the key was changed beside them.
+    fn contend(&mut self) {
+        self.contended = self.running > 0;
+    }
+
+    /// Counts one more running write.
+    fn start(&mut self, now: Instant, all: Option<Fence>) {
+        self.contended |= self.running > 0 || self.unsettled(now, all).is_some();
+        self.running += 1;
+    }
+
+    /// The time until which a write of unknown outcome may land; none if it has passed.
+    fn unsettled(&self, now: Instant, all: Option<Fence>) -> Option<Instant> {
+        let fences = [self.fence, all].into_iter().flatten();
+        fences.map(|fence| fence.unsettled).max().filter(|&unsettled| now < unsettled)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty() && self.fence.is_none()
+    }
+}
+
+impl<K: Clone + Eq + Hash> Fences<K> {
+    /// A backend without writes or fences.
+    #[must_use]
+    pub(crate) fn new(options: FenceOptions, hash: SeededState) -> Self {
+        Self {
+            options,
+            keys: HashMap::with_hasher(hash),
+            fenced: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            all: None,
+            in_flight: 0,
+            ids: 0,
+        }
+    }
+
+    /// Accepts a write of `key`, from which moment on nothing fetched of it may fill.
+    ///
+    /// # Errors
+    /// When as many writes are in flight as may be, or when this one could only wait, either behind
+    /// as many of its key as may wait or in vain.
+    pub(crate) fn begin(&mut self, now: Instant, key: K) -> Result<Begun, WriteRefused> {
+        self.admit(now, &key)?;
+        self.in_flight += 1;
+        self.ids += 1;
+        let write = WriteId(self.ids);
+        let state = self.keys.entry(key.clone()).or_default();
+        if !self.options.in_turn {
+            state.start(now, self.all);
+            return Ok(Begun { write, may_start: true });
+        }
+        state.waiting.push_back(write);
+        let may_start = state.waiting.len() == 1 && self.take_turn(now, &key).is_some();
+        Ok(Begun { write, may_start })
+    }
+
+    /// Ends a write of `key` that has begun and not ended.
+    pub(crate) fn end(&mut self, now: Instant, write: WriteId, key: &K, outcome: WriteOutcome) -> Ended {
+        let Some(state) = self.keys.get_mut(key) else { return Ended { keep: false, next: None } };
+        self.in_flight -= 1;
+        if let Some(position) = state.waiting.iter().position(|waiting| *waiting == write) {
+            state.waiting.remove(position);
+            if state.waiting.is_empty()
+                && let Some(place) = state.rests.take()
+            {
+                self.resting.remove(&place);
+            }
+            self.forget_idle(key.clone());
+            return Ended { keep: false, next: None };
+        }
+        let keep = outcome == WriteOutcome::Acknowledged && !state.contended;
+        state.running -= 1;
+        state.contended &= state.running > 0;
+        let settles = match outcome {
+            WriteOutcome::Acknowledged => Some(now),
+            WriteOutcome::Unknown => Some(now + self.options.landing),
+            WriteOutcome::NotDone => None,
+        };
+        if let Some(unsettled) = settles {
+            let fence = self.settling(unsettled);
+            self.extend(key, fence, now);
+        }
+        let next = self.take_turn(now, key);
+        self.forget_idle(key.clone());
+        Ended { keep, next }
+    }
+
+    /// The next write whose turn has come by `now`, since no earlier one may land any more.
+    pub(crate) fn poll_turn(&mut self, now: Instant) -> Option<WriteId> {
+        loop {
+            let first = self.resting.first_entry().filter(|first| first.key().0 <= now)?;
+            let key = first.remove();
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.rests = None;
+            }
+            // The wait may have become longer since it began.
+            if let Some(turn) = self.take_turn(now, &key) {
+                return Some(turn);
+            }
+        }
+    }
+
+    /// The time to call [`poll_turn`](Self::poll_turn); none while no write waits for time alone.
+    #[must_use]
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        self.resting.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Fences a key that was changed otherwise, at the store or in the cache. Neither what running
+    /// writes store nor what is fetched until `settle` has passed may be kept.
+    pub(crate) fn fence(&mut self, now: Instant, key: &K) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.contend();
+        }
+        let fence = self.settling(now);
+        self.extend(key, fence, now);
+    }
+
+    /// Fences every key for which `which` holds, in time linear in the keys remembered. Other keys
+    /// may be meant, too, so that all are fenced until `settle` has passed.
+    pub(crate) fn fence_where(&mut self, now: Instant, mut which: impl FnMut(&K) -> bool) {
+        self.keys.iter_mut().filter(|(key, _)| which(key)).for_each(|(_, state)| state.contend());
+        self.fence_all(now, now);
+    }
+
+    /// Fences all keys for the sake of writes that are not remembered, as at a start. One of
+    /// unknown outcome may land until `unsettled`, but no longer than `landing` from `now`.
+    pub(crate) fn fence_all(&mut self, now: Instant, unsettled: Instant) {
+        let unsettled = unsettled.clamp(now, now + self.options.landing);
+        let fence = self.settling(unsettled);
+        if fence.until > now {
+            self.all = Some(self.all.map_or(fence, |all| all.later(fence)));
+        }
+    }
+
+    /// The time until which a write may land that has ended, or that is given up at `now`; none if
+    /// there is no such write. Linear in the keys remembered.
+    #[must_use]
+    pub(crate) fn unsettled(&self, now: Instant) -> Option<Instant> {
+        let of_key = |state: &Key| match state.running {
+            0 => state.unsettled(now, None),
+            _ => Some(now + self.options.landing),
+        };
+        let of_all = self.all.map(|fence| fence.unsettled).filter(|&unsettled| now < unsettled);
+        self.keys.values().filter_map(of_key).chain(of_all).max()
+    }
+
+    /// Whether the store may return an old value of `key`, or it is being written.
+    #[must_use]
+    pub(crate) fn is_fenced(&self, key: &K) -> bool {
+        self.all.is_some() || (!self.keys.is_empty() && self.keys.contains_key(key))
+    }
+
+    /// Lifts the next fence that has ended by `now`.
+    pub(crate) fn poll_lifted(&mut self, now: Instant) -> Option<Lifted<K>> {
+        if self.all.is_some_and(|fence| fence.until <= now) {
+            self.all = None;
+            return Some(Lifted::All);
+        }
+        let first = self.fenced.first_entry().filter(|first| first.key().0 <= now)?;
+        let key = first.remove();
+        if let Some(state) = self.keys.get_mut(&key) {
+            state.fence = None;
+        }
+        self.forget_idle(key.clone());
+        Some(Lifted::Key(key))
+    }
+
+    /// Keys remembered: being written or fenced.
+    #[must_use]
+    pub(crate) fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Refuses a write beyond the bounds, or one that could only wait in vain.
+    fn admit(&self, now: Instant, key: &K) -> Result<(), WriteRefused> {
+        let FenceOptions { writes_max, in_turn, turn_timeout, .. } = self.options;
+        if self.in_flight >= writes_max {
+            return Err(WriteRefused::Full { limit: writes_max });
+        }
+        if !in_turn {
+            return Ok(());
+        }
+        let unknown = Key::default();
+        let state = self.keys.get(key).unwrap_or(&unknown);
+        let limit = (writes_max / WAITING_SHARE).max(1);
+        if state.waiting.len() >= limit as usize {
+            return Err(WriteRefused::KeyFull { limit });
+        }
+        match state.unsettled(now, self.all) {
+            Some(unsettled) if unsettled > now + turn_timeout => {
+                Err(WriteRefused::NoTurn(unsettled.since(now)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts the first of a key's waiting writes if its turn has come. If it waits for time alone,
+    /// the key is put among the resting ones.
+    fn take_turn(&mut self, now: Instant, key: &K) -> Option<WriteId> {
+        let state = self.keys.get_mut(key).filter(|state| state.running == 0)?;
+        let first = *state.waiting.front()?;
+        if let Some(unsettled) = state.unsettled(now, self.all) {
+            if state.rests.is_none() {
+                state.rests = Some((unsettled, first));
+                self.resting.insert((unsettled, first), key.clone());
+            }
+            return None;
+        }
+        state.waiting.pop_front();
+        state.start(now, self.all);
+        Some(first)
+    }
+
+    /// A fence for as long as replicas may lag behind a store that is settled at `unsettled`.
+    fn settling(&mut self, unsettled: Instant) -> Fence {
+        self.ids += 1;
+        Fence { unsettled, until: unsettled + self.options.settle, by: WriteId(self.ids) }
+    }
+
+    /// Fences a key at least as long as `more` lasts.
+    fn extend(&mut self, key: &K, more: Fence, now: Instant) {
+        if more.until <= now {
+            return;
+        }
+        let is_fenced = self.keys.get(key).is_some_and(|state| state.fence.is_some());
+        if !is_fenced && self.fenced.len() >= self.options.fenced_keys_max as usize {
+            self.all = Some(self.all.map_or(more, |fence| fence.later(more)));
+            return;
+        }
+        let state = self.keys.entry(key.clone()).or_default();
+        let fence = match state.fence {
+            Some(fence) => {
+                self.fenced.remove(&(fence.until, fence.by));
+                fence.later(more)
+            }
+            None => more,
+        };
+        state.fence = Some(fence);
+        self.fenced.insert((fence.until, fence.by), key.clone());
+    }
+
+    fn forget_idle(&mut self, key: K) {
+        if let Entry::Occupied(entry) = self.keys.entry(key)
+            && entry.get().is_idle()
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl Fence {
+    /// The fence that ends later, with the later time of landing.
+    fn later(self, other: Self) -> Self {
+        let longest = if other.until > self.until { other } else { self };
+        Self { unsettled: self.unsettled.max(other.unsettled), ..longest }
+    }
+}
+
+#[cfg(test)]
+mod tests;
