@@ -39,8 +39,7 @@ pub(crate) struct Backend {
     pub(crate) law: Law,
     /// One for each replica.
     stations: Vec<Station<u32>>,
-    /// Bytes of each object of the catalogue that was fetched; 0 where nobody did, or where it is
-    /// to be worked out again.
+    /// Bytes of each fetched object of the catalogue; 0 for those not fetched yet.
     sizes: Vec<u32>,
     draws: u64,
 }
@@ -95,7 +94,7 @@ impl Backend {
     }
 }
 
-/// Objects of a backend whose sizes are remembered, at most: 64 MiB.
+/// Largest number of objects of a backend whose sizes are cached: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
 
 /// Remaining share of a replica's resource at `minute`, if what a limit adds to service times

@@ -1,21 +1,21 @@
-//! A world in which a service meets its load, under a clock of its own.
+//! Simulation of a service under load, with its own clock.
 //!
-//! Whoever is about to deploy Sherwood asks what each policy would do to *their* P99, and nobody
-//! can try it on their users. This room answers on a laptop: application servers, each with a cache
-//! and a controller, in front of backends whose workers serve queues. What misses a cache loads a
-//! backend, what waits there makes requests slow, what is slow decides how caches are divided next,
-//! and what caches hold decides what misses.
+//! It predicts, on a laptop, the effect of each policy on an operator's P99, which cannot be tried
+//! on users. It simulates application servers, each with a cache and a controller, in front of
+//! backends whose workers serve queues. Misses load the backends, waiting times there make requests
+//! slow, slow requests determine how the caches are divided next, and the contents of the caches
+//! determine the misses.
 //!
-//! It has no logic of its own: requests are [`sherwood_path`]'s, what follows a miss is
-//! [`sherwood_dispatch`]'s, the caches and their evictions are [`sherwood_cache`]'s with declared
-//! sizes, decisions are [`sherwood_policy`]'s. What is here is what surrounds a node in real life:
-//! the time things take ([`EventQueue`]), workers and their queues ([`Station`]), the statistics
-//! that travel between servers, and a judge who sees every request end.
+//! The logic is that of a node: requests are processed by [`sherwood_path`], misses by
+//! [`sherwood_dispatch`], the caches are [`sherwood_cache`]'s with declared sizes, and the
+//! decisions [`sherwood_policy`]'s. This crate adds the environment of a node: durations
+//! ([`EventQueue`]), workers and their queues ([`Station`]), statistics exchanged between servers,
+//! and a recorder of all finished requests.
 //!
-//! Nothing here reads a clock or draws from anywhere but the seed, and mathematics is `libm`'s: a
-//! seed gives the same bytes on every machine. What went in is what came out at every step, or the
-//! run ends with an [`Imbalance`]. Requests are drawn, or those of a [`Trace`] that the caller
-//! opens.
+//! The simulation reads no clock, all random numbers are derived from the seed, and mathematical
+//! functions are `libm`'s: a seed gives the same bytes on every machine. Inputs and outputs are
+//! compared after every [`World::advance`], which returns an [`Imbalance`] if they differ. Requests
+//! are drawn, or those of a [`Trace`] that the caller opens.
 //!
 //! ```
 //! use sherwood_sim::{Setup, World};
@@ -30,7 +30,6 @@
 //! ```
 
 mod backend;
-mod beyond;
 mod events;
 mod frontier;
 mod key;
@@ -50,6 +49,7 @@ mod station;
 mod statistics;
 mod traffic;
 mod verdict;
+mod what_if;
 mod world;
 
 pub use events::EventQueue;

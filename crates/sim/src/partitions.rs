@@ -2,8 +2,7 @@
 
 use sherwood_model::{BackendId, PartitionId, TenantId};
 
-/// The partitions of every server's cache: one for each pair of a tenant and a backend, a tenant's
-/// one after the other.
+/// Partitions of each server's cache: one per pair of a tenant and a backend, ordered by tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partitions {
     tenants: u16,
@@ -14,7 +13,7 @@ impl Partitions {
     /// Partitions for at least one tenant.
     ///
     /// # Panics
-    /// When there are more than 65,535 pairs; setups are refused long before.
+    /// If there are more than 65,535 pairs; setups are rejected long before.
     pub(crate) fn new(tenants: u16, backends: usize) -> Self {
         let pairs = usize::from(tenants) * backends;
         assert!(pairs <= usize::from(u16::MAX), "{pairs} partitions, which ids cannot name");

@@ -133,9 +133,8 @@ impl Recorder {
     }
 }
 
-/// What a backend is allotted and what it uses, on average over the servers. Allotted is what is in
-/// force, which may be on its way to what was decided. Where partitions share, they are allotted
-/// what they use.
+/// Mean allocation and usage of a backend over the servers. The allocation is the one in force,
+/// which may be on its way to the decided one; where partitions share the cache, it is the usage.
 fn held(servers: &[Server], partitions: Partitions, backend: BackendId, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
     for server in servers {

@@ -1,4 +1,4 @@
-//! What a run is asked, without running it.
+//! Requests of a run, without simulating it.
 
 use sherwood_model::{BackendId, Instant};
 
@@ -6,20 +6,21 @@ use crate::partitions::Partitions;
 use crate::setup::{Setup, SetupError};
 use crate::traffic::{Arrived, Traffic};
 
-/// One request of a run.
+/// A request of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Met {
-    /// When it arrives.
+    /// Arrival time.
     pub at: Instant,
     /// Number of the application server it is sent to, from 0.
     pub server: usize,
-    /// Who is asked for which objects, in order.
+    /// Backends and objects that are read, in order.
     pub queries: Vec<(BackendId, Vec<u64>)>,
 }
 
 impl Setup {
-    /// The requests that a run of this setup meets, whatever the policy, in the order of their
-    /// arrival, without an end but a trace's: for who wants to ask somebody else the same.
+    /// Returns the requests of a run of this setup in order of arrival, which are the same for
+    /// every policy; without an end unless they come from a trace. They serve to send the same
+    /// requests to another system.
     ///
     /// ```
     /// use sherwood_sim::Setup;
@@ -30,7 +31,7 @@ impl Setup {
     /// ```
     ///
     /// # Errors
-    /// When the setup names what there is not, or a number in it is out of range.
+    /// If the setup names something that does not exist, or a number in it is out of range.
     pub fn requests(&self) -> Result<impl Iterator<Item = Met> + use<>, SetupError> {
         self.validate()?;
         let servers = self.knobs.servers.unwrap_or(self.profile()?.app_servers);

@@ -9,14 +9,14 @@ use sherwood_path::{AnswerCache, Backend as BackendMachine, BackendOptions, Fetc
 use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionSeen, StartSize, by_name};
 use sherwood_workload::onerf::BackendModel;
 
-use crate::beyond::{self, KnownBeyond};
 use crate::key::Key;
 use crate::partitions::Partitions;
 use crate::resize::Resizing;
 use crate::setup::{Setup, SetupError};
 use crate::statistics::{Known, KnownPartition, Report};
+use crate::what_if::{self, Estimates};
 
-/// The waiter for a key: a live request's number, and the key's place in it.
+/// A key of a live request: the request's number and the key's position in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) request: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Waiter {
 /// The machine of one backend. Its values are sizes in bytes.
 pub(crate) type Machine = BackendMachine<Key, u32, Waiter>;
 
-/// A cache of objects that have a size and no bytes.
+/// Adapter for a cache of objects with a size and no content.
 pub(crate) struct SizedCache<'a>(pub(crate) &'a Cache);
 
 impl AnswerCache<u32> for SizedCache<'_> {
@@ -39,12 +39,12 @@ impl AnswerCache<u32> for SizedCache<'_> {
     }
 }
 
-/// One server.
+/// A server.
 pub(crate) struct Server {
     pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
     pub(crate) controller: Controller,
-    /// One for each backend.
+    /// By backend.
     pub(crate) machines: Vec<Machine>,
     /// The time at which each machine is woken up next.
     pub(crate) armed: Vec<Option<Instant>>,
@@ -62,22 +62,22 @@ impl Server {
         let needs = policy.needs();
         control.validate(total_bytes, partitions.len())?;
         let budgets = control.start_budgets(total_bytes, &vec![StartSize::default(); partitions.len()])?;
-        let place = |(id, &budget_bytes)| {
+        let cache_partition = |(id, &budget_bytes)| {
             let (tenant, backend) = partitions.pair(id);
             Partition::new(tenant, backend, budget_bytes)
         };
-        let places: Vec<Partition> = partitions.all().zip(&budgets).map(place).collect();
+        let cache_partitions: Vec<Partition> = partitions.all().zip(&budgets).map(cache_partition).collect();
         let options = CacheOptions {
             total_bytes,
             item_bytes_max: 1 << 30,
             // A single shard, since there is one thread, unless the cache is too large for one.
             shards: total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two() as u16,
             eviction: setup.knobs.eviction,
-            ghost_rate: if beyond::is_asked(&needs) { setup.ghost_rate() } else { 0.0 },
+            ghost_rate: if what_if::are_needed(&needs) { setup.ghost_rate() } else { 0.0 },
             ..CacheOptions::default()
         };
         let hash = SeededState::new(number);
-        let cache = Cache::new(options, &places, hash)?;
+        let cache = Cache::new(options, &cache_partitions, hash)?;
         if policy.starts_shared() {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
@@ -104,8 +104,8 @@ impl Server {
         })
     }
 
-    /// One round of the control loop: what all servers reported is known, what this cache holds is
-    /// seen.
+    /// Runs one round of the control loop on the statistics of all servers and the usage of this
+    /// server's cache.
     pub(crate) fn decide(&mut self, now: Instant, known: &Known) {
         let seen = self.observe(known);
         let decision = self.controller.decide(now, &seen);
@@ -133,7 +133,7 @@ impl Server {
             let usage = self.cache.usage(partition);
             let (tenant, backend) = self.partitions.pair(partition);
             let (hits, misses) = known.counts;
-            let KnownBeyond { curve, shadow_hits } = known.beyond.clone();
+            let Estimates { curve, shadow_hits } = known.what_if.clone();
             let slope = |curve: &MissRatioCurve| curve.hit_ratio_slope(usage.budget_bytes, total_bytes);
             PartitionSeen {
                 allocated_bytes: usage.budget_bytes,

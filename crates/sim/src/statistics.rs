@@ -11,9 +11,9 @@ use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
 pub(crate) use sherwood_path::Alike;
 use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog};
 
-use crate::beyond::{Beyond, KnownBeyond};
 use crate::partitions::Partitions;
 use crate::server::Server;
+use crate::what_if::{Estimates, WhatIf};
 
 /// Pending report of one server; emptied once a second.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Statistics {
     queries: Vec<LatencyWindow>,
     /// Latencies of misses; empty unless the policy needs them.
     misses: Vec<LatencyWindow>,
-    beyond: Beyond,
+    what_if: WhatIf,
     /// Hits and misses of each partition, over all servers, as last reported.
     counts: Vec<(u64, u64)>,
     counters: CounterWindow,
@@ -44,16 +44,16 @@ pub(crate) struct Known {
     pub(crate) partitions: Vec<KnownPartition>,
 }
 
-/// The statistics of one partition over the RBC window.
+/// Statistics of one partition over the RBC window.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownPartition {
     /// Hits and misses.
     pub(crate) counts: (u64, u64),
-    /// Of its backend.
+    /// 99th percentile of its backend's queries; none without queries.
     pub(crate) query_p99: Option<Duration>,
-    /// Of its backend.
+    /// Latency of its backend's misses; none if the policy does not need it.
     pub(crate) miss_latency: Option<MissLatency>,
-    pub(crate) beyond: KnownBeyond,
+    pub(crate) what_if: Estimates,
 }
 
 impl Statistics {
@@ -71,7 +71,7 @@ impl Statistics {
             log: RequestLog::new(slo_window, rbc_window),
             queries: vec![LatencyWindow::new(rbc_window); backends],
             misses: vec![LatencyWindow::new(rbc_window); timed],
-            beyond: Beyond::default(),
+            what_if: WhatIf::default(),
             counts: vec![(0, 0); partitions.len()],
             counters: CounterWindow::new(rbc_window),
         }
@@ -90,7 +90,7 @@ impl Statistics {
         }
     }
 
-    /// Takes the hits and misses of each partition since the start, over all servers.
+    /// Sets the hits and misses of each partition since the start, over all servers.
     pub(crate) fn count(&mut self, counts: Vec<(u64, u64)>) {
         self.counts = counts;
     }
@@ -104,16 +104,16 @@ impl Statistics {
     pub(crate) fn known(&mut self, now: Instant, needs: &Needs, servers: &[Server]) -> Known {
         let backends = self.queries.len();
         let counts = self.counters.advance(now, self.counts.clone());
-        let beyond = self.beyond.known(needs, servers, self.partitions.len());
+        let what_if = self.what_if.estimates(needs, servers, self.partitions.len());
         let query_p99 = self.query_p99(now);
         let miss_latency = |window: &LatencyWindow| MissLatency::of(&window.sketch(now));
         let miss_latencies: Vec<_> = self.misses.iter().map(miss_latency).collect();
-        let known = |((partition, counts), beyond): ((_, _), _)| {
+        let known = |((partition, counts), what_if): ((_, _), _)| {
             let backend = self.partitions.pair(partition).1.index();
             let miss_latency = miss_latencies.get(backend).cloned().flatten();
-            KnownPartition { counts, query_p99: query_p99[backend], miss_latency, beyond }
+            KnownPartition { counts, query_p99: query_p99[backend], miss_latency, what_if }
         };
-        let known = self.partitions.all().zip(counts).zip(beyond).map(known).collect();
+        let known = self.partitions.all().zip(counts).zip(what_if).map(known).collect();
         let mut requests = Observation::default();
         if needs.requests {
             let finished = RequestSnapshot::from(self.log.for_decision(now));

@@ -60,7 +60,7 @@ pub(crate) struct Arrived {
 const ARRIVALS: u64 = 1;
 const MIX: u64 = 2;
 const BALANCE: u64 = 3;
-/// A later one than those of the world.
+/// Numbered after the streams of the simulation.
 const TENANTS: u64 = 6;
 
 impl Traffic {
@@ -101,7 +101,7 @@ impl Traffic {
         }
     }
 
-    /// The request that arrives now, its tenant and the server it is sent to, each equally likely.
+    /// Returns the arriving request, its tenant and the server it is sent to, each equally likely.
     pub(crate) fn next_request(&mut self) -> Arrived {
         let server = ((self.balance_draws.next_u64() >> 32) * self.servers) >> 32;
         let tenant = self.draw_tenant();
@@ -141,7 +141,7 @@ impl Traffic {
         }
     }
 
-    /// The name of the trace that requests come from, if they do.
+    /// Name of the trace, if requests come from one.
     pub(crate) fn trace(&self) -> Option<String> {
         match &self.source {
             Source::Drawn(_) => None,
@@ -185,7 +185,7 @@ impl Drawn {
     }
 }
 
-/// The generator of a stream of draws of a seed.
+/// Returns the generator of a numbered stream of a seed.
 pub(crate) fn stream(seed: u64, number: u64) -> Rng {
     let mut mixed = SplitMix64::new(seed);
     mixed.stir(number << 32);

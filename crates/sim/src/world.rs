@@ -152,7 +152,8 @@ impl World {
         Self::with_tenants(setup, 1)
     }
 
-    /// A world of so many tenants, which send equally many requests and share no keys in the cache.
+    /// Returns a simulation of several tenants, which send equally many requests and share no keys
+    /// in the cache.
     fn with_tenants(setup: &Setup, tenants: u16) -> Result<Self, SetupError> {
         setup.validate()?;
         let asked = setup.clone();
@@ -328,7 +329,7 @@ impl World {
             let keys = fetch.keys.into_iter();
             let keys =
                 keys.map(|(key, slot)| (FetchKey { partition, key }, Waiter { request: number, slot }));
-            // Where there is one replica, there is nothing to draw.
+            // A single replica needs no random number.
             let several = self.backends[fetch.backend.index()].replicas() > 1;
             let entropy = if several { self.route_draws.next_u64() } else { 0 };
             let Server { cache, machines, .. } = &mut self.servers[server];
@@ -354,7 +355,7 @@ impl World {
         });
     }
 
-    /// Carries out what a machine asks for.
+    /// Performs the pending actions of a machine.
     fn drive(&mut self, server: u16, backend: BackendId) {
         let place = (usize::from(server), backend.index());
         while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
@@ -389,7 +390,7 @@ impl World {
 
     fn wake(&mut self, server: u16, backend: BackendId) {
         let Server { cache, machines, armed, .. } = &mut self.servers[usize::from(server)];
-        // Of two alarms the earlier was set later, and left the other one behind.
+        // The earlier of two alarms was scheduled later and left the other one in place.
         if armed[backend.index()] == Some(self.now) {
             armed[backend.index()] = None;
         }
@@ -421,7 +422,7 @@ impl World {
         }
     }
 
-    /// A call or probe reaches its replica.
+    /// Sends a call or probe to its replica.
     fn send(&mut self, server: u16, backend: BackendId, replica: ReplicaId, work: Work) {
         if let (1.., Work::Call { keys, .. }) = (self.echoes, &work) {
             self.send_echoes(server, backend, replica, keys.len() as u32);
@@ -450,8 +451,8 @@ impl World {
         }
     }
 
-    /// A worker is done with a job; the one it begins next. Who sent an echo would have given up on
-    /// it like anybody.
+    /// Returns the next job of a worker that has finished one. Echoes older than the timeout are
+    /// dropped, as their senders would have cancelled them.
     fn next_job(&mut self, backend: BackendId, replica: ReplicaId) -> Option<u32> {
         let timeout = self.setup.model.timeout();
         while let Some(next) = self.backends[backend.index()].station(replica).finish() {
@@ -483,7 +484,7 @@ impl World {
         let machine = &mut machines[backend.index()];
         match work {
             Work::Call { attempt, keys } => {
-                // They are about to be filled.
+                // The keys are filled next.
                 cache.prefetch(keys.iter().map(|key| (key.partition, key.as_ref())));
                 let law = &mut self.backends[backend.index()];
                 let sizes = keys.into_iter().map(|FetchKey { key, .. }| match &self.sizes {

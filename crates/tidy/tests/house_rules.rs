@@ -36,7 +36,7 @@ const UNCLEAR_OPENINGS: &[(&str, usize)] = &[
     ("crates/listener", 230),
     ("crates/node", 379),
     ("crates/path", 125),
-    ("crates/sim", 20),
+    ("crates/sim", 1),
 ];
 
 fn tree() -> Tree {

@@ -5,8 +5,9 @@ use sherwood_model::CachePlan;
 use super::{Imbalance, World};
 
 impl World {
-    /// Every key looked up was a hit or a miss, every miss was asked for, and whatever was asked
-    /// for has an answer or somebody waiting; budgets sum to the total, and no cache holds more.
+    /// Checks that every key looked up was a hit or a miss, that every miss was requested from a
+    /// backend, and that every requested key is settled or waited for; that budgets add up to the
+    /// total, and that no cache exceeds it.
     pub(super) fn balance(&self) -> Result<(), Imbalance> {
         let (mut hits, mut misses) = (0, 0);
         for server in &self.servers {
@@ -22,7 +23,7 @@ impl World {
             settled += ended + u64::from(stats.waiters);
         }
         let what = "the number of keys that backends were asked for";
-        // A trace may ask for an object twice in a query, and both times are answered by one.
+        // A query of a trace may contain an object twice; one call then answers both.
         if self.sizes.is_some() {
             self.at_most(what, asked, misses)?;
         } else {

@@ -5,8 +5,8 @@ use sherwood_cache::Usage;
 use super::World;
 
 impl World {
-    /// The usage of each partition of a server's cache since the start; empty where there is no
-    /// such server.
+    /// Usage of each partition of a server's cache since the start; empty if there is no such
+    /// server.
     #[must_use]
     pub fn usage(&self, server: usize) -> Vec<Usage> {
         let Some(server) = self.servers.get(server) else { return Vec::new() };

@@ -1,8 +1,8 @@
-//! Worlds that part ways when the warm-up is over.
+//! Runs forked from a common warm-up.
 //!
-//! A warm-up has no limits, so runs of one policy, seed and settings are the same world until it
-//! ends, whatever the scenario. Whoever wants several of them has to simulate it once and goes on
-//! from copies.
+//! A warm-up has no limits, so runs of the same policy, seed and settings are identical until it
+//! ends, whatever the scenario. The warm-up of several such runs is simulated once, and each run
+//! continues with a copy.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use super::World;
 use crate::server::Server;
 use crate::setup::{Knobs, Setup, SetupError, minutes};
 
-/// Why a world cannot go on as another run's.
+/// Reason for which a simulation cannot be continued as another run.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ForkError {
-    /// The run's beginning is another: fork a world that was built from it, or from what differs in
-    /// the scenario alone.
+    /// The run's beginning differs: fork a simulation built from its setup, or from one that
+    /// differs only in the scenario.
     #[error(
         "cannot go on with scenario {scenario} under {policy} from this world: a run may differ in the scenario, its walk, the depth of its limits and its measured minutes, and differs in more"
     )]
     Beginning {
-        /// The run's.
+        /// Scenario of the run.
         scenario: String,
-        /// The run's.
+        /// Policy of the run.
         policy: String,
     },
-    /// The measurement has begun; fork it before.
+    /// The measurement has begun; fork before it begins.
     #[error(
         "cannot go on from this world after {seconds} s: its measurement has begun, fork it by the end of the warm-up"
     )]
@@ -36,21 +36,21 @@ pub enum ForkError {
         /// Simulated seconds since the start.
         seconds: u64,
     },
-    /// The requests are a trace's, which is read once; simulate each run from its beginning.
+    /// The requests come from a trace, which is read once; simulate each run from its beginning.
     #[error("cannot go on from this world: its requests come from a trace, which is read once; begin anew")]
     Trace,
-    /// The run itself is wrong.
+    /// The run's setup is invalid.
     #[error(transparent)]
     Setup(#[from] SetupError),
 }
 
 impl Setup {
-    /// Whether the two runs are one until their warm-ups end: they differ in the scenario at most,
-    /// in which walk it takes, in the depth of its limits and in the measured minutes. Runs of
-    /// traces never are: each reads its own.
+    /// True if the two runs are identical until their warm-ups end: they differ at most in the
+    /// scenario, its walk, the depth of its limits and the measured minutes. Always false for runs
+    /// of traces, each of which reads its own.
     ///
     /// # Errors
-    /// When there is no such scenario.
+    /// If there is no such scenario.
     pub fn shares_warm_up(&self, other: &Self) -> Result<bool, SetupError> {
         let Self { model, scenario: _, profile, policy, seed, knobs, trace } = self;
         let Knobs { walk, limit_depth, measure_min, .. } = knobs;
@@ -68,18 +68,18 @@ impl Setup {
 }
 
 impl World {
-    /// When the warm-up ends and the measurement begins.
+    /// End of the warm-up and beginning of the measurement.
     #[must_use]
     pub fn measured_from(&self) -> Instant {
         self.measured_from
     }
 
-    /// A copy of this world, in which the warm-up is not over yet, that goes on as the run `setup`
-    /// would: byte for byte as if it had been simulated from its beginning. O(memory), and as much
-    /// memory again.
+    /// Returns a copy that continues as the run of `setup`, byte for byte as if that had been
+    /// simulated from its beginning. The warm-up of this simulation must not be over. O(memory)
+    /// time and additional memory.
     ///
     /// # Errors
-    /// When the run begins otherwise ([`Setup::shares_warm_up`]), or the measurement has begun.
+    /// If the run's beginning differs ([`Setup::shares_warm_up`]) or the measurement has begun.
     pub fn fork(&mut self, setup: &Setup) -> Result<Self, ForkError> {
         setup.validate()?;
         let Some(traffic) = self.traffic.copy() else { return Err(ForkError::Trace) };
@@ -116,7 +116,7 @@ impl World {
             statistics: self.statistics.clone(),
             recorder: self.recorder.clone(),
             queries: self.queries,
-            // Sizes and an early end are those of traces.
+            // Only traces have sizes and end early.
             sizes: None,
             echoes: self.echoes,
             echo_draws: self.echo_draws.clone(),

@@ -12,33 +12,38 @@ use sherwood_policy::{MissRatioCurve, Needs};
 
 use crate::server::Server;
 
-/// What is known of one partition.
+/// Estimates for one partition.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownBeyond {
+pub(crate) struct Estimates {
     /// Miss ratio by a server's budget.
     pub(crate) curve: Option<MissRatioCurve>,
     /// Finds in the shadow queues of all servers since the last decision.
     pub(crate) shadow_hits: Option<u64>,
 }
 
-/// Look-ups up to the last decision, of each server and partition.
+/// Look-ups of each server and partition up to the last decision.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beyond {
+pub(crate) struct WhatIf {
     look_ups: Vec<Vec<u64>>,
 }
 
-impl Beyond {
-    /// One element for each partition, empty where `needs` asks for nothing. O(n log n) for n
-    /// points of all curves.
-    pub(crate) fn known(&mut self, needs: &Needs, servers: &[Server], partitions: usize) -> Vec<KnownBeyond> {
-        if !is_asked(needs) {
-            return vec![KnownBeyond::default(); partitions];
+impl WhatIf {
+    /// Returns one element per partition, empty if `needs` requires none. O(n log n) for n points
+    /// of all curves.
+    pub(crate) fn estimates(
+        &mut self,
+        needs: &Needs,
+        servers: &[Server],
+        partitions: usize,
+    ) -> Vec<Estimates> {
+        if !are_needed(needs) {
+            return vec![Estimates::default(); partitions];
         }
         self.look_ups.resize(servers.len(), vec![0; partitions]);
         (0..partitions).map(|index| self.of(PartitionId::from_index(index), needs, servers)).collect()
     }
 
-    fn of(&mut self, partition: PartitionId, needs: &Needs, servers: &[Server]) -> KnownBeyond {
+    fn of(&mut self, partition: PartitionId, needs: &Needs, servers: &[Server]) -> Estimates {
         let mut shadow_hits = None;
         let mut curves = Vec::with_capacity(servers.len());
         for (server, before) in servers.iter().zip(&mut self.look_ups) {
@@ -54,12 +59,12 @@ impl Beyond {
         let curves: Vec<_> = curves.iter().map(|(look_ups, curve)| (*look_ups, curve)).collect();
         let averaged = needs.miss_ratio_curves || needs.hit_ratio_slope;
         let curve = if averaged { MissRatioCurve::mean(&curves) } else { None };
-        KnownBeyond { curve, shadow_hits }
+        Estimates { curve, shadow_hits }
     }
 }
 
-/// True if a policy with these needs uses these estimates.
-pub(crate) fn is_asked(needs: &Needs) -> bool {
+/// True if a policy with these needs uses estimates.
+pub(crate) fn are_needed(needs: &Needs) -> bool {
     needs.shadow_ratio.is_some() || needs.miss_ratio_curves || needs.hit_ratio_slope
 }
 
