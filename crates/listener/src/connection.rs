@@ -1,14 +1,12 @@
 //! One client: its socket, its buffers and what it waits for.
 //!
-//! A client gets a *turn* when something happened to it, and does in it what can be done without
-//! waiting: send what is owed, read once, execute what has arrived, send the answers. Both buffers
-//! are bounded by never doing one step while another is due: nothing is executed while output is
-//! owed, and nothing is read while there is something to execute, so a client that does not read is
-//! soon unable to write.
+//! A client gets a *turn* when something happened to it. The turn does what can be done without
+//! waiting: it sends pending output, reads once, executes what has arrived and sends the answers.
+//! Both buffers are bounded, because nothing is executed while output is pending and nothing is
+//! read while input can be executed: a client that does not read is soon unable to write.
 //!
-//! Most turns end with nothing left over. So what is read and what is answered lies in buffers of
-//! the thread, and a client has buffers of its own only for what is left: a silent client costs no
-//! memory but its place.
+//! Most turns leave nothing behind, so they use buffers of the thread. A client has buffers of its
+//! own only for what is left: a silent client costs no memory but its slot.
 
 use std::future::Future;
 use std::io;
@@ -30,7 +28,7 @@ use super::slots::Token;
 use super::sockets::Socket;
 use crate::clock::Moment;
 
-/// What is read at once of short commands.
+/// Bytes read at once of short commands.
 pub(super) const INPUT_BYTES: usize = 16 * 1024;
 
 /// One client.
@@ -39,79 +37,79 @@ pub(super) struct Connection<C, S> {
     socket: S,
     conversation: C,
     stage: Stage,
-    /// What has arrived and is not used up.
+    /// Input that is not consumed.
     input: Vec<u8>,
-    /// How much of it has to be there before anything can be executed; 0 when something can be now.
+    /// Bytes of input that are needed before anything can be executed; 0 when something can be
+    /// executed now.
     need: usize,
-    /// What is owed; the first `sent` bytes of it are gone.
+    /// Output to be sent, of which the first `sent` bytes have been.
     output: Vec<u8>,
     sent: usize,
-    /// Fetched values whose copies are in `output`: as long as these are here, the copies have
-    /// their part of the budget.
+    /// Fetched values whose copies are in `output`. Keeping them keeps the copies' part of the
+    /// budget.
     held: Vec<Bytes>,
-    /// For both buffers, as far as the budget does not know them.
+    /// The bytes of both buffers that the budget does not count.
     account: Account,
     /// Whether there may be something to read.
     readable: bool,
-    /// Whether the other side has closed, so that reading ends.
+    /// Whether the other side has finished, so that reading will end.
     finished: bool,
-    /// Whether something happened since patience was last [tried](Self::try_patience).
+    /// Whether something happened since [`is_timed_out`](Self::is_timed_out) was called.
     fresh: bool,
-    /// Whether its login was waited for before.
+    /// Whether the login timeout was checked before.
     lingers: bool,
-    /// Whether it is among those with more to do.
+    /// Whether the client is queued for another turn.
     pub(super) queued: bool,
-    /// Wakes it from fetching; made with the first fetch.
+    /// The waker of its fetches, made with the first one.
     waker: Option<Waker>,
     _place: Place,
 }
 
-/// How far a conversation has come.
+/// The state of a connection.
 enum Stage {
-    /// There will be more.
-    Talking,
-    /// A backend is to answer.
+    /// Commands are read and answered.
+    Open,
+    /// Waits for the answer of a backend.
     Fetching(Pin<Box<dyn Future<Output = Fetched> + Send>>),
-    /// Closed once nothing is owed.
+    /// Closes when all output is sent.
     Closing,
-    /// Hung up on once nothing is owed.
+    /// Ends writing when all output is sent.
     HangingUp,
-    /// Hung up on: what the client still sends is read and thrown away, until it has finished too.
-    /// Closing a socket with unread bytes in it would make the system throw away the answer that
-    /// tells why.
+    /// Writing has ended. Input is read and discarded until the client has finished too, because
+    /// the system would drop the last answer if the socket were closed with unread input.
     HungUp,
 }
 
 /// What a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// That something arrives.
+    /// Input.
     Input,
-    /// That output can be sent.
+    /// Room in the socket for output.
     Output,
-    /// A backend.
+    /// A backend's answer.
     Backend,
-    /// That it finishes, after it was hung up on.
-    Farewell,
-    /// That it logs in, whatever else it does.
+    /// The end of the client's input, after writing has ended.
+    Close,
+    /// The client's login, whatever else it waits for.
     Login,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Nothing more can be done until something happens.
+    /// Nothing more can be done before an event.
     Wait(Wait),
-    /// There is more to do, and others have a right to their turns first.
+    /// There is more to do after the turns of other clients.
     Again,
-    /// The connection is of no further use.
+    /// The connection has ended.
     End(End),
 }
 
-/// Why a connection ended.
+/// The reason for which a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// All was said.
+    /// It ended as the protocol has it.
     Done,
     /// It broke.
     Lost(io::Error),
@@ -123,8 +121,8 @@ impl From<io::Error> for End {
     }
 }
 
-/// What a client needs of its thread for a turn.
-pub(super) struct Desk<'a> {
+/// The parts of a thread that a turn uses.
+pub(super) struct ThreadContext<'a> {
     pub(super) shared: &'a Shared,
     pub(super) counters: &'a Counters,
     pub(super) mailbox: &'a Arc<Mailbox>,
@@ -134,18 +132,18 @@ pub(super) struct Desk<'a> {
     pub(super) output: Lent<'a, Vec<u8>>,
 }
 
-/// What came of an attempt to [hear](Connection::hear) a client.
+/// The result of [reading](Connection::read_input) a client into the input batch.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     /// Input in the buffer, to be [answered](Connection::answer).
     Input,
-    /// Nothing, and its turn is over.
+    /// No input; the turn is over.
     Over(Turn),
-    /// It has something else to do first: a [turn](Connection::turn) of its own.
+    /// The client needs a [turn](Connection::turn) of its own.
     Busy,
 }
 
-/// Events the system tells of a socket.
+/// Events of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readiness {
     /// There may be something to read.
@@ -160,7 +158,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             token,
             socket,
             conversation,
-            stage: Stage::Talking,
+            stage: Stage::Open,
             input: Vec::new(),
             need: 1,
             output: Vec::new(),
@@ -181,16 +179,15 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         &self.socket
     }
 
-    /// Takes note of what the system says; a turn is due then.
+    /// Records an event. A turn is due then.
     pub(super) fn note(&mut self, readiness: Readiness) {
         self.readable |= readiness.readable;
         self.finished |= readiness.finished;
     }
 
-    /// Reads nothing more than what has arrived: to the conversation it looks as if its client had
-    /// finished.
+    /// Ends reading after what has arrived: the conversation sees its client finish.
     pub(super) fn stop_reading(&mut self) {
-        // One that is gone already needs no shutting down.
+        // A broken connection needs no shutdown.
         let _ = self.socket.shut_down(Shutdown::Read);
         self.note(Readiness { readable: true, finished: true });
     }
@@ -200,12 +197,12 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match self.stage {
             Stage::Fetching(_) => Wait::Backend,
             _ if self.owes() => Wait::Output,
-            Stage::HungUp => Wait::Farewell,
+            Stage::HungUp => Wait::Close,
             _ => Wait::Input,
         }
     }
 
-    /// Whether the client keeps us waiting for this.
+    /// Returns whether the client waits for this.
     pub(super) fn keeps_waiting(&self, wait: Wait) -> bool {
         match wait {
             Wait::Login => self.conversation.is_outside(),
@@ -213,48 +210,48 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Says whether nothing has happened since this was called last; for a login, whether it was
+    /// Returns whether nothing has happened since the last call; for a login, whether this was
     /// called before.
-    pub(super) fn try_patience(&mut self, wait: Wait) -> bool {
+    pub(super) fn is_timed_out(&mut self, wait: Wait) -> bool {
         match wait {
             Wait::Login => std::mem::replace(&mut self.lingers, true),
             _ => !std::mem::take(&mut self.fresh),
         }
     }
 
-    /// Reads what a client says that has nothing else to do. It is to be answered before anything
+    /// Reads a client that has nothing else to do. Its input has to be answered before anything
     /// else happens to the client.
-    pub(super) fn hear(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Heard {
-        let idle = matches!(self.stage, Stage::Talking) && !self.owes() && self.need > 0;
+    pub(super) fn read_input(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Received {
+        let idle = matches!(self.stage, Stage::Open) && !self.owes() && self.need > 0;
         if !idle || !self.readable || !self.input.is_empty() {
-            return Heard::Busy;
+            return Received::Busy;
         }
         match self.receive(buffer, counters) {
-            Ok(true) => Heard::Input,
-            Ok(false) => Heard::Over(Turn::Wait(Wait::Input)),
-            Err(end) => Heard::Over(Turn::End(end)),
+            Ok(true) => Received::Input,
+            Ok(false) => Received::Over(Turn::Wait(Wait::Input)),
+            Err(end) => Received::Over(Turn::End(end)),
         }
     }
 
-    /// Executes what was heard, and sends the answers.
-    pub(super) fn answer(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Turn {
-        let advance = self.conversation.advance(desk.moment, input, &mut desk.output);
+    /// Executes input of the batch and sends the answers.
+    pub(super) fn answer(&mut self, input: &[u8], context: &mut ThreadContext<'_>) -> Turn {
+        let advance = self.conversation.advance(context.moment, input, &mut context.output);
         self.input.extend_from_slice(&input[advance.consumed..]);
-        let turn = self.follow(advance.next, desk);
+        let turn = self.follow(advance.next, context);
         self.note_buffers();
         turn.unwrap_or_else(Turn::End)
     }
 
     /// Does what can be done now.
-    pub(super) fn turn(&mut self, desk: &mut Desk<'_>) -> Turn {
+    pub(super) fn turn(&mut self, context: &mut ThreadContext<'_>) -> Turn {
         let turn = match self.stage {
-            Stage::Fetching(_) => Ok(self.poll_fetch(desk)),
-            _ => self.settle(desk).and_then(|settled| match (settled, &self.stage) {
+            Stage::Fetching(_) => Ok(self.poll_fetch(context)),
+            _ => self.settle(context).and_then(|settled| match (settled, &self.stage) {
                 (false, _) => Ok(Turn::Wait(Wait::Output)),
                 (true, Stage::Closing) => Err(End::Done),
-                (true, Stage::HangingUp) => self.hang_up(desk),
-                (true, Stage::HungUp) => self.discard(desk),
-                (true, Stage::Talking | Stage::Fetching(_)) => self.talk(desk),
+                (true, Stage::HangingUp) => self.hang_up(context),
+                (true, Stage::HungUp) => self.discard(context),
+                (true, Stage::Open | Stage::Fetching(_)) => self.advance_or_read(context),
             }),
         };
         self.note_buffers();
@@ -270,34 +267,33 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.sent < self.output.len()
     }
 
-    /// Reads if there is nothing to execute yet, executes, and sends the answers. Nothing is owed
-    /// before.
-    fn talk(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
+    /// Reads if nothing can be executed yet, executes, and sends the answers. No output is pending.
+    fn advance_or_read(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         let advance = if self.need == 0 {
-            self.advance(desk)
+            self.advance(context)
         } else if !self.readable {
             return Ok(Turn::Wait(Wait::Input));
         } else if self.input.is_empty() {
-            if !self.receive(&mut desk.input, desk.counters)? {
+            if !self.receive(&mut context.input, context.counters)? {
                 return Ok(Turn::Wait(Wait::Input));
             }
-            let advance = self.conversation.advance(desk.moment, &desk.input, &mut desk.output);
-            self.input.extend_from_slice(&desk.input[advance.consumed..]);
+            let advance = self.conversation.advance(context.moment, &context.input, &mut context.output);
+            self.input.extend_from_slice(&context.input[advance.consumed..]);
             advance
         } else {
-            if !self.receive_more(desk)? {
+            if !self.receive_more(context)? {
                 return Ok(Turn::Wait(Wait::Input));
             }
             if self.input.len() < self.need {
                 return Ok(self.go_on());
             }
-            self.advance(desk)
+            self.advance(context)
         };
-        self.follow(advance.next, desk)
+        self.follow(advance.next, context)
     }
 
-    fn advance(&mut self, desk: &mut Desk<'_>) -> Advance {
-        let advance = self.conversation.advance(desk.moment, &self.input, &mut desk.output);
+    fn advance(&mut self, context: &mut ThreadContext<'_>) -> Advance {
+        let advance = self.conversation.advance(context.moment, &self.input, &mut context.output);
         self.input.drain(..advance.consumed);
         if self.input.is_empty() {
             self.input = Vec::new();
@@ -305,74 +301,74 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         advance
     }
 
-    /// Does what the conversation asks for.
-    fn follow(&mut self, next: Next, desk: &mut Desk<'_>) -> Result<Turn, End> {
+    /// Carries out what the conversation asks for.
+    fn follow(&mut self, next: Next, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         match next {
             Next::Need(need) => {
                 self.need = need;
-                Ok(if self.send(desk)? { self.go_on() } else { Turn::Wait(Wait::Output) })
+                Ok(if self.send(context)? { self.go_on() } else { Turn::Wait(Wait::Output) })
             }
             Next::Send => {
                 self.need = 0;
-                Ok(if self.send(desk)? { Turn::Again } else { Turn::Wait(Wait::Output) })
+                Ok(if self.send(context)? { Turn::Again } else { Turn::Wait(Wait::Output) })
             }
             Next::Fetch(wanted) => {
                 self.need = 0;
-                self.output = desk.output.take();
-                self.stage = Stage::Fetching(Box::pin(fetch(desk.shared.service.backends.as_ref(), wanted)));
-                Ok(self.poll_fetch(desk))
+                self.output = context.output.take();
+                self.stage =
+                    Stage::Fetching(Box::pin(fetch(context.shared.service.backends.as_ref(), wanted)));
+                Ok(self.poll_fetch(context))
             }
             Next::Close => {
                 self.stage = Stage::Closing;
-                if self.send(desk)? { Err(End::Done) } else { Ok(Turn::Wait(Wait::Output)) }
+                if self.send(context)? { Err(End::Done) } else { Ok(Turn::Wait(Wait::Output)) }
             }
             Next::HangUp => {
                 self.stage = Stage::HangingUp;
-                if self.send(desk)? { self.hang_up(desk) } else { Ok(Turn::Wait(Wait::Output)) }
+                if self.send(context)? { self.hang_up(context) } else { Ok(Turn::Wait(Wait::Output)) }
             }
         }
     }
 
-    /// When nothing is owed and nothing to be executed.
+    /// Ends a turn that has neither output nor executable input.
     fn go_on(&self) -> Turn {
         if self.readable { Turn::Again } else { Turn::Wait(Wait::Input) }
     }
 
-    fn poll_fetch(&mut self, desk: &mut Desk<'_>) -> Turn {
+    fn poll_fetch(&mut self, context: &mut ThreadContext<'_>) -> Turn {
         let Stage::Fetching(fetching) = &mut self.stage else { return Turn::Again };
-        let waker = self.waker.get_or_insert_with(|| desk.mailbox.waker(self.token.number()));
+        let waker = self.waker.get_or_insert_with(|| context.mailbox.waker(self.token.number()));
         match fetching.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Pending => Turn::Wait(Wait::Backend),
             Poll::Ready(fetched) => {
-                self.stage = Stage::Talking;
+                self.stage = Stage::Open;
                 self.fresh = true;
                 self.held.extend(fetched.iter().flatten().flatten().map(|found| found.value.clone()));
-                self.conversation.resume(desk.moment, fetched, &mut self.output);
+                self.conversation.resume(context.moment, fetched, &mut self.output);
                 Turn::Again
             }
         }
     }
 
-    /// Says that nothing more will come.
-    fn hang_up(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
+    /// Ends writing.
+    fn hang_up(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         self.socket.shut_down(Shutdown::Write)?;
         self.stage = Stage::HungUp;
         self.fresh = true;
         self.input = Vec::new();
-        self.discard(desk)
+        self.discard(context)
     }
 
-    /// Lets the client finish its sentence, and hears nothing of it. Patience does not begin anew
-    /// with what it says.
-    fn discard(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
+    /// Reads and discards what the client still sends. That does not start the timeout again.
+    fn discard(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
-            // What was read in this turn before is used up, or of no use.
-            desk.input.empty();
-            self.receive(&mut desk.input, desk.counters)?;
+            // The input that this turn has read is consumed, or of no use.
+            context.input.empty();
+            self.receive(&mut context.input, context.counters)?;
         }
         self.fresh = fresh;
-        Ok(if self.readable { Turn::Again } else { Turn::Wait(Wait::Farewell) })
+        Ok(if self.readable { Turn::Again } else { Turn::Wait(Wait::Close) })
     }
 
     /// Reads up to [`INPUT_BYTES`], for which there is room, into a buffer of the thread's. Returns
@@ -383,17 +379,17 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.received(received, INPUT_BYTES, counters)
     }
 
-    /// Reads behind what is there: what the conversation waits for, which may be no more than the
-    /// next byte of something whose length it cannot know, so as much as is read of short commands
-    /// at least; but never much more than has arrived already, so that announcing a large value
-    /// costs nothing.
-    fn receive_more(&mut self, desk: &mut Desk<'_>) -> Result<bool, End> {
+    /// Reads behind the input that is there: at least the bytes that the conversation waits for and
+    /// [`INPUT_BYTES`], because it may wait for no more than the next byte of something of unknown
+    /// length; but not much more than has arrived, so that announcing a large value costs no
+    /// memory.
+    fn receive_more(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
         let held = self.input.len();
         let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
         self.input.reserve_exact(wanted.min(held.max(INPUT_BYTES)));
         let room = self.input.capacity() - held;
         let received = retry(|| self.socket.receive_behind(&mut self.input));
-        self.received(received, room, desk.counters)
+        self.received(received, room, context.counters)
     }
 
     fn received(
@@ -405,8 +401,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match received {
             Ok(0) => Err(End::Done),
             Ok(bytes) => {
-                // Less than there was room for was all there is, and the system will tell of more;
-                // but not of an end that it has told of already.
+                // A short read took all there is. The system reports new input, but does not repeat
+                // the end.
                 self.readable = bytes == room || self.finished;
                 self.fresh = true;
                 counters.add(Count::BytesRead, bytes as u64);
@@ -420,30 +416,30 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Sends the thread's output; what the system does not take becomes the client's own. Says
-    /// whether it took all.
-    fn send(&mut self, desk: &mut Desk<'_>) -> Result<bool, End> {
-        if desk.output.is_empty() {
+    /// Sends the output of the turn; what the system does not take becomes the client's own.
+    /// Returns whether it took everything.
+    fn send(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
+        if context.output.is_empty() {
             return Ok(true);
         }
-        let sent = send_some(&self.socket, &desk.output, desk.counters)?;
-        if sent == desk.output.len() {
-            desk.output.clear();
+        let sent = send_some(&self.socket, &context.output, context.counters)?;
+        if sent == context.output.len() {
+            context.output.clear();
             return Ok(true);
         }
         self.fresh = true;
-        self.output = desk.output.take();
+        self.output = context.output.take();
         self.sent = sent;
         Ok(false)
     }
 
-    /// Sends what is owed. Says whether it is settled.
-    fn settle(&mut self, desk: &mut Desk<'_>) -> Result<bool, End> {
+    /// Sends pending output. Returns whether none is left.
+    fn settle(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
         if !self.owes() {
             self.release();
             return Ok(true);
         }
-        let sent = send_some(&self.socket, &self.output[self.sent..], desk.counters)?;
+        let sent = send_some(&self.socket, &self.output[self.sent..], context.counters)?;
         self.sent += sent;
         self.fresh |= sent > 0;
         if self.owes() {
@@ -453,8 +449,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         Ok(true)
     }
 
-    /// Gives back the memory of output that is sent, and the budget of the values in it. A fetch
-    /// that is not answered to the client leaves nothing to send and values nevertheless.
+    /// Frees the memory of output that is sent and the values in it. Values of a fetch without an
+    /// answer are there without output.
     fn release(&mut self) {
         self.output = Vec::new();
         self.sent = 0;

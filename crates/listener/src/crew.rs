@@ -1,9 +1,8 @@
-//! The threads of a listener as they see each other: who has how many clients, and how one hands a
-//! client to another.
+//! The threads of a listener: the number of clients of each, and connections handed over.
 //!
 //! The system spreads connections over sockets by a hash, so that of fifty one of two threads may
-//! get thirty: it is then busy while the other one waits. So whoever accepts a connection gives it
-//! to the thread that has fewest. A client stays where it came to.
+//! get thirty: it is then busy while the other one waits. So a thread that accepts a connection
+//! gives it to the thread with fewest clients. A client stays on its thread.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -28,9 +27,9 @@ struct Member<S> {
     bell: Waker,
     /// Wakes the thread because the listener is to stop.
     stop: Waker,
-    /// Clients it has, newcomers included.
+    /// Its clients, newcomers included.
     clients: AtomicUsize,
-    /// Clients it has been given and has not seen yet; no more than there are places.
+    /// Connections handed to it that it has not taken yet; no more than there are places.
     newcomers: Mutex<Vec<Newcomer<S>>>,
 }
 
@@ -52,13 +51,14 @@ impl<S> Crew<S> {
         Self { members: signals.into_iter().map(member).collect(), stopping: AtomicBool::new(false) }
     }
 
-    /// The mailbox of a thread.
+    /// Returns the mailbox of a thread.
     pub(super) fn mailbox(&self, number: usize) -> &Arc<Mailbox> {
         &self.members[number].mailbox
     }
 
-    /// Which thread a client of thread `number` should go to, which counts it from now on: the one
-    /// that has fewest, and rather none but itself. Two that choose at once may choose the same.
+    /// Chooses the thread of a client that thread `number` accepted, and counts the client there:
+    /// the thread with fewest clients, itself if it is one of them. Two threads that choose at once
+    /// may choose the same.
     pub(super) fn choose(&self, number: usize) -> usize {
         let clients = |number: usize| self.members[number].clients.load(Relaxed);
         let fewest =
@@ -74,7 +74,7 @@ impl<S> Crew<S> {
         member.bell.wake_by_ref();
     }
 
-    /// Takes the clients that a thread has been given.
+    /// Takes the connections that were handed to a thread.
     pub(super) fn newcomers(&self, number: usize) -> Vec<Newcomer<S>> {
         std::mem::take(&mut *self.members[number].newcomers.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -90,7 +90,7 @@ impl<S> Crew<S> {
         self.stopping.load(Acquire)
     }
 
-    /// A client of a thread has gone.
+    /// Notes that a client of a thread has gone.
     pub(super) fn gone(&self, number: usize) {
         self.members[number].clients.fetch_sub(1, Relaxed);
     }
@@ -102,7 +102,7 @@ mod tests {
     use crate::system::Wake;
 
     #[test]
-    fn clients_go_to_whoever_has_fewest_and_stay_where_they_are_if_that_is_no_worse() {
+    fn client_goes_to_the_thread_with_fewest_clients_and_stays_on_a_tie() {
         let signals = (0..3).map(|_| Wake::new().unwrap() as Arc<dyn Signal>);
         let crew: Crew<()> = Crew::new(signals, 7, 8);
         let chosen: Vec<usize> = (0..6).map(|_| crew.choose(1)).collect();

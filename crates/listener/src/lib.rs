@@ -25,12 +25,12 @@
 //! | `login` | what a memcached client has to say first where the listener asks for a password |
 //! | `redis` | the Redis protocol as that |
 //! | `talk` | one client without a socket, for tests and fuzz targets |
-//! | `connection` | one client: its socket, its buffers, its turn |
-//! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
+//! | `connection` | a client: its socket, its buffers, its turn |
+//! | `thread` | the event loop: turns, accepting, timeouts, draining; `slots` hold its clients |
 //! | `lent` | buffers of a thread that its connections use in turn |
-//! | `hearing` | what clients that are ready together have said, before the first is answered |
+//! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | what commands that have arrived will look up is prefetched |
-//! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
+//! | `crew`, `mailbox` | connections handed between threads, and wake-ups |
 //! | `fetch` | what a conversation wants from the backends |
 //! | `sockets`, `system` | sockets as traits of the event loop, and the system's |
 //! | `single` | the event loop on other sockets, for simulations |
@@ -52,13 +52,13 @@ mod account;
 mod address;
 mod ahead;
 mod backends;
+mod batch;
 mod clock;
 mod connection;
 mod conversation;
 mod counters;
 mod crew;
 mod fetch;
-mod hearing;
 mod idle;
 mod lent;
 mod login;

@@ -1,8 +1,7 @@
-//! How other threads wake a listener's thread.
+//! Wake-ups of a listener's thread by other threads.
 //!
-//! A thread of a listener waits for sockets and has no runtime. What it waits for besides, a
-//! backend's answer or the end of the node, are futures that it polls itself; their wakers leave a
-//! token here and make the event queue return.
+//! A thread of a listener waits for sockets and has no runtime. It polls futures itself, such as
+//! the answer of a backend; their wakers put a token into the mailbox and make the wait return.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
@@ -15,12 +14,12 @@ use super::sockets::Signal;
 pub(super) struct Mailbox {
     /// Raised while there are wake-ups.
     signal: Arc<dyn Signal>,
-    /// Who is. Each waker is in it once at most.
-    woken: Mutex<Vec<Arc<Sleeper>>>,
+    /// The wakers that were used; each is in it once at most.
+    woken: Mutex<Vec<Arc<MailboxWaker>>>,
 }
 
-/// Who is woken by one waker.
-struct Sleeper {
+/// A waker, which stands for one token.
+struct MailboxWaker {
     mailbox: Weak<Mailbox>,
     token: u64,
     /// Whether it is in the mailbox.
@@ -36,24 +35,24 @@ impl Mailbox {
     /// A waker that leaves `token` here.
     pub(super) fn waker(self: &Arc<Self>, token: u64) -> Waker {
         let mailbox = Arc::downgrade(self);
-        Waker::from(Arc::new(Sleeper { mailbox, token, waiting: AtomicBool::new(false) }))
+        Waker::from(Arc::new(MailboxWaker { mailbox, token, waiting: AtomicBool::new(false) }))
     }
 
-    /// Takes the tokens of all who were woken since the last time, and hands them to `wake`.
+    /// Takes the tokens of all wakers used since the last time, and passes them to `wake`.
     pub(super) fn empty(&self, mut wake: impl FnMut(u64)) {
         // Lowered before looking: a token that comes in between raises it again.
         self.signal.lower();
         let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
-        for sleeper in woken {
-            sleeper.waiting.store(false, Release);
-            wake(sleeper.token);
+        for waker in woken {
+            waker.waiting.store(false, Release);
+            wake(waker.token);
         }
     }
 }
 
-impl Wake for Sleeper {
+impl Wake for MailboxWaker {
     fn wake(self: Arc<Self>) {
-        // A mailbox that is gone has nobody to wake.
+        // The thread has ended.
         let Some(mailbox) = self.mailbox.upgrade() else { return };
         if self.waiting.swap(true, AcqRel) {
             return;
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_who_was_woken_is_in_it_once() {
+    fn each_used_waker_is_in_it_once() {
         let mailbox = Mailbox::new(Wake::new().unwrap());
         let (one, two) = (mailbox.waker(1), mailbox.waker(2));
         assert!(woken(&mailbox).is_empty());

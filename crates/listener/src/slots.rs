@@ -1,10 +1,9 @@
-//! Places for clients, each with a token that names its client and never another one.
+//! Slots for clients, each with a token that never names another client.
 //!
-//! The system hands tokens back with its events, and wake-ups from other threads carry them too;
-//! both may come after the client has gone and its place has been taken. So a token holds the place
-//! and how often it was taken before.
+//! Events carry tokens, and so do wake-ups from other threads. Both may come after the client has
+//! gone and its slot was taken again. So a token holds the slot and its serial number.
 
-/// Names one taken place of [`Slots`].
+/// The name of a taken slot of [`Slots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
@@ -13,12 +12,12 @@ impl Token {
         Self((index as u64) << 32 | u64::from(serial))
     }
 
-    /// As a number.
+    /// Returns the token as a number.
     pub(super) const fn number(self) -> u64 {
         self.0
     }
 
-    /// From the number it was made.
+    /// Returns the token of a number.
     pub(super) const fn from_number(number: u64) -> Self {
         Self(number)
     }
@@ -32,7 +31,7 @@ impl Token {
     }
 }
 
-/// A growing number of places; as many as were ever taken at a time.
+/// A growing list of slots, as long as the most that were taken at a time.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
@@ -41,7 +40,8 @@ pub(super) struct Slots<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Wraps around after 2^32 clients of one place, when no token of its first one is left.
+    /// The number of clients that the slot had before; wraps around after 2^32, when no token of
+    /// the first one is left.
     serial: u32,
     value: Option<T>,
 }
@@ -53,7 +53,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes a place for what `make` makes of its token. O(1) amortised.
+    /// Takes a slot for the value that `make` makes of its token. O(1) amortised.
     pub(super) fn insert(&mut self, make: impl FnOnce(Token) -> T) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { serial: 0, value: None });
@@ -65,13 +65,13 @@ impl<T> Slots<T> {
         token
     }
 
-    /// What is in a place, if it is still the token's.
+    /// Returns the value of a token, unless it was removed.
     pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let slot = self.slots.get_mut(token.index())?;
         slot.value.as_mut().filter(|_| slot.serial == token.serial())
     }
 
-    /// Gives a place up.
+    /// Removes the value of a token.
     pub(super) fn remove(&mut self, token: Token) -> Option<T> {
         let slot = self.slots.get_mut(token.index()).filter(|slot| slot.serial == token.serial())?;
         let value = slot.value.take()?;
@@ -80,12 +80,12 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// How many places are taken.
+    /// Returns the number of taken slots.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Everything there is, with its token. O(places).
+    /// Iterates over all values with their tokens. O(slots).
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
             let token = Token::new(index, slot.serial);
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_for_one_value_only() {
+    fn token_of_a_removed_value_finds_nothing() {
         let mut slots = Slots::default();
         let (first, second) = (slots.insert(|_| 'a'), slots.insert(|_| 'b'));
         assert_eq!((slots.remove(first), slots.remove(first), slots.len()), (Some('a'), None, 1));

@@ -1,12 +1,12 @@
-//! One thread of a listener: it waits for its sockets and gives each client its turn.
+//! The event loop of a thread: it waits for its sockets and gives each client its turn.
 //!
-//! At one command a packet a server spends its time in system calls, and what it can save is the
-//! calls that carry nothing. So sockets are registered once, for edges: the system tells what
-//! changed and is never asked to tell again. A read that filled less than its buffer was the last
-//! one there was. Nobody has a timer: who has waited too long is found by sweeping over all clients
-//! once per time-out, so patience ends after one to two of them.
+//! At one command a packet a server spends its time in system calls, and it can save the calls that
+//! carry nothing. So sockets are registered once, for edges: the system reports changes and is
+//! never asked to repeat them. A read that filled less than its buffer was the last one. No client
+//! has a timer: timeouts are checked by a sweep over all clients once per timeout, so a client is
+//! closed after one to two of them.
 //!
-//! The clock is read once each time the system has woken us, for all turns it gave rise to.
+//! The clock is read once after each wait, for all turns that follow.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,11 +18,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sherwood_model::Instant;
 
 use super::account::Account;
-use super::connection::{Connection, Desk, End, Heard, INPUT_BYTES, Readiness, Turn, Wait};
+use super::batch::{InputBatch, ROOM_BYTES};
+use super::connection::{Connection, End, INPUT_BYTES, Readiness, Received, ThreadContext, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
 use super::crew::{Crew, Newcomer};
-use super::hearing::{Hearing, ROOM_BYTES};
 use super::idle::IdleTime;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
@@ -32,13 +32,12 @@ use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use crate::clock::Moment;
 
-/// Connections accepted in a row, before those that are open have their turns.
+/// Connections accepted in a row before open ones have their turns.
 const ACCEPTS_MAX: usize = 64;
-/// How long nothing is accepted after the system could not, for want of file descriptors as a rule.
+/// The pause after a failed accept, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a client that is hung up on may go on sending, so that it gets to read why; twice that
-/// at most.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The timeout for a client to finish after writing has ended, so that it can read why.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tokens of wake-ups for the whole thread; no client has them, it would have to be among the last
 /// of 2^32.
@@ -53,28 +52,28 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     sockets: S,
     crew: Arc<Crew<S::Socket>>,
     mailbox: Arc<Mailbox>,
-    /// Nothing once it was told to stop.
-    door: Option<Door>,
+    /// None once the listener is stopping.
+    accepting: Option<Accepting>,
     clients: Slots<Connection<P::Conversation, S::Socket>>,
     /// Clients with more to do, in the order of their turns; each once.
     again: VecDeque<Token>,
     sweeps: Sweeps,
-    /// Who was read and is to be answered.
-    hearing: Hearing,
+    /// Input that was read and is to be answered.
+    batch: InputBatch,
     /// Input of a connection that is read in a turn of its own.
     input: Lendable<ReadBuffer>,
     /// Answers of a turn. Its capacity is kept: one bound and one value at most, or twice that.
     output: Lendable<Vec<u8>>,
-    /// For these three.
+    /// The bytes of these three buffers.
     account: Account,
 }
 
-/// Where clients come in.
-struct Door {
-    /// Whether somebody may be waiting.
-    knocked: bool,
-    /// Nobody is let in before.
-    closed_until: Instant,
+/// The state of the listening socket.
+struct Accepting {
+    /// Whether a connection may wait to be accepted.
+    pending: bool,
+    /// The time before which nothing is accepted.
+    paused_until: Instant,
 }
 
 impl<P: Protocol, S: Sockets> Thread<P, S> {
@@ -96,17 +95,17 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             sockets,
             crew,
             mailbox,
-            door: Some(Door { knocked: true, closed_until: Instant::ZERO }),
+            accepting: Some(Accepting { pending: true, paused_until: Instant::ZERO }),
             clients: Slots::default(),
             again: VecDeque::new(),
-            hearing: Hearing::new(),
+            batch: InputBatch::new(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
             output: Lendable::new(Vec::new()),
         }
     }
 
-    /// Serves until it is told to stop, and then until all clients are gone or have been waited for
-    /// long enough.
+    /// Serves until the listener stops, and then until all clients are gone or the drain timeout is
+    /// over.
     ///
     /// # Errors
     /// When the system fails in a way that no later call would mend.
@@ -122,8 +121,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             let background =
                 background.as_deref().filter(|work| self.again.is_empty() && idle.is_used(*work, moment.now));
             let helps = background.is_some();
-            let patience = if helps { Some(Duration::ZERO) } else { self.patience(moment.now) };
-            self.sockets.wait(&mut events, patience)?;
+            let timeout = if helps { Some(Duration::ZERO) } else { self.time_left(moment.now) };
+            self.sockets.wait(&mut events, timeout)?;
             moment = self.shared.clock.moment();
             idle.asked(!helps, !events.is_empty(), moment.now);
             if let Some(work) = background.filter(|_| events.is_empty()) {
@@ -134,11 +133,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.drain(moment, events)
     }
 
-    /// Lets every client have the answers to what it has sent, and closes. Nothing more is read
-    /// from anybody: to the conversations it looks as if their clients had finished, and they end
-    /// as they always do.
+    /// Answers what clients have sent, and closes. Reading ends for all of them: to the
+    /// conversations it looks as if their clients had finished.
     fn drain(mut self, mut moment: Moment, mut events: Vec<Event>) -> io::Result<()> {
-        self.door = None;
+        self.accepting = None;
         self.sockets.stop_accepting();
         for (_, client) in self.clients.iter_mut() {
             client.stop_reading();
@@ -149,9 +147,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
         let end = moment.now + self.shared.options.drain_timeout;
         while self.clients.len() > 0 && moment.now < end {
-            let patience = self.patience(moment.now);
+            let timeout = self.time_left(moment.now);
             let left = end.since(moment.now);
-            self.sockets.wait(&mut events, Some(patience.map_or(left, |patience| patience.min(left))))?;
+            self.sockets.wait(&mut events, Some(timeout.map_or(left, |timeout| timeout.min(left))))?;
             moment = self.shared.clock.moment();
             self.serve(moment, &mut events);
         }
@@ -161,31 +159,35 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         Ok(())
     }
 
-    /// How long there is nothing to do unless something happens; for ever, if nothing is returned.
-    fn patience(&self, now: Instant) -> Option<Duration> {
+    /// Returns the time to the next timeout; none if there is none.
+    fn time_left(&self, now: Instant) -> Option<Duration> {
         if !self.again.is_empty() {
             return Some(Duration::ZERO);
         }
-        let door = self.door.as_ref().filter(|door| door.knocked).map(|door| door.closed_until);
-        let due = [door, self.sweeps.due()].into_iter().flatten().min()?;
+        let accepting = self
+            .accepting
+            .as_ref()
+            .filter(|accepting| accepting.pending)
+            .map(|accepting| accepting.paused_until);
+        let due = [accepting, self.sweeps.due()].into_iter().flatten().min()?;
         Some(due.since(now))
     }
 
-    /// Gives everybody a turn to whom something happened, or who has more to do.
+    /// Gives a turn to each client that had an event or has more to do.
     fn serve(&mut self, moment: Moment, events: &mut Vec<Event>) {
-        // Those who had a turn before and got no event now; who is added meanwhile waits for the
-        // next time.
+        // Clients that were queued before this round; those that are queued in it wait for the next
+        // one.
         let waiting = self.again.len();
         for event in events.drain(..) {
             match event {
-                Event::Incoming => self.door.iter_mut().for_each(|door| door.knocked = true),
+                Event::Incoming => self.accepting.iter_mut().for_each(|accepting| accepting.pending = true),
                 Event::Raised => {
-                    // It may bring turns for those who are heard already.
+                    // It may bring turns of clients in the batch, which have to be answered first.
                     self.answer(moment);
-                    self.empty_mailbox(moment);
+                    self.drain_mailbox(moment);
                 }
                 Event::Connection { token, readable, finished } => {
-                    self.tell(Token::from_number(token), Readiness { readable, finished }, moment);
+                    self.handle_event(Token::from_number(token), Readiness { readable, finished }, moment);
                 }
             }
         }
@@ -201,39 +203,39 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.sweep(moment.now);
     }
 
-    fn tell(&mut self, token: Token, readiness: Readiness, moment: Moment) {
+    fn handle_event(&mut self, token: Token, readiness: Readiness, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.note(readiness);
         let counters = &self.shared.counters[self.number];
-        match self.hearing.read(token, |buffer| client.hear(buffer, counters)) {
-            Heard::Input => {}
-            Heard::Over(turn) => self.conclude(token, turn, moment.now),
-            Heard::Busy => self.turn(token, moment),
+        match self.batch.read(token, |buffer| client.read_input(buffer, counters)) {
+            Received::Input => {}
+            Received::Over(turn) => self.conclude(token, turn, moment.now),
+            Received::Busy => self.turn(token, moment),
         }
-        if self.hearing.is_full() {
+        if self.batch.is_full() {
             self.answer(moment);
         }
     }
 
-    /// Answers those who were heard.
+    /// Answers the clients in the batch.
     fn answer(&mut self, moment: Moment) {
-        let mut hearing = std::mem::take(&mut self.hearing);
-        hearing.prefetch::<P::Conversation>(&self.shared.service);
-        for (token, input) in hearing.inputs() {
-            self.act(token, moment, |client, desk| client.answer(input, desk));
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.prefetch::<P::Conversation>(&self.shared.service);
+        for (token, input) in batch.inputs() {
+            self.act(token, moment, |client, context| client.answer(input, context));
         }
-        hearing.empty();
-        self.hearing = hearing;
+        batch.empty();
+        self.batch = batch;
     }
 
-    fn empty_mailbox(&mut self, moment: Moment) {
+    fn drain_mailbox(&mut self, moment: Moment) {
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.empty(|token| match token {
-            // The loop looks at the crew itself.
+            // The loop asks the crew itself.
             STOP => {}
             NEWCOMERS => {
                 for Newcomer { socket, place } in self.crew.newcomers(self.number) {
-                    self.settle_in(socket, place, moment.now);
+                    self.add_client(socket, place, moment.now);
                 }
             }
             token => self.turn(Token::from_number(token), moment),
@@ -244,16 +246,16 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.act(token, moment, Connection::turn);
     }
 
-    /// Has a client do something, and does what that leads to.
+    /// Runs a step of a client, and carries out its result.
     fn act(
         &mut self,
         token: Token,
         moment: Moment,
-        act: impl FnOnce(&mut Connection<P::Conversation, S::Socket>, &mut Desk<'_>) -> Turn,
+        act: impl FnOnce(&mut Connection<P::Conversation, S::Socket>, &mut ThreadContext<'_>) -> Turn,
     ) {
         let Some(client) = self.clients.get_mut(token) else { return };
         let counters = &self.shared.counters[self.number];
-        let mut desk = Desk {
+        let mut context = ThreadContext {
             shared: &self.shared,
             counters,
             mailbox: &self.mailbox,
@@ -261,8 +263,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             input: self.input.lend(),
             output: self.output.lend(),
         };
-        let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut desk)));
-        drop(desk);
+        let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut context)));
+        drop(context);
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
             Ok(turn) => self.conclude(token, turn, moment.now),
@@ -292,44 +294,47 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Lets those in who wait.
+    /// Accepts waiting connections.
     fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_MAX {
-            let Some(door) = self.door.as_mut().filter(|door| door.knocked && door.closed_until <= now)
+            let Some(accepting) = self
+                .accepting
+                .as_mut()
+                .filter(|accepting| accepting.pending && accepting.paused_until <= now)
             else {
                 return;
             };
             match self.sockets.accept() {
-                Ok(socket) => self.welcome(socket, now),
+                Ok(socket) => self.admit(socket, now),
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => door.knocked = false,
-                    // It has gone while it waited.
+                    io::ErrorKind::WouldBlock => accepting.pending = false,
+                    // The client left while it waited.
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
                         tracing::warn!(%error, "the {} listener cannot accept connections", P::NAME);
-                        door.closed_until = now + ACCEPT_PAUSE;
+                        accepting.paused_until = now + ACCEPT_PAUSE;
                     }
                 },
             }
         }
     }
 
-    fn welcome(&mut self, socket: S::Socket, now: Instant) {
+    fn admit(&mut self, socket: S::Socket, now: Instant) {
         let Some(place) = Connections::open(&self.shared) else {
-            // Whether it arrives or not, the connection is closed.
+            // The connection is closed whether this arrives or not.
             let _ = socket.send(P::TOO_MANY);
             return;
         };
         match self.crew.choose(self.number) {
-            chosen if chosen == self.number => self.settle_in(socket, place, now),
+            chosen if chosen == self.number => self.add_client(socket, place, now),
             chosen => self.crew.hand_over(chosen, Newcomer { socket, place }),
         }
     }
 
-    /// Makes a connection a client of this thread, which counts it already.
-    fn settle_in(&mut self, socket: S::Socket, place: Place, now: Instant) {
-        if self.door.is_none() {
-            // It came while we were closing: nothing of it was read, and it is closed.
+    /// Makes a connection a client of this thread, which already counts it.
+    fn add_client(&mut self, socket: S::Socket, place: Place, now: Instant) {
+        if self.accepting.is_none() {
+            // It was handed over while the listener was stopping; nothing of it was read.
             self.crew.gone(self.number);
             return;
         }
@@ -353,12 +358,12 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Ends those who have kept us waiting for too long.
+    /// Closes clients whose timeout is over.
     fn sweep(&mut self, now: Instant) {
         let Some(wait) = self.sweeps.take_due(now) else { return };
         let (mut over, mut some_left) = (Vec::new(), false);
         for (token, client) in self.clients.iter_mut().filter(|(_, client)| client.keeps_waiting(wait)) {
-            match client.try_patience(wait) {
+            match client.is_timed_out(wait) {
                 true => over.push(token),
                 false => some_left = true,
             }
@@ -366,7 +371,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let count = match wait {
             Wait::Input | Wait::Login => Some(Count::IdleKicks),
             Wait::Output => Some(Count::SlowKicks),
-            Wait::Backend | Wait::Farewell => None,
+            Wait::Backend | Wait::Close => None,
         };
         if let Some(count) = count {
             self.shared.counters[self.number].add(count, over.len() as u64);
@@ -378,7 +383,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 }
 
-/// Keeps this thread to one of the cores that the process may use: number `number` of them, counted
+/// Pins this thread to one of the cores that the process may use: number `number` of them, counted
 /// around.
 fn keep_to_core(number: usize) {
     let kept = sched_getaffinity(None).and_then(|allowed| {
@@ -394,11 +399,11 @@ fn keep_to_core(number: usize) {
     }
 }
 
-/// When to look next for clients that have kept us waiting for too long.
+/// The times of the next sweeps for clients whose timeout is over.
 #[derive(Debug)]
 struct Sweeps {
-    /// What they wait for, how long they may, and when to look; nobody waits while there is no
-    /// time.
+    /// For each kind of wait, its timeout and the time of the next sweep; no time while no client
+    /// waits.
     kinds: [(Wait, Option<Duration>, Option<Instant>); 4],
 }
 
@@ -407,27 +412,27 @@ impl Sweeps {
         let kinds = [
             (Wait::Input, options.idle_timeout),
             (Wait::Output, Some(options.write_timeout)),
-            (Wait::Farewell, Some(FAREWELL)),
+            (Wait::Close, Some(CLOSE_TIMEOUT)),
             (Wait::Login, asks_for_passwords.then_some(options.login_timeout)),
         ];
-        Self { kinds: kinds.map(|(wait, patience)| (wait, patience, None)) }
+        Self { kinds: kinds.map(|(wait, timeout)| (wait, timeout, None)) }
     }
 
-    /// Somebody waits for this from now on.
+    /// Notes that a client waits for this from now on.
     fn watch(&mut self, wait: Wait, now: Instant) {
-        for (kind, patience, due) in &mut self.kinds {
+        for (kind, timeout, due) in &mut self.kinds {
             if *kind == wait && due.is_none() {
-                *due = patience.map(|patience| now + patience);
+                *due = timeout.map(|timeout| now + timeout);
             }
         }
     }
 
-    /// When to look next.
+    /// Returns the time of the next sweep.
     fn due(&self) -> Option<Instant> {
         self.kinds.iter().filter_map(|(_, _, due)| *due).min()
     }
 
-    /// What is due to be looked at; it is not watched any longer.
+    /// Takes a kind of wait whose sweep is due.
     fn take_due(&mut self, now: Instant) -> Option<Wait> {
         let (wait, _, due) = self.kinds.iter_mut().find(|(_, _, due)| due.is_some_and(|due| due <= now))?;
         *due = None;

@@ -1,12 +1,12 @@
-//! What several clients have said, before any of them is answered.
+//! Input of several clients, read before the first of them is answered.
 //!
 //! A short command waits for memory longer than it computes. So clients that are ready at the same
 //! time are read first, as many as there is room for, and then answered one after the other, while
-//! what the others ask for is on its way from memory. Nobody waits long for it: a read takes half a
-//! microsecond, and a client who is alone is answered at once.
+//! the keys of the next ones are being prefetched. The delay is small: a read takes half a
+//! microsecond, and a single client is answered at once.
 
 use super::ahead::prefetch;
-use super::connection::{Heard, INPUT_BYTES};
+use super::connection::{INPUT_BYTES, Received};
 use super::conversation::Conversation;
 use super::lent::{Empty, ReadBuffer};
 use super::shared::Service;
@@ -14,43 +14,43 @@ use super::slots::Token;
 
 /// Most clients that are read before the first is answered: each is a key to prefetch.
 const CLIENTS_MAX: usize = 32;
-/// What they say lies side by side, with room for one read more until they are answered.
+/// Bytes of the batch. There is room for one more read until it is answered.
 pub(super) const ROOM_BYTES: usize = 2 * INPUT_BYTES;
 
 /// Input of several clients that is to be answered. Each can be reached by its client's token
 /// alone.
 #[derive(Debug, Default)]
-pub(super) struct Hearing {
+pub(super) struct InputBatch {
     buffer: ReadBuffer,
     /// Clients in the order in which they were read, and where in the buffer the input of each
     /// ends.
-    heard: Vec<(Token, usize)>,
+    ends: Vec<(Token, usize)>,
 }
 
-impl Hearing {
+impl InputBatch {
     pub(super) fn new() -> Self {
-        Self { buffer: ReadBuffer::new(ROOM_BYTES), heard: Vec::with_capacity(CLIENTS_MAX) }
+        Self { buffer: ReadBuffer::new(ROOM_BYTES), ends: Vec::with_capacity(CLIENTS_MAX) }
     }
 
-    /// Has `read` read a client into the buffer, which has [`INPUT_BYTES`] free while it is not
-    /// [full](Self::is_full). What it says it has read is the client's input.
-    pub(super) fn read(&mut self, token: Token, read: impl FnOnce(&mut ReadBuffer) -> Heard) -> Heard {
-        let heard = read(&mut self.buffer);
-        if matches!(heard, Heard::Input) {
-            self.heard.push((token, self.buffer.len()));
+    /// Has `read` read a client into the buffer, which has [`INPUT_BYTES`] free while the batch is
+    /// not [full](Self::is_full). What it reads is the client's input.
+    pub(super) fn read(&mut self, token: Token, read: impl FnOnce(&mut ReadBuffer) -> Received) -> Received {
+        let ends = read(&mut self.buffer);
+        if matches!(ends, Received::Input) {
+            self.ends.push((token, self.buffer.len()));
         }
-        heard
+        ends
     }
 
-    /// Whether the clients that were read have to be answered before another one is read.
+    /// Returns whether the batch has to be answered before another client is read.
     pub(super) fn is_full(&self) -> bool {
-        self.heard.len() == CLIENTS_MAX || self.buffer.free() < INPUT_BYTES
+        self.ends.len() == CLIENTS_MAX || self.buffer.free() < INPUT_BYTES
     }
 
     /// Clients and their input, in the order in which they were read.
     pub(super) fn inputs(&self) -> impl Iterator<Item = (Token, &[u8])> {
-        let starts = std::iter::once(0).chain(self.heard.iter().map(|&(_, end)| end));
-        starts.zip(&self.heard).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end)| end));
+        starts.zip(&self.ends).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
     }
 
     /// Prefetches each client's first key; its conversation knows about the others.
@@ -59,10 +59,10 @@ impl Hearing {
     }
 }
 
-impl Empty for Hearing {
+impl Empty for InputBatch {
     fn empty(&mut self) {
         self.buffer.empty();
-        self.heard.clear();
+        self.ends.clear();
     }
 }
 
@@ -70,47 +70,47 @@ impl Empty for Hearing {
 mod tests {
     use super::*;
 
-    fn say(hearing: &mut Hearing, number: u64, text: &[u8]) {
-        hearing.read(Token::from_number(number), |buffer| {
+    fn say(batch: &mut InputBatch, number: u64, text: &[u8]) {
+        batch.read(Token::from_number(number), |buffer| {
             let read = buffer.fill::<()>(INPUT_BYTES, |memory| {
                 memory[..text.len()].copy_from_slice(text);
                 Ok(text.len())
             });
-            read.map_or(Heard::Busy, |_| Heard::Input)
+            read.map_or(Received::Busy, |_| Received::Input)
         });
     }
 
     #[test]
     fn inputs_come_in_order_and_are_gone_when_the_batch_is_emptied() {
-        let mut hearing = Hearing::new();
+        let mut batch = InputBatch::new();
         for (number, text) in [(3, &b"get a"[..]), (1, b"x"), (2, b"quit")] {
-            say(&mut hearing, number, text);
+            say(&mut batch, number, text);
         }
-        let heard: Vec<_> = hearing.inputs().map(|(token, input)| (token.number(), input)).collect();
-        assert_eq!(heard, [(3, &b"get a"[..]), (1, b"x"), (2, b"quit")]);
-        hearing.empty();
-        assert_eq!(hearing.inputs().count(), 0);
-        say(&mut hearing, 9, b"stats");
-        assert!(hearing.inputs().eq([(Token::from_number(9), &b"stats"[..])]));
+        let ends: Vec<_> = batch.inputs().map(|(token, input)| (token.number(), input)).collect();
+        assert_eq!(ends, [(3, &b"get a"[..]), (1, b"x"), (2, b"quit")]);
+        batch.empty();
+        assert_eq!(batch.inputs().count(), 0);
+        say(&mut batch, 9, b"stats");
+        assert!(batch.inputs().eq([(Token::from_number(9), &b"stats"[..])]));
     }
 
     #[test]
     fn client_that_was_not_read_has_no_input() {
-        let mut hearing = Hearing::new();
-        say(&mut hearing, 1, b"get a");
-        hearing.read(Token::from_number(2), |_| Heard::Busy);
-        assert!(hearing.inputs().eq([(Token::from_number(1), &b"get a"[..])]));
+        let mut batch = InputBatch::new();
+        say(&mut batch, 1, b"get a");
+        batch.read(Token::from_number(2), |_| Received::Busy);
+        assert!(batch.inputs().eq([(Token::from_number(1), &b"get a"[..])]));
     }
 
     #[test]
     fn batch_is_full_after_many_clients_or_many_bytes() {
-        let mut short = Hearing::new();
+        let mut short = InputBatch::new();
         let clients = (0..).take_while(|&number| {
             say(&mut short, number, b"get a\r\n");
             !short.is_full()
         });
         assert_eq!(clients.count() + 1, CLIENTS_MAX);
-        let mut long = Hearing::new();
+        let mut long = InputBatch::new();
         say(&mut long, 0, &[b'x'; INPUT_BYTES]);
         assert!(!long.is_full(), "there is room for one more");
         say(&mut long, 1, b"x");
