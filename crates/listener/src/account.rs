@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How often a listener's output may hold a fetched value: once, in a buffer that doubles as it
-/// grows.
+/// The number of times a listener's output may hold a fetched value: once, in a buffer that doubles
+/// as it grows.
 pub const FETCHED_COPIES: usize = 2;
 
 /// A count of the bytes in the buffers of all connections.

@@ -1,10 +1,10 @@
-//! Where a listener listens: an address and a port, or a UNIX socket.
+//! The place where a listener listens: an address and a port, or a UNIX socket.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where a listener listens.
+/// The place where a listener listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP. Port 0 lets the system choose.
@@ -16,9 +16,9 @@ pub enum Address {
 /// A UNIX socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSocket {
-    /// Where its file is to be: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
+    /// The path of its file: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
     pub path: PathBuf,
-    /// Who may connect, as bits of the file's mode: connecting takes the right to write.
+    /// Bits of the file's mode: connecting takes permission to write.
     pub permissions: u32,
 }
 

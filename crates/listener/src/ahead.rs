@@ -1,4 +1,4 @@
-//! What a client is about to ask for is asked of the memory in time.
+//! Prefetches the items that commands which have arrived will look up.
 //!
 //! Commands arrive in bunches: a pipeline's in one read, and those of many clients in one look at
 //! the sockets. What they will look up can be known by a glance before the first of them is

@@ -1,4 +1,4 @@
-//! What a listener asks of the backends behind its cache.
+//! The backends behind a listener's cache.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;

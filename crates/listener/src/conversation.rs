@@ -1,4 +1,4 @@
-//! What a protocol has to be for a listener to speak it.
+//! The traits of a protocol that a listener speaks.
 //!
 //! Sockets, buffers, patience and fairness are the same for every protocol, and what commands mean
 //! has nothing to do with them. So a [`Conversation`] is bytes to bytes: it is shown what has
@@ -16,22 +16,22 @@ use crate::clock::Moment;
 
 /// A protocol, as all threads of a listener see it.
 pub(super) trait Protocol: Send + Sync + 'static {
-    /// One client's part of it.
+    /// The state of one client.
     type Conversation: Conversation;
 
     /// For people: `memcached`.
     const NAME: &'static str;
-    /// What the listener's threads are called, before their number; at most 11 bytes, so that the
+    /// The name of the listener's threads, before their number; at most 11 bytes, so that the
     /// system shows the number.
     const THREADS: &'static str;
-    /// What a client over the limit on connections is told before it is closed.
+    /// The answer to a client over the limit on connections, before it is closed.
     const TOO_MANY: &'static [u8];
 
     /// A conversation at its beginning, on the thread of that number.
     fn open(&self, shared: &Arc<Shared>, thread: usize) -> Self::Conversation;
 }
 
-/// One client's part of a protocol.
+/// The state of one client of a protocol.
 ///
 /// The driver calls [`advance`](Self::advance) with all bytes that are not used up and does what is
 /// returned. After [`Next::Fetch`] it calls [`resume`](Self::resume) once before it advances again.
@@ -48,7 +48,7 @@ pub(super) trait Conversation: Send + 'static {
     where
         Self: Sized;
 
-    /// Whether the client has to log in, and has not.
+    /// Returns whether the client has to log in and has not.
     fn is_outside(&self) -> bool;
 
     /// Takes what was fetched, in the order in which it was wanted. `output` is as
@@ -56,17 +56,17 @@ pub(super) trait Conversation: Send + 'static {
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>);
 }
 
-/// What became of a call of [`Conversation::advance`].
+/// The result of [`Conversation::advance`].
 #[derive(Debug)]
 pub(super) struct Advance {
-    /// How many bytes at the start of the input are used up. The others are offered again, from the
-    /// first on.
+    /// The number of bytes at the start of the input that are consumed. The others are offered
+    /// again, from the first on.
     pub(super) consumed: usize,
-    /// What is to happen.
+    /// The next step of the connection.
     pub(super) next: Next,
 }
 
-/// What is to happen next on a connection.
+/// The next step of a connection.
 #[derive(Debug)]
 pub(super) enum Next {
     /// Send the output, and advance again once this many bytes are there that are not used up:
@@ -94,5 +94,5 @@ pub(super) struct Wanted {
     pub(super) key: Bytes,
 }
 
-/// What became of each wanted key, in their order. A failure is told in words.
+/// The results of the wanted keys, in their order. An error is a message.
 pub(super) type Fetched = Vec<Result<Option<FetchedValue>, String>>;

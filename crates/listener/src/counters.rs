@@ -1,4 +1,4 @@
-//! What a listener counts.
+//! The counters of a listener.
 //!
 //! A counter that all threads add to is a cache line that travels between them with every command.
 //! So each thread has its own, and whoever asks adds them up.
@@ -59,7 +59,7 @@ pub enum Count {
     FetchErrors,
     /// Names and passwords that were given.
     AuthCmds,
-    /// Those of them that were wrong.
+    /// Login attempts with a wrong password.
     AuthErrors,
     /// Connections closed because nothing arrived for too long.
     IdleKicks,
@@ -144,13 +144,13 @@ impl Counts {
         sum
     }
 
-    /// One of them.
+    /// Returns one count.
     #[must_use]
     pub fn get(&self, count: Count) -> u64 {
         self.0[count as usize]
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].wrapping_sub(earlier.0[at])))

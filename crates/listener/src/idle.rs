@@ -20,7 +20,7 @@ use sherwood_model::Instant;
 /// For how long after its last events a thread helps. Chosen: clients that ask a thousand times a
 /// second are enough.
 const IDLE_MAX: Duration = Duration::from_millis(1);
-/// How late a step may end, after which the core was busy with something else as well.
+/// The longest step after which the core counts as free; a longer one was interrupted.
 const CROWDED: Duration = Duration::from_millis(1);
 /// For how long a thread does not help then. Chosen: as long as giving up a tenth of a cache takes.
 const RETREAT: Duration = Duration::from_millis(100);

@@ -103,7 +103,7 @@ pub use single::SingleThread;
 pub use sockets::{Event, Signal, Socket, Sockets};
 pub use talk::Talk;
 
-/// What `version` answers: the memcached whose behaviour we were compared with, then ourselves.
+/// The answer to `version`: the memcached that this listener was compared with, then Sherwood.
 /// Clients take this number for memcached's: those that speak meta commands look for 1.6 and for
 /// the versions that flags came with, and these answers are 1.6.45's; where they differ,
 /// docs/src/memcached.md and tests/conformance/memcached/differs say so.

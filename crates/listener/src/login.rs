@@ -1,4 +1,4 @@
-//! What a memcached client has to say first where the listener asks for a password.
+//! The login of a memcached client where the listener asks for a password.
 //!
 //! memcached's way (its option `-Y`): the first command is a `set` of any key, whose value is a
 //! name, a space and a password. Until one is right, everything else is answered that it is
@@ -34,9 +34,9 @@ pub(super) struct Login {
     refusals: u8,
 }
 
-/// What became of some input.
+/// The result of reading input before the login.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct LoginOutcome {
     /// Bytes that are used up.
     pub(super) consumed: usize,
     pub(super) next: Next,
@@ -44,12 +44,12 @@ pub(super) struct Outcome {
     pub(super) tried: u64,
 }
 
-/// What is to happen next.
+/// The next step of a login.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The client is in.
     Admit,
-    /// So many bytes are needed that are not used up.
+    /// More input is needed: this many bytes that are not consumed.
     Need(usize),
     HangUp,
 }
@@ -66,16 +66,21 @@ enum Step<'a> {
 
 impl Login {
     /// Goes through `input` until the client is in, has to say more, or has said too much.
-    pub(super) fn advance(&mut self, passwords: &dyn Passwords, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn advance(
+        &mut self,
+        passwords: &dyn Passwords,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> LoginOutcome {
         let (mut consumed, mut tried) = (0, 0);
         loop {
             let (bytes, answer, hang_up) = match Step::of(&input[consumed..]) {
-                Step::Need(need) => return Outcome { consumed, next: Next::Need(need), tried },
+                Step::Need(need) => return LoginOutcome { consumed, next: Next::Need(need), tried },
                 Step::Try(bytes, user, password) => {
                     tried += 1;
                     if passwords.know(user, password) {
                         out.extend_from_slice(reply::STORED);
-                        return Outcome { consumed: consumed + bytes, next: Next::Admit, tried };
+                        return LoginOutcome { consumed: consumed + bytes, next: Next::Admit, tried };
                     }
                     (bytes, FAILURE, false)
                 }
@@ -86,7 +91,7 @@ impl Login {
             out.extend_from_slice(answer);
             self.refusals += 1;
             if hang_up || self.refusals >= REFUSALS_MAX {
-                return Outcome { consumed, next: Next::HangUp, tried };
+                return LoginOutcome { consumed, next: Next::HangUp, tried };
             }
         }
     }

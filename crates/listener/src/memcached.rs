@@ -35,19 +35,19 @@ impl Protocol for Memcached {
     }
 }
 
-/// One client.
+/// The state of one client.
 pub(super) struct Client {
     shared: Arc<Shared>,
     thread: usize,
     parser: Parser,
-    /// As long as it has not logged in.
+    /// The login, until it has succeeded.
     login: Option<Login>,
     /// A command that is not carried out yet.
     aside: Option<Aside>,
     misses: Misses,
 }
 
-/// What is put aside while something is sent or fetched.
+/// A command that is put aside while output is sent or keys are fetched.
 enum Aside {
     Keys(KeyList),
     /// An `mg`, whose line is at most [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX)
@@ -58,11 +58,11 @@ enum Aside {
     },
 }
 
-/// What is left of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX)
+/// The rest of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX)
 /// bytes of it.
 struct KeyList {
     text: Vec<u8>,
-    /// How much of the text is worked off.
+    /// The number of bytes of the text that are done.
     done: usize,
     cas: bool,
     touch: Option<Exptime>,
@@ -149,7 +149,7 @@ impl Client {
     /// Lets a client in that has to log in; says what is to happen as long as it is not.
     fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<Next> {
         let passwords = self.shared.service.passwords.as_deref()?;
-        let login::Outcome { consumed: used, next, tried } =
+        let login::LoginOutcome { consumed: used, next, tried } =
             self.login.as_mut()?.advance(passwords, input, output);
         let admitted = next == login::Next::Admit;
         let counters = &self.shared.counters[self.thread];

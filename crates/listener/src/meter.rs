@@ -1,4 +1,4 @@
-//! What a listener tells about itself to whoever may outlive it.
+//! Counters of a listener for readers that may outlive it.
 
 use std::sync::Weak;
 
@@ -10,7 +10,7 @@ use super::shared::Shared;
 #[derive(Clone)]
 pub struct Meter(pub(super) Weak<Shared>);
 
-/// What a listener had counted at one moment, since its start and over all its threads.
+/// The counters of a listener at one moment, since its start and over all its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Connections that are open.
@@ -19,12 +19,12 @@ pub struct Reading {
     pub total: u64,
     /// Connections that were turned away because there were too many.
     pub rejected: u64,
-    /// Everything else.
+    /// All other counters.
     pub counts: Counts,
 }
 
 impl Meter {
-    /// What is counted now; none once the listener is gone.
+    /// Returns the counters now; none once the listener is gone.
     #[must_use]
     pub fn read(&self) -> Option<Reading> {
         let shared = self.0.upgrade()?;

@@ -1,4 +1,4 @@
-//! What a memcached listener can be told.
+//! The options of a listener.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::address::Address;
 use super::connection::INPUT_BYTES;
 
-/// How a memcached listener behaves. The defaults are memcached's where it has the option.
+/// The options of a listener. The defaults are memcached's where it has the option.
 ///
 /// A connection has buffers only for what is left over: input that is no whole command yet, up to
 /// the longest command ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up
@@ -22,11 +22,11 @@ use super::connection::INPUT_BYTES;
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerOptions {
-    /// Where to listen.
+    /// The address or UNIX socket to listen on.
     pub bind: Address,
     /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
-    /// Whether each thread keeps to one of the cores the process may use, in turn; default no.
+    /// Keeps each thread to one of the cores the process may use, in turn; default no.
     /// Worth it where a listener has a core for each thread and nothing else runs on them;
     /// elsewhere it keeps a thread waiting for a core that is busy.
     pub pin_threads: bool,
@@ -42,7 +42,7 @@ pub struct ListenerOptions {
     /// A connection on which nobody has logged in for so long is closed, where a password is asked
     /// for; default 10 s.
     pub login_timeout: Duration,
-    /// How long connections may go on with what they had begun when the listener is told to stop;
+    /// The time that connections have to end what they had begun when the listener stops;
     /// default 5 s.
     pub drain_timeout: Duration,
 }
@@ -75,7 +75,7 @@ pub enum OptionsError {
         name: &'static str,
         /// As given.
         value: String,
-        /// What would do.
+        /// The accepted range.
         accepted: &'static str,
     },
 }
@@ -121,7 +121,7 @@ impl ListenerOptions {
         Ok(())
     }
 
-    /// What a connection's buffers can hold at most, in bytes, beside fetched values.
+    /// Returns the most bytes a connection's buffers can hold, beside fetched values.
     #[must_use]
     pub fn connection_bytes_max(&self) -> usize {
         let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;

@@ -22,7 +22,7 @@ use crate::clock::Moment;
 /// in several rounds.
 pub const FETCH_KEYS_MAX: usize = 64;
 
-/// How a portion ended.
+/// The result of a portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Portion {
     /// All keys are looked up.
@@ -39,7 +39,7 @@ pub(super) struct Misses {
 
 #[derive(Debug)]
 struct Miss {
-    /// Where in the output its value belongs.
+    /// The position of its value in the output.
     at: usize,
     target: Target,
     /// As the client calls it.
@@ -53,7 +53,7 @@ impl Misses {
         self.list.is_empty()
     }
 
-    /// What is to be fetched, in the order of the misses.
+    /// Returns the keys to fetch, in the order of the misses.
     pub(super) fn wanted(&self) -> Vec<Wanted> {
         let wanted = |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone() };
         self.list.iter().map(wanted).collect()

@@ -3,7 +3,7 @@
 use sherwood_model::{PartitionId, TenantId};
 use thiserror::Error;
 
-/// Where a listener's keys go: all to one partition, or each by the longest prefix it starts with.
+/// The partitions of a listener's keys: one for all, or one by the longest prefix of each key.
 ///
 /// The prefix is cut off before the key is looked up, so that `catalog/p:1` through a listener and
 /// `p:1` of backend `catalog` through the gateway are one entry. A look-up is a binary search over
@@ -11,28 +11,28 @@ use thiserror::Error;
 /// for 30 prefixes.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// Where keys go that start with no prefix: the empty prefix, which is kept apart so that
+    /// The target of keys that start with no prefix: the empty prefix, which is kept apart so that
     /// nothing is ever compared with an empty string. Such a comparison reads nothing, but where
     /// the string has no memory it may take a hundred nanoseconds on processors that mask loads
     /// instead of leaving them out.
     rest: Option<Target>,
     /// The others, sorted by prefix.
-    routes: Vec<Route>,
+    routes: Vec<PrefixRoute>,
 }
 
-/// Where a key goes.
+/// The target of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The partition that holds it.
     pub partition: PartitionId,
-    /// Who asks.
+    /// The tenant that the request counts for.
     pub tenant: TenantId,
-    /// Whether a miss is fetched from the backend, or is a miss.
+    /// Fetches a miss from the backend where true.
     pub read_through: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Route {
+struct PrefixRoute {
     prefix: Vec<u8>,
     target: Target,
     /// The longest other prefix this one starts with.
@@ -60,9 +60,9 @@ impl Routing {
     /// # Errors
     /// When two prefixes are equal.
     pub fn by_prefix(prefixes: impl IntoIterator<Item = (String, Target)>) -> Result<Self, RoutingError> {
-        let mut routes: Vec<Route> = prefixes
+        let mut routes: Vec<PrefixRoute> = prefixes
             .into_iter()
-            .map(|(prefix, target)| Route { prefix: prefix.into_bytes(), target, parent: None })
+            .map(|(prefix, target)| PrefixRoute { prefix: prefix.into_bytes(), target, parent: None })
             .collect();
         routes.sort_by(|a, b| a.prefix.cmp(&b.prefix));
         if let Some(twins) = routes.windows(2).find(|pair| pair[0].prefix == pair[1].prefix) {
@@ -77,7 +77,7 @@ impl Routing {
         Ok(Self { rest, routes })
     }
 
-    /// Where `key` goes and what it is called there, or nothing when no prefix matches.
+    /// Returns the target of `key` and its name there, or none when no prefix matches.
     #[must_use]
     pub fn find<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
         self.find_prefix(key).or_else(|| Some((self.rest.filter(|_| !key.is_empty())?, key)))
@@ -96,7 +96,7 @@ impl Routing {
         }
     }
 
-    /// How many prefixes there are, the empty one included.
+    /// Returns the number of prefixes, the empty one included.
     #[must_use]
     pub fn routes(&self) -> usize {
         usize::from(self.rest.is_some()) + self.routes.len()

@@ -1,4 +1,4 @@
-//! What each command does: a command, a moment and the cache, to the bytes of the answer.
+//! The execution of memcached commands: from a command, a moment and the cache to an answer.
 //!
 //! Nothing here waits. Key lists, which may have to, are in [`super::retrieval`].
 
@@ -26,7 +26,7 @@ pub(super) struct Session<'a> {
     pub(super) counters: &'a Counters,
 }
 
-/// What is to happen after a command.
+/// The next step after a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'a> {
     /// The next command.
@@ -265,13 +265,13 @@ pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
     }
 }
 
-/// Whether an item that is to die then is dead already.
+/// Returns whether this expiry time has passed already.
 pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
     matches!(exptime.resolve(moment.unix_secs), Expires::Already)
 }
 
-/// What `append` and `prepend` make of what is there. As in memcached, a value that would become
-/// too large stays as it is. What is made of a value that somebody said is old is old, too.
+/// Joins the old value with that of `append` or `prepend`. As in memcached, a value that would
+/// become too large stays as it is. What is made of a value that somebody said is old is old, too.
 fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
@@ -291,7 +291,7 @@ fn joined(
     (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, reply::STORED)
 }
 
-/// What `incr` and `decr` make of what is there.
+/// Applies `incr` or `decr` to the old value.
 fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
     let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));

@@ -1,4 +1,4 @@
-//! What the threads of a listener have in common.
+//! The state that the threads of a listener share.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,16 +14,16 @@ use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::routing::{Routing, Target};
 
-/// What a listener serves.
+/// The parts of a process that a listener serves.
 #[derive(Clone)]
 pub struct Service {
-    /// Where the items are.
+    /// The cache.
     pub cache: Arc<Cache>,
     /// Which partition a key belongs to.
     pub routing: Routing,
     /// The way to the backends, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
-    /// Whom a connection needs a place of; listeners that share it share its bound.
+    /// The bound on connections, which all listeners that share it have together.
     pub places: Arc<Places>,
     /// The count of the bytes in the buffers of connections.
     pub buffers: Arc<dyn BufferBytes>,
@@ -52,7 +52,7 @@ impl Service {
         result.expect("`Backends::write` calls the change")
     }
 
-    /// What the partitions that the listener leads to hold together: bytes, items, evictions and
+    /// Returns the sums over the partitions that the listener leads to: bytes, items, evictions and
     /// expirations.
     pub(super) fn usage(&self) -> Usage {
         self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
@@ -104,10 +104,10 @@ pub(super) struct Shared {
     pub(super) service: Service,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) started: Moment,
-    /// One for each thread.
+    /// Counters, by thread.
     pub(super) counters: Box<[Counters]>,
     pub(super) connections: Connections,
-    /// What had been counted at the last `stats reset`.
+    /// The counts at the last `stats reset`.
     baseline: Mutex<Counts>,
 }
 
@@ -124,12 +124,12 @@ impl Shared {
         }
     }
 
-    /// Everything counted since the start.
+    /// Returns all counts since the start.
     pub(super) fn counts(&self) -> Counts {
         Counts::sum(&self.counters)
     }
 
-    /// What clients are shown: what was counted since one of them reset it.
+    /// Returns the counts since a client's last `stats reset`.
     pub(super) fn counts_since_reset(&self) -> Counts {
         self.counts().since(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -139,7 +139,7 @@ impl Shared {
     }
 }
 
-/// How many connections the listener has and had, over all threads.
+/// Numbers of open and past connections, over all threads.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     open: AtomicUsize,

@@ -22,13 +22,13 @@ use crate::clock::{Clock, Moment};
 /// sends an answer or goes over some hundred keys.
 const TURNS_MAX: usize = 1 << 20;
 
-/// One client of a listener without a socket.
+/// A client of a listener without a socket.
 pub struct Talk {
     pub(super) shared: Arc<Shared>,
     conversation: Box<dyn Conversation>,
-    /// What was said and is not used up.
+    /// Input that is not consumed.
     input: Vec<u8>,
-    /// How much of it has to be there before there is anything to execute.
+    /// The number of bytes of input that are needed to go on.
     need: usize,
     /// Bound of a connection's buffers.
     bytes_max: usize,
@@ -57,7 +57,7 @@ impl Talk {
         Self { shared, conversation, input: Vec::new(), need: 1, bytes_max, closed: false }
     }
 
-    /// Everything that is answered to `bytes`, which come after all that was said before. Backends
+    /// Returns all answers to `bytes`, which follow all earlier input. Backends
     /// have to answer at once.
     ///
     /// # Panics
@@ -107,7 +107,7 @@ impl Talk {
         said
     }
 
-    /// Whether the connection was closed: nothing is answered any more.
+    /// Returns whether the connection was closed: nothing is answered any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed

@@ -78,7 +78,7 @@ impl Client {
         self.on_fetch = Some(Box::new(what));
     }
 
-    /// What is answered to `bytes`, up to the end or the closing of the connection.
+    /// Returns the answers to `bytes`, up to the end or the closing of the connection.
     pub(super) fn send(&mut self, bytes: &[u8]) -> String {
         let moment = Moment { now: self.now(), unix_secs: UNIX_SECS + self.elapsed.as_secs() };
         let backends = self.talk.shared.service.backends.clone();

@@ -1,4 +1,4 @@
-//! How answers to meta commands are put together.
+//! Answers to meta commands.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::super::session::expiry;
 use super::{Asked, BINARY};
 use crate::clock::Moment;
 
-/// What an answer can tell about an item.
+/// The attributes of an item that an answer can show.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) value: &'a [u8],
@@ -19,9 +19,9 @@ pub(super) struct Shown<'a> {
     /// When it dies, at the place in the flags where that is asked for.
     pub(super) expires: Option<Instant>,
     pub(super) marks: Marks,
-    /// Whether it was read before.
+    /// True if it was read before.
     pub(super) hit: bool,
-    /// How long it had not been used.
+    /// The time since its last use.
     pub(super) idle: Duration,
 }
 

@@ -11,8 +11,8 @@ use super::super::session::{Session, number, recounted};
 use super::answer::{self, Expiry};
 use super::{Asked, stored};
 
-/// How counting ended.
-enum Outcome {
+/// The result of counting.
+enum CountOutcome {
     Counted {
         number: u64,
         /// At the place of `t`.
@@ -44,8 +44,8 @@ impl Session<'_> {
         }
     }
 
-    fn count_arithmetic(&self, mode: ArithmeticMode, outcome: &Outcome) {
-        let missed = matches!(outcome, Outcome::NotFound | Outcome::Counted { made: true, .. });
+    fn count_arithmetic(&self, mode: ArithmeticMode, outcome: &CountOutcome) {
+        let missed = matches!(outcome, CountOutcome::NotFound | CountOutcome::Counted { made: true, .. });
         self.counters.increment(if missed { misses(mode) } else { hits(mode) });
     }
 }
@@ -69,12 +69,12 @@ fn count(
     mode: ArithmeticMode,
     options: &MetaOptions,
     item: &Item<'_>,
-) -> (Change<'static>, Outcome) {
+) -> (Change<'static>, CountOutcome) {
     if options.cas.is_some_and(|cas| cas != 0 && cas != item.cas) {
-        return (Change::Keep, Outcome::Exists);
+        return (Change::Keep, CountOutcome::Exists);
     }
     let Some((value, old)) = stored(item).and_then(|value| Some((value, number(value)?))) else {
-        return (Change::Keep, Outcome::NonNumeric);
+        return (Change::Keep, CountOutcome::NonNumeric);
     };
     let delta = match mode {
         ArithmeticMode::Increase => Delta::Increase(options.delta),
@@ -92,13 +92,13 @@ fn count(
         marks,
         cas: options.new_cas,
     };
-    (change, Outcome::Counted { number, expires: expiry.shown, made: false })
+    (change, CountOutcome::Counted { number, expires: expiry.shown, made: false })
 }
 
-/// Where nothing is, counting begins with `J` if there is an `N`.
-fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, Outcome) {
+/// Starts an absent counter with `J` if there is an `N`.
+fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, CountOutcome) {
     if options.vivify.is_none() {
-        return (Change::Keep, Outcome::NotFound);
+        return (Change::Keep, CountOutcome::NotFound);
     }
     let expiry = Expiry::of(asked.meta.flags, None, true, asked.moment);
     let change = Change::StoreMarked {
@@ -110,17 +110,17 @@ fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, Outcome) 
         marks: asked.marks(),
         cas: options.new_cas,
     };
-    (change, Outcome::Counted { number: options.initial, expires: expiry.shown, made: true })
+    (change, CountOutcome::Counted { number: options.initial, expires: expiry.shown, made: true })
 }
 
-fn write(asked: &Asked<'_>, outcome: &Outcome, cas: u64, out: &mut Vec<u8>) {
+fn write(asked: &Asked<'_>, outcome: &CountOutcome, cas: u64, out: &mut Vec<u8>) {
     let flags = asked.meta.flags;
     let (number, expires) = match outcome {
-        Outcome::Counted { .. } if flags.has(b'q') => return,
-        Outcome::Counted { number, expires, .. } => (number.to_string(), *expires),
-        Outcome::NotFound => return answer::without_item(asked.meta, asked.key, b"NF", out),
-        Outcome::Exists => return answer::without_item(asked.meta, asked.key, b"EX", out),
-        Outcome::NonNumeric => return out.extend_from_slice(reply::NON_NUMERIC),
+        CountOutcome::Counted { .. } if flags.has(b'q') => return,
+        CountOutcome::Counted { number, expires, .. } => (number.to_string(), *expires),
+        CountOutcome::NotFound => return answer::without_item(asked.meta, asked.key, b"NF", out),
+        CountOutcome::Exists => return answer::without_item(asked.meta, asked.key, b"EX", out),
+        CountOutcome::NonNumeric => return out.extend_from_slice(reply::NON_NUMERIC),
     };
     if flags.has(b'v') {
         reply::meta_value(out, number.len());

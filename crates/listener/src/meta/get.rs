@@ -20,8 +20,8 @@ use super::answer::{self, Expiry, Shown, ttl_secs};
 use super::{Asked, STALE, WON, stored};
 use crate::clock::Moment;
 
-/// What an `mg` makes of an item.
-struct Outcome {
+/// The effect of an `mg` on an item.
+struct GetOutcome {
     expiry: Expiry,
     marks: Marks,
     /// This client is to recache it.
@@ -31,14 +31,14 @@ struct Outcome {
     stale: bool,
 }
 
-/// What is known of an item from before the command.
+/// The state of an item before the command.
 #[derive(Clone, Copy, Default)]
 struct Before {
     hit: bool,
     idle: Duration,
 }
 
-/// How the first step ended.
+/// The result of the first step.
 enum Read {
     Answered,
     /// The item is to be changed.
@@ -49,10 +49,10 @@ enum Read {
     Absent,
 }
 
-/// How the second step ended.
+/// The result of the second step.
 enum Settled {
     Answered,
-    Made(Outcome),
+    Made(GetOutcome),
     Absent,
 }
 
@@ -105,7 +105,7 @@ impl Session<'_> {
         }
     }
 
-    /// How long the item has not been used, if that is asked for.
+    /// Returns the time since the item's last use, if that is asked for.
     fn idle(&self, asked: &Asked<'_>) -> Duration {
         if !asked.meta.flags.has(b'l') {
             return Duration::ZERO;
@@ -123,7 +123,7 @@ impl Session<'_> {
         let read = cache.get(asked.target.partition, asked.name, &access, |item| {
             let Some(value) = stored(&item) else { return Read::Absent };
             let before = Before { hit: item.marks.contains(Marks::USED), idle };
-            let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
+            let outcome = GetOutcome::of(asked, options, item.expires, item.marks, false);
             if changes || outcome.won {
                 return Read::Unsettled { hit: before.hit };
             }
@@ -148,13 +148,13 @@ impl Session<'_> {
         let is_over = options.ttl.is_some_and(|exptime| is_over(exptime, asked.moment));
         let decide = |item: Option<Item<'_>>| match item.and_then(|item| Some((item, stored(&item)?))) {
             Some((item, value)) => {
-                let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
+                let outcome = GetOutcome::of(asked, options, item.expires, item.marks, false);
                 write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
                 let change = if is_over { Change::Remove } else { outcome.amend() };
                 (change, Settled::Answered)
             }
             None if fetched.is_none() && options.vivify.is_some() => {
-                let outcome = Outcome::of(asked, options, None, asked.marks(), true);
+                let outcome = GetOutcome::of(asked, options, None, asked.marks(), true);
                 (outcome.make(options), Settled::Made(outcome))
             }
             None => (if is_over { Change::Remove } else { Change::Keep }, Settled::Absent),
@@ -177,7 +177,7 @@ impl Session<'_> {
                 write(asked, options, &outcome, &shown, out);
             }
             Ok((Settled::Absent, _)) if fetched.is_some() => {
-                let outcome = Outcome::of(asked, options, None, asked.marks(), false);
+                let outcome = GetOutcome::of(asked, options, None, asked.marks(), false);
                 write(asked, options, &outcome, &shown, out);
             }
             Ok((Settled::Absent, _)) => {
@@ -204,7 +204,7 @@ impl Session<'_> {
     }
 }
 
-impl Outcome {
+impl GetOutcome {
     fn of(
         asked: &Asked<'_>,
         options: &MetaOptions,
@@ -237,7 +237,7 @@ impl Outcome {
     }
 }
 
-/// Whether less is left to live than `R` says.
+/// Returns whether less time to live is left than `R` says.
 fn runs_out(options: &MetaOptions, expires: Option<Instant>, moment: Moment) -> bool {
     match options.recache.map(|exptime| exptime.resolve(moment.unix_secs)) {
         Some(Expires::After(least)) => ttl_secs(expires, moment).is_some_and(|left| left < least.as_secs()),
@@ -245,7 +245,7 @@ fn runs_out(options: &MetaOptions, expires: Option<Instant>, moment: Moment) -> 
     }
 }
 
-fn shown<'a>(item: &Item<'_>, value: &'a [u8], outcome: &Outcome, before: Before) -> Shown<'a> {
+fn shown<'a>(item: &Item<'_>, value: &'a [u8], outcome: &GetOutcome, before: Before) -> Shown<'a> {
     Shown {
         value,
         flags: item.flags,
@@ -257,7 +257,13 @@ fn shown<'a>(item: &Item<'_>, value: &'a [u8], outcome: &Outcome, before: Before
     }
 }
 
-fn write(asked: &Asked<'_>, options: &MetaOptions, outcome: &Outcome, shown: &Shown<'_>, out: &mut Vec<u8>) {
+fn write(
+    asked: &Asked<'_>,
+    options: &MetaOptions,
+    outcome: &GetOutcome,
+    shown: &Shown<'_>,
+    out: &mut Vec<u8>,
+) {
     let with_value = asked.meta.flags.has(b'v') && options.cas != Some(shown.cas);
     if with_value {
         out.reserve(reply::VALUE_LINE_BYTES_MAX + shown.value.len());

@@ -1,4 +1,4 @@
-//! What meta commands do: the same cache and the same rules as the other commands, seen through
+//! The meta commands: the same cache and the same rules as the other commands, seen through
 //! flags.
 //!
 //! A command is carried out in one step on its item, with the shard locked, and most of an answer
@@ -32,7 +32,7 @@ use crate::clock::Moment;
 
 /// The value is old, and somebody should store a new one.
 const STALE: Marks = OUTDATED;
-/// Somebody has been told to.
+/// The mark of an item that a client was told to fetch.
 const WON: Marks = Marks::of_caller(1);
 /// The key was given in base 64.
 const BINARY: Marks = Marks::of_caller(2);
@@ -61,7 +61,7 @@ impl Asked<'_> {
         Access { flags: access.flags.with(AccessFlags::KEEP_RECENCY), ..access }
     }
 
-    /// What is noted about an item that is made under this key.
+    /// Returns the marks of an item that is created under this key.
     fn marks(&self) -> Marks {
         if self.meta.key.is_base64() { BINARY } else { Marks::NONE }
     }

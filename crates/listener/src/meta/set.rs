@@ -11,7 +11,7 @@ use super::super::session::{Session, expiry};
 use super::answer;
 use super::{Asked, BINARY, STALE, WON, stored};
 
-/// What is to be stored, and how.
+/// The item that an `ms` stores, and its options.
 struct New<'a> {
     mode: SetMode,
     value: &'a [u8],
@@ -25,9 +25,9 @@ struct New<'a> {
     item_bytes_max: usize,
 }
 
-/// What became of it.
+/// The result of an `ms`.
 #[derive(Clone, Copy)]
-struct Outcome {
+struct SetOutcome {
     code: &'static [u8],
     /// Size of the value, all of it where it was added to another.
     bytes: usize,
@@ -74,17 +74,17 @@ impl Session<'_> {
         out.extend_from_slice(reply::TOO_LARGE);
     }
 
-    fn set(&self, asked: &Asked<'_>, new: &New<'_>) -> Result<Outcome, Refused> {
+    fn set(&self, asked: &Asked<'_>, new: &New<'_>) -> Result<SetOutcome, Refused> {
         let cache = &self.shared.service.cache;
         let (partition, access) = (asked.target.partition, asked.access());
         if let Some(item) = new.plain() {
             let cas = cache.set(partition, asked.name, item, &access)?;
-            return Ok(Outcome { code: STORED, bytes: item.value.len(), cas });
+            return Ok(SetOutcome { code: STORED, bytes: item.value.len(), cas });
         }
         let ((code, bytes), cas) =
             cache.update_with_cas(partition, asked.name, &access, |item| new.over(item))?;
         let cas = cas.filter(|_| code == STORED).unwrap_or_default();
-        Ok(Outcome { code, bytes, cas })
+        Ok(SetOutcome { code, bytes, cas })
     }
 
     fn count(&self, new: &New<'_>, code: &[u8]) {
@@ -111,12 +111,12 @@ impl<'a> New<'a> {
         plain.then_some(item)
     }
 
-    /// Whether it is stored only over an item of a certain CAS.
+    /// Returns whether it is stored only over an item of a certain CAS.
     fn compares(&self) -> bool {
         self.options.cas.is_some() && matches!(self.mode, SetMode::Set | SetMode::Replace)
     }
 
-    /// What happens to the item that is there, with the code and the size that are answered.
+    /// Returns the change of the existing item, with the code and the size of the answer.
     fn over(&self, item: Option<Item<'_>>) -> (Change<'a>, (&'static [u8], usize)) {
         let old = item.and_then(|item| Some((item, stored(&item)?)));
         let keep = |code| (Change::Keep, (code, self.value.len()));
@@ -184,8 +184,8 @@ impl<'a> New<'a> {
     }
 }
 
-fn write(asked: &Asked<'_>, outcome: Outcome, out: &mut Vec<u8>) {
-    let Outcome { code, bytes, cas } = outcome;
+fn write(asked: &Asked<'_>, outcome: SetOutcome, out: &mut Vec<u8>) {
+    let SetOutcome { code, bytes, cas } = outcome;
     if code == STORED && asked.meta.flags.has(b'q') {
         return;
     }

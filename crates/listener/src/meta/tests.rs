@@ -14,7 +14,7 @@ use super::super::tests::{
 /// Conversations with memcached.
 const ASKED: &str = include_str!("asked.txt");
 
-/// What is sent and what is answered in a conversation.
+/// The commands and answers of a conversation.
 fn conversation(text: &str) -> (String, String) {
     let lines = |mark: char| -> String {
         let line = |line: &str| {

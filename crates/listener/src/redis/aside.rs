@@ -1,4 +1,4 @@
-//! What is left of a command whose answer does not fit in the output, waits for a backend, or takes
+//! The rest of a command whose answer does not fit in the output, waits for a backend, or takes
 //! long.
 //!
 //! `MGET` may ask for a thousand values of a megabyte, and `KEYS` for millions of keys: neither may
@@ -31,7 +31,7 @@ pub(super) enum Aside {
 pub(super) struct Values {
     /// Keys to look up, each after its length in four bytes; no more than the request had.
     keys: Vec<u8>,
-    /// How much of them is looked up.
+    /// The number of bytes of them that are looked up.
     done: usize,
     misses: Vec<Miss>,
     muted: bool,
@@ -40,7 +40,7 @@ pub(super) struct Values {
 /// A key that was not found and is to be fetched.
 #[derive(Debug)]
 struct Miss {
-    /// Where in the output its value belongs.
+    /// The position of its value in the output.
     at: usize,
     wanted: Wanted,
 }

@@ -1,4 +1,4 @@
-//! Who is connected, as `CLIENT LIST` tells it.
+//! The connected clients, as `CLIENT LIST` shows them.
 //!
 //! A conversation keeps its own state; what others may ask about it lies here, in atomics its
 //! thread writes and a name that is written rarely.
@@ -18,7 +18,7 @@ pub(super) struct Clients {
     commands: AtomicU64,
 }
 
-/// What others may know of a client.
+/// The attributes of a client that others may see.
 #[derive(Debug, Default)]
 pub(super) struct Card {
     pub(super) id: u64,
@@ -29,7 +29,7 @@ pub(super) struct Card {
     names: Mutex<Names>,
 }
 
-/// What a client calls itself and its library.
+/// The names that a client gives itself and its library.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) name: String,

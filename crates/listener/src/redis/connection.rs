@@ -4,11 +4,11 @@ use sherwood_wire::resp::{Args, Version, integer, reply};
 
 use super::VERSION;
 use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
-use super::session::{Outcome, Replies, Session, arg, is, number};
+use super::session::{CommandResult, Replies, Session, arg, is, number};
 use super::words;
 
 /// `PING [message]`
-pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => reply::simple(out, "PONG"),
         (Some(message), 2) => reply::bulk(out, message),
@@ -18,20 +18,20 @@ pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Ou
 }
 
 /// `ECHO message`
-pub(super) fn echo(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn echo(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::bulk(out, arg(args, 1));
     Ok(())
 }
 
 /// `QUIT`
-pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.client.quit = true;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
 /// `RESET`
-pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let replies = match session.client.replies {
         // That was about this very command.
         Replies::SkipThis => Replies::SkipThis,
@@ -44,14 +44,14 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
 }
 
 /// `SELECT index`: there is one database.
-pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     database(arg(args, 1))?;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
 /// Refuses every number of a database but 0.
-pub(super) fn database(index: &[u8]) -> Outcome {
+pub(super) fn database(index: &[u8]) -> CommandResult {
     match number(index)? {
         0 => Ok(()),
         index if i32::try_from(index).is_ok() => Err(DATABASE),
@@ -60,7 +60,7 @@ pub(super) fn database(index: &[u8]) -> Outcome {
 }
 
 /// `AUTH [username] password`: without a name it is `default`'s.
-pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match args.len() {
         2 if session.shared.service.passwords.is_none() => {
             return Err(Failure::text(
@@ -77,7 +77,7 @@ pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
-pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let version = match args.get(1).map(integer) {
         None => session.version(),
         Some(Some(2)) => Version::Resp2,
@@ -143,13 +143,13 @@ fn plain(name: &[u8]) -> Result<String, Failure> {
 const NAME_BYTES_MAX: usize = 1024;
 
 /// `CLIENT ID`
-pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::integer(out, session.card.id as i64);
     Ok(())
 }
 
 /// `CLIENT GETNAME`
-pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let names = session.card.names();
     match names.name.as_str() {
         "" => reply::null(out, session.version()),
@@ -159,14 +159,14 @@ pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut V
 }
 
 /// `CLIENT SETNAME name`
-pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.card.names().name = plain(arg(args, 2))?;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
 /// `CLIENT SETINFO LIB-NAME name | LIB-VER version`, which clients send since Redis 7.2.
-pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let value = plain(arg(args, 3))?;
     match arg(args, 2) {
         word if is(word, "lib-name") => session.card.names().library = value,
@@ -178,14 +178,14 @@ pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mu
 }
 
 /// `CLIENT INFO`
-pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let line = session.card.line(session.moment.now) + "\n";
     reply::text(out, session.version(), &line);
     Ok(())
 }
 
 /// `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`
-pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (now, clients) = (session.moment.now, &session.hub.clients);
     let list = match args.get(2) {
         None => clients.list(now, |_| true),
@@ -207,7 +207,7 @@ pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut V
 }
 
 /// `CLIENT REPLY ON | OFF | SKIP`
-pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let replies = &mut session.client.replies;
     match arg(args, 2) {
         word if is(word, "on") => {
@@ -226,7 +226,7 @@ pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut 
 }
 
 /// `CLIENT NO-EVICT ON | OFF`: clients are never evicted; each is bounded for itself.
-pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match arg(args, 2) {
         word if is(word, "on") || is(word, "off") => out.extend_from_slice(reply::OK),
         _ => return Err(SYNTAX),
@@ -235,7 +235,7 @@ pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec
 }
 
 /// `CLIENT HELP`
-pub(super) fn client_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn client_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,
         "CLIENT",

@@ -44,15 +44,15 @@ impl Protocol for Redis {
     }
 }
 
-/// What a connection is willing to buffer of a client that has been let in, or not yet.
+/// Returns the bounds of a connection's input, after and before the login.
 fn limits(shared: &Shared, admitted: bool) -> Limits {
     if admitted || shared.service.passwords.is_none() { super::limits(&shared.options) } else { OUTSIDE }
 }
 
-/// What is buffered of who has not logged in: Redis's bound for a word, and some of them.
+/// The bounds of input before the login: Redis's bound for a word, and some of them.
 const OUTSIDE: Limits = Limits { argument_bytes_max: 16 << 10, request_bytes_max: 32 << 10 };
 
-/// One client.
+/// The state of one client.
 pub(crate) struct Client {
     hub: Arc<Hub>,
     shared: Arc<Shared>,

@@ -18,11 +18,11 @@ const TEXT_BYTES_MAX: usize = 5 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Decimal {
     negative: bool,
-    /// Its digits, the least first, without zeros at the end.
+    /// The digits, the least first, without zeros at the end.
     digits: Vec<u8>,
 }
 
-/// What a text can mean.
+/// The meaning of a text.
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     Finite(Decimal),
@@ -115,7 +115,7 @@ impl Decimal {
     }
 }
 
-/// What follows an `e`. Beyond what any number can need it is as good as its limit.
+/// Parses the exponent after an `e`, cut to more than any number can need.
 fn exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

@@ -2,12 +2,12 @@
 
 use sherwood_wire::resp::{Args, Version, reply};
 
-use super::session::{Outcome, Session};
+use super::session::{CommandResult, Session};
 use super::table::{self, Command};
 use super::words;
 
 /// `COMMAND`
-pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let version = session.version();
     reply::array(out, table::COMMANDS.len());
     table::COMMANDS.iter().for_each(|command| description(out, version, command));
@@ -15,13 +15,13 @@ pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> 
 }
 
 /// `COMMAND COUNT`
-pub(super) fn count(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn count(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::integer(out, table::COMMANDS.len() as i64);
     Ok(())
 }
 
 /// `COMMAND INFO [name …]`
-pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if args.len() == 2 {
         return all(session, args, out);
     }
@@ -37,7 +37,7 @@ pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// `COMMAND DOCS [name …]`
-pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let commands: Vec<&Command> = match args.len() {
         2 => table::COMMANDS.iter().collect(),
         _ => args.from(2).filter_map(named).collect(),
@@ -52,7 +52,7 @@ pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// `COMMAND HELP`
-pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,
         "COMMAND",

@@ -4,26 +4,26 @@ use sherwood_cache::Change;
 use sherwood_wire::resp::{Args, reply};
 
 use super::failure::Failure;
-use super::session::{Outcome, Session, arg, is, number};
+use super::session::{CommandResult, Session, arg, is, number};
 use crate::counters::Count;
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
-pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, session.unix_ms(), 1000, "expire", out)
 }
 
 /// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
-pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, session.unix_ms(), 1, "pexpire", out)
 }
 
 /// `EXPIREAT key unix-time-seconds [NX | XX | GT | LT]`
-pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, 0, 1000, "expireat", out)
 }
 
 /// `PEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT]`
-pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, 0, 1, "pexpireat", out)
 }
 
@@ -57,7 +57,7 @@ impl Conditions {
         Ok(these)
     }
 
-    /// Whether an item that expires at `current`, if ever, may expire at `at` instead.
+    /// Returns whether an item that expires at `current`, if ever, may expire at `at` instead.
     fn allow(self, current: Option<i64>, at: i64) -> bool {
         let Self { nx, xx, gt, lt } = self;
         !(nx && current.is_some()
@@ -74,7 +74,7 @@ fn set_expiry(
     unit_ms: i64,
     name: &str,
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandResult {
     let conditions = Conditions::parse(args)?;
     let at = number(arg(args, 2))?.checked_mul(unit_ms).and_then(|span| span.checked_add(from_ms));
     let at = at.ok_or_else(|| Failure::expire_time(name))?;
@@ -94,7 +94,7 @@ fn set_expiry(
 }
 
 /// `PERSIST key`
-pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let changed = session.update(arg(args, 1), |old| match old {
         Some(old) if old.expires.is_some() => (Change::Touch(None), true),
         _ => (Change::Keep, false),
@@ -110,22 +110,22 @@ fn note_touch(session: &Session<'_>, changed: bool) {
 }
 
 /// `TTL key`
-pub(super) fn ttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn ttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, now| seconds((at - now).max(0)))
 }
 
 /// `PTTL key`
-pub(super) fn pttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn pttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, now| (at - now).max(0))
 }
 
 /// `EXPIRETIME key`
-pub(super) fn expiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn expiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, _| seconds(at))
 }
 
 /// `PEXPIRETIME key`
-pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, _| at)
 }
 
@@ -136,7 +136,7 @@ fn tell_expiry(
     args: Args<'_>,
     out: &mut Vec<u8>,
     tell: impl FnOnce(i64, i64) -> i64,
-) -> Outcome {
+) -> CommandResult {
     let answer = match session.peek(arg(args, 1), |old| old.expires) {
         None => -2,
         Some(None) => -1,

@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// What an error repeats of a client's word: as in Redis, nothing from a zero byte on.
+/// Returns the part of a client's word that an error repeats: nothing from a zero byte on.
 pub(super) fn quoted(word: &[u8]) -> &[u8] {
     word.split(|&byte| byte == 0).next().unwrap_or_default()
 }

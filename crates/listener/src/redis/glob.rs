@@ -3,7 +3,7 @@
 //! `*` is any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one of some bytes, and a backslash
 //! takes the next byte as it is.
 
-/// Whether all of `text` matches `pattern`; letters of either case are the same where `any_case`.
+/// Returns whether all of `text` matches `pattern`, ignoring case where `any_case`.
 ///
 /// Takes at most as many steps as the product of their lengths: after a failure only the last `*`
 /// is tried again, since an earlier one could do no better.
@@ -41,7 +41,7 @@ pub(super) fn steps_max(pattern: &[u8], text_bytes: usize) -> usize {
     }
 }
 
-/// How much of `pattern` stands for `byte`, if its start does.
+/// Returns the length of the start of `pattern` that matches `byte`, if it does.
 fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
     let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };
     match pattern {

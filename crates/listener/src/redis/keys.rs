@@ -3,32 +3,32 @@
 use sherwood_wire::resp::{Args, integer, reply};
 
 use super::failure::Failure;
-use super::session::{Outcome, Session, arg};
+use super::session::{CommandResult, Session, arg};
 use super::words;
 
 /// `DEL key …` and `UNLINK key …`, which are the same where freeing memory takes no time.
-pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let removed = args.from(1).filter(|key| session.remove(key)).count();
     reply::integer(out, removed as i64);
     Ok(())
 }
 
 /// `EXISTS key …`
-pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let found = args.from(1).filter(|key| session.peek(key, |_| ()).is_some()).count();
     reply::integer(out, found as i64);
     Ok(())
 }
 
 /// `TOUCH key …`
-pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let found = args.from(1).filter(|key| session.read(key, |_| ()).is_some()).count();
     reply::integer(out, found as i64);
     Ok(())
 }
 
 /// `TYPE key`
-pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let found = session.peek(arg(args, 1), |_| ()).is_some();
     reply::simple(out, if found { "string" } else { "none" });
     Ok(())
@@ -38,7 +38,7 @@ pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// `OBJECT ENCODING key`: what Redis would have made of such a value, were it set at once.
-pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |value, out| {
         let encoding = match value {
             value if integer(value).is_some() => "int",
@@ -51,7 +51,7 @@ pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
 }
 
 /// `OBJECT REFCOUNT key`: nobody shares a value.
-pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |_, out| {
         reply::integer(out, 1);
         Ok(())
@@ -60,7 +60,7 @@ pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
 
 /// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored where eviction needs
 /// no time of a use.
-pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match session.idle(arg(args, 2)) {
         Some(idle) => reply::integer(out, idle.as_secs() as i64),
         None => reply::null(out, session.version()),
@@ -69,7 +69,7 @@ pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
 }
 
 /// `OBJECT FREQ key`
-pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |_, _| Err(NO_FREQUENCY))
 }
 
@@ -82,8 +82,8 @@ fn about(
     session: &Session<'_>,
     args: Args<'_>,
     out: &mut Vec<u8>,
-    tell: impl FnOnce(&[u8], &mut Vec<u8>) -> Outcome,
-) -> Outcome {
+    tell: impl FnOnce(&[u8], &mut Vec<u8>) -> CommandResult,
+) -> CommandResult {
     match session.peek(arg(args, 2), |old| tell(old.value, out)) {
         Some(told) => told,
         None => {
@@ -94,7 +94,7 @@ fn about(
 }
 
 /// `OBJECT HELP`
-pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,
         "OBJECT",

@@ -9,7 +9,7 @@ use sherwood_wire::resp::{Args, reply};
 use super::aside::Aside;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
-use super::session::{Outcome, Session, arg, is, number};
+use super::session::{CommandResult, Session, arg, is, number};
 
 /// Most places that are looked at before others have their turn. Chosen: a fraction of a
 /// millisecond.
@@ -32,7 +32,7 @@ const SCAN_PLACES_PER_KEY: usize = 10;
 pub(super) const KEYS_BYTES_MAX: usize = 4 << 20;
 const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 MiB, use SCAN");
 
-/// Where in a `SCAN`'s cursor the route is; the engine's cursor is below.
+/// The position of the route in a `SCAN`'s cursor; the engine's cursor is below.
 const ROUTE_SHIFT: u32 = 48;
 
 /// Longest pattern, in bytes. Patterns are matched under a shard's lock, where a step for each byte
@@ -51,7 +51,7 @@ pub(super) struct Listing {
     muted: bool,
 }
 
-/// What a walk is for.
+/// The purpose of a walk.
 #[derive(Debug)]
 enum Purpose {
     /// `KEYS`, with its pattern.
@@ -62,7 +62,7 @@ enum Purpose {
     Any { again: bool },
 }
 
-/// Where a walk through the routes and their partitions is.
+/// The position of a walk through the routes and their partitions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Walk {
     route: usize,
@@ -169,20 +169,20 @@ impl Listing {
 }
 
 /// `KEYS pattern`
-pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let pattern = pattern(arg(args, 1))?.to_vec();
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Keys(pattern), Walk::default())));
     Ok(())
 }
 
 /// `DBSIZE`
-pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Count, Walk::default())));
     Ok(())
 }
 
 /// `RANDOMKEY`
-pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let (service, draw) = (&session.shared.service, session.hub.draw());
     let route = (draw >> ROUTE_SHIFT) as usize % service.routing.routes().max(1);
     let walk = Walk { route, cursor: service.cache.scan_from(draw) };
@@ -190,7 +190,7 @@ pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>)
     Ok(())
 }
 
-/// How many places are looked at before others have their turn, when keys are matched with
+/// The number of places looked at before other clients have a turn, when keys are matched with
 /// `pattern`.
 fn places(pattern: Option<&[u8]>) -> usize {
     let steps = pattern.map_or(0, |pattern| glob::steps_max(pattern, KEY_BYTES));
@@ -202,7 +202,7 @@ fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
-pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let cursor = std::str::from_utf8(arg(args, 1)).ok().and_then(|text| text.parse().ok());
     let mut walk = Walk::of(cursor.ok_or(Failure::text("ERR invalid cursor"))?);
     let ScanOptions { pattern, count, of_strings } = scan_options(args)?;
@@ -232,7 +232,7 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
-    /// Whether strings are wanted, or a type of which there is none.
+    /// True if strings are wanted, and not a type of which there is none.
     of_strings: bool,
 }
 

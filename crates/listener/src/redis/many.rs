@@ -10,17 +10,17 @@ use sherwood_wire::resp::{Args, reply};
 
 use super::connection::database;
 use super::failure::{Failure, NO_SUCH_KEY, SYNTAX};
-use super::session::{Outcome, Session, arg, is};
+use super::session::{CommandResult, Session, arg, is};
 
 /// `MGET key …`
-pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::array(out, args.len() - 1);
     session.values(args, 1, out);
     Ok(())
 }
 
 /// `MSET key value …`
-pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("mset"));
     }
@@ -33,7 +33,7 @@ pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// `MSETNX key value …`
-pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("msetnx"));
     }
@@ -66,7 +66,7 @@ fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
 }
 
 /// Removes a key that still has this value.
-fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> Outcome {
+fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> CommandResult {
     session.update(key, |old| match old {
         Some(old) if old.value == value => (Change::Remove, ()),
         _ => (Change::Keep, ()),
@@ -74,7 +74,7 @@ fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> Outcome {
 }
 
 /// `RENAME key newkey`
-pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
     let _order = session.hub.order();
     if from == to {
@@ -89,7 +89,7 @@ pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 /// Takes the item away first and puts it under its new name then, so that it is never there twice;
 /// for a moment it is nowhere. What is stored under the old name meanwhile came after. When the new
 /// place refuses it, it goes back.
-fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> Outcome {
+fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> CommandResult {
     let taken = session.update(from, |old| {
         let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires, old.tags));
         (Change::Remove, taken)
@@ -104,7 +104,7 @@ fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> Outcome {
 }
 
 /// `COPY source destination [DB 0] [REPLACE]`
-pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
     let replace = copy_replaces(args)?;
     if from == to {

@@ -55,13 +55,13 @@ const VERSION: &str = "7.0.15";
 /// Bytes a request may have beside one longest value: room for many keys.
 const REQUEST_BYTES: u32 = 1 << 20;
 
-/// What a connection is willing to buffer.
+/// Returns the bounds of a connection's input.
 fn limits(options: &ListenerOptions) -> Limits {
     let argument_bytes_max = options.item_size_max;
     Limits { argument_bytes_max, request_bytes_max: argument_bytes_max.saturating_add(REQUEST_BYTES) }
 }
 
-/// What the buffers of a Redis connection can hold at most, in bytes, beside fetched values.
+/// Returns the most bytes a Redis connection's buffers can hold, beside fetched values.
 #[must_use]
 pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
@@ -72,13 +72,13 @@ pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + 2 * (output + listing::KEYS_BYTES_MAX)
 }
 
-/// What the conversations of a listener have in common.
+/// The state that the conversations of a listener share.
 #[derive(Debug)]
 struct Hub {
     clients: Clients,
     /// Held by commands that write several keys.
     order: Mutex<()>,
-    /// Where the sequence of draws is.
+    /// The state of the sequence of draws.
     draws: AtomicU64,
 }
 

@@ -7,12 +7,12 @@ use sherwood_wire::resp::{Args, reply};
 use super::VERSION;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
-use super::session::{Outcome, Session, arg, is};
+use super::session::{CommandResult, Session, arg, is};
 use super::words;
 use crate::counters::Count;
 
 /// `TIME`
-pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let now = session.shared.clock.unix(session.moment.now);
     reply::array(out, 2);
     reply::bulk(out, now.as_secs().to_string().as_bytes());
@@ -21,7 +21,7 @@ pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) ->
 }
 
 /// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which are the same where there is one database.
-pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => {}
         (Some(word), 2) if is(word, "async") || is(word, "sync") => {}
@@ -56,7 +56,7 @@ const SECTIONS: [Section; 8] = [
 ];
 
 /// `INFO [section …]`
-pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let all = args.len() == 1
         || args.from(1).any(|word| ["all", "default", "everything"].iter().any(|all| is(word, all)));
     let mut text = String::new();
@@ -84,7 +84,7 @@ fn server(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "io_threads_active:{}\r\n", u8::from(options.threads > 1))
 }
 
-/// Where clients connect, or 0 where that is no port.
+/// Returns the port, or 0 where clients connect to no port.
 fn port(session: &Session<'_>) -> u16 {
     session.shared.options.bind.tcp().map_or(0, |address| address.port())
 }
@@ -158,7 +158,7 @@ fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 /// Redis's name for what is nearest to evicting the least recently used of all keys.
 const POLICY: &str = "allkeys-lru";
 
-/// What Redis's settings are here, in the order of their names.
+/// Redis's settings and their values here, in the order of their names.
 fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
     let options = &session.shared.options;
     let service = &session.shared.service;
@@ -189,7 +189,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
 }
 
 /// `CONFIG GET pattern …`
-pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let wanted = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
     let found: Vec<_> = settings(session).into_iter().filter(|(name, _)| wanted(name)).collect();
     reply::map(out, session.version(), found.len());
@@ -202,7 +202,7 @@ pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
 
 /// `CONFIG SET parameter value …`: settings are the node's and cannot be changed from here; to say
 /// what is so already is no change.
-pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
@@ -222,14 +222,14 @@ pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
 }
 
 /// `CONFIG RESETSTAT`
-pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.shared.reset();
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
 /// `CONFIG HELP`
-pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,
         "CONFIG",

@@ -1,4 +1,4 @@
-//! One command: from its arguments to its answer.
+//! The execution of one command: from its arguments to its answer.
 //!
 //! Nothing here waits. What does not fit in the output, or has to be fetched, is put
 //! [aside](super::aside).
@@ -35,18 +35,18 @@ pub(super) struct Session<'a> {
     pub(super) commands: u64,
 }
 
-/// What a connection remembers from one command to the next.
+/// The state of a connection between commands.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) version: Version,
     pub(super) replies: Replies,
-    /// What is left of a command.
+    /// The rest of a command.
     pub(super) aside: Option<Aside>,
-    /// Whether the client has said that it sends nothing more, or has failed to log in too often.
+    /// True if the client has said that it sends nothing more, or has failed to log in too often.
     pub(super) quit: bool,
-    /// Whether it has logged in, where that is asked for.
+    /// True if it has logged in, where that is asked for.
     pub(super) admitted: bool,
-    /// How often it was told that it has not, or could not.
+    /// AUTH failures and commands refused because the client was not authenticated.
     refusals: u8,
 }
 
@@ -100,9 +100,9 @@ impl<'i> Old<'i> {
     }
 }
 
-/// What a command's function returns: nothing, since it has appended its answer, or what to answer
-/// instead.
-pub(super) type Outcome = Result<(), Failure>;
+/// The result of a command's function: nothing, since it has appended its answer, or the error to
+/// answer instead.
+pub(super) type CommandResult = Result<(), Failure>;
 
 impl Session<'_> {
     /// Executes a command and appends its answer to `out`, unless the client wants none.
@@ -128,7 +128,7 @@ impl Session<'_> {
         }
     }
 
-    fn run(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    fn run(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
         let name = arg(args, 0);
         let Some(command) = table::find(name) else {
             if is_http(name) {
@@ -157,14 +157,14 @@ impl Session<'_> {
         (command.run)(self, args, out)
     }
 
-    /// Whether the client has to log in before it may do anything else.
+    /// Returns whether the client has to log in first.
     pub(super) fn is_outside(&self) -> bool {
         !self.client.admitted && self.shared.service.passwords.is_some()
     }
 
     /// Lets a client in that knows its password. Who was in and does not know another one's stays
     /// in.
-    pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Outcome {
+    pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> CommandResult {
         let known = match &self.shared.service.passwords {
             Some(passwords) => passwords.know(user, password),
             // There is one user, who needs no password.
@@ -249,7 +249,7 @@ impl Session<'_> {
         self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
     }
 
-    /// How long an item has not been used, as the engine remembers it.
+    /// Returns the time since an item's last use, as the engine remembers it.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
         let (target, name) = self.shared.service.routing.find(key)?;
         let cache = &self.shared.service.cache;
@@ -323,12 +323,12 @@ pub(super) fn number(text: &[u8]) -> Result<i64, Failure> {
     integer(text).ok_or(NOT_AN_INTEGER)
 }
 
-/// Whether an argument is this word, in any case.
+/// Returns whether an argument is this word, in any case.
 pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Whether this is how a browser begins. A page of anybody's may have it send commands to a port of
+/// Returns whether a browser begins so. Any web page may make it send commands to a port of
 /// this machine, in the body of a request; so the connection is closed before the body is read, as
 /// Redis does it.
 fn is_http(name: &[u8]) -> bool {
@@ -351,7 +351,7 @@ fn unknown(args: Args<'_>) -> Failure {
 }
 
 impl Command {
-    /// Whether it can have so many arguments, its name included.
+    /// Returns whether it accepts this number of arguments, its name included.
     fn takes(&self, len: usize) -> bool {
         match usize::try_from(self.arity) {
             Ok(exactly) => len == exactly,

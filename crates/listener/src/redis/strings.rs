@@ -5,17 +5,18 @@ use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, reply};
 
 use super::failure::{Failure, SYNTAX, TOO_LONG};
-use super::session::{Old, Outcome, Session, arg, is, number};
+use super::session::{CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;
 
 /// `GET key`
-pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.values(args, 1, out);
     Ok(())
 }
 
-/// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`
-pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds
+/// | KEEPTTL]`
+pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (key, value) = (arg(args, 1), arg(args, 2));
     let options = Options::parse(args, 3, Kind::Set)?;
     let expires = options.expire.map(|expire| session.deadline(expire, "set")).transpose()?;
@@ -35,7 +36,7 @@ fn set_if(
     options: &Options<'_>,
     expires: Option<Instant>,
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandResult {
     let version = session.version();
     let stored = session.update(key, |old| {
         if options.get {
@@ -61,12 +62,12 @@ fn set_if(
 }
 
 /// `SETEX key seconds value`
-pub(super) fn setex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn setex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_for(session, args, Expire { value: arg(args, 2), millis: false, absolute: false }, "setex", out)
 }
 
 /// `PSETEX key milliseconds value`
-pub(super) fn psetex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn psetex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_for(session, args, Expire { value: arg(args, 2), millis: true, absolute: false }, "psetex", out)
 }
 
@@ -76,7 +77,7 @@ fn set_for(
     expire: Expire<'_>,
     name: &str,
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandResult {
     let expires = session.deadline(expire, name)?;
     session.store(arg(args, 1), arg(args, 3), Some(expires))?;
     out.extend_from_slice(reply::OK);
@@ -84,20 +85,20 @@ fn set_for(
 }
 
 /// `SETNX key value`
-pub(super) fn setnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn setnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let added = session.add(arg(args, 1), NewItem::bytes(arg(args, 2)))?;
     reply::integer(out, i64::from(added));
     Ok(())
 }
 
 /// `GETSET key value`
-pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let options = Options { get: true, ..Options::default() };
     set_if(session, arg(args, 1), arg(args, 2), &options, None, out)
 }
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
-pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let options = Options::parse(args, 2, Kind::GetEx)?;
     let session = &*session;
     session.update(arg(args, 1), |old| {
@@ -123,7 +124,7 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
 }
 
 /// `GETDEL key`
-pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let session = &*session;
     session.update(arg(args, 1), |old| {
         session.count_read(old.is_some());
@@ -133,7 +134,7 @@ pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 }
 
 /// `APPEND key value`
-pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let added = arg(args, 2);
     let max = session.value_bytes_max();
     let len = session.update(arg(args, 1), |old| match old {
@@ -146,14 +147,14 @@ pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 }
 
 /// `STRLEN key`
-pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let len = session.read(arg(args, 1), <[u8]>::len).unwrap_or(0);
     reply::integer(out, len as i64);
     Ok(())
 }
 
 /// `GETRANGE key start end`
-pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (start, end) = (number(arg(args, 2))?, number(arg(args, 3))?);
     if session.read(arg(args, 1), |value| reply::bulk(out, range(value, start, end))).is_none() {
         reply::bulk(out, b"");
@@ -176,7 +177,7 @@ fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// `SETRANGE key offset value`
-pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (offset, part) = (number(arg(args, 2))?, arg(args, 3));
     let offset = usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
     let max = session.value_bytes_max();
@@ -203,7 +204,7 @@ pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// What `SET` and `GETEX` can be told.
+/// The options of `SET` and `GETEX`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options<'a> {
     only: Option<Only>,
@@ -272,7 +273,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Whether a word counts in milliseconds, and whether since 1970.
+/// The unit of an expiry: whether in milliseconds, and whether since 1970.
 fn unit(word: &[u8]) -> Option<(bool, bool)> {
     [("ex", (false, false)), ("px", (true, false)), ("exat", (false, true)), ("pxat", (true, true))]
         .into_iter()
@@ -291,7 +292,7 @@ impl Session<'_> {
     }
 
     /// Stores a value whatever is there.
-    pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> Outcome {
+    pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> CommandResult {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
         let (access, item) = (self.access(target), NewItem { expires, ..NewItem::bytes(value) });

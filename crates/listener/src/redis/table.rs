@@ -6,7 +6,7 @@ mod subcommands;
 use sherwood_wire::resp::Args;
 
 use super::failure::Failure;
-use super::session::{Outcome, Session};
+use super::session::{CommandResult, Session};
 
 pub(super) use self::commands::COMMANDS;
 
@@ -16,7 +16,7 @@ pub(super) struct Command {
     pub(super) name: &'static str,
     /// With the command's name and a bar in front of a subcommand's.
     pub(super) full_name: &'static str,
-    /// How many arguments it takes, its name (both names) included; at least so many where it is
+    /// The number of arguments, its name (both names) included; at least so many where it is
     /// negative.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
@@ -27,12 +27,12 @@ pub(super) struct Command {
     /// The version of Redis that brought it.
     pub(super) since: &'static str,
     pub(super) summary: &'static str,
-    pub(super) run: fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> Outcome,
+    pub(super) run: fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> CommandResult,
     pub(super) subcommands: &'static [Command],
 }
 
 impl Command {
-    /// What Redis's access lists would call it, by its flags and its group.
+    /// Returns its categories in Redis's access lists, by its flags and its group.
     pub(super) fn categories(&self) -> Vec<&'static str> {
         let has = |flag| self.flags.contains(&flag);
         let group = match self.group {
@@ -65,8 +65,8 @@ pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option
     subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
 }
 
-/// What a command does that has subcommands and was given none.
-fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+/// Answers a command that has subcommands and was given none.
+fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let name = args.get(0).and_then(find).map_or("", |command| command.full_name);
     Err(Failure::arity(name))
 }

@@ -39,7 +39,7 @@ impl Listener {
         Self::asking(cache, routing, backends, None)
     }
 
-    /// One that asks for a password, where there are some.
+    /// Creates a listener that asks for a password, where there are some.
     fn asking(
         cache: Arc<Cache>,
         routing: Routing,
@@ -67,7 +67,7 @@ impl Listener {
         Self { redis: Redis::new(1), shared, now }
     }
 
-    /// One partition, look-aside.
+    /// Creates a look-aside listener with one partition.
     fn plain() -> Self {
         Self::new(cache(1), Routing::single(target(0, false)), None)
     }
@@ -90,7 +90,7 @@ impl Listener {
         self.shared.clock.unix(self.now).as_secs()
     }
 
-    /// What is answered to `bytes`, up to the end or the closing of the connection.
+    /// Returns the answers to `bytes`, up to the end or the closing of the connection.
     fn send(&self, client: &mut Talk, bytes: &[u8]) -> Vec<u8> {
         let mut said = client.say(Moment { now: self.now, unix_secs: self.unix_secs() }, bytes);
         if client.is_closed() {

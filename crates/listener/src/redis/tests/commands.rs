@@ -1,4 +1,4 @@
-//! What each command answers, and what it leaves behind.
+//! The answers and effects of each command.
 
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Change, Marks, NewCas};
