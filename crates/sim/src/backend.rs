@@ -1,10 +1,11 @@
 //! Simulated backend: its replicas, their limits and its service times.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sherwood_dispatch::AttemptId;
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
-use sherwood_path::FetchKey;
+use sherwood_path::{FetchKey, WriteId};
 use sherwood_workload::onerf::{BackendModel as Law, Limits};
 
 use crate::key::Key;
@@ -27,6 +28,12 @@ pub(crate) enum Work {
         keys: Vec<FetchKey<Key>>,
     },
     Probe,
+    /// A write that gives an object another size.
+    Write {
+        write: WriteId,
+        object: u64,
+        bytes: u32,
+    },
     /// A call of a request that is not simulated, with this many keys; its answer is not used.
     Echo {
         keys: u32,
@@ -41,6 +48,8 @@ pub(crate) struct Backend {
     stations: Vec<Station<u32>>,
     /// Bytes of each fetched object of the catalogue; 0 for those not fetched yet.
     sizes: Vec<u32>,
+    /// The sizes that were written to each replica, with the time from which each is there.
+    written: BTreeMap<(ReplicaId, u64), Vec<(Instant, u32)>>,
     draws: u64,
 }
 
@@ -51,7 +60,7 @@ impl Backend {
         let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
         let objects = law.objects.get(profile).copied().unwrap_or_default();
         let sizes = vec![0; objects.min(SIZES_MAX) as usize];
-        Self { law: law.clone(), stations, sizes, draws }
+        Self { law: law.clone(), stations, sizes, written: BTreeMap::new(), draws }
     }
 
     pub(crate) fn replicas(&self) -> u16 {
@@ -66,6 +75,21 @@ impl Backend {
     /// Number of jobs that wait for a worker, at all replicas together.
     pub(crate) fn waiting(&self) -> usize {
         self.stations.iter().map(Station::waiting).sum()
+    }
+
+    /// Bytes of an object at a replica at the time `at`.
+    pub(crate) fn read(&mut self, replica: ReplicaId, object: u64, at: Instant) -> u32 {
+        if self.written.is_empty() {
+            return self.object_bytes(object);
+        }
+        let versions = self.written.get(&(replica, object)).into_iter().flatten();
+        let written = versions.rev().find(|(since, _)| *since <= at).map(|(_, bytes)| *bytes);
+        written.unwrap_or_else(|| self.object_bytes(object))
+    }
+
+    /// Stores another size of an object at a replica.
+    pub(crate) fn store(&mut self, replica: ReplicaId, object: u64, now: Instant, bytes: u32) {
+        self.written.entry((replica, object)).or_default().push((now, bytes));
     }
 
     /// Bytes of an object, cached since computing a size takes longer than reading it.
@@ -85,7 +109,7 @@ impl Backend {
     pub(crate) fn service_time(&self, job: &Job, limit: f64) -> Duration {
         let items = match &job.work {
             Work::Call { keys, .. } => keys.len() as u32,
-            Work::Probe => 1,
+            Work::Probe | Work::Write { .. } => 1,
             Work::Echo { keys } => *keys,
         };
         let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);

@@ -370,7 +370,8 @@ impl World {
                         self.tell(waiter, result.clone());
                     }
                 }
-                Action::StartWrite(_) | Action::EndWrite { .. } => {}
+                Action::StartWrite(write) => self.send_write(server, backend, write),
+                Action::EndWrite { write, .. } => self.withdraw_write(server, backend, write),
             }
         }
         self.arm(server, backend);
@@ -479,7 +480,7 @@ impl World {
         if let Some(next) = self.next_job(backend, replica) {
             self.serve(backend, next);
         }
-        let Some(Job { server, work, .. }) = self.jobs.remove(job) else { return };
+        let Some(Job { server, work, sent, .. }) = self.jobs.remove(job) else { return };
         let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
         let machine = &mut machines[backend.index()];
         match work {
@@ -488,10 +489,14 @@ impl World {
                 cache.prefetch(keys.iter().map(|key| (key.partition, key.as_ref())));
                 let law = &mut self.backends[backend.index()];
                 let sizes = keys.into_iter().map(|FetchKey { key, .. }| match &self.sizes {
-                    None => Some(law.object_bytes(key.object())),
+                    // A replica reads when the call is sent.
+                    None => Some(law.read(replica, key.object(), sent)),
                     Some(sizes) => Some(sizes.bytes(backend, key)),
                 });
                 machine.handle_reply(self.now, &SizedCache(cache), attempt, Reply::Ok(sizes.collect()));
+            }
+            Work::Write { write, object, bytes } => {
+                self.apply_write(server, backend, replica, (write, object, bytes));
             }
             Work::Echo { .. } => return,
             Work::Probe => machine.handle_probe(self.now, &SizedCache(cache), replica, true),
@@ -501,11 +506,24 @@ impl World {
 
     /// Cancels a call that has no waiting requests: removes it if it still waits for a worker.
     fn cancel(&mut self, server: u16, backend: BackendId, replica: ReplicaId, cancelled: AttemptId) {
+        self.withdraw(
+            server,
+            backend,
+            replica,
+            |work| matches!(work, Work::Call { attempt, .. } if *attempt == cancelled),
+        );
+    }
+
+    /// Takes the first job of a server out of a replica's queue whose work is `wanted`.
+    fn withdraw(
+        &mut self,
+        server: u16,
+        backend: BackendId,
+        replica: ReplicaId,
+        wanted: impl Fn(&Work) -> bool,
+    ) {
         let jobs = &self.jobs;
-        let is_it = |&job: &u32| {
-            let work = jobs.get(job).filter(|job| job.server == server).map(|job| &job.work);
-            matches!(work, Some(Work::Call { attempt, .. }) if *attempt == cancelled)
-        };
+        let is_it = |&job: &u32| jobs.get(job).is_some_and(|job| job.server == server && wanted(&job.work));
         if let Some(job) = self.backends[backend.index()].station(replica).give_up(is_it) {
             self.jobs.remove(job);
         }
@@ -574,3 +592,4 @@ mod caches;
 mod fork;
 #[cfg(test)]
 mod tests;
+mod writes;

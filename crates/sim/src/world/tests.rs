@@ -1,6 +1,7 @@
 //! Small simulations with independently known results.
 
 mod replicas;
+mod writes;
 
 use std::sync::Arc;
 

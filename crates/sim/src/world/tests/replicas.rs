@@ -47,7 +47,7 @@ fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
             match job.work {
                 Work::Call { .. } => calls[job.replica.index()] += 1,
                 Work::Echo { .. } => echoes[job.replica.index()] += 1,
-                Work::Probe => {}
+                Work::Probe | Work::Write { .. } => {}
             }
         }
         world.happen(event);

@@ -1,0 +1,71 @@
+//! Writes through a server: to every replica of the backend, then to the cache as its machine says.
+
+use sherwood_model::{BackendId, PartitionId, ReplicaId};
+use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
+
+use super::World;
+use crate::backend::Work;
+use crate::key::Key;
+use crate::server::{Server, SizedCache};
+
+impl World {
+    /// Gives an object another size, now, through a server and for the tenant of a partition. A
+    /// replica applies the write when a worker is done with it. Objects of traces are not written.
+    ///
+    /// # Errors
+    /// When the backend's machine refuses the write.
+    pub fn write(
+        &mut self,
+        server: usize,
+        partition: PartitionId,
+        object: u64,
+        bytes: u32,
+    ) -> Result<(), WriteRefused> {
+        let backend = self.partitions.pair(partition).1;
+        let write = Write { key: Key::new(object), change: Change::Put(bytes), partition: Some(partition) };
+        let Server { cache, machines, .. } = &mut self.servers[server];
+        machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
+        self.drive(server as u16, backend);
+        Ok(())
+    }
+
+    /// Sends a write whose turn has come to its replicas.
+    pub(super) fn send_write(&mut self, server: u16, backend: BackendId, write: WriteId) {
+        let machine = &mut self.servers[usize::from(server)].machines[backend.index()];
+        let Some(WriteOrder { replicas, key, change, .. }) = machine.take_write(self.now, write) else {
+            return;
+        };
+        let Change::Put(bytes) = change else { return };
+        for replica in replicas {
+            self.send(server, backend, replica, Work::Write { write, object: key.object(), bytes });
+        }
+    }
+
+    /// Applies a write at a replica, and reports it.
+    pub(super) fn apply_write(
+        &mut self,
+        server: u16,
+        backend: BackendId,
+        replica: ReplicaId,
+        (write, object, bytes): (WriteId, u64, u32),
+    ) {
+        let now = self.now;
+        self.backends[backend.index()].store(replica, object, now, bytes);
+        let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
+        let outcome = WriteOutcome::Acknowledged;
+        machines[backend.index()].handle_write_reply(now, &SizedCache(cache), write, replica, outcome);
+    }
+
+    /// Takes the parts of a write that has ended out of the queues. A part in service goes on, and
+    /// lands after the end.
+    pub(super) fn withdraw_write(&mut self, server: u16, backend: BackendId, ended: WriteId) {
+        for replica in (0..self.backends[backend.index()].replicas()).map(ReplicaId) {
+            self.withdraw(
+                server,
+                backend,
+                replica,
+                |work| matches!(work, Work::Write { write, .. } if *write == ended),
+            );
+        }
+    }
+}
