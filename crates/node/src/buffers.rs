@@ -17,9 +17,9 @@ use bytes::Bytes;
 use crate::config::ByteSize;
 use sherwood_listener::BufferBytes;
 
-/// How much more than it needs a [`Hold`] takes from the budget, so that a value is not an access
-/// to a counter that all threads change. Chosen: with every connection in use it adds up to a
-/// fraction of the least budget.
+/// The bytes that a [`Hold`] takes from the budget beyond its need, so that a value is not an
+/// access to a counter that all threads change. Chosen: with every connection in use it adds up to
+/// a fraction of the least budget.
 const STEP_BYTES: u64 = 16 << 10;
 
 /// The budget of one process, and what is held. All figures are bytes.
@@ -47,12 +47,12 @@ impl Buffers {
         self.bytes_max
     }
 
-    /// What is held now, the buffers of connections included.
+    /// Returns the bytes held now, the buffers of connections included.
     pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Relaxed).saturating_add(self.connections.load(Relaxed))
     }
 
-    /// How often the budget was spent when somebody wanted more, since the start.
+    /// Returns the number of refusals for want of budget since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -82,7 +82,7 @@ pub(crate) struct Hold {
     buffers: Arc<Buffers>,
     /// All that was taken from the budget.
     held: u64,
-    /// How much of that is free.
+    /// The free part of that.
     spare: u64,
 }
 

@@ -61,7 +61,7 @@ impl BackgroundWork for Chores {
     }
 }
 
-/// What the housekeeper knew of the listeners when it looked last.
+/// The progress of listeners when the housekeeper looked last.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     at: Instant,

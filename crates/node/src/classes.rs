@@ -1,4 +1,4 @@
-//! How many requests of each class there were.
+//! Numbers of requests by class.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

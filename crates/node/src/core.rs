@@ -1,4 +1,4 @@
-//! What the daemon's parts share.
+//! The state that request handlers and threads of the daemon share.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -27,31 +27,32 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) names: Arc<Names>,
     pub(crate) cache: Arc<Cache>,
-    /// One per backend; none for a backend without a store, which is only looked up in the cache.
+    /// The backends by id; none for a backend without a store, which is only looked up in the
+    /// cache.
     pub(crate) backends: Vec<Option<Arc<Backend>>>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shadow: Arc<Shadow>,
-    /// What a simulation has to know, while somebody records it.
+    /// The recording that a simulation replays, while one is made.
     pub(crate) recording: Arc<Recording>,
     pub(crate) events: Arc<Events>,
     pub(crate) classes: Classes,
-    /// What is held for clients.
+    /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work, as far as listeners may help.
     pub(crate) chores: Arc<Chores>,
     pub(crate) control: Arc<Mutex<Control>>,
-    /// What was taken out of the cache by order.
+    /// Flushes and invalidations of most of a backend.
     pub(crate) losses: Arc<Losses>,
     /// The caches that are resized in place of our own, one for each partition; empty where that is
     /// ours.
     pub(crate) instances: Vec<Arc<Instance>>,
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
-    /// What the listeners count, by address; empty until they serve.
+    /// The listeners' counters, by address; empty until they serve.
     pub(crate) meters: OnceLock<Vec<(Address, Meter)>>,
     /// The turn of work beside the gateway's threads.
     pub(crate) aside: Arc<Semaphore>,
-    /// Whom the HTTP port refused.
+    /// Counts of the requests that the HTTP port refused.
     pub(crate) refusals: Arc<Refusals>,
     /// The turn of walks through the cache, which take longer still.
     pub(crate) walks: Arc<Semaphore>,
@@ -73,7 +74,7 @@ impl Core {
         self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
     }
 
-    /// What a partition holds and has counted, whoever's cache it is in.
+    /// Returns the usage of a partition, in our own cache or in an instance.
     pub(crate) fn usage(&self, partition: PartitionId) -> Usage {
         match self.instances.get(partition.index()) {
             Some(instance) => instance.usage(),
@@ -107,8 +108,8 @@ impl Core {
         }
     }
 
-    /// Whether the node drains: it ends what was begun, and whoever asks for more should ask
-    /// another.
+    /// Returns whether the node drains: it ends what was begun, and whoever asks for more should
+    /// ask another.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }

@@ -1,4 +1,4 @@
-//! How a backend's stores failed: counted, and told to the log without filling it.
+//! Failures of a backend's stores: counted, and logged at a bounded rate.
 //!
 //! A backend that is down fails thousands of calls a second, all for the same cause. The counter
 //! has every one; the log has one line in a while, with the number of those that were left out, so
@@ -28,7 +28,7 @@ struct Seen {
     count: u64,
     /// When the latest line was written.
     said: Option<Instant>,
-    /// How many were not written since.
+    /// The number of failures not logged since.
     left_out: u64,
 }
 
@@ -55,7 +55,7 @@ impl Errors {
         }
     }
 
-    /// How many failures there were since the start, by cause.
+    /// Returns the numbers of failures since the start, by cause.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         self.seen().iter().map(|(cause, seen)| (*cause, seen.count)).collect()
     }

@@ -1,4 +1,4 @@
-//! What happened, in words, for whoever is listening.
+//! Events of the node, in words, for the log and for subscribers.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,18 +13,18 @@ const BACKLOG: usize = 256;
 /// Latest events kept for the status page.
 const KEPT: usize = 64;
 
-/// One thing that happened.
+/// An event of the node.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     /// Wall time, milliseconds since 1970.
     pub unix_ms: u64,
-    /// What kind of thing: `decision`, `guard`, `pin`, `resize`, `backend`, `policy` or `node`.
+    /// The kind: `decision`, `guard`, `pin`, `resize`, `backend`, `policy` or `node`.
     pub kind: &'static str,
-    /// One sentence for people.
+    /// The message, one sentence.
     pub message: String,
     /// The same for programs.
     pub data: serde_json::Value,
-    /// Whether somebody should look into it: the log has it as a warning.
+    /// True if an operator should look into it: the log has it as a warning.
     #[serde(skip)]
     pub warns: bool,
 }
@@ -95,9 +95,9 @@ impl Events {
     }
 }
 
-/// Whether the two say the same and move the same. The other figures of a decision, such as the
-/// bytes still on their way after an earlier one, may change under it without anything new being
-/// decided.
+/// Returns whether the two have the same message and the same moves. The other figures of a
+/// decision, such as the bytes still on their way after an earlier one, may change under it without
+/// anything new being decided.
 fn says_the_same(a: &Event, b: &Event) -> bool {
     a.kind == b.kind && a.message == b.message && a.data.get("moves") == b.data.get("moves")
 }

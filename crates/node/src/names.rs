@@ -11,9 +11,9 @@ use crate::slos::SloScope;
 pub(crate) struct PartitionName {
     /// `backend` for the default tenant, else `tenant:backend`.
     pub(crate) name: String,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub(crate) tenant: TenantId,
-    /// Whose answers it holds.
+    /// The backend whose answers it holds.
     pub(crate) backend: BackendId,
 }
 
@@ -56,7 +56,7 @@ impl Names {
         self.backend_ids.get(name).copied()
     }
 
-    /// What `backend` is called.
+    /// Returns the name of `backend`.
     #[must_use]
     pub(crate) fn backend(&self, backend: BackendId) -> &str {
         &self.backends[backend.index()]
@@ -74,7 +74,7 @@ impl Names {
         self.tenants.iter().position(|tenant| tenant == name).map(TenantId::from_index)
     }
 
-    /// What `tenant` is called.
+    /// Returns the name of `tenant`.
     #[must_use]
     pub(crate) fn tenant(&self, tenant: TenantId) -> &str {
         &self.tenants[tenant.index()]

@@ -87,7 +87,7 @@ impl Recording {
         self.at(now).clone()
     }
 
-    /// Whether anything is noted.
+    /// Returns whether a recording is being made.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Relaxed)
     }

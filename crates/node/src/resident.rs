@@ -100,7 +100,7 @@ impl Watch {
     }
 }
 
-/// What the process takes of the machine's memory, bytes.
+/// Returns the resident memory of the process, bytes.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;

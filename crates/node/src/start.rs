@@ -63,7 +63,7 @@ const TASKS_END: Duration = Duration::from_secs(2);
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
-    /// How it is spoken to there: `http` or `https`.
+    /// The scheme of the HTTP port: `http` or `https`.
     scheme: &'static str,
     memcached: Vec<Address>,
     redis: Vec<Address>,
@@ -128,7 +128,7 @@ impl Node {
         Ok(Self { core, admin, scheme, memcached, redis, stop, listeners, workers, snapshot, http, runtime })
     }
 
-    /// Where the admin API and the gateway listen.
+    /// Returns the address of the admin API and the gateway.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
@@ -140,19 +140,19 @@ impl Node {
         self.admin.map(|address| format!("{}://{address}", self.scheme))
     }
 
-    /// Where the memcached listeners listen, in the order of the setup.
+    /// Returns the addresses of the memcached listeners, in the order of the setup.
     #[must_use]
     pub fn memcached(&self) -> &[Address] {
         &self.memcached
     }
 
-    /// Where the Redis listeners listen, in the order of the setup.
+    /// Returns the addresses of the Redis listeners, in the order of the setup.
     #[must_use]
     pub fn redis(&self) -> &[Address] {
         &self.redis
     }
 
-    /// How the SLO has fared.
+    /// Returns the standing of the global SLO.
     #[must_use]
     pub fn slo(&self) -> SloStanding {
         self.core.telemetry.slo().1
@@ -163,13 +163,13 @@ impl Node {
         self.core.telemetry.restart_slo(self.core.clock.now());
     }
 
-    /// What happened lately, oldest first.
+    /// Returns the latest events, oldest first.
     #[must_use]
     pub fn events(&self) -> Vec<crate::events::Event> {
         self.core.events.latest()
     }
 
-    /// What each backend's partitions hold together, in the order of the backends.
+    /// Returns the sums over each backend's partitions, in the order of the backends.
     #[must_use]
     pub fn backend_usage(&self) -> Vec<BackendUsage> {
         let now = self.core.clock.now();
@@ -229,7 +229,7 @@ impl Node {
     }
 }
 
-/// What stands between the HTTP port and who comes to it.
+/// Access control of the HTTP port.
 struct Door {
     guard: Guard,
     tls: Option<Arc<Tls>>,
@@ -282,7 +282,7 @@ impl Engine {
     }
 }
 
-/// What a [`Core`] is made of that does something by itself, or is asked by what does.
+/// Components shared with background threads, built before [`Core`].
 struct Parts {
     engine: Engine,
     shadow: Arc<Shadow>,
@@ -304,7 +304,7 @@ impl Parts {
         Ok(Self { engine, shadow, recording, backends, buffers, chores })
     }
 
-    /// What the housekeeper keeps.
+    /// Returns the parts of the housekeeper.
     fn keeper(&self, setup: &Setup) -> Keeper {
         Keeper {
             cache: Arc::clone(&self.engine.cache),
@@ -369,7 +369,7 @@ impl Parts {
     }
 }
 
-/// What a backend's partitions hold together.
+/// The sums over a backend's partitions.
 #[derive(Clone, Debug, Default)]
 pub struct BackendUsage {
     /// The backend's name.

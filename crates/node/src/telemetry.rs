@@ -126,7 +126,7 @@ impl Telemetry {
         self.queries.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
-    /// Who blocked the requests of the band.
+    /// Returns the blocking counts of the requests in the band.
     #[must_use]
     pub(crate) fn rbc(&self, now: Instant, band: Band) -> Rbc {
         let selection = self.selection(now);
@@ -166,7 +166,7 @@ impl Telemetry {
         lock(&self.slo).restart(now);
     }
 
-    /// How far back the RBC window reaches.
+    /// Returns the length of the RBC window.
     #[must_use]
     pub(crate) fn rbc_window(&self) -> Duration {
         self.rbc_window

@@ -24,7 +24,7 @@ const STEP_ITEMS: usize = 64;
 const STEP_ITEMS_CROWDED: usize = 512;
 /// For how long the processor is away when others want all of it.
 const CROWDED: Duration = Duration::from_millis(1);
-/// How often the housekeeper looks for dead items when nobody wakes it.
+/// The time between looks for expired items when nothing wakes the housekeeper.
 const REST: Duration = Duration::from_millis(50);
 
 /// A thread that runs until it is told to stop, or its worker is dropped.
@@ -56,7 +56,7 @@ impl Worker {
         Ok(Self { stop, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
-    /// What wakes the thread up.
+    /// Returns a handle that wakes the thread.
     pub(crate) fn thread(&self) -> Thread {
         self.thread.clone()
     }
@@ -81,7 +81,7 @@ impl Drop for Worker {
     }
 }
 
-/// What the housekeeper keeps.
+/// The parts of the housekeeper.
 pub(crate) struct Keeper {
     pub(crate) cache: Arc<Cache>,
     pub(crate) shadow: Arc<Shadow>,

@@ -34,7 +34,7 @@ const CERT: &str = "[admin] tls.cert";
 const KEY: &str = "[admin] tls.key";
 const CLIENT_CA: &str = "[admin] tls.client_ca";
 
-/// What is said to who speaks HTTP without TLS.
+/// The answer to a client that speaks HTTP without TLS.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
     this port speaks TLS: ask for https:// instead of http://\n";
 
@@ -43,7 +43,7 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nc
 pub struct TlsFiles {
     /// The node's certificate and those between it and its authority, in this order.
     pub cert: PathBuf,
-    /// Its private key; nobody else may read it.
+    /// The file of the private key, which only its owner may read.
     pub key: PathBuf,
     /// Authorities whose certificates clients must have; none asks clients for no certificate.
     pub client_ca: Option<PathBuf>,
@@ -80,7 +80,7 @@ impl Tls {
     }
 }
 
-/// Whether the first byte is a method's and no handshake's.
+/// Returns whether the first byte begins an HTTP method and no handshake.
 async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0];
     stream.peek(&mut first).await?;

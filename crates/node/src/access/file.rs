@@ -18,14 +18,14 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Rights that nobody but the owner may have on a file with secrets, the group's right to read
 /// excepted: containers are given their secrets so.
 const FOREIGN_RIGHTS: u32 = 0o037;
-/// How often files are looked at.
+/// The time between looks at the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a file of certificates, keys, tokens or passwords is of no use.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {refusal}", .path.display())]
 pub struct AccessError {
-    /// What the file is for, and where that is said: `[admin] token_file`.
+    /// The setting that names the file: `[admin] token_file`.
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
@@ -33,7 +33,7 @@ pub struct AccessError {
     pub refusal: Refusal,
 }
 
-/// What is wrong with it. No refusal repeats anything that is in the file.
+/// The problem with it. No refusal repeats anything that is in the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// It is not there, or not to be read.
@@ -45,7 +45,7 @@ pub enum Refusal {
     /// Others may read or change it.
     #[error("its mode is {mode:04o}, so others may read or change it, and it holds secrets: chmod 600 it")]
     Exposed {
-        /// Its permissions.
+        /// The permissions of the file.
         mode: u32,
     },
     /// It is larger than 4 MiB.
@@ -59,7 +59,7 @@ pub enum Refusal {
     Line {
         /// From 1.
         line: usize,
-        /// What is wrong, and what is accepted.
+        /// The problem, and what is accepted.
         problem: &'static str,
     },
     /// It is not in the form that certificates and keys have to have.

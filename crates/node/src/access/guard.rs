@@ -21,13 +21,13 @@ use crate::http::Problem;
 /// Paths that need no token and say no more than that the node is there.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// What may come through to the router.
+/// Access control in front of the router.
 pub(crate) struct Guard {
-    /// Those that may do everything; none where nobody is asked for one.
+    /// Tokens that allow everything; none where no token is asked for.
     pub(crate) tokens: Option<Tokens>,
-    /// Those that may only read.
+    /// Tokens that allow reading only.
     pub(crate) read_tokens: Option<Tokens>,
-    /// Where the port is bound.
+    /// The address of the port.
     pub(crate) bound: SocketAddr,
 }
 

@@ -1,4 +1,4 @@
-//! Who may come in: tokens and passwords, and where a request may come from.
+//! Access control: tokens, passwords and the origin of requests.
 //!
 //! A port on loopback is reached by every process of the machine, and by every page in its browser:
 //! a page of anybody's may send requests to any address, and by a name that changes its address

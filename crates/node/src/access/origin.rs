@@ -1,4 +1,4 @@
-//! Whether a request names this machine, and comes from no other site.
+//! Checks that a request names this machine and comes from no other site.
 //!
 //! A browser tells the name it asked for (`Host`) and, where a page of another site makes it send
 //! something, that site (`Origin`); a page can change neither. A name that is not this machine's

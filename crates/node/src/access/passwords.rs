@@ -8,7 +8,7 @@ use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
 use sherwood_listener::Passwords;
 
-/// What the file of a listener is called.
+/// The setting that names the file of a listener.
 const WHAT: &str = "[[listener]] auth_file";
 /// Fewest characters of a password. Chosen as NIST's SP 800-63B has it for passwords that people
 /// choose.

@@ -1,4 +1,4 @@
-//! What is known of tokens and passwords, and how one is recognised.
+//! Hashes of tokens and passwords, compared in constant time.
 //!
 //! Comparing byte by byte tells by the time it takes how much of a guess was right. So nothing is
 //! compared but keyed hashes, under a key that this process drew and nobody knows: which bytes of a
@@ -18,7 +18,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Those of `parts`.
+    /// Creates the hashes of `secrets`.
     ///
     /// # Panics
     /// When the system has no random numbers, which it always has on what this runs on.
@@ -29,7 +29,7 @@ impl Secrets {
         Self { key, known }
     }
 
-    /// Whether this is one of them. Takes the same time whichever it is, and whether it is.
+    /// Returns whether this is a known secret, after the same time whether it is or not.
     pub(crate) fn know(&self, parts: [&[u8]; 2]) -> bool {
         let tag = tag(&self.key, parts);
         self.known.iter().fold(false, |found, known| found | (known.as_ref() == tag.as_ref()))

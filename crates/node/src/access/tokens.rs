@@ -17,7 +17,7 @@ const TOKENS_MAX: usize = 64;
 pub(crate) struct Tokens(Reloading<Secrets>);
 
 impl Tokens {
-    /// Those of the file at `path`, which `what` names.
+    /// Opens the file at `path`, which the setting `what` names.
     ///
     /// # Errors
     /// When it cannot be read, others can read it, or it holds no tokens or something else.
@@ -30,7 +30,7 @@ impl Tokens {
         Reloading::open(vec![path.to_owned()], load).map(Self)
     }
 
-    /// Whether this is one of them.
+    /// Returns whether this is a known token.
     pub(crate) fn know(&self, token: &[u8]) -> bool {
         token.len() <= TOKEN_CHARS_MAX && self.0.current().know([b"", token])
     }

@@ -261,8 +261,9 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What clients can add to that at most, as it is said at start-up:
-    /// `buffers: at most 256MiB for all requests, answers and fetched values, 3.3MiB for each of 1024 memcached connections, 0.1MiB for each of 1024 HTTP connections`.
+    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB
+    /// for all requests, answers and fetched values, 3.3MiB for each of 1024 memcached connections,
+    /// 0.1MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
         let options =

@@ -30,26 +30,26 @@ pub(crate) struct AskedRequest<'a> {
     /// A name for requests of this kind, counted in the metrics.
     #[serde(borrow)]
     pub(crate) class: Option<Cow<'a, str>>,
-    /// Whose partitions are looked up; the default tenant's where absent.
+    /// The tenant whose partitions are looked up; the default tenant where absent.
     #[serde(borrow)]
     pub(crate) tenant: Option<Cow<'a, str>>,
     /// Not built yet, and so refused.
     pub(crate) deadline_ms: Option<f64>,
-    /// Whether the answer carries the values; true where absent.
+    /// True, the default, if the answer carries the values.
     pub(crate) values: Option<bool>,
-    /// What to look up, all in parallel.
+    /// The queries, all looked up in parallel.
     #[serde(borrow)]
     pub(crate) queries: Vec<AskedQuery<'a>>,
 }
 
-/// One query of a request as it is asked.
+/// A query of a request, as parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with `backend` and `keys`")]
 pub(crate) struct AskedQuery<'a> {
     /// Name of a configured backend.
     #[serde(borrow)]
     pub(crate) backend: Cow<'a, str>,
-    /// What to look up there.
+    /// The keys to look up there.
     #[serde(borrow)]
     pub(crate) keys: Vec<Text<'a>>,
     /// Not built yet, and so refused.
@@ -82,7 +82,7 @@ pub(crate) struct RequestAnswer<'a> {
     pub(crate) latency_ms: f64,
     /// Name of the backend of the slowest query.
     pub(crate) blocking_backend: Option<&'a str>,
-    /// One for each key, in the order they were asked for.
+    /// The answers of the keys, in the order of the request.
     pub(crate) results: Vec<KeyAnswer<'a>>,
 }
 
@@ -103,12 +103,12 @@ pub(crate) struct KeyAnswer<'a> {
     /// Length of `value` as JSON.
     #[serde(skip)]
     pub(crate) value_bytes: usize,
-    /// How `value` is written: `utf8` or `base64`.
+    /// The encoding of `value`: `utf8` or `base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) encoding: Option<&'static str>,
     /// The request's arrival to the end of this key.
     pub(crate) latency_ms: f64,
-    /// How long past its freshness a `stale` value is.
+    /// The time by which a `stale` value is past its freshness.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) age_ms: Option<f64>,
     /// Why there is no value.
@@ -116,7 +116,7 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) error: Option<String>,
 }
 
-/// How a value is written.
+/// The encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form<'a> {
     /// As it is: it is UTF-8.
@@ -132,7 +132,7 @@ impl<'a> Form<'a> {
         std::str::from_utf8(value).map_or(Self::Base64(value), Self::Utf8)
     }
 
-    /// Its length as JSON, bytes.
+    /// Returns the length as JSON, bytes.
     #[must_use]
     pub(crate) fn bytes(self) -> usize {
         match self {
@@ -151,7 +151,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Its text and the form's name.
+    /// Returns the text and the name of the encoding.
     #[must_use]
     pub(crate) fn text(self) -> (Cow<'a, str>, &'static str) {
         match self {
@@ -169,7 +169,7 @@ pub(crate) enum Refusal {
     Malformed {
         /// JSON path of the offending value.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
     /// A name that the configuration does not know.

@@ -22,7 +22,7 @@ pub(super) enum Lack {
     Node,
 }
 
-/// How many bytes may still be held.
+/// The number of bytes that may still be held.
 #[derive(Debug)]
 pub(super) struct Room {
     left: usize,
@@ -53,7 +53,7 @@ impl Room {
         }
     }
 
-    /// What has been taken from the budget.
+    /// The part taken from the budget.
     pub(super) fn into_hold(self) -> Hold {
         self.hold
     }

@@ -49,7 +49,7 @@ pub(super) fn text_bytes(text: &str) -> usize {
     QUOTES + text.len() + more
 }
 
-/// How many bytes more than one a byte takes in JSON.
+/// Returns the number of bytes beyond one that a byte takes in JSON.
 fn escape_bytes(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
@@ -124,7 +124,7 @@ fn plain(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Whether JSON shows the text as it is.
+/// Returns whether JSON shows the text unescaped.
 fn is_plain(text: &[u8]) -> bool {
     let is_escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     // Without a way out inside a chunk, all of its bytes are compared at once.

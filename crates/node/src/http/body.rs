@@ -24,8 +24,8 @@ pub(crate) const KEY_BYTES_MAX: usize = 250;
 /// of a megabyte a second.
 const BODY_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How much memory a body takes for each of its bytes: it is put together in a buffer that doubles
-/// as it grows.
+/// The bytes of memory that a body takes for each of its bytes: it is put together in a buffer that
+/// doubles as it grows.
 const BODY_COPIES: usize = 2;
 
 /// State of a server that bodies take their part of the budget from.
@@ -39,7 +39,7 @@ pub(crate) trait HasBuffers {
 #[derive(Debug)]
 pub(crate) struct WholeBody {
     pub(crate) bytes: Vec<u8>,
-    /// Its part of the budget, for as long as it is needed.
+    /// The body's part of the budget.
     pub(crate) hold: Hold,
 }
 

@@ -38,14 +38,14 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// Largest head of a request, bytes; and the bound of what is read and of what is written at a
 /// time.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// What a connection may hold at most beside its part of the budget that all share
+/// The most bytes a connection may hold beside its part of the budget that all share
 /// ([`crate::buffers`]), bytes: what it reads and what it writes.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// Longest time in which a client may take nothing of what was sent to it, where the system can
 /// watch over that.
 #[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long requests under way may take to end when the node stops.
+/// The time that requests in flight have to end when the node stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Binds the port, so that its errors are known before anything is served.

@@ -1,4 +1,4 @@
-//! What a node is made of, with every name resolved: from a configuration, or put together by a
+//! The setup of a node, with every name resolved: from a configuration, or put together by a
 //! program.
 
 mod configured;
@@ -43,9 +43,9 @@ pub struct Setup {
     pub listeners: Vec<ListenerSetup>,
     /// Connections at once, over all of these listeners.
     pub listener_connections_max: usize,
-    /// Where admin API and gateway listen; none opens no port.
+    /// The address of admin API and gateway; none opens no port.
     pub admin: Option<SocketAddr>,
-    /// Who may come in there.
+    /// Access control of that port.
     pub access: AccessSetup,
     /// HTTP connections at once; one more waits until another ends.
     pub http_connections_max: usize,
@@ -54,7 +54,7 @@ pub struct Setup {
     /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way;
     /// none lets it grow.
     pub slack_bytes: Option<u64>,
-    /// Where a snapshot is kept from a stop to the next start; none starts cold.
+    /// The snapshot kept from a stop to the next start; none starts cold.
     pub snapshot: Option<SnapshotSetup>,
     /// Threads for the gateway, the dispatchers and the admin API.
     pub threads: usize,
@@ -63,7 +63,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// What there is to divide, bytes.
+    /// Returns the bytes to divide among the partitions.
     #[must_use]
     pub(crate) fn divided_bytes(&self) -> u64 {
         self.instances.as_ref().map_or(self.cache.total_bytes, |instances| instances.total_bytes)
@@ -83,7 +83,7 @@ impl Setup {
 /// and no page of another site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSetup {
-    /// What TLS is spoken by; none where none is.
+    /// The certificate and key for TLS; none without TLS.
     pub tls: Option<TlsFiles>,
     /// A file of the tokens that requests have to show; none where nobody is asked for one.
     pub token_file: Option<PathBuf>,
@@ -91,29 +91,29 @@ pub struct AccessSetup {
     pub read_token_file: Option<PathBuf>,
 }
 
-/// One backend.
+/// A backend, before the node is started.
 pub struct BackendSetup {
-    /// What it is called.
+    /// The name.
     pub name: String,
     /// Bounds and times of its dispatcher.
     pub dispatch: sherwood_dispatch::Options,
-    /// What its values are kept by, and when stale ones are served.
+    /// The rules of keeping values and of serving stale ones.
     pub rules: Rules,
     /// When a fetch is late for queries that take stale values then; by default half of the SLO's
     /// bound, or half of the backend's time-out where that is less.
     pub late_after: Option<Duration>,
-    /// Where writes go, and when they can be read everywhere.
+    /// The target of writes, and when they can be read everywhere.
     pub writes: Writes,
-    /// Its replicas; none for a backend that is only looked up in the cache.
+    /// The replicas' stores; none for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
 }
 
-/// One partition.
+/// A partition, before the node is started.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionSetup {
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantId,
-    /// Whose answers it holds.
+    /// The backend whose answers it holds.
     pub backend: BackendId,
     /// Bytes it starts with; an equal part of what is left where none.
     pub initial_bytes: Option<u64>,
@@ -121,35 +121,35 @@ pub struct PartitionSetup {
     pub pin: Pin,
 }
 
-/// Where a snapshot is kept, and for which backends.
+/// The file of a snapshot, and the backends it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSetup {
     /// The file. Beside it, one with `.part` at the end is being written, and one with `.read`
     /// being read.
     pub path: PathBuf,
-    /// How long writing may take.
+    /// The longest time that writing may take.
     pub time_max: Duration,
     /// Stands for the configuration of the backends.
     pub fingerprint: u64,
 }
 
-/// One listener.
+/// A listener, before the node is started.
 #[derive(Clone, Debug)]
 pub struct ListenerSetup {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Where it listens.
+    /// The address or UNIX socket.
     pub bind: Address,
     /// A file of the names and passwords that clients have to give; none where nobody is asked for
     /// them.
     pub auth_file: Option<PathBuf>,
     /// Which partition a key goes to.
     pub route: RouteSetup,
-    /// Whether a miss is fetched from the backend.
+    /// Fetches a miss from the backend where true.
     pub read_through: bool,
     /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
-    /// Whether each thread keeps to one core.
+    /// Keeps each thread to one core where true.
     pub pin_threads: bool,
     /// A connection that is silent for this long is closed; never where none.
     pub idle_timeout: Option<Duration>,
