@@ -1,4 +1,4 @@
-//! What the command line says about a node, as text; its meaning is worked out with the file's.
+//! Flags of the command line as text; the configuration file's step gives them meaning.
 
 use std::path::PathBuf;
 

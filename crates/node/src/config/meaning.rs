@@ -1,4 +1,4 @@
-//! What a configuration means: every value in range, every name resolved to an id.
+//! The resolved configuration: every value in range, every name resolved to an id.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::slos::SloSetup;
 use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
 
-/// A whole configuration that is valid. It says nothing about the machine: whether a port is free
-/// or a file can be opened shows when the node starts.
+/// A valid configuration. Conditions of the machine, such as whether a port is free or a file can
+/// be opened, are checked when the node starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The cache's memory.
@@ -26,24 +26,24 @@ pub struct Config {
     pub snapshot: Option<Snapshot>,
     /// Threads and connections.
     pub server: Server,
-    /// What is listened on, at most one per address.
+    /// Listeners, at most one per address.
     pub listeners: Vec<Listener>,
-    /// In the order of their [`BackendId`]; at least one.
+    /// Backends in the order of their [`BackendId`]; at least one.
     pub backends: Vec<Backend>,
     /// Names in the order of their [`TenantId`]; the first is `default`.
     pub tenants: Vec<String>,
-    /// In the order of their `PartitionId`; every backend has one of the default tenant. Their
-    /// initial bytes sum to at most the total.
+    /// Partitions in the order of their `PartitionId`; every backend has one of the default tenant.
+    /// Their initial bytes sum to at most the total.
     pub partitions: Vec<Partition>,
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
     /// `[[slo.class]]` and `[[slo.tenant]]`, at most 32 of each.
     pub slos: Vec<SloSetup>,
-    /// How it is kept.
+    /// `[control]`: policy and period of the control loop.
     pub control: Control,
-    /// Where the admin API and the gateway are bound, or none when they are off.
+    /// Address of the admin API and the gateway; none when they are off.
     pub admin: Option<SocketAddr>,
-    /// Who may come in there. Beyond loopback there is TLS, and a token is asked for.
+    /// TLS and tokens of the admin address; beyond loopback both are required.
     pub access: AccessSetup,
 }
 
@@ -54,39 +54,40 @@ pub struct Memory {
     pub total_bytes: u64,
     /// Largest value in bytes, 1 KiB to 128 MiB and at most the total; 1 MiB by default.
     pub item_bytes_max: u32,
-    /// Which item of a partition goes first; S3-FIFO by default.
+    /// Eviction policy within a partition; S3-FIFO by default.
     pub eviction: Eviction,
-    /// Bytes that requests and answers of the gateway and the values fetched for listeners may take
-    /// together, over all clients and beside the total, 32 MiB to 64 TiB; 256 MiB by default.
+    /// Bytes that requests and answers of the gateway and values fetched for listeners may take
+    /// together, over all clients and in addition to the total, 32 MiB to 64 TiB; 256 MiB by
+    /// default.
     pub buffers_bytes_max: u64,
     /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by
     /// default.
     pub mrc_sample_ratio: f64,
 }
 
-/// `[memory] snapshot`: what the cache holds, kept from a stop to the next start.
+/// `[memory] snapshot`: the cache's contents, kept from a stop to the next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The file.
     pub path: PathBuf,
-    /// How long writing it may take, 100 ms to 10 min; 10 s by default.
+    /// Time limit of writing it, 100 ms to 10 min; 10 s by default.
     pub time_max: Duration,
 }
 
 impl Memory {
-    /// Bytes that the node may take beside the total, the embedded stores and the buffers of
-    /// connections: 64 MiB, or 15% of the total where that is more.
+    /// Bytes that the node may take in addition to the total, the embedded stores and the buffers
+    /// of connections: 64 MiB, or 15% of the total if that is more.
     #[must_use]
     pub fn slack_bytes(&self) -> u64 {
         (self.total_bytes / 100 * 15).max(64 << 20)
     }
 }
 
-/// What `[memory] buffers` is by default, bytes.
+/// Default of `[memory] buffers`, bytes.
 pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
 
-/// HTTP connections open at a time; one more waits until another ends. They are few, since a
-/// gateway's clients keep theirs.
+/// Maximum of open HTTP connections; further ones wait until another ends. A gateway's clients keep
+/// their connections open, so a small number is enough.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 
 /// `[server]`.
@@ -97,31 +98,30 @@ pub struct Server {
     /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has
     /// its own bound, [`HTTP_CONNECTIONS_MAX`].
     pub connections_max: u32,
-    /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d;
-    /// none by default: never.
+    /// Idle time after which a listener closes a connection, 1 s to 365 d; none, the default, never
+    /// closes it.
     pub idle_timeout: Option<Duration>,
-    /// Whether each thread of a listener keeps to one core; no by default.
+    /// True if each thread of a listener is pinned to one core; false by default.
     pub pin_threads: bool,
 }
 
 /// `[[listener]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// What is spoken.
+    /// Protocol of the listener.
     pub protocol: Protocol,
-    /// A UNIX socket, or an address: one beyond loopback only where a password is asked for and the
-    /// network was said to be trusted.
+    /// UNIX socket or address. An address beyond loopback is accepted only with a password file and
+    /// `network = "trusted"`.
     pub bind: Address,
-    /// A file of the names and passwords that clients have to give; none where nobody is asked for
-    /// them.
+    /// File of the names and passwords that clients must give; none if no password is required.
     pub auth_file: Option<PathBuf>,
-    /// Whose keys arrive here.
+    /// Selection of the backend for a key.
     pub route: Route,
-    /// What a miss is.
+    /// Handling of misses.
     pub mode: Mode,
 }
 
-/// What a listener speaks.
+/// Protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// The memcached text protocol.
@@ -130,7 +130,7 @@ pub enum Protocol {
     Redis,
 }
 
-/// How a listener finds the backend a key belongs to.
+/// Selection of the backend that a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// By the prefix of the key. A key without a known prefix belongs to the backend with the empty
@@ -140,12 +140,12 @@ pub enum Route {
     Backend(BackendId),
 }
 
-/// What a listener does about a miss.
+/// Handling of a miss by a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A miss is a miss; the client asks the backend itself.
+    /// Reports the miss; the client queries the backend itself.
     LookAside,
-    /// A miss is fetched from the backend's store.
+    /// Fetches the value from the backend's store.
     ReadThrough,
 }
 
@@ -154,29 +154,30 @@ pub enum Mode {
 pub struct Backend {
     /// 1 to 64 letters, digits, `.`, `_` and `-`; unique.
     pub name: String,
-    /// Prefix of its keys, of which none is the prefix of another but the empty one; none when it
-    /// is not routed to by prefix.
+    /// Prefix of its keys; no prefix may begin with another, except that every prefix begins with
+    /// the empty one. None if keys are not routed to it by prefix.
     pub prefix: Option<String>,
-    /// Bounds, retries and probes of what is fetched from it, with the time-out of its queries: 1
-    /// ms to 10 min, 2 s by default.
+    /// Limits, retries and probes of its dispatcher, with the timeout of its queries: 1 ms to 10
+    /// min, 2 s by default.
     pub dispatch: sherwood_dispatch::Options,
-    /// How long its values are good for, and when those that are not any more are served.
+    /// Time-to-live of its values, and use of stale ones.
     pub freshness: Freshness,
-    /// Where writes go, and when they can be read everywhere.
+    /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
     /// One store per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
 }
 
-/// The keys of a `[[backend]]` that say how long a value is good for, and what becomes of it then.
+/// Keys of a `[[backend]]` for the time-to-live of values and the use of stale ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Freshness {
-    /// `ttl` (1 ms to 365 days; none by default: until it is evicted), `ttl_rules` (at most 64, 0
-    /// to 365 days), `ttl_jitter` (0 to 0.5, by default 0.1), `negative_ttl` (up to 365 days, 0 by
-    /// default) and `stale` (up to 7 days each; only `keep` is not 0 by default, but 60 s).
+    /// `ttl` (1 ms to 365 days; by default none: values live until evicted), `ttl_rules` (at most
+    /// 64, 0 to 365 days), `ttl_jitter` (0 to 0.5, by default 0.1), `negative_ttl` (up to 365 days,
+    /// 0 by default) and `stale` (up to 7 days each; 0 by default, except `keep`: 60 s).
     pub rules: Rules,
-    /// `stale.after`, up to 10 min: when a fetch is late for queries that take stale values then.
-    /// By default half of the SLO's bound, or half of the backend's time-out where that is less.
+    /// `stale.after`, up to 10 min: time after which a fetch counts as late, for queries that then
+    /// accept a stale value. By default half of the SLO's bound, or half of the backend's timeout
+    /// if that is less.
     pub late_after: Option<Duration>,
 }
 
@@ -187,17 +188,18 @@ impl Default for Freshness {
     }
 }
 
-/// Longest that a query may take a value past its freshness, and any value is kept then.
+/// Maximum age past its freshness at which a query may accept a value; also the maximum time that
+/// an expired value is kept.
 pub const STALE_OK_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// `writes = { … }` of a `[[backend]]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// Which replicas are written to.
+    /// Replicas that are written to.
     pub to: WriteTo,
-    /// How long after an acknowledged write a replica may still answer what was there before, up to
-    /// 1 h; 0 by default. What is fetched of the key meanwhile is not kept, and asked of the first
-    /// replica where only that is written to.
+    /// Time after an acknowledged write for which a replica may still return the old value, up to 1
+    /// h; 0 by default. Values of the key fetched in that time are not cached; if only the first
+    /// replica is written to, they are fetched from it.
     pub settle: Duration,
 }
 
@@ -206,19 +208,19 @@ pub struct Writes {
 pub struct Partition {
     /// The backend's name for the default tenant, `tenant:backend` for others.
     pub name: String,
-    /// Who it is owed to.
+    /// Tenant that it belongs to.
     pub tenant: TenantId,
-    /// Whose values it holds.
+    /// Backend whose values it holds.
     pub backend: BackendId,
-    /// Its budget never falls below; 0 by default.
+    /// Lower limit of its budget, bytes; 0 by default.
     pub bytes_min: u64,
-    /// Its budget never rises above; the total by default.
+    /// Upper limit of its budget, bytes; the total by default.
     pub bytes_max: u64,
-    /// Whether it keeps its budget, and what it would be is only said.
+    /// True if its budget stays as it is and the policy's decision is only reported.
     pub dry_run: bool,
-    /// The cache of somebody else's that is resized for it. All partitions have one, or none.
+    /// External cache that is resized for it. Either all partitions have one, or none.
     pub instance: Option<InstanceSetup>,
-    /// Its budget at the start, as [`sherwood_policy::Options::start_budgets`] works it out.
+    /// Its initial budget, computed by [`sherwood_policy::Options::start_budgets`].
     pub initial_bytes: u64,
 }
 
@@ -237,7 +239,7 @@ pub struct Control {
     /// Share of every partition that each decision collects and gives out anew, 0 to 0.5; 0.01 by
     /// default.
     pub tax_ratio: f64,
-    /// Decide and say so, but move nothing.
+    /// True if decisions are reported but no memory is moved.
     pub dry_run: bool,
     /// `[control.guard]`, none when it is switched off; its percentile and bound are those of
     /// `[slo]`.
@@ -253,7 +255,7 @@ pub struct Control {
 }
 
 impl Config {
-    /// Bytes the embedded stores keep in memory, all replicas together; outside
+    /// Bytes the embedded stores keep in memory, all replicas together; not part of
     /// [`Memory::total_bytes`].
     #[must_use]
     pub fn stores_bytes(&self) -> u64 {
@@ -261,9 +263,9 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB
-    /// for all requests, answers and fetched values, 3.3MiB for each of 1024 memcached connections,
-    /// 0.1MiB for each of 1024 HTTP connections`.
+    /// Line printed at start-up about the most memory that clients can use in addition: `buffers:
+    /// at most 256MiB for all requests, answers and fetched values, 3.3MiB for each of 1024
+    /// memcached connections, 0.1MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
         let options =
@@ -290,8 +292,8 @@ impl Config {
         format!("buffers: at most {}", parts.join(", "))
     }
 
-    /// Open files that the node has when every connection is in use, those to backends' servers
-    /// too: one for each, and a hundred for all else.
+    /// Number of open files of the node when every connection is in use, including connections to
+    /// backends' servers: one each, and a hundred for everything else.
     #[must_use]
     pub fn descriptors(&self) -> u64 {
         let stores = self.backends.iter().flat_map(|backend| &backend.replicas);
@@ -299,7 +301,7 @@ impl Config {
         u64::from(self.server.connections_max) + HTTP_CONNECTIONS_MAX as u64 + to_servers + 100
     }
 
-    /// What the node's memory adds up to, as it is said at start-up:
+    /// Line printed at start-up about the node's memory:
     /// `memory: 1GiB for the cache + 8MiB for 2 embedded stores = 1032MiB`.
     #[must_use]
     pub fn memory_line(&self) -> String {

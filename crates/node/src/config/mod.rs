@@ -1,10 +1,10 @@
-//! The configuration: from a file and flags to a [`Config`] in which nothing is left to doubt.
+//! The configuration: from a file and flags to a validated [`Config`].
 //!
-//! A wrong configuration must be refused before anything binds: a node that starts with half of
-//! what was meant fails at night. So there are two steps. *What was typed* (`raw`, `read`) keeps
-//! every value with its place in the file; *what it means* (`resolve`) checks ranges and
-//! cross-references, turns names into ids, and lets flags override the file. All that is wrong in a
-//! step is reported at once, one line each ([`ConfigError`]):
+//! A wrong configuration is refused before anything binds, so that no node starts with part of the
+//! intended settings. There are two steps. Parsing (`raw`, `read`) keeps every value with its place
+//! in the file; resolution (`resolve`) checks ranges and cross-references, turns names into ids,
+//! and lets flags override the file. All problems of a step are reported at once, one line each
+//! ([`ConfigError`]):
 //!
 //! ```text
 //! sherwood.toml:2:9: [memory] total is 0 bytes; it must be at least 1MiB: set total = "1GiB"
@@ -43,14 +43,14 @@ pub use units::{ByteSize, Span, UnitError};
 use problem::Problems;
 use raw::RawFile;
 
-/// Reads the file that `flags` name, if any, and works out the configuration of a node.
+/// Reads the file that `flags` name, if any, and resolves the configuration of a node.
 ///
-/// `policies` are the names of the allocation policies that can be chosen: the file has no options
-/// of a policy's own.
+/// `policies` are the names of the selectable allocation policies: those that need no options
+/// besides the file's.
 ///
 /// # Errors
-/// All that is wrong, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or means
-/// nothing valid.
+/// All problems found, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or is not
+/// a valid configuration.
 pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     let Some(path) = &flags.config else { return resolve_all(None, flags, policies) };
     let name = path.display().to_string();
@@ -63,11 +63,11 @@ pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     }
 }
 
-/// Works out the configuration of a node from the `text` of a file called `name`, with `flags`
+/// Resolves the configuration of a node from the `text` of a file called `name`, with `flags`
 /// overriding it.
 ///
 /// # Errors
-/// All that is wrong.
+/// All problems found.
 pub fn parse(name: &str, text: &str, flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     resolve_all(Some((name, text)), flags, policies)
 }
@@ -83,7 +83,7 @@ fn resolve_all(file: Option<(&str, &str)>, flags: &Flags, policies: &[&str]) -> 
     Ok(config.expect("a file that could not be read has problems"))
 }
 
-/// The system's words where they say enough, and what to do where they do not.
+/// Describes an I/O error with its remedy, in the system's words for unknown kinds.
 fn said(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file: check its path".to_owned(),

@@ -1,16 +1,15 @@
-//! What is wrong with a configuration, and where.
+//! Problems of a configuration, and their places.
 //!
-//! Whoever mends a configuration wants all that is wrong with it at once, each with the place to
-//! put the cursor and the thing to type. Problems are collected, up to a bound, and rendered one
-//! line each as compilers do.
+//! All problems of a configuration are reported at once, each with its place and a remedy. They are
+//! collected, up to a limit, and printed one per line in the format of compilers.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Most problems reported of one configuration; the rest is only counted.
+/// Maximum of problems reported for one configuration; further ones are only counted.
 pub const PROBLEMS_MAX: usize = 20;
 
-/// Why a configuration is refused: one line per problem, `place: what, accepted range: remedy`.
+/// Refusal of a configuration: one line per problem, `place: what, accepted range: remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", lines(.problems), rest(*.unlisted))]
 pub struct ConfigError {
@@ -21,23 +20,23 @@ pub struct ConfigError {
     pub unlisted: usize,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where to look.
+    /// Place of the wrong value.
     pub place: Place,
-    /// What is wrong, what is accepted, and what to do.
+    /// The wrong value, the accepted range, and the remedy.
     pub message: String,
 }
 
-/// Where a problem is.
+/// Place of a problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// On the command line; the message names the flag.
+    /// The command line; the message names the flag.
     CommandLine,
-    /// In a file as a whole: something is absent, or it cannot be read.
+    /// A file as a whole: something is missing, or it cannot be read.
     File(String),
-    /// At a line and a column of a file, both counted from 1, columns in characters.
+    /// A line and a column of a file.
     Line {
         /// The file's name as it was given.
         file: String,
@@ -59,18 +58,18 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a value came from, before it is turned into a [`Place`].
+/// Source of a value, before it is turned into a [`Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A flag, named for people.
+    /// A flag by its name, such as `--memory`.
     Flag(&'static str),
     /// Bytes of the file.
     Bytes(Range<usize>),
-    /// Nobody wrote it.
+    /// A default, written neither in the file nor as a flag.
     Absent,
 }
 
-/// Collects problems and knows the file they are about.
+/// Collects the problems of a file.
 #[derive(Debug)]
 pub(super) struct Problems<'a> {
     file: Option<(&'a str, &'a str)>,
@@ -79,12 +78,12 @@ pub(super) struct Problems<'a> {
 }
 
 impl<'a> Problems<'a> {
-    /// None so far; `file` is the configuration file's name and text.
+    /// Creates an empty collection; `file` is the configuration file's name and text.
     pub(super) fn new(file: Option<(&'a str, &'a str)>) -> Self {
         Self { file, found: Vec::new(), unlisted: 0 }
     }
 
-    /// Takes note of one more.
+    /// Adds a problem.
     pub(super) fn add(&mut self, origin: &Origin, message: impl Into<String>) {
         if self.found.len() == PROBLEMS_MAX {
             self.unlisted += 1;
@@ -94,12 +93,12 @@ impl<'a> Problems<'a> {
         self.found.push(Problem { place, message: message.into() });
     }
 
-    /// Whether no more are listed.
+    /// Returns true if the limit of listed problems is reached.
     pub(super) fn is_full(&self) -> bool {
         self.found.len() == PROBLEMS_MAX
     }
 
-    /// How a message about another place refers to `origin`: "line 12", a flag, or "by default".
+    /// Name of `origin` for messages about another place: "line 12", a flag, or "by default".
     pub(super) fn reference(&self, origin: &Origin) -> String {
         match (origin, self.place(origin)) {
             (Origin::Flag(flag), _) => (*flag).to_owned(),
@@ -108,7 +107,7 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// The error to return, or none.
+    /// Returns the collected problems as an error, if there are any.
     pub(super) fn finish(self) -> Result<(), ConfigError> {
         let Self { file: _, mut found, unlisted } = self;
         if found.is_empty() {
@@ -130,7 +129,7 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// Line and column of the byte at `offset`, both from 1; offsets beyond the end mean the end.
+/// Line and column of the byte at `offset`, both from 1; offsets past the end mean the end.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..offset.min(text.len())];
     let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_count_lines_and_characters_from_one() {
+    fn lines_and_columns_count_from_one() {
         let text = "a = 1\nbé = 2\n";
         let at = |needle: &str| position(text, text.find(needle).expect("is there"));
         assert_eq!((at("a"), at("b"), at("2")), ((1, 1), (2, 1), (2, 6)));
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_come_in_the_order_of_their_places_and_are_bounded() {
+    fn problems_are_ordered_by_place_and_limited() {
         let text = "\n".repeat(100);
         let mut problems = Problems::new(Some(("a.toml", &text)));
         for line in (0..50).rev() {

@@ -1,7 +1,7 @@
-//! What was typed: the configuration file's tables and keys, each value with its place, nothing
-//! judged yet.
+//! The configuration file as parsed: its tables and keys, each value with its place, not yet
+//! validated.
 //!
-//! These structs are the one list of keys: the reader refuses what is not here, and
+//! These structs are the only list of keys: the reader refuses all others, and
 //! `sherwood.example.toml` is tested against them.
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub(super) struct RawListener {
 }
 
 impl RawListener {
-    /// One of which only the protocol is said.
+    /// Creates a listener with only a protocol.
     pub(super) fn speaking(protocol: &str) -> Self {
         Self { protocol: Some(Spanned::new(0..0, protocol.to_owned())), ..Self::default() }
     }
@@ -153,8 +153,8 @@ pub(super) struct RawProbe {
     pub(super) interval_max: Key<Span>,
 }
 
-/// The keys of every kind of store; which of them a kind has is judged later, so that the refusal
-/// can name the kind.
+/// Keys of every kind of store. The keys that a kind accepts are checked during resolution, so that
+/// the error can name the kind.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawStore {
@@ -198,7 +198,7 @@ pub(super) struct RawTls {
     pub(super) server_name: Key<String>,
 }
 
-/// A header's value: as it stands, or in a file.
+/// Value of a header: literal, or read from a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or { file = \"run/token\", prefix = \"Bearer \" }")]
 pub(super) enum RawHeader {
@@ -226,7 +226,7 @@ pub(super) struct RawPartition {
     pub(super) cache: Key<RawInstance>,
 }
 
-/// A cache of somebody else's.
+/// An external cache.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawInstance {

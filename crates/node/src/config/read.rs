@@ -1,7 +1,8 @@
-//! From text to [`RawFile`]: all that is wrong with the shape of a file, not only the first thing.
+//! Parses text to [`RawFile`], reporting all errors in the structure of a file.
 //!
-//! A deserialiser stops at its first error. So each error is noted, the entry it is about is taken
-//! out of the parsed tree, and the rest is read again, until nothing is wrong or enough is.
+//! A deserialiser stops at its first error. So each error is recorded, the entry it is about is
+//! removed from the parsed tree, and the rest is deserialised again, until no error is left or the
+//! limit of problems is reached.
 
 use std::ops::Range;
 
@@ -12,10 +13,10 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::problem::{Origin, Problems};
 use super::raw::RawFile;
 
-/// Largest configuration file, in bytes; thousands of backends fit.
+/// Maximum size of a configuration file, bytes; enough for thousands of backends.
 pub(super) const FILE_BYTES_MAX: usize = 4 << 20;
 
-/// Reads `text`; what is wrong goes to `problems`, and then nothing is returned.
+/// Parses `text`. Returns none after adding errors to `problems`.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -44,10 +45,10 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
     None
 }
 
-/// Tables of which there may be several.
+/// Names of array tables, written `[[listener]]`.
 const LISTS: [&str; 3] = ["listener", "backend", "partition"];
 
-/// The table that stands here, after one bracket, and of which there may be several.
+/// Name of the array table that begins here with only one bracket.
 fn single_brackets(text: &str) -> Option<&'static str> {
     LISTS.into_iter().find(|table| text.strip_prefix(table).is_some_and(|rest| rest.starts_with([']', '.'])))
 }
@@ -56,8 +57,8 @@ fn origin(error: &toml::de::Error) -> Origin {
     error.span().map_or(Origin::Absent, Origin::Bytes)
 }
 
-/// Takes the innermost entry that `span` lies in out of `table`, and returns how people name it:
-/// the table, then keys.
+/// Removes the innermost entry that contains `span` from `table`, and returns its path: the table,
+/// then keys.
 fn remove_at(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Vec<String>> {
     let holds = |place: Range<usize>| place.start <= span.start && span.end <= place.end;
     let mut chosen = None;
@@ -102,13 +103,13 @@ fn sentence(path: &[String], message: &str) -> String {
     }
 }
 
-/// The names in serde's message about an unknown field: the field, and the fields there are.
+/// Names in serde's message about an unknown field: that field, and the known ones.
 pub(super) fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
     let mut names = message.strip_prefix("unknown field `")?.split('`').step_by(2);
     Some((names.next()?, names.filter(|name| !name.is_empty()).collect()))
 }
 
-/// How a key is named in messages: `[memory] total: `.
+/// Prefix of messages about a key: `[memory] total: `.
 fn label(path: &[String]) -> String {
     match path {
         [] => String::new(),
@@ -121,8 +122,8 @@ fn bracketed(table: &str) -> String {
     if LISTS.contains(&table) { format!("[[{table}]]") } else { format!("[{table}]") }
 }
 
-/// The name among `known` that takes the fewest edits to get from `word`, when they are few for its
-/// length; else the first that `word` is the beginning of.
+/// Returns the name in `known` with the smallest edit distance from `word`, if that is small for
+/// its length; otherwise the first that begins with `word`.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let edits_max = 1 + word.chars().count().min(12) / 4;
     let near = known.iter().map(|&name| (edits(word, name), name)).min()?;
@@ -130,15 +131,14 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     if near.0 <= edits_max { Some(near.1) } else { begun() }
 }
 
-/// Letters of a name that are enough to tell it by.
+/// Minimum length of a word that is completed to a name it begins, characters.
 const BEGINNING: usize = 4;
 
-/// Insertions, deletions, replacements and swaps of neighbours from `a` to `b`, over the first 64
-/// characters.
+/// Edit distance from `a` to `b` (insertions, deletions, replacements and swaps of neighbours) over
+/// the first 64 characters.
 fn edits(a: &str, b: &str) -> usize {
     let [a, b] = [a, b].map(|word| word.chars().take(64).collect::<Vec<char>>());
-    // From the first `i` characters of `a` to the first `j` of `b`; from none, as many as there
-    // are.
+    // `table[i][j]` is the distance from the first `i` characters of `a` to the first `j` of `b`.
     let mut table: Vec<Vec<usize>> = (0..=a.len()).map(|i| (i..=i + b.len()).collect()).collect();
     for i in 1..=a.len() {
         for j in 1..=b.len() {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_which_there_may_be_several_take_two_brackets() {
+    fn array_table_with_one_bracket_is_refused_with_the_remedy() {
         assert_eq!(
             problems("[backend]\nname = \"a\"\n"),
             ["a.toml:1:1: [backend] is one table, where several may be: write [[backend]]"]
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_reported_at_its_place() {
+    fn invalid_toml_is_reported_at_its_place() {
         let found = problems("[memory]\ntotal = \n");
         assert!(found[0].starts_with("a.toml:2:"), "{found:?}");
         assert!(found[0].contains("this is not TOML"), "{found:?}");
     }
 
     #[test]
-    fn suggestions_are_near_or_absent() {
+    fn suggestion_is_a_similar_name_or_none() {
         assert_eq!(nearest("totl", &["max_item_size", "total"]), Some("total"));
         assert_eq!(nearest("colour", &["total", "bind"]), None);
         assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("same", "same")), (3, 3, 0));

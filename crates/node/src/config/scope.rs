@@ -1,4 +1,4 @@
-//! The tools of judgement: where a value came from, what it is called, and whether it is in range.
+//! Helpers of validation: the source of a value, the name of its setting, and range checks.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -9,14 +9,14 @@ use toml::Spanned;
 use super::problem::{Origin, Problems};
 use super::raw::Key;
 
-/// A value somebody gave, and where.
+/// A value of the file or of a flag, with its source.
 #[derive(Clone, Debug)]
 pub(super) struct Given<T> {
     pub(super) value: T,
     pub(super) origin: Origin,
 }
 
-/// One setting: its names in the file and on the command line, and a value to suggest.
+/// A setting: its names in the file and on the command line, and a value to suggest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     /// Table as written, such as `[memory]`.
@@ -32,7 +32,7 @@ impl Setting {
         Self { table, key, example }
     }
 
-    /// What the setting is called where the value came from.
+    /// Name of the setting as it is written in the value's source.
     pub(super) fn name(&self, origin: &Origin) -> String {
         match origin {
             Origin::Flag(flag) => (*flag).to_owned(),
@@ -40,12 +40,12 @@ impl Setting {
         }
     }
 
-    /// What to type there instead.
+    /// Remedy that suggests the example.
     pub(super) fn remedy(&self, origin: &Origin) -> String {
         self.remedy_with(&self.example.trim_matches('"'), origin)
     }
 
-    /// What to type there where the example would be refused, too: a value of the same kind.
+    /// Remedy that suggests `value`, for settings whose example is out of range.
     fn remedy_with(&self, value: &dyn Display, origin: &Origin) -> String {
         let quote = if self.example.starts_with('"') { "\"" } else { "" };
         match origin {
@@ -66,13 +66,13 @@ pub(super) fn bytes<T>(spanned: &Spanned<T>) -> Origin {
     Origin::Bytes(spanned.span())
 }
 
-/// The flag's value, else the file's.
+/// Returns the flag's value, otherwise the file's.
 pub(super) fn flag_or<T: Clone>(flag: &'static str, value: Option<T>, key: &Key<T>) -> Option<Given<T>> {
     value.map(|value| Given { value, origin: Origin::Flag(flag) }).or_else(|| given(key))
 }
 
-/// As [`flag_or`], for flags whose text is yet to be understood; nonsense is a problem and counts
-/// as not given.
+/// Parses the flag's text, otherwise returns the file's value; text that cannot be parsed is a
+/// problem and counts as absent.
 pub(super) fn parsed_flag_or<T>(
     problems: &mut Problems<'_>,
     flag: &'static str,
@@ -94,7 +94,8 @@ where
     }
 }
 
-/// The given value when it is accepted; else the default, with a problem when one was given.
+/// Returns the given value if it is accepted; otherwise the default, with a problem if a value was
+/// given.
 pub(super) fn in_range<T>(
     problems: &mut Problems<'_>,
     setting: Setting,
@@ -120,8 +121,8 @@ where
     default
 }
 
-/// The meaning of the given word, or of the first word when none is given or, with a problem, when
-/// it is none of them.
+/// Returns the meaning of the given word; that of the first word if none is given, or if it is
+/// unknown, which is a problem.
 pub(super) fn one_of<T: Copy>(
     problems: &mut Problems<'_>,
     setting: Setting,
@@ -138,7 +139,7 @@ pub(super) fn one_of<T: Copy>(
     default
 }
 
-/// Notes that a word is none of the known ones, with the nearest of them as the remedy.
+/// Adds the problem of an unknown word, with the most similar known one as the remedy.
 pub(super) fn unknown(problems: &mut Problems<'_>, setting: Setting, given: &Given<String>, known: &[&str]) {
     let Given { value, origin } = given;
     let shown = super::units::quoted(value);
@@ -154,7 +155,7 @@ pub(super) fn unknown(problems: &mut Problems<'_>, setting: Setting, given: &Giv
     problems.add(origin, format!("{what}: {remedy}"));
 }
 
-/// Most names listed in one message.
+/// Maximum of names listed in one message.
 const NAMES_MAX: usize = 30;
 
 /// `"a"`, `"a" or "b"`, `one of "a", "b", "c"`.

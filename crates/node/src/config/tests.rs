@@ -1,4 +1,4 @@
-//! The example file and the book's page have every key that the code accepts.
+//! Checks that the example file and the book's page have every key that the code accepts.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! Sizes and durations as people write them.
+//! Sizes and durations with their units.
 //!
-//! A bare number leaves the unit to memory, and a wrong guess is off by a thousand; so durations
-//! always name theirs, and sizes do unless they are plain bytes. Binary units only: "GB" means two
-//! different numbers to two different people.
+//! Durations always name their unit, and sizes do unless they are plain bytes, since a wrongly
+//! guessed unit is off by a factor of a thousand. Units of sizes are binary only, because "GB" is
+//! ambiguous.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub struct ByteSize(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// Why a text is no size or no duration.
+/// Refusal of a text as a size or a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Not a whole number with one of the units of a size, or above 2⁶⁴ - 1 bytes.
@@ -61,15 +61,15 @@ impl FromStr for Span {
     }
 }
 
-/// The value in the largest unit that divides it, so that what is printed can be typed and means
-/// the same.
+/// Prints the value in the largest unit that divides it, so that parsing the text returns the same
+/// value.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 { f.write_str("0 bytes") } else { write_largest(f, self.0, &SIZES) }
     }
 }
 
-/// As for [`ByteSize`]; fractions of a microsecond are not shown.
+/// Prints the value as [`ByteSize`] does; fractions of a microsecond are dropped.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX);
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn long_nonsense_is_quoted_in_part() {
+    fn long_invalid_text_is_quoted_in_part() {
         let error = "x".repeat(100).parse::<ByteSize>().expect_err("no size");
         assert!(error.to_string().contains(&format!("\"{}…\"", "x".repeat(40))), "{error}");
     }
 
     proptest! {
         #[test]
-        fn what_is_printed_means_the_same_when_typed(bytes in 1_u64.., micros in 1_u64..) {
+        fn printed_value_parses_to_the_same_value(bytes in 1_u64.., micros in 1_u64..) {
             prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
             let span = Span(Duration::from_micros(micros));
             prop_assert_eq!(span.to_string().parse(), Ok(span));

@@ -1,11 +1,10 @@
-//! Who may reach what the node listens on: `[admin] tls`, `token_file` and `read_token_file`,
-//! `[[listener]] auth_file` and `network`.
+//! Access to the node's ports: `[admin] tls`, `token_file` and `read_token_file`, `[[listener]]
+//! auth_file` and `network`.
 //!
-//! Beyond loopback nothing is bound that does not ask who is there. The HTTP port can hide what is
-//! said, so it has to. Listeners cannot: memcached's and Redis's clients send passwords in the
-//! clear. A password in the clear still keeps out who can connect and not listen, which is most of
-//! a company's network; but that nobody listens is a claim about the network that only the operator
-//! can make, and that has to be made in words.
+//! Beyond loopback every port requires authentication. The HTTP port can encrypt, so it must.
+//! Listeners cannot: clients of memcached and Redis send passwords in the clear. A password still
+//! keeps out clients that can connect but cannot intercept traffic; whether traffic can be
+//! intercepted only the operator knows, so the network must be declared `trusted` explicitly.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,16 +26,16 @@ const CLIENT_CA: Setting = Setting::new("[admin]", "tls.client_ca", "\"clients.p
 const AUTH: Setting = Setting::new("[[listener]]", "auth_file", "\"passwords\"");
 const NETWORK: Setting = Setting::new("[[listener]]", "network", "\"trusted\"");
 
-/// Which machines may reach a listener.
+/// Network of a listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Network {
-    /// This one.
+    /// This machine only.
     Loopback,
-    /// Others, none of which listens to what is not for it.
+    /// A network with other machines, none of which intercepts traffic.
     Trusted,
 }
 
-/// What `[admin]` says of who may come in.
+/// TLS and token files of `[admin]`.
 pub(super) fn admin(file: &RawAdmin, problems: &mut Problems<'_>) -> AccessSetup {
     let access = AccessSetup {
         tls: file.tls.as_ref().and_then(|tls| self::tls(tls, problems)),
@@ -86,15 +85,14 @@ pub(super) fn auth_file(raw: &RawListener, problems: &mut Problems<'_>) -> Optio
     path(AUTH, &raw.auth_file, problems)
 }
 
-/// Refuses an HTTP port that others may reach and that does not ask who they are, or lets others
-/// listen.
+/// Refuses an HTTP port that other machines can reach without TLS or without a token.
 pub(super) fn refuse_open_admin(
     setting: Setting,
     bind: &Given<SocketAddr>,
     file: &RawAdmin,
     problems: &mut Problems<'_>,
 ) {
-    // What is there and refused has its own problem.
+    // A key with an invalid value is present: its problem has been reported.
     let mut missing = Vec::new();
     if file.tls.is_none() {
         missing.push("tls = { cert = \"cert.pem\", key = \"key.pem\" }");
@@ -114,8 +112,8 @@ pub(super) fn refuse_open_admin(
     problems.add(&bind.origin, message);
 }
 
-/// Refuses a listener that others may reach, if it does not ask who they are or nobody vouches for
-/// the network.
+/// Refuses a listener that other machines can reach, if it requires no password or its network is
+/// not declared trusted.
 pub(super) fn refuse_open_listener(
     setting: Setting,
     bind: &Given<String>,

@@ -1,4 +1,4 @@
-//! `[[backend]]`: names and prefixes that cannot be mistaken for each other.
+//! `[[backend]]`: unambiguous names and prefixes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ use crate::config::units::{Span, quoted};
 const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
 const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");
 
-/// Most backends of a node; each has a partition.
+/// Maximum of backends of a node; each has a partition.
 const BACKENDS_MAX: usize = super::partitions::PARTITIONS_MAX;
 
-/// Longest name of a backend or a tenant, in characters.
+/// Maximum length of the name of a backend or a tenant, characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Longest prefix in bytes; memcached's keys have at most 250.
+/// Maximum length of a prefix, bytes; memcached's keys have at most 250.
 const PREFIX_BYTES_MAX: usize = 200;
 
-/// The backends in the order of the file; the one of a plain cache where the file has none.
+/// Backends in the order of the file; if it has none, the one backend of a plain cache.
 pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<Backend> {
     if file.is_empty() {
         return vec![plain()];
@@ -41,16 +41,17 @@ pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>)
     file.iter().take(BACKENDS_MAX).map(|raw| backend(raw, &mut seen, problems)).collect()
 }
 
-/// Whether `name` may name a backend or a tenant: it appears in paths and metric labels.
+/// Returns true if `name` is valid for a backend or a tenant: it appears in paths and metric
+/// labels.
 pub(super) fn is_name(name: &str) -> bool {
     let accepted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(accepted)
 }
 
-/// What [`is_name`] accepts, in words.
+/// Names that [`is_name`] accepts, for messages.
 pub(super) const NAMES: &str = "1 to 64 letters, digits, '.', '_' or '-'";
 
-/// What earlier backends have taken, and where.
+/// Names, prefixes and directories of earlier backends, with their places.
 #[derive(Default)]
 struct Seen {
     names: BTreeMap<String, Origin>,
@@ -85,8 +86,8 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
     }
 }
 
-/// How late readers copy is for whoever runs them to say: a default would be too short for some,
-/// and they would be believed too soon.
+/// `settle` has no default for replicas that are not written to: only the operator knows their
+/// replication delay, and too short a value would let old values be cached.
 fn writes(raw: &RawWrites, replicas: usize, problems: &mut Problems<'_>) -> Writes {
     let Writes { to: _, settle } = Writes::default();
     let words = [("all", WriteTo::All), ("first", WriteTo::First)];
@@ -150,13 +151,13 @@ fn prefix(raw: &RawBackend, seen: &mut Seen, problems: &mut Problems<'_>) -> Opt
     Some(value)
 }
 
-/// Whether a key can start with both. The empty prefix takes what no other takes, so it only
-/// overlaps itself.
+/// Returns true if a key can begin with both prefixes. The empty prefix gets the keys without any
+/// other prefix, so it only overlaps itself.
 fn overlap(a: &str, b: &str) -> bool {
     if a.is_empty() || b.is_empty() { a == b } else { a.starts_with(b) || b.starts_with(a) }
 }
 
-/// A key-value store locks its directory; a second one there could never open.
+/// Refuses two key-value stores with one directory: a store locks its directory.
 fn refuse_shared_directory(store: &Given<StoreOptions>, seen: &mut Seen, problems: &mut Problems<'_>) {
     let StoreOptions::Kv(kv) = &store.value else { return };
     if let Some(first) = seen.directories.get(&kv.path) {

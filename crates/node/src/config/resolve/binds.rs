@@ -1,5 +1,4 @@
-//! `[[listener]]` and `[admin]`: what the node can be reached on. Who may reach it there is in
-//! [`access`].
+//! Addresses of `[[listener]]` and `[admin]`. Access restrictions are in [`access`].
 
 use std::net::SocketAddr;
 
@@ -26,25 +25,25 @@ const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
 const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
 const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 
-/// Most listeners of a node: one per backend and a few.
+/// Maximum of listeners of a node: one per backend and a few.
 const LISTENERS_MAX: usize = 4096;
 
-/// What a listener can speak, the default first.
+/// Protocols of a listener, the default first.
 const PROTOCOLS: [(&str, Protocol); 2] = [("memcached", Protocol::Memcached), ("redis", Protocol::Redis)];
 
 const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
-/// What a UNIX socket's path is written after.
+/// Prefix of a UNIX socket's path.
 const UNIX: &str = "unix:";
 
-/// What is to be bound.
+/// Resolved addresses and access.
 pub(super) struct Binds {
     pub(super) listeners: Vec<Listener>,
     pub(super) admin: Option<SocketAddr>,
     pub(super) access: AccessSetup,
 }
 
-/// An address with where it was written.
+/// An address and the place where it is written.
 type Bind = Given<SocketAddr>;
 
 pub(super) fn resolve(
@@ -58,7 +57,7 @@ pub(super) fn resolve(
     let mut listeners = listeners(&file.listener, flags, backends, problems);
     listeners.extend(unix_socket(flags, backends, problems));
     refuse_shared_addresses(admin.as_ref(), &listeners, problems);
-    // A listener that was named and refused has its own problem.
+    // A listener that is present but refused has a problem of its own.
     let by_flag = [&flags.memcached, &flags.redis, &flags.unix_socket].into_iter().any(Option::is_some);
     if admin.is_none() && file.listener.is_empty() && !by_flag {
         let message = "there is nothing to listen on; a node needs a listener or the admin API: add a [[listener]], give \
@@ -133,12 +132,12 @@ fn listeners(
     listeners
 }
 
-/// What a listener is to speak, as it is written.
+/// Name of a listener's protocol, as written.
 fn protocol_word(table: &Spanned<RawListener>) -> String {
     given(&table.get_ref().protocol).map_or_else(|| PROTOCOLS[0].0.to_owned(), |given| given.value)
 }
 
-/// The listener that a flag adds to those of the file.
+/// Listener that a flag adds to the file's.
 fn unix_socket(
     flags: &Flags,
     backends: &[Backend],
@@ -221,7 +220,7 @@ fn named(name: &Given<String>, backends: &[Backend], problems: &mut Problems<'_>
     index.map(|index| Route::Backend(BackendId::from_index(index)))
 }
 
-/// Reading through needs something to read from.
+/// Refuses read-through mode for a backend without a store.
 fn refuse_read_through_without_store(
     raw: &RawListener,
     route: Route,
@@ -244,7 +243,7 @@ fn refuse_read_through_without_store(
     }
 }
 
-/// Where a listener is to be reached.
+/// Address of a listener.
 fn place(
     setting: Setting,
     bind: &Given<String>,
@@ -286,7 +285,7 @@ fn place(
     Some(Address::Unix(UnixSocket { path: path.into(), permissions: permissions? }))
 }
 
-/// Permissions as `chmod` takes them.
+/// Permissions in the notation of `chmod`.
 fn mode(given: &Given<String>, problems: &mut Problems<'_>) -> Option<u32> {
     let Given { value, origin } = given;
     let octal = (3..=4).contains(&value.len()) && value.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
@@ -309,7 +308,7 @@ fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>)
     address
 }
 
-/// Two sockets cannot have one place; port 0 is a free port each time.
+/// Refuses two sockets with one address; port 0 stands for a different free port each time.
 fn refuse_shared_addresses(
     admin: Option<&Bind>,
     listeners: &[(Origin, Listener)],

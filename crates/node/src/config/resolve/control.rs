@@ -26,7 +26,7 @@ const TAX: Setting = Setting::new("[control]", "tax", "0.01");
 
 const DEFAULT_BAND: (f64, f64) = (98.5, 99.5);
 
-/// Durations between which every period of the control loop lies, as the policies accept them.
+/// Range of every period of the control loop, as the policies accept it.
 const PERIOD_MIN: Span = Span(Duration::from_millis(1));
 const PERIOD_MAX: Span = Span(Duration::from_secs(3600));
 
@@ -71,7 +71,8 @@ pub(super) fn control(
     }
 }
 
-/// A policy may exist and still be of no use here; then its own reason is worth more than the list.
+/// Refuses a policy that cannot be selected. If the policy exists, its own error is reported in
+/// place of the list of names.
 fn refuse_policy(policy: &Given<String>, policies: &[&str], problems: &mut Problems<'_>) {
     match by_name(&policy.value, &Options::default()) {
         Err(error @ PolicyError::Missing { .. }) => {
@@ -93,7 +94,7 @@ fn band_of(given: Option<Given<Vec<f64>>>, problems: &mut Problems<'_>) -> (f64,
 }
 
 fn refuse_band(value: &[f64], origin: &Origin, problems: &mut Problems<'_>) {
-    // What is refused may be of any length; four numbers show what is meant.
+    // A refused list may have any length; four numbers are enough to identify it.
     let shown: Vec<String> = value.iter().take(4).map(ToString::to_string).collect();
     let (name, remedy) = (BAND.name(origin), BAND.remedy(origin));
     let accepted = "two percentiles from 0 to 100, the lower first";

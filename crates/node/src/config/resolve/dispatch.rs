@@ -1,8 +1,8 @@
-//! `timeout`, `dispatch` and `ramp` of a `[[backend]]`: what it may hold, how long it waits, whom
-//! it asks again, how it is spared by a cold cache.
+//! `timeout`, `dispatch` and `ramp` of a `[[backend]]`: concurrency limits, timeouts, retries, and
+//! the ramp after a cold start.
 //!
-//! What is accepted is the dispatcher's to say. Each key is put into options that are valid so far,
-//! and is the one to blame when they no longer are.
+//! The dispatcher validates its options itself. Each key is set on options that are valid so far;
+//! if they become invalid, the problem is reported at that key.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ const INTERVAL_MAX: Setting = Setting::new("[[backend]]", "dispatch.probe.interv
 const MILLISECOND: Span = Span(Duration::from_millis(1));
 const TIMEOUT_MAX: Span = Span(Duration::from_secs(600));
 
-/// Longest wait between two probes, before the quarter that chance adds.
+/// Maximum interval between two probes, before the random quarter is added.
 const INTERVAL_LONGEST: Span = Span(Duration::from_secs(3_600));
 
-/// The options of one backend's dispatcher; keys that are refused keep their defaults.
+/// Options of one backend's dispatcher; refused keys keep their defaults.
 pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Options {
     let RawDispatch { batch_keys_max, in_flight_calls_max, queued_calls_max, waiters_max, retry, probe } =
         &backend.dispatch;
@@ -54,7 +54,7 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
     draft.options
 }
 
-/// Options that are valid so far.
+/// Options that are valid so far, to which keys are applied.
 struct Draft<'d, 'p> {
     options: Options,
     problems: &'d mut Problems<'p>,
@@ -67,7 +67,7 @@ impl Draft<'_, '_> {
         }
     }
 
-    /// Both at once: whether one is right depends on the other.
+    /// Sets both intervals at once: the valid range of one depends on the other.
     fn intervals(&mut self, probe: &RawProbe) {
         let RawProbe { failures_max: _, interval_min, interval_max } = probe;
         let Some(origin) = interval_max.as_ref().or(interval_min.as_ref()).map(bytes) else { return };
@@ -80,14 +80,14 @@ impl Draft<'_, '_> {
         self.change(&origin, |options| (options.probe.interval_min, options.probe.interval_max) = (min, max));
     }
 
-    /// A table of its own switches the ramp on.
+    /// Switches the ramp on and sets its keys.
     fn ramp(&mut self, ramp: &RawRamp) {
         let RawRamp { start, grow, wait, interval, settle } = ramp;
         self.options.ramp = Some(RampOptions::default());
         self.ramp_key(start, |ramp, value| ramp.start_keys = value);
         self.ramp_key(grow, |ramp, value| ramp.grow_ratio = value);
         self.ramp_key(wait, |ramp, value| ramp.wait_ratio = value);
-        // First the one that the other must reach.
+        // `settle` before `interval`, whose valid range depends on it.
         self.ramp_key(settle, |ramp, value| ramp.settle = value.0);
         self.ramp_key(interval, |ramp, value| ramp.interval = value.0);
     }
@@ -98,7 +98,7 @@ impl Draft<'_, '_> {
         }
     }
 
-    /// Makes the change, unless the options would then be refused; that is a problem at `origin`.
+    /// Applies the change if the options stay valid; otherwise adds a problem at `origin`.
     fn change(&mut self, origin: &Origin, change: impl FnOnce(&mut Options)) {
         let mut changed = self.options;
         change(&mut changed);

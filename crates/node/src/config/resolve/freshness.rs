@@ -1,4 +1,4 @@
-//! How long a backend's values are good for, and when those that are not any more are served.
+//! Time-to-live of a backend's values, and use of stale ones.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ const AFTER: Setting = Setting::new("[[backend]]", "stale.after", "\"75ms\"");
 const ZERO: Span = Span(Duration::ZERO);
 const MILLISECOND: Span = Span(Duration::from_millis(1));
 const TTL_MAX: Span = Span(Duration::from_secs(365 * 86_400));
-/// As long as a request may ask for at most.
+/// Maximum of the `stale` durations: the most that a request may ask for.
 const STALE_MAX: Span = Span(crate::config::STALE_OK_MAX);
-/// As long as a backend's time-out at most, which ends the wait anyway.
+/// Maximum of `stale.after`: that of a backend's timeout, which ends the wait in any case.
 const AFTER_MAX: Span = Span(Duration::from_secs(600));
 
-/// Most rules of a backend: a list that is gone through for each value that is stored.
+/// Maximum of rules of a backend: the list is scanned for each value that is stored.
 const RULES_MAX: usize = 64;
 
 pub(super) fn resolve(raw: &RawBackend, problems: &mut Problems<'_>) -> Freshness {

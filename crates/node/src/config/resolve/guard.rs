@@ -19,8 +19,7 @@ const MEMORY: Setting = Setting::new("[control.guard]", "memory", "\"30m\"");
 const TIMES: std::ops::RangeInclusive<Span> =
     Span(Duration::from_millis(1))..=Span(Duration::from_secs(24 * 3_600));
 
-/// The guard of `slo`; none when it is switched off, in which case its keys are checked all the
-/// same.
+/// Resolves the guard of `slo`; none when it is switched off, although its keys are still checked.
 pub(super) fn resolve(file: &RawGuard, slo: &Slo, problems: &mut Problems<'_>) -> Option<GuardOptions> {
     let RawGuard { enabled, worse, miss_rise, blame, freeze, memory } = file;
     let default = GuardOptions::default();

@@ -1,4 +1,4 @@
-//! `cache` of a `[[partition]]`: caches of others that are resized in place of our own.
+//! `cache` of a `[[partition]]`: external caches that are resized instead of the node's own.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ const KIND: Setting = Setting::new("[[partition]]", "cache.kind", "\"memcached\"
 const KINDS: [(&str, InstanceKind); 2] =
     [("memcached", InstanceKind::Memcached), ("redis", InstanceKind::Redis)];
 
-/// Longest address and name of a user, bytes: that of a host name, and some.
+/// Maximum length of an address and of a user name, bytes: that of a host name, and some.
 const TEXT_BYTES_MAX: usize = 300;
 
-/// The instance of a partition; none where there is none, or nothing to make of what is said.
+/// Resolves the instance of a partition; none if it has none, or an invalid one.
 pub(super) fn instance(
     table: Option<&Spanned<RawInstance>>,
     problems: &mut Problems<'_>,
@@ -75,7 +75,7 @@ fn checked_user(user: Given<String>, problems: &mut Problems<'_>) -> Option<Give
     fits.then_some(user)
 }
 
-/// Whether what else is asked for goes with instances, if there are any.
+/// Checks that the rest of the configuration is compatible with instances, if there are any.
 pub(super) fn check(
     file: &RawFile,
     flags: &Flags,

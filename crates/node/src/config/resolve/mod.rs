@@ -1,7 +1,7 @@
-//! From what was typed to what it means: one file per table, all problems collected.
+//! Resolution of parsed tables: one file per table, all problems collected.
 //!
-//! A value that is refused counts as its default from there on, so that one mistake is reported
-//! once and the checks that build on it still run.
+//! A refused value counts as its default from there on, so that one mistake is reported once and
+//! later checks still run.
 
 mod access;
 mod backends;
@@ -39,14 +39,15 @@ const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
 const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"s3-fifo\"");
 
 const MIB: u64 = 1 << 20;
-/// Between which a connection may be idle before it is closed. Chosen: a client that thinks for
-/// less than a second is not idle, and one that is silent for a year is gone.
+/// Minimum of the idle timeout. Chosen: a client that pauses for less than a second is not idle,
+/// and a connection without input for a year is dead.
 const IDLE_MIN: Span = Span(Duration::from_secs(1));
 const IDLE_MAX: Span = Span(Duration::from_secs(365 * 24 * 3600));
-/// Precise to about a point, and too little work to be measured beside a look-up.
+/// Default sample ratio. Curves are precise to about a percentage point, and the cost is too small
+/// to be measured beside a look-up.
 const MRC_SAMPLE: f64 = 1.0 / 32.0;
 
-/// The configuration that `file` and `flags` mean together. It is only of use when no problem was
+/// Resolves `file` and `flags` to a configuration. The result is usable only if no problem was
 /// added.
 pub(super) fn resolve(
     file: &RawFile,
@@ -104,7 +105,7 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
     Memory { total_bytes: total.0, item_bytes_max, eviction, buffers_bytes_max: buffers.0, mrc_sample_ratio }
 }
 
-/// A table of its own asks for one.
+/// Resolves `[memory] snapshot`; none without that table.
 fn snapshot(file: &RawMemory, problems: &mut Problems<'_>) -> Option<Snapshot> {
     let table = file.snapshot.as_ref()?;
     let RawSnapshot { path, max_time } = table.get_ref();

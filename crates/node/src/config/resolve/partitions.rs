@@ -1,4 +1,4 @@
-//! `[[partition]]`: who starts with how much, within which bounds.
+//! `[[partition]]`: initial sizes and limits.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ const MIN: Setting = Setting::new("[[partition]]", "min", "\"1MiB\"");
 const MAX: Setting = Setting::new("[[partition]]", "max", "\"512MiB\"");
 const INITIAL: Setting = Setting::new("[[partition]]", "initial", "\"64MiB\"");
 
-/// Most partitions of a node: as many as the policies have floors for, 30 of 32,768 pages each, and
-/// a few less.
+/// Maximum of partitions of a node: slightly below the number that the policies have floors for, 30
+/// of 32,768 pages each.
 pub(super) const PARTITIONS_MAX: usize = 1024;
 
 const DEFAULT_TENANT: &str = "default";
 
-/// How the total is divided at the start.
+/// Division of the total at the start.
 pub(super) struct Division {
     pub(super) tenants: Vec<String>,
     pub(super) partitions: Vec<Partition>,
 }
 
-/// A partition whose start may still have to be worked out.
+/// A partition whose initial size may still have to be computed.
 struct Draft {
     tenant: TenantId,
     backend: BackendId,
@@ -41,7 +41,7 @@ struct Draft {
     initial: Option<u64>,
     dry_run: bool,
     instance: Option<InstanceSetup>,
-    /// Where its bytes are to be changed when the sum is too large.
+    /// Places of its sizes, for problems of their sums.
     origins: Origins,
 }
 
@@ -51,8 +51,8 @@ struct Origins {
     initial: Origin,
 }
 
-/// The listed partitions in the order of the file, then one of the default tenant for every backend
-/// that lists none for it: it is where everybody goes who has no partition of their own.
+/// Resolves the listed partitions in the order of the file, then one of the default tenant for
+/// every backend that lists none for it: it serves all tenants without a partition of their own.
 pub(super) fn resolve(
     file: &[Spanned<RawPartition>],
     backends: &[Backend],
@@ -128,7 +128,7 @@ fn draft(
     let backend = backend(table, backends, problems);
     let total = ByteSize(total_bytes);
     let instance = instances::instance(raw.cache.as_ref(), problems);
-    // An instance has a size below which it cannot be told to go.
+    // An external cache has a minimum size.
     let least = ByteSize(instance.as_ref().map_or(0, |instance| instance.kind.bytes_min()));
     let min = in_range(problems, MIN, given(&raw.min), least, least..=total);
     let max = in_range(problems, MAX, given(&raw.max), total, min..=ByteSize(u64::MAX)).min(total);
@@ -188,8 +188,8 @@ fn name(tenants: &[String], backends: &[Backend], tenant: TenantId, backend: Bac
     }
 }
 
-/// Every backend has a partition of the default tenant, listed or not. True when there are too
-/// many.
+/// Refuses too many partitions, counting those of the default tenant that are not listed. Returns
+/// true in that case.
 fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>) -> bool {
     let count = partitions.max(listed);
     let over = count > PARTITIONS_MAX;
@@ -203,8 +203,8 @@ fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>
     over
 }
 
-/// Minima must fit into the total, and so must what the partitions start with; the first that does
-/// not is named. True when something does not fit.
+/// Refuses minima, and initial sizes, that exceed the total, at the first that does not fit.
+/// Returns true in that case.
 fn refuse_sums_over(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<'_>) -> bool {
     let total = ByteSize(total_bytes);
     if let Some((draft, min)) = first_over(drafts, total_bytes, |draft| draft.min) {
@@ -226,7 +226,7 @@ fn refuse_sums_over(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<
     refuse_unreachable_total(drafts, total, problems)
 }
 
-/// Budgets sum to the total, so maxima that together stay below it could not be kept.
+/// Refuses maxima that sum to less than the total: budgets must sum to the total.
 fn refuse_unreachable_total(drafts: &[Draft], total: ByteSize, problems: &mut Problems<'_>) -> bool {
     let max = ByteSize(drafts.iter().map(start_max).fold(0_u64, u64::saturating_add));
     let last = drafts.iter().next_back().filter(|_| max < total);
@@ -243,7 +243,7 @@ fn refuse_unreachable_total(drafts: &[Draft], total: ByteSize, problems: &mut Pr
     last.is_some()
 }
 
-/// The draft with which the running sum of `bytes` exceeds the total, and the sum over all.
+/// Returns the draft with which the running sum of `bytes` exceeds the total, and the complete sum.
 fn first_over(drafts: &[Draft], total_bytes: u64, bytes: fn(&Draft) -> u64) -> Option<(&Draft, ByteSize)> {
     let mut sum = 0_u64;
     let mut first = None;
@@ -256,17 +256,17 @@ fn first_over(drafts: &[Draft], total_bytes: u64, bytes: fn(&Draft) -> u64) -> O
     first.map(|draft| (draft, ByteSize(sum)))
 }
 
-/// The least a partition starts with.
+/// Minimum initial size of a partition.
 fn start_min(draft: &Draft) -> u64 {
     draft.initial.unwrap_or(draft.min)
 }
 
-/// The most a partition may be given from the start on: in a dry run, what it begins with.
+/// Maximum initial size of a partition; in a dry run, its given initial size.
 fn start_max(draft: &Draft) -> u64 {
     draft.initial.filter(|_| draft.dry_run).unwrap_or(draft.max)
 }
 
-/// Bytes each partition starts with; all equal when the policies see no way, which is a problem.
+/// Initial sizes of all partitions; zeros, with a problem, when the policies find no division.
 fn starts(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<'_>) -> Vec<u64> {
     let size = |draft: &Draft| StartSize {
         initial_bytes: draft.initial,

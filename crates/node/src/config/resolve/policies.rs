@@ -1,5 +1,5 @@
-//! `[control.tao]`, `[control.cliffhanger]`, `[control.fair]` and `[control.lama]`: what the
-//! policies accept.
+//! `[control.tao]`, `[control.cliffhanger]`, `[control.fair]` and `[control.lama]`: the policies'
+//! options.
 
 use std::time::Duration;
 

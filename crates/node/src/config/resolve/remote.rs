@@ -1,4 +1,4 @@
-//! Stores whose work is done by a server: `store = { kind = "memcached" }` and the like.
+//! Stores that are servers: `store = { kind = "memcached" }` and similar.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const DB: Setting = Setting::new("[[backend]]", "store.db", "0");
 const SQL_VALUE: Setting = Setting::new("[[backend]]", "store.value", "\"column\"");
 const TTL: Setting = Setting::new("[[backend]]", "store.ttl", "\"server\"");
 
-/// Longest life of what is written: beyond, memcached takes it for a date.
+/// Maximum time-to-live of written values: memcached takes longer ones for a date.
 const WRITE_TTL_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 pub(super) fn memcached(
@@ -48,7 +48,7 @@ pub(super) fn memcached(
 pub(super) fn redis(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<RedisOptions> {
     let address = address(raw, origin, "127.0.0.1:6379", problems)?;
     let RedisOptions { db, remote, .. } = RedisOptions::new("");
-    // There is one word, and without it the server is not asked.
+    // `"server"` is the only value; without the key the server's TTL is not read.
     let ttl_of_server = raw.ttl.is_some() && one_of(problems, TTL, given(&raw.ttl), &[("server", true)]);
     Some(RedisOptions {
         address,
@@ -84,7 +84,7 @@ pub(super) fn http(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>)
     })
 }
 
-/// MySQL, MariaDB and PostgreSQL, which `port` tells apart.
+/// Options of MySQL, MariaDB and PostgreSQL, distinguished by `port`.
 pub(super) fn sql(
     raw: &RawStore,
     origin: &Origin,
@@ -119,7 +119,7 @@ pub(super) fn sql(
     })
 }
 
-/// What shows without a file and a server: whether texts mean something.
+/// Checks the parts of the options that can be validated without files and servers.
 pub(super) fn check(options: &StoreOptions, origin: &Origin, problems: &mut Problems<'_>) {
     if let Err(cause) = options.validate() {
         problems.add(origin, format!("[[backend]] store: {cause}"));
@@ -202,7 +202,7 @@ fn write_ttl_s(raw: &RawStore, problems: &mut Problems<'_>) -> Option<u32> {
     let second = Span(Duration::from_secs(1));
     let ttl = given(&raw.write_ttl)?;
     let ttl = in_range(problems, WRITE_TTL, Some(ttl), second, second..=Span(WRITE_TTL_MAX)).0;
-    // A part of a second counts as one: servers count in whole ones.
+    // Rounds up: servers count whole seconds.
     Some(ttl.as_secs() as u32 + u32::from(ttl.subsec_nanos() > 0))
 }
 

@@ -12,23 +12,23 @@ use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
 use crate::config::units::{Span, quoted};
 use crate::slos::{SloScope, SloSetup};
 
-/// Most SLOs of each kind.
+/// Maximum of SLOs of each kind.
 const SLOS_MAX: usize = 32;
 
-/// Longest name of a class, bytes: what the gateway takes.
+/// Maximum length of a class's name, bytes: the gateway's limit.
 const CLASS_BYTES_MAX: usize = 64;
 
-/// The keys of one kind of SLO: per class or per tenant.
+/// Keys of one kind of SLO: per class or per tenant.
 struct Kind<'a> {
     table: &'static str,
     percentile: Setting,
     bound: Setting,
-    /// Whom a name means; none, with a problem, when nobody.
+    /// Resolves a name to its scope; none, with a problem, if it is unknown.
     to: &'a dyn Fn(&Given<String>, &mut Problems<'_>) -> Option<SloScope>,
 }
 
-/// Resolves the SLOs of classes, then of tenants. Window and time between observations are those of
-/// the global SLO.
+/// Resolves the SLOs of classes, then of tenants. Window and observation interval are those of the
+/// global SLO.
 pub(super) fn resolve(
     file: &RawSlo,
     slo: &Slo,

@@ -22,13 +22,13 @@ const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1
 /// Kinds of stores.
 const KINDS: &[&str] = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"];
 
-/// Servers that speak what another kind is called after.
+/// Server names and the kind whose protocol they speak.
 const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
 
-/// Most replicas of one backend.
+/// Maximum of replicas of one backend.
 const REPLICAS_MAX: usize = 64;
 
-/// Stores of one backend, one per replica; a store that is refused is left out.
+/// Stores of one backend, one per replica; refused ones are left out.
 pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Vec<Given<StoreOptions>> {
     let listed = backend.replicas.as_ref();
     if let (Some(_), Some(replicas)) = (&backend.store, listed) {
@@ -148,12 +148,12 @@ fn queued_calls_max(raw: &RawStore, default: u32, problems: &mut Problems<'_>) -
     in_range(problems, QUEUED, given(&raw.queued_calls_max), default.into(), accepted) as u32
 }
 
-/// What a store accepts, as wide as numbers in a file are.
+/// Widens a store's accepted range to the type of numbers in a file.
 pub(super) fn counts<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<u64> {
     (*accepted.start()).into()..=(*accepted.end()).into()
 }
 
-/// As [`counts`], for sizes.
+/// Widens a store's accepted range of sizes as [`counts`] does.
 pub(super) fn sizes<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<ByteSize> {
     ByteSize((*accepted.start()).into())..=ByteSize((*accepted.end()).into())
 }
@@ -166,7 +166,7 @@ fn listed(kinds: &[&str]) -> String {
     }
 }
 
-/// Keys that another kind of store has would be ignored here, so they are refused.
+/// Refuses keys of other kinds of stores, which would have no effect.
 fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
     let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, threads, queued_calls_max: _, .. } =
         raw;

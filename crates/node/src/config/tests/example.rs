@@ -1,8 +1,8 @@
-//! The example file beside the code.
+//! Comparison of the example file with the code.
 
 use super::*;
 
-/// The keys of a raw table, from its refusal of a key it does not have.
+/// Keys of a raw table, taken from its error about an unknown key.
 pub(super) fn keys<T: DeserializeOwned>() -> BTreeSet<String> {
     let Err(error) = toml::from_str::<T>("no_such_key = 0") else { panic!("unknown keys are refused") };
     let (_, known) = read::unknown_field(error.message()).expect("the message lists the keys");
@@ -30,7 +30,7 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&all("server")), keys::<RawServer>());
     assert_eq!(present(&all("listener")), keys::<RawListener>());
     assert_eq!(present(&all("backend")), keys::<RawBackend>());
-    // One key is there as a comment, since a node that resizes caches of others serves none of its
+    // `cache` is a comment in the example: a node that resizes external caches serves none of its
     // own.
     let shown = EXAMPLE.lines().find_map(|line| line.strip_prefix("# cache = ")).expect("it is shown");
     let instance: toml::Value = toml::from_str(&format!("cache = {shown}")).expect("it is TOML");

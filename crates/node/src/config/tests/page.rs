@@ -1,11 +1,11 @@
-//! The book's page on configuration beside the code.
+//! Comparison of the book's page on configuration with the code.
 
 use super::example::keys;
 use super::*;
 
 const PAGE: &str = include_str!("../../../../../docs/src/configuration.md");
 
-/// The keys that the tables below a heading list, in the first cell of each row.
+/// Keys in the first cell of each row of the tables below a heading.
 fn listed(heading: &str) -> Vec<&'static str> {
     let (_, section) = PAGE.split_once(&format!("\n### {heading}\n")).expect("the page has it");
     let (section, _) = section.split_once("\n### ").expect("it is not the last");
@@ -14,7 +14,7 @@ fn listed(heading: &str) -> Vec<&'static str> {
     cells.flat_map(|cell| cell.split('`').step_by(2)).collect()
 }
 
-/// Those of them below `table`, which ends with a dot, without it and what is deeper.
+/// Keys directly below `table`, which ends with a dot, without that prefix.
 fn below(listed: &[&str], table: &str) -> BTreeSet<String> {
     let inside = listed.iter().filter_map(|key| key.strip_prefix(table));
     inside.map(|key| key.split('.').next().expect("a split has a part").to_owned()).collect()
