@@ -1,65 +1,66 @@
-//! The file: a header, then blocks, each with a length and checksums of its own.
+//! Snapshot file format: a header block, then data blocks, each with a length and its own
+//! checksums.
 //!
 //! ```text
 //! block    length u32 │ checksum of the payload u64 │ checksum of the twelve bytes before u64 │ payload
 //! payload  of the first block: the header; of the others: part u8 │ records
 //! ```
-//! All numbers are little-endian. Part 0 has the warmest records; blocks of several parts may take
-//! turns. A block is the unit of damage: what is before the first damaged one is good. Length and
-//! payload have a checksum each, so that a damaged length is seen before it is believed.
+//! All numbers are little-endian. Part 0 has the warmest records; blocks of several parts may
+//! alternate. Damage is detected per block: everything before the first damaged block is usable.
+//! Length and payload have separate checksums, so that a damaged length is detected before it is
+//! used.
 
 use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
 use sherwood_model::SeededState;
 
-/// What the first block's payload begins with, version included.
+/// Magic number at the start of the first block's payload, version included.
 pub(super) const MAGIC: &[u8; 8] = b"SHRWD\0\0\x02";
 
-/// What it begins with in every version.
+/// Magic number without the version.
 pub(super) const FAMILY: &[u8] = MAGIC.split_at(MAGIC.len() - 1).0;
 
-/// Bytes of a payload beyond which a block is ended. Chosen: small enough that damage costs little,
-/// large enough that its head costs nothing.
+/// Size of a payload at which a block ends, bytes. Chosen: small enough that damage costs little,
+/// large enough that the overhead of its head is negligible.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
-/// Longest payload that is believed: a block, and the largest item that may have been the last in
-/// it.
+/// Maximum length of a payload that is accepted: a block plus the largest item, which may have been
+/// its last.
 pub(super) const PAYLOAD_BYTES_MAX: usize = BLOCK_BYTES + (192 << 20);
 
-/// Bytes before a payload.
+/// Length of a block's head, bytes.
 pub(super) const HEAD_BYTES: usize = 4 + 8 + 8;
 
-/// Which snapshot it is.
+/// The header of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// When it was written, milliseconds since 1970.
+    /// Time of writing, milliseconds since 1970.
     pub(super) unix_ms: u64,
-    /// Of the backends' configuration.
+    /// Fingerprint of the backends' configuration.
     pub(super) fingerprint: u64,
-    /// Names of the partitions, in the order in which records count them.
+    /// Names of the partitions, in the order of the records' partition numbers.
     pub(super) partitions: Vec<String>,
-    /// Their budgets, bytes.
+    /// Budgets of the partitions, bytes.
     pub(super) budgets: Vec<u64>,
-    /// Until when a write of each backend may land whose outcome nobody knew, milliseconds since
-    /// 1970; none or 0 where there is none.
+    /// Per backend, time until which a write with unknown outcome may take effect, milliseconds
+    /// since 1970; none or 0 without such a write.
     #[serde(default)]
     pub(super) unsettled_unix_ms: Vec<u64>,
 }
 
-/// Checks what was read; a seed of the format's own, so that equal bytes have equal checksums on
-/// every machine.
+/// Checksum of `bytes`, with the format's own seed, so that it is the same on every machine.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     checksum_by(*MAGIC, bytes)
 }
 
-/// The checksum of the version that begins with `magic`.
+/// Checksum in the version that begins with `magic`.
 pub(super) fn checksum_by(magic: [u8; 8], bytes: &[u8]) -> u64 {
     SeededState::new(u64::from_le_bytes(magic)).hash_bytes(bytes)
 }
 
-/// Whether a file whose first block is not sound was written by another version, whose checksums
-/// are others.
+/// Returns true if a file whose first block is damaged is a file of another version, which has
+/// other checksums.
 pub(super) fn is_of_another_version(file: &mut (impl Read + Seek)) -> io::Result<bool> {
     let mut begin = [0; HEAD_BYTES + MAGIC.len()];
     file.rewind()?;
@@ -82,21 +83,21 @@ pub(super) fn write_block(file: &mut impl Write, payload: &[u8]) -> io::Result<(
     file.write_all(payload)
 }
 
-/// What comes next in a file.
+/// The next block of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A sound block of so many bytes is in the buffer.
+    /// An intact block of this length is in the buffer.
     Block(usize),
-    /// The file ends here, as it should.
+    /// The regular end of the file.
     End,
-    /// What is here is not what was written.
+    /// The data is damaged.
     Damaged,
 }
 
 /// Reads the next block's payload into `payload`.
 ///
 /// # Errors
-/// When the system cannot read; a file that ends too early is damaged and no error.
+/// Fails when the system cannot read; a truncated file is damaged and no error.
 pub(super) fn read_block(file: &mut impl Read, payload: &mut Vec<u8>) -> io::Result<Next> {
     let mut head = [0; HEAD_BYTES];
     match fill(file, &mut head)? {
@@ -110,7 +111,7 @@ pub(super) fn read_block(file: &mut impl Read, payload: &mut Vec<u8>) -> io::Res
         return Ok(Next::Damaged);
     }
     payload.clear();
-    // Grows with what is there, and not with what a length says.
+    // Allocates as data is read, not by the length, which may be damaged.
     file.take(length as u64).read_to_end(payload)?;
     if payload.len() < length || number(4) != checksum(payload) {
         return Ok(Next::Damaged);
@@ -118,7 +119,7 @@ pub(super) fn read_block(file: &mut impl Read, payload: &mut Vec<u8>) -> io::Res
     Ok(Next::Block(HEAD_BYTES + length))
 }
 
-/// Fills `bytes` as far as the file goes; how far that is.
+/// Fills `bytes` from the file and returns the number of bytes read.
 pub(super) fn fill(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

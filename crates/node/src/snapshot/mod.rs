@@ -1,32 +1,32 @@
-//! A warm restart: what the cache holds, written when the node stops and read when it starts.
+//! Warm restart: the cache's contents, written when the node stops and read when it starts.
 //!
-//! A cache that starts empty is its backends' worst moment. One that is stopped in good order need
-//! not: its items go to a file, those used last first, so that running out of time loses the
-//! coldest, and the next start reads them.
+//! A cache that starts empty sends its backends the most queries. A node that stops regularly
+//! therefore writes its items to a file, the most recently used first, so that a time limit loses
+//! the coldest, and the next start reads them.
 //!
-//! Three rules keep this from serving what is wrong:
-//! - *A file is read once.* It is taken away before it is used. A node that is killed writes none,
-//!   and then starts cold rather than from a file that does not know what was written since.
-//! - *Nothing outlives its time.* Expiry is a date in the file; the time between stop and start
-//!   counts. A file from the future (somebody has set the clock back) is refused.
-//! - *Other backends, other values.* The file has a fingerprint of the backends' configuration, and
-//!   is refused by a node that has another.
+//! Three rules keep outdated values from being served:
+//! - *A file is read once.* It is moved away before it is used. A node that is killed writes none,
+//!   and then starts cold rather than from a file older than the latest writes.
+//! - *Expiry times hold.* Expiry is a date in the file; the time between stop and start counts. A
+//!   file from the future (the clock was set back) is refused.
+//! - *Values belong to a configuration.* The file has a fingerprint of the backends' configuration,
+//!   and a node with another one refuses it.
 //!
-//! And one from serving what somebody else put there: the file is the node's own, and nobody else
-//! may change it. A file that is not the node's is not touched either (`place`).
+//! The file must also be the node's own, writable only by the node's user, so that no other user
+//! can plant values. Files that are not the node's are never modified (`place`).
 //!
-//! What is read is read before the first client is served: a key that is deleted while an older
-//! value of it is still to be read would come back. So a start takes as long as the reading: a few
-//! seconds for a GiB.
+//! The file is read before the first client is served: otherwise a key that is deleted could come
+//! back when an older value of it is read afterwards. Reading delays the start by a few seconds per
+//! GiB.
 //!
-//! A write whose outcome nobody knows may land while the node is down, or after it is back. Until
-//! when is in the file, too.
+//! A write with unknown outcome may take effect while the node is down, or after it is back. The
+//! file keeps the time until which that may happen.
 //!
-//! What a backend is told by others while the node is down it does not hear of, as ever; what must
-//! not be older than that has a `ttl`.
+//! Changes that other programs make to a backend's data while the node is down are not seen, as in
+//! normal operation; data with a limited age needs a `ttl`.
 //!
 //! The format is in `file` (blocks and checksums) and `record` (an item in bytes); `write` and
-//! `read` go through the cache.
+//! `read` transfer between cache and file.
 
 mod file;
 mod place;
@@ -51,8 +51,7 @@ use read::{Restored, read};
 use write::{try_out, write};
 
 impl SnapshotSetup {
-    /// Sees whether the file can be written, which has to be known before there is anything to
-    /// lose, and that it takes nobody else's place.
+    /// Checks at start-up that the file can be written and that it would replace no foreign file.
     pub(crate) fn try_out(&self) -> Result<(), StartError> {
         let failed = |error| StartError::Snapshot { path: self.path.display().to_string(), error };
         if let Some(Foreign { path, what }) = foreign(self).map_err(failed)? {
@@ -67,57 +66,57 @@ impl SnapshotSetup {
         path.into()
     }
 
-    /// A name is on the disk, or gone from it, when its directory is.
+    /// Syncs the directory, which makes the creation or removal of a file durable.
     fn sync_directory(&self) -> io::Result<()> {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 
-/// What is kept beside the items.
+/// State that is kept in addition to the items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Standing {
-    /// Of each partition, bytes.
+    /// Budgets of the partitions, bytes.
     budgets: Vec<u64>,
-    /// Of each backend, until when a write may land whose outcome is not known.
+    /// Per backend, time until which a write with unknown outcome may take effect.
     unsettled: Vec<Option<Instant>>,
 }
 
-/// What was written.
+/// Summary of a written snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Written {
     items: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     bytes: u64,
-    /// Whether all there was is in it.
+    /// True if all items were written in time.
     whole: bool,
 }
 
-/// Why there is no snapshot, or not all of it.
+/// Failure to write or read a snapshot.
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
-    /// The system's words.
+    /// An I/O error.
     #[error("{doing} the snapshot {path}: {error}; look at the path and its file system ([memory] snapshot)")]
     Io {
         /// `writing` or `reading`.
         doing: &'static str,
         /// The file.
         path: String,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is no snapshot of this version.
+    /// The file is not a snapshot that this node can use.
     #[error("the snapshot {path} is not used: {why}")]
     Refused {
         /// The file.
         path: String,
-        /// Why.
+        /// Reason of the refusal.
         why: String,
     },
 }
 
-/// Reads the snapshot of the last stop, with the budgets that were learnt, and says what came of
-/// it. A node that finds none, or one it cannot use, starts cold.
+/// Restores items and budgets from the snapshot of the last stop, and reports the result as an
+/// event. A node without a usable snapshot starts cold.
 pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
     let begun = Monotonic::now();
     let regain = |Standing { budgets, unsettled }: Standing| {
@@ -149,7 +148,7 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
     }
 }
 
-/// Writes the snapshot of a node that nobody asks any more.
+/// Writes the snapshot of a node that serves no more requests.
 pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
     let begun = Monotonic::now();
     let unsettled = core.backends.iter().map(|backend| backend.as_ref()?.shut_down()).collect();

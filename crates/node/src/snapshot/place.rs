@@ -1,6 +1,5 @@
-//! What may be where a snapshot is to be: nothing, or what a node has left there. A path that is
-//! mistyped must not cost anybody a file: what is read is removed, and what is written takes the
-//! place of what was there.
+//! Checks the snapshot's path, which must be free or have a file that a node wrote: a snapshot is
+//! removed after reading, and writing replaces it, so a mistyped path could destroy another file.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,18 +9,18 @@ use std::path::{Path, PathBuf};
 use super::SnapshotSetup;
 use super::file::{FAMILY, HEAD_BYTES, fill};
 
-/// What is in the way.
+/// A foreign file at the snapshot's path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
     pub(super) path: PathBuf,
-    /// Such as `a directory`.
+    /// Kind of the file, such as `a directory`.
     pub(super) what: &'static str,
 }
 
-/// Looks at the file and at the two beside it; none where nothing is in the way.
+/// Looks for a foreign file at the snapshot's path and the two beside it.
 ///
 /// # Errors
-/// When the system cannot look.
+/// Fails when the system cannot read the directory or a file.
 pub(super) fn foreign(setup: &SnapshotSetup) -> io::Result<Option<Foreign>> {
     for path in [setup.path.clone(), setup.beside(".part"), setup.beside(".read")] {
         if let Some(what) = foreign_at(&path)? {
@@ -49,14 +48,15 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Whether a node of any version wrote it, damaged or not. One whose beginning had not come to the
-/// disk when the power failed is empty or begins with zeros.
+/// Returns true if a node of any version wrote the file, damaged or not. After a power failure, the
+/// start of such a file may be missing or zero.
 fn begins_as_ours(mut file: File) -> io::Result<bool> {
     let mut begin = vec![0; UNWRITTEN_BYTES];
     let length = fill(&mut file, &mut begin)?;
     Ok(begin[HEAD_BYTES..].starts_with(FAMILY) || begin[..length].iter().all(|byte| *byte == 0))
 }
 
-/// Zeros by which a file is taken for one that did not come to the disk. Images of disks have
-/// something in it: the last to begin is that of btrfs, whose first block is at 64 KiB.
+/// Number of leading zero bytes by which a file counts as one whose data did not reach the disk.
+/// Disk images have data earlier: the latest start is that of btrfs, whose first block is at 64
+/// KiB.
 const UNWRITTEN_BYTES: usize = 68 << 10;

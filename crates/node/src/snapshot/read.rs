@@ -1,8 +1,8 @@
-//! From the file to the cache.
+//! Reads a snapshot into the cache.
 //!
-//! The file is read twice: once to see how far it is sound, once from the coldest part to the
-//! warmest, since what is stored last is taken for the warmest, and evicted last. That the second
-//! reading finds what the first did is checked again.
+//! The file is read twice: once to find how much of it is intact, then from the coldest part to the
+//! warmest, since the cache takes the items stored last for the warmest, and evicts them last. The
+//! second reading verifies checksums again.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek, SeekFrom};
@@ -20,23 +20,24 @@ use super::{SnapshotError, SnapshotSetup, Standing};
 use crate::clock::Clock;
 use crate::names::Names;
 
-/// What was read.
+/// Summary of a restored snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restored {
     pub(super) items: u64,
     pub(super) bytes: u64,
-    /// Items whose time had come.
+    /// Items that had expired.
     pub(super) expired: u64,
-    /// Whether the file had damage, behind which nothing was read.
+    /// True if the file was damaged; nothing behind the damage was read.
     pub(super) damaged: bool,
 }
 
-/// Puts what was written at the last stop into `cache`, which is empty; none when there is no file.
-/// The file is gone afterwards. `regain` is told what was in force when it was written, before
-/// anything is stored.
+/// Restores the snapshot of the last stop into `cache`, which is empty; none when there is no file.
+/// The file is removed afterwards. `regain` receives the state kept beside the items before any
+/// item is stored.
 ///
 /// # Errors
-/// When it cannot be read, or is of other backends, of another version or from the future.
+/// Fails when the file cannot be read, or is of other backends, of another version or from the
+/// future.
 pub(super) fn read(
     setup: &SnapshotSetup,
     cache: &Cache,
@@ -68,14 +69,14 @@ pub(super) fn read(
     restored.map(Some)
 }
 
-/// Takes the snapshot away to `taken`, so that nobody reads it a second time, not even after a
-/// power failure; whether there is one. What a node left behind that was killed while it read one
-/// is not read again.
+/// Moves the snapshot to `taken`, so that it is not read a second time, not even after a power
+/// failure. Returns false if there is none. A file left by a node that was killed while reading is
+/// not read again.
 fn take(setup: &SnapshotSetup, taken: &Path) -> io::Result<bool> {
     match fs::rename(&setup.path, taken) {
         Ok(()) => setup.sync_directory().map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Mostly there is nothing.
+            // Usually there is no such file.
             let _ = fs::remove_file(taken);
             Ok(false)
         }
@@ -83,10 +84,9 @@ fn take(setup: &SnapshotSetup, taken: &Path) -> io::Result<bool> {
     }
 }
 
-/// The file, if it is one that only this user could have written: whoever writes it says what is
-/// served.
+/// Opens the file if only this user could have written it: its contents are served to clients.
 fn open(path: &Path) -> io::Result<Result<BufReader<File>, String>> {
-    // A link is not followed, and a pipe not waited for.
+    // Does not follow a link, nor wait for a pipe.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
@@ -108,7 +108,7 @@ fn open(path: &Path) -> io::Result<Result<BufReader<File>, String>> {
     Ok(Ok(BufReader::with_capacity(1 << 16, file)))
 }
 
-/// What was in force.
+/// State kept beside the items.
 fn standing(header: &Header, clock: &Clock) -> Standing {
     let until = |&unix_ms: &u64| (unix_ms > 0).then(|| clock.at_unix(Duration::from_millis(unix_ms)));
     Standing {
@@ -117,7 +117,7 @@ fn standing(header: &Header, clock: &Clock) -> Standing {
     }
 }
 
-/// The header, if it is this node's.
+/// Returns the header if it belongs to this node.
 fn checked(header: Header, setup: &SnapshotSetup, names: &Names, clock: &Clock) -> Result<Header, String> {
     let now = clock.unix(clock.now());
     if Duration::from_millis(header.unix_ms) > now {
@@ -138,7 +138,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The first block, or why it is none.
+    /// Reads the header, or returns the reason why it is invalid.
     fn header(&mut self) -> io::Result<Result<Header, String>> {
         let refused = |why: &str| Ok(Err(why.to_owned()));
         if !matches!(read_block(&mut self.file, &mut self.block)?, Next::Block(_)) {
@@ -153,7 +153,7 @@ impl Reading {
         Ok(serde_json::from_slice(text).map_err(|error| format!("its header is not understood: {error}")))
     }
 
-    /// Stores the records of all sound blocks that follow, those of the coldest part first.
+    /// Stores the records of all intact blocks that follow, the coldest part first.
     fn restore(&mut self, cache: &Cache, clock: &Clock, header: &Header) -> io::Result<Restored> {
         let mut restored = Restored::default();
         let (mut at, mut blocks) = (self.file.stream_position()?, Vec::new());
@@ -182,7 +182,7 @@ impl Reading {
     }
 }
 
-/// Stores the records of a block.
+/// Stores the records of one block.
 fn store(mut records: &[u8], cache: &Cache, clock: &Clock, header: &Header, restored: &mut Restored) {
     let now = clock.now();
     while !records.is_empty() {
@@ -205,7 +205,7 @@ fn store(mut records: &[u8], cache: &Cache, clock: &Clock, header: &Header, rest
             let noted = (Change::Amend { expires, marks, cas: NewCas::Keep }, ());
             if marks == Marks::NONE { Ok(()) } else { cache.update(partition, key, &access, |_| noted) }
         });
-        // One that no longer fits, in a cache that is smaller now, is one that was evicted.
+        // An item that does not fit into a smaller cache counts as evicted.
         if stored.is_ok() {
             restored.items += 1;
             restored.bytes += (key.len() + value.len()) as u64;

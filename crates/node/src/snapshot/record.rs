@@ -1,19 +1,19 @@
-//! An item in bytes.
+//! Encoding of an item.
 //!
 //! ```text
 //! partition u16 │ marks u8 │ graced u8 │ flags u32 │ expires u64 (ms since 1970, all ones for never) │ tags u64 │
 //! key length u16 │ value length u32 │ key │ value
 //! ```
-//! What is in a block has passed its checksum; it is taken apart with care all the same, since
-//! whoever can write the file can write a checksum.
+//! A block has passed its checksum, but records are still parsed defensively: a program that can
+//! write the file can write valid checksums.
 
 use sherwood_cache::Marks;
 use sherwood_model::Tags;
 
-/// Expires never.
+/// Encoded expiry of an item without one.
 const NEVER: u64 = u64::MAX;
 
-/// Bytes before key and value.
+/// Length of the fields before key and value, bytes.
 pub(super) const FIXED_BYTES: usize = 2 + 1 + 1 + 4 + 8 + 8 + 2 + 4;
 
 /// One item.
@@ -21,23 +21,23 @@ pub(super) const FIXED_BYTES: usize = 2 + 1 + 1 + 4 + 8 + 8 + 2 + 4;
 pub(super) struct Record<'a> {
     pub(super) partition: u16,
     pub(super) marks: Marks,
-    /// Whether it is kept past its time, for whoever takes a stale value.
+    /// True if it is kept past its expiry for queries that accept stale values.
     pub(super) graced: bool,
     pub(super) flags: u32,
-    /// Milliseconds since 1970.
+    /// Expiry, milliseconds since 1970.
     pub(super) expires_unix_ms: Option<u64>,
     pub(super) tags: Tags,
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
-/// The marks that are kept, by the bit each has in the file.
+/// Marks that are saved, with the bit of each in the file.
 fn kept() -> impl Iterator<Item = (u8, Marks)> {
     (0..7).map(|number| (1 << number, Marks::of_caller(number))).chain([(1 << 7, Marks::USED)])
 }
 
 impl<'a> Record<'a> {
-    /// Adds the record to a block; false when key or value are longer than one can be.
+    /// Appends the record to a block; returns false if the key or the value is too long.
     pub(super) fn put(&self, block: &mut Vec<u8>) -> bool {
         let Self { partition, marks, graced, flags, expires_unix_ms, tags, key, value } = *self;
         let (Ok(key_len), Ok(value_len)) = (u16::try_from(key.len()), u32::try_from(value.len())) else {
@@ -57,7 +57,7 @@ impl<'a> Record<'a> {
         true
     }
 
-    /// Takes the first record off a block; none when what is there is none.
+    /// Takes the first record off a block; none if the data is invalid.
     pub(super) fn take(block: &mut &'a [u8]) -> Option<Self> {
         let (fixed, rest) = block.split_first_chunk::<FIXED_BYTES>()?;
         let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);

@@ -1,4 +1,4 @@
-//! What is written is read, and what must not be served is not.
+//! Tests that snapshots are restored, and that invalid ones are refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,7 +22,7 @@ const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);
 const SECOND: u64 = 1_000_000_000;
 
-/// A cache of two partitions under a clock of its own, and where its snapshot is.
+/// A cache of two partitions with its own clock and snapshot path.
 struct World {
     cache: Cache,
     names: Names,
@@ -34,7 +34,7 @@ struct World {
 
 impl World {
     fn new(eviction: Eviction) -> Self {
-        // A year from the origin, as the clock begins: an hour earlier is before 1970 for nobody.
+        // A year after the origin of the clock, so that an hour earlier is still after 1970.
         let nanos: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(365 * 24 * 3_600 * SECOND)));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("snapshot");
@@ -71,7 +71,7 @@ impl World {
         write(&self.setup, &self.cache, &self.names, standing, &self.clock).unwrap()
     }
 
-    /// The node starts again: its cache is empty.
+    /// Restarts the node with an empty cache.
     fn restart(&mut self) -> Result<Option<Restored>, SnapshotError> {
         self.cache = cache(self.cache.options().eviction, 8 << 20);
         read(&self.setup, &self.cache, &self.names, &self.clock, |standing| {
@@ -98,7 +98,7 @@ fn cache(eviction: Eviction, budget_bytes: u64) -> Cache {
 }
 
 #[test]
-fn what_is_written_is_read_once_with_all_that_belongs_to_it() {
+fn snapshot_restores_items_and_state_once() {
     let mut world = World::new(Eviction::S3Fifo);
     for number in 0..2_000 {
         let partition = if number % 2 == 0 { A } else { B };
@@ -137,7 +137,7 @@ fn what_is_written_is_read_once_with_all_that_belongs_to_it() {
 }
 
 #[test]
-fn what_is_tagged_and_graced_stays_so_and_what_few_see_is_not_kept() {
+fn tags_and_grace_are_restored_and_negative_entries_are_not() {
     let mut world = World::new(Eviction::S3Fifo);
     let tags: Tags = [&b"page"[..]].into_iter().collect();
     let after = |world: &World, seconds| Some(world.clock.now() + Duration::from_secs(seconds));
@@ -163,7 +163,7 @@ fn what_is_tagged_and_graced_stays_so_and_what_few_see_is_not_kept() {
 }
 
 #[test]
-fn nothing_outlives_its_time_between_stop_and_start() {
+fn item_that_expired_while_stopped_is_not_restored() {
     let mut world = World::new(Eviction::S3Fifo);
     for (key, seconds) in [("short", 10), ("long", 100)] {
         let expires = Some(world.clock.now() + Duration::from_secs(seconds));
@@ -178,7 +178,7 @@ fn nothing_outlives_its_time_between_stop_and_start() {
 }
 
 #[test]
-fn a_file_of_another_configuration_or_from_the_future_is_refused_and_gone() {
+fn file_of_another_configuration_or_from_the_future_is_refused_and_removed() {
     let refused = |change: fn(&mut World)| {
         let mut world = World::new(Eviction::S3Fifo);
         world.set(A, "k", b"v");
@@ -215,7 +215,7 @@ fn a_file_of_another_configuration_or_from_the_future_is_refused_and_gone() {
 }
 
 #[test]
-fn a_file_that_others_could_have_written_is_refused() {
+fn file_writable_by_others_is_refused() {
     let refused = |change: fn(&Path)| {
         let mut world = World::new(Eviction::S3Fifo);
         world.set(A, "k", b"v");
@@ -241,7 +241,7 @@ fn a_file_that_others_could_have_written_is_refused() {
 }
 
 #[test]
-fn what_somebody_put_where_it_is_written_is_not_written_into() {
+fn existing_link_or_file_is_replaced_and_not_written_into() {
     let world = World::new(Eviction::S3Fifo);
     world.set(A, "k", b"v");
     let (part, other) = (world.setup.beside(".part"), world.setup.beside(".other"));
@@ -256,7 +256,7 @@ fn what_somebody_put_where_it_is_written_is_not_written_into() {
 }
 
 #[test]
-fn what_a_killed_node_left_is_not_read_and_does_not_stay() {
+fn file_left_by_a_killed_node_is_removed_unread() {
     let mut world = World::new(Eviction::S3Fifo);
     world.set(A, "k", b"v");
     world.write();
@@ -269,14 +269,14 @@ fn what_a_killed_node_left_is_not_read_and_does_not_stay() {
 }
 
 #[test]
-fn where_none_can_be_written_it_is_known_before() {
+fn unwritable_path_is_an_error_at_start() {
     let mut world = World::new(Eviction::S3Fifo);
     world.setup.path = world.setup.path.with_file_name("none").join("snapshot");
     assert!(try_out(&world.setup).unwrap_err().to_string().contains("No such file"));
 }
 
 #[test]
-fn what_is_no_snapshot_is_in_the_way_and_is_not_touched() {
+fn foreign_file_is_refused_and_unchanged() {
     let world = World::new(Eviction::S3Fifo);
     let SnapshotSetup { path, .. } = &world.setup;
     let refused = || {
@@ -303,7 +303,7 @@ fn what_is_no_snapshot_is_in_the_way_and_is_not_touched() {
 }
 
 #[test]
-fn what_a_node_left_is_not_in_the_way_damaged_or_not() {
+fn file_of_a_node_is_accepted_damaged_or_not() {
     let world = World::new(Eviction::S3Fifo);
     world.set(A, "k", b"v");
     world.write();
@@ -312,7 +312,7 @@ fn what_a_node_left_is_not_in_the_way_damaged_or_not() {
     damaged[0] ^= 1;
     let mut of_another_version = sound.clone();
     of_another_version[file::HEAD_BYTES + 7] += 1;
-    // What had not come to the disk when the power failed.
+    // Files whose data did not reach the disk when the power failed.
     let (empty, zeros) = (Vec::new(), vec![0; 100_000]);
     for bytes in [sound, damaged, of_another_version, empty, zeros] {
         for beside in ["", ".part", ".read"] {
@@ -323,11 +323,11 @@ fn what_a_node_left_is_not_in_the_way_damaged_or_not() {
 }
 
 #[test]
-fn what_was_used_last_is_written_first_and_evicted_last() {
+fn recently_used_items_are_written_first_and_evicted_last() {
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         let mut world = World::new(eviction);
         let value = vec![7; 1_000];
-        // Each thousand used later than the one before, over some blocks, and the second half
+        // Each thousand is used later than the one before, over some blocks, and the second half is
         // looked up.
         for number in 0..4_000 {
             if number > 0 && number % 1_000 == 0 {
@@ -352,7 +352,7 @@ fn what_was_used_last_is_written_first_and_evicted_last() {
         }
         assert_eq!(numbers.len(), 4_000, "{eviction:?}");
         assert!(numbers[..1_000].iter().all(|number| *number >= 3_000), "{eviction:?}");
-        // A smaller cache keeps the warm ones.
+        // A smaller cache keeps the warm items.
         for (budget_bytes, kept) in [(1_300_000, 3_000..4_000), (2_600_000, 2_000..4_000)] {
             let copy = world.setup.beside(".copy");
             fs::copy(&world.setup.path, &copy).unwrap();
@@ -367,7 +367,7 @@ fn what_was_used_last_is_written_first_and_evicted_last() {
 }
 
 #[test]
-fn what_is_colder_is_written_together_where_there_is_time_and_else_by_parts() {
+fn colder_parts_are_written_in_one_scan_if_time_allows() {
     let (took, enough) = (Duration::from_secs(1), Duration::from_secs(3));
     assert_eq!(end_of_next(1, 4, took, enough), 4);
     assert_eq!(end_of_next(1, 4, took, enough - Duration::from_millis(1)), 2);
@@ -375,7 +375,7 @@ fn what_is_colder_is_written_together_where_there_is_time_and_else_by_parts() {
 }
 
 #[test]
-fn a_cut_by_time_is_a_sound_file_and_says_so() {
+fn file_cut_by_the_time_limit_is_intact_and_marked_incomplete() {
     let mut world = World::new(Eviction::S3Fifo);
     world.setup.time_max = Duration::ZERO;
     world.set(A, "k", b"v");
@@ -384,7 +384,7 @@ fn a_cut_by_time_is_a_sound_file_and_says_so() {
 }
 
 #[test]
-fn damage_loses_what_is_behind_it_and_nothing_else() {
+fn damage_loses_only_the_data_behind_it() {
     let mut world = World::new(Eviction::Lru);
     let value = |number: u32| number.to_le_bytes().repeat(1_000);
     for number in 0..1_000 {

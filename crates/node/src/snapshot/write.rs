@@ -1,4 +1,4 @@
-//! From the cache to the file.
+//! Writes the cache to a snapshot.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,26 +16,26 @@ use super::{SnapshotError, SnapshotSetup, Standing, Written};
 use crate::clock::Clock;
 use crate::names::Names;
 
-/// Parts of about equal bytes that the items are written in, the warmest first.
+/// Number of parts of about equal bytes that the items are written in, the warmest first.
 const PARTS: usize = 4;
-/// Classes of ages: one for each half of a power of two seconds, up to 2³² s, and as many again for
-/// what was never hit.
+/// Number of age classes: one for each half of a power of two seconds, up to 2³² s, and as many
+/// again for items that were never hit.
 const CLASSES: usize = 2 * AGES;
 const AGES: usize = 64;
-/// Places that one call looks at, between two looks at the time: values may be large.
+/// Number of entries scanned per call, between two checks of the time; small because values may be
+/// large.
 const PLACES: usize = 32;
-/// Places whose items say how warm all are: a walk goes by hashes, so the first it comes by are as
-/// good as any. An end of a part is right to about half a percent of the bytes, where they are of
-/// many items.
+/// Number of entries sampled to divide the items by age. A scan goes in the order of hashes, so its
+/// first entries are a random sample. With many items, the end of a part is precise to about half a
+/// percent of the bytes.
 const SAMPLED_PLACES: usize = 1 << 16;
 
-/// Writes what is live in `cache`, and what else `standing` has, for at most
-/// [`SnapshotSetup::time_max`]. Nobody should wait for the cache meanwhile: it is read, and the
-/// file written, under the locks of its shards.
+/// Writes the live items of `cache`, and `standing`, for at most [`SnapshotSetup::time_max`]. The
+/// cache should have no other users meanwhile: it is read, and the file written, under the locks of
+/// its shards.
 ///
-/// It is the system that brings the file to the disk, when it likes: waiting for that would take
-/// several times as long. A file that is not whole because the power failed has damage, and is
-/// known by that.
+/// The file is not synced to the disk, which would take several times as long. After a power
+/// failure an incomplete file is recognised by its checksums.
 pub(super) fn write(
     setup: &SnapshotSetup,
     cache: &Cache,
@@ -63,8 +63,8 @@ pub(super) fn write(
     })
 }
 
-/// Whether a snapshot could be written, tried now and not when all depends on it. What a node left
-/// that was killed while it wrote one is gone afterwards.
+/// Checks that a snapshot can be written, at start-up rather than at the stop. Removes the file of
+/// a node that was killed while writing.
 pub(super) fn try_out(setup: &SnapshotSetup) -> io::Result<()> {
     let part = setup.beside(".part");
     new_file(&part).and_then(|_| fs::remove_file(&part))
@@ -74,9 +74,8 @@ fn failed(setup: &SnapshotSetup, error: io::Error) -> SnapshotError {
     SnapshotError::Io { doing: "writing", path: setup.path.display().to_string(), error }
 }
 
-/// A file of ours that nobody else may read, since values may be secret. What has the name already,
-/// such as a link or a file that others may read, goes first: written into, it would hand them
-/// over.
+/// Creates a file that only this user can read, since values may be secret. An existing file or
+/// link is removed first: others may have access to its target.
 fn new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -85,7 +84,7 @@ fn new_file(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Ways through the cache.
+/// Scans of the cache.
 struct Walk<'a> {
     cache: &'a Cache,
     now: Instant,
@@ -93,8 +92,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Calls `visit` with the items of so many places, or of all, until it fails, but not with
-    /// stale ones and word that there is no value; false when the time was over first.
+    /// Calls `visit` with the live items among `places_max` entries until it fails, leaving out
+    /// stale and negative ones; returns false when the time ran out first.
     fn each(
         &self,
         places_max: usize,
@@ -119,7 +118,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the parts end, in classes, so that each has about as many bytes.
+    /// Ends of the parts, as classes, so that each part has about as many bytes.
     fn parts(&self) -> io::Result<Vec<usize>> {
         let mut bytes = vec![0_u64; CLASSES];
         self.each(SAMPLED_PLACES, |_, key, item| {
@@ -138,8 +137,8 @@ impl Walk<'_> {
         Ok(ends)
     }
 
-    /// How warm an item is, 0 for the warmest. Under S3-FIFO, where a use leaves no time, one that
-    /// was hit is warmer than one that was not.
+    /// Age class of an item, 0 for the warmest. Under S3-FIFO, which records no time of use, items
+    /// that were hit are warmer than those that were not.
     fn class(&self, item: &Item<'_>) -> usize {
         let age = self.cache.since(item.last_use, self.now).as_secs() + 1;
         let power = age.ilog2() as usize;
@@ -150,10 +149,10 @@ impl Walk<'_> {
     }
 }
 
-/// The file as it is written.
+/// The file being written.
 struct Output {
     file: File,
-    /// One of each part.
+    /// Current block of each part.
     blocks: [Vec<u8>; PARTS],
     written: Written,
 }
@@ -165,15 +164,15 @@ impl Output {
         serde_json::to_writer(&mut first, header)?;
         let mut block = Vec::new();
         write_block(&mut block, &first)?;
-        // In one piece: wherever a node is killed, no file of its own is without the beginning that
-        // tells whose it is.
+        // Writes it in one call, so that the file of a killed node always begins with its magic
+        // number.
         file.write_all(&block)?;
         Ok(Self { file, blocks: Default::default(), written: Written::default() })
     }
 
-    /// Writes the warmest part, and then, if there is time enough, all others together: most of a
-    /// walk's time goes into coming by the items, written or not. Else it is one part after the
-    /// other, so that the coldest is what there is no time for.
+    /// Writes the warmest part, then all others together if there is enough time: most of the time
+    /// of a scan is spent on visiting the items, written or not. Otherwise it writes one part after
+    /// the other, so that the coldest is lost when time runs out.
     fn write(mut self, walk: &Walk<'_>, clock: &Clock) -> io::Result<Written> {
         let ends = walk.parts()?;
         let (mut begin, mut end) = (0, 1);
@@ -188,8 +187,8 @@ impl Output {
         Ok(self.written)
     }
 
-    /// Writes some of the parts, which end at these classes, in one walk; false when the time was
-    /// over first.
+    /// Writes some of the parts, which end at the classes `ends`, in one scan; returns false when
+    /// the time ran out first.
     fn write_parts(
         &mut self,
         parts: Range<usize>,
@@ -245,8 +244,8 @@ impl Output {
     }
 }
 
-/// Where what is written next ends, after a part that `took` so long: with the last part, if the
-/// time that is left is enough for as many of the kind, or with the next.
+/// End of the range of parts that the next scan writes, after a scan that `took` so long: all
+/// remaining parts if there is time for one such scan each, otherwise one part.
 pub(super) fn end_of_next(begin: usize, parts: usize, took: Duration, left: Duration) -> usize {
     let more = u32::try_from(parts - begin).unwrap_or(u32::MAX);
     if took.saturating_mul(more) <= left { parts } else { begin + 1 }
