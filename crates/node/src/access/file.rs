@@ -1,10 +1,9 @@
-//! Files with secrets: read whole, refused when others could have read them, and read again when
-//! they change.
+//! Secret files: read whole, refused when other users could have read them, and reloaded when they
+//! change.
 //!
-//! Certificates are renewed and tokens replaced while a node runs. Nobody is asked to restart it,
-//! and no signal or watcher is needed: whoever needs a file's contents has its time of change
-//! looked at, once a second at most. A file that became unusable leaves what was read before in
-//! force, with a warning.
+//! Certificates and tokens are replaced while a node runs, without a restart or a signal: every use
+//! of a file's contents checks its time of change, once a second at most. If a changed file is
+//! invalid, the previous contents stay in force, with a warning.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -13,36 +12,36 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Largest file, bytes: a thousand certificates.
+/// Maximum size of a file, bytes: enough for a thousand certificates.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Rights that nobody but the owner may have on a file with secrets, the group's right to read
-/// excepted: containers are given their secrets so.
+/// Permissions that group and others may not have on a secret file. The group may read: containers
+/// are given their secrets that way.
 const FOREIGN_RIGHTS: u32 = 0o037;
-/// The time between looks at the files.
+/// Minimum interval between two checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a file of certificates, keys, tokens or passwords is of no use.
+/// Error of a file of certificates, keys, tokens or passwords.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {refusal}", .path.display())]
 pub struct AccessError {
-    /// The setting that names the file: `[admin] token_file`.
+    /// Configuration key that names the file, such as `[admin] token_file`.
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// Cause of the error.
     pub refusal: Refusal,
 }
 
-/// The problem with it. No refusal repeats anything that is in the file.
+/// Cause of an unusable secret file. No message repeats contents of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It is not there, or not to be read.
+    /// It does not exist or cannot be read.
     #[error("cannot be read: {error}; check its path, and that the node's user may read it")]
     Unreadable {
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// Others may read or change it.
+    /// Other users may read or change it.
     #[error("its mode is {mode:04o}, so others may read or change it, and it holds secrets: chmod 600 it")]
     Exposed {
         /// The permissions of the file.
@@ -51,40 +50,40 @@ pub enum Refusal {
     /// It is larger than 4 MiB.
     #[error("is larger than 4 MiB: name the right file")]
     TooLarge,
-    /// There is nothing in it.
+    /// It is empty.
     #[error("holds no {0}")]
     Empty(&'static str),
-    /// A line is not as it has to be.
+    /// A line is invalid.
     #[error("line {line} {problem}")]
     Line {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
         /// The problem, and what is accepted.
         problem: &'static str,
     },
-    /// It is not in the form that certificates and keys have to have.
+    /// It is not in PEM format.
     #[error("is not PEM: {0}")]
     NotPem(String),
     /// The key belongs to another certificate.
     #[error("is not the key of the first certificate in {}: name a certificate and its key", .0.display())]
     Mismatch(PathBuf),
-    /// The TLS library will not have it.
+    /// The TLS library refuses it.
     #[error("cannot be used: {0}")]
     Unusable(String),
 }
 
-/// A refusal of `path`, which is `what`.
+/// Builds the error of `path`, the file of the configuration key `what`.
 pub(crate) fn refused(what: &'static str, path: &Path, refusal: Refusal) -> AccessError {
     AccessError { what, path: path.to_owned(), refusal }
 }
 
-/// The same, for want of reading it.
+/// Builds the error of a file that cannot be read.
 fn cannot(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AccessError {
     move |error| refused(what, path, Refusal::Unreadable { error })
 }
 
-/// What is in a file; where it is `secret`, nobody but its owner may write and nobody outside its
-/// group read it.
+/// Contents of a file. If it is `secret`, only its owner may have write permission and only its
+/// owner and group read permission.
 pub(crate) fn file_bytes(what: &'static str, path: &Path, secret: bool) -> Result<Vec<u8>, AccessError> {
     let mut file = File::open(path).map_err(cannot(what, path))?;
     let metadata = file.metadata().map_err(cannot(what, path))?;
@@ -100,20 +99,20 @@ pub(crate) fn file_bytes(what: &'static str, path: &Path, secret: bool) -> Resul
     Ok(bytes)
 }
 
-/// What tells a file from what it was before.
+/// Properties of a file by which a change is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
     number: u64,
     bytes: u64,
-    /// When its contents, and when its contents or anything about it changed, in seconds and
+    /// Times of change of its contents, and of its contents or metadata, in seconds and
     /// nanoseconds.
     times: [(i64, i64); 2],
 }
 
 impl Stamp {
-    /// Nothing of a file that is not there, nor of a pipe, which can be read once: it never seems
-    /// to change.
+    /// Stamp of the file; none if it does not exist or is a pipe, which can be read only once and
+    /// never counts as changed.
     fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().filter(Metadata::is_file).map(|metadata| Self::from(&metadata))
     }
@@ -132,7 +131,7 @@ impl From<&Metadata> for Stamp {
 
 type Load<T> = Box<dyn Fn() -> Result<T, AccessError> + Send + Sync>;
 
-/// What some files say, as they are now, give or take a second.
+/// Parsed contents of some files, at most about a second old.
 pub(crate) struct Reloading<T> {
     paths: Vec<PathBuf>,
     load: Load<T>,
@@ -147,29 +146,29 @@ struct State<T> {
 }
 
 impl<T> Reloading<T> {
-    /// What `load` makes of the files at `paths`, of which there are a few.
+    /// Loads the files at `paths`, which should be few, with `load`.
     ///
     /// # Errors
-    /// Those of `load`.
+    /// Returns the errors of `load`.
     pub(crate) fn open(
         paths: Vec<PathBuf>,
         load: impl Fn() -> Result<T, AccessError> + Send + Sync + 'static,
     ) -> Result<Self, AccessError> {
-        // Looked at before they are read: what changes in between is read again.
+        // Taken before the files are read, so that a change in between is reloaded.
         let stamps = stamps(&paths);
         let value = Arc::new(load()?);
         let state = Mutex::new(State { value, stamps, looked: Instant::now() });
         Ok(Self { paths, load: Box::new(load), interval: LOOK_INTERVAL, state })
     }
 
-    /// The same, looked at with every use.
+    /// Makes every use check the files.
     #[cfg(test)]
     pub(crate) fn eager(mut self) -> Self {
         self.interval = Duration::ZERO;
         self
     }
 
-    /// What they say. Takes a lock, and every second the time to look at the files.
+    /// Current contents. Takes a lock, and once a second checks the files.
     pub(crate) fn current(&self) -> Arc<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= self.interval {
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_that_others_may_read_are_refused_with_the_remedy() {
+    fn secret_file_readable_by_others_is_refused_with_the_remedy() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         fs::write(&path, "x").unwrap();
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_large_is_refused() {
+    fn oversized_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("large");
         File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_read_again_and_what_breaks_is_not_taken() {
+    fn changed_file_is_reloaded_and_invalid_one_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         fs::write(&path, "1").unwrap();

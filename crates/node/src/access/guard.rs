@@ -1,8 +1,8 @@
-//! Stands before the HTTP port.
+//! Authentication of the HTTP port.
 //!
-//! Whoever is refused is told what is missing and loses the connection, so that each guess costs
-//! one; what is guessed is in no log. Guesses are counted, not slowed down: a token cannot be
-//! guessed in any time, and a delay would hold a place.
+//! A refused client gets a message about what is missing and loses the connection, so that each
+//! guess costs one; guessed tokens are not logged. Guesses are counted but not delayed: a token is
+//! too long to be guessed, and a delay would occupy a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use super::origin::{self, Foreign};
 use super::tokens::Tokens;
 use crate::http::Problem;
 
-/// Paths that need no token and say no more than that the node is there.
+/// Paths that need no token; they tell only that the node is up.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Access control in front of the router.
+/// Access rules of the HTTP port.
 pub(crate) struct Guard {
-    /// Tokens that allow everything; none where no token is asked for.
+    /// Tokens with full access; none if no token is required.
     pub(crate) tokens: Option<Tokens>,
-    /// Tokens that allow reading only.
+    /// Tokens with read access.
     pub(crate) read_tokens: Option<Tokens>,
-    /// The address of the port.
+    /// Address of the port.
     pub(crate) bound: SocketAddr,
 }
 
-/// Why a request did not come through.
+/// Reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     NoToken,
@@ -40,7 +40,7 @@ enum Why {
     Foreign(Foreign),
 }
 
-/// Requests that did not come through, by why; and handshakes that failed before one.
+/// Numbers of refused requests by reason, and of failed TLS handshakes.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     requests: [AtomicU64; 4],
@@ -48,7 +48,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Each reason with its count.
+    /// Returns the count of each reason.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 4] {
         let count = |at: usize| self.requests[at].load(Relaxed);
         [("token", count(0)), ("read_only", count(1)), ("host", count(2)), ("origin", count(3))]
@@ -64,19 +64,19 @@ impl Refusals {
         self.requests[at].fetch_add(1, Relaxed);
     }
 
-    /// Handshakes that failed.
+    /// Number of failed handshakes.
     pub(crate) fn handshakes(&self) -> u64 {
         self.handshakes.load(Relaxed)
     }
 
-    /// Notes one more of them.
+    /// Counts a failed handshake.
     pub(crate) fn note_handshake(&self) {
         self.handshakes.fetch_add(1, Relaxed);
     }
 }
 
 impl Guard {
-    /// Puts `router` behind this guard, which counts in `refusals` what it refuses.
+    /// Puts this guard in front of `router` and counts refused requests in `refusals`.
     pub(crate) fn stand_before(self, router: Router, refusals: Arc<Refusals>) -> Router {
         router.layer(middleware::from_fn_with_state((Arc::new(self), refusals), admit))
     }
@@ -121,7 +121,7 @@ async fn admit(
     }
 }
 
-/// The token of a request that shows one: `Authorization: Bearer TOKEN`.
+/// Token of a request with the header `Authorization: Bearer TOKEN`.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(b"bearer ".len())?;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bearer_is_one_in_any_case() {
+    fn bearer_scheme_is_accepted_in_any_case() {
         let token = |value: &'static str| {
             let headers = [(header::AUTHORIZATION, HeaderValue::from_static(value))].into_iter().collect();
             bearer(&headers).map(<[u8]>::to_vec)

@@ -1,19 +1,19 @@
-//! Access control: tokens, passwords and the origin of requests.
+//! Access control: tokens and passwords, and checks of a request's origin.
 //!
-//! A port on loopback is reached by every process of the machine, and by every page in its browser:
-//! a page of anybody's may send requests to any address, and by a name that changes its address
-//! between two look-ups (DNS rebinding) may read the answers, too. A port beyond loopback is
-//! reached by everybody. So the HTTP port takes requests that show a token; without any, it takes
-//! those that name this machine and come from no other site. And a listener takes a name and a
-//! password, as its protocol has them.
+//! Every process of the machine can reach a port on loopback, and so can every page in its browser:
+//! a page of any site may send requests to any address, and with a name whose address changes
+//! between two look-ups (DNS rebinding) may read the answers, too. A port beyond loopback can be
+//! reached by other machines. So the HTTP port requires a token; without configured tokens, it
+//! accepts requests that name this machine and come from no other site. Listeners check user name
+//! and password in their protocol's own way.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `file` | files with secrets: whose they are, what may be in them, and that they change |
-//! | `secrets` | what is known of tokens and passwords, and how one is recognised |
-//! | `tokens`, `passwords` | files of them |
-//! | `guard` | stands before the HTTP port |
-//! | `origin` | whether a request names this machine, and comes from it |
+//! | `file` | secret files: their permissions, and reloading |
+//! | `secrets` | hashes of tokens and passwords, and their comparison |
+//! | `tokens`, `passwords` | files of tokens, and of users' passwords |
+//! | `guard` | authentication of the HTTP port |
+//! | `origin` | checks that a request names this machine, and comes from no other site |
 
 mod file;
 mod guard;

@@ -1,28 +1,27 @@
-//! Checks that a request names this machine and comes from no other site.
+//! Checks that a request names this machine, and comes from no other site.
 //!
-//! A browser tells the name it asked for (`Host`) and, where a page of another site makes it send
-//! something, that site (`Origin`); a page can change neither. A name that is not this machine's
-//! was made to lead here, whatever it leads to now. Programs tell the name they were given, and no
-//! origin.
+//! A browser sends the name that was requested (`Host`) and, if a page of another site causes the
+//! request, that site (`Origin`); a page can change neither. A request with a name that is not this
+//! machine's was directed here by that name's owner, whatever its current address. Other programs
+//! send the name they were given, and no origin.
 
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 
-/// Why a request is refused.
+/// Reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Foreign {
-    /// It names another machine.
+    /// The request names another machine.
     Host,
-    /// It comes from another site.
+    /// The request comes from another site.
     Origin,
 }
 
-/// Whether a request of these headers to a port bound to `bound` is by somebody who knows where it
-/// goes.
+/// Checks the names in a request to a port bound to `bound`.
 pub(super) fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr) -> Result<(), Foreign> {
-    // A request may name its host in its first line, which then counts; HTTP/1.0 may name none, and
-    // browsers do not speak it.
+    // A host in the request line overrides the header; HTTP/1.0, which browsers do not use, may
+    // send neither.
     let named = match uri.authority() {
         Some(authority) => Some(authority.as_str()),
         None => text(headers, header::HOST).map_err(|()| Foreign::Host)?,
@@ -36,7 +35,7 @@ pub(super) fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr) -> Result
     }
 }
 
-/// The value of a header that may be there once.
+/// Value of a header that may occur once.
 fn text(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -57,8 +56,8 @@ fn host(authority: &str) -> &str {
     }
 }
 
-/// Whether a host is this machine by a name that nobody else can give away, or by the address we
-/// are bound to.
+/// Returns true if the host is this machine by a name that others cannot assign, or by the address
+/// that the port is bound to.
 fn is_ours(host: &str, bound: IpAddr) -> bool {
     if let Ok(address) = host.parse::<IpAddr>() {
         let address = address.to_canonical();
@@ -68,7 +67,7 @@ fn is_ours(host: &str, bound: IpAddr) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Whether a page of `origin` was served by whom the request names.
+/// Returns true if a page of `origin` was served by the host that the request names.
 fn is_of(origin: &str, named: Option<&str>) -> bool {
     let Some((_, authority)) = origin.split_once("://") else { return false };
     named.is_some_and(|named| named.eq_ignore_ascii_case(authority))
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_few_names() {
+    fn only_local_names_and_the_bound_address_are_accepted() {
         for ours in [
             "127.0.0.1:8080",
             "127.0.0.1",
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_of_the_same_name_and_port() {
+    fn origin_must_have_the_name_and_port_of_the_host() {
         let from = |origin| asked("/", &[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
         assert_eq!(from("http://localhost:8080"), Ok(()));
         assert_eq!(from("https://LOCALHOST:8080"), Ok(()));

@@ -8,14 +8,13 @@ use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
 use sherwood_listener::Passwords;
 
-/// The setting that names the file of a listener.
+/// Configuration key of a listener's file.
 const WHAT: &str = "[[listener]] auth_file";
-/// Fewest characters of a password. Chosen as NIST's SP 800-63B has it for passwords that people
-/// choose.
+/// Minimum length of a password, from NIST SP 800-63B for passwords chosen by people.
 const PASSWORD_BYTES_MIN: usize = 8;
-/// Most bytes of a name or a password: memcached's.
+/// Maximum length of a name or a password, bytes: memcached's limit.
 const WORD_BYTES_MAX: usize = 256;
-/// Most users: each costs every attempt a hash.
+/// Maximum of users: each costs every attempt a hash comparison.
 const USERS_MAX: usize = 64;
 
 /// A file of the names and passwords that a listener accepts.
@@ -28,10 +27,10 @@ impl fmt::Debug for PasswordFile {
 }
 
 impl PasswordFile {
-    /// Opens the file at `path`, which is read again when it changes.
+    /// Opens the file at `path`, which is reloaded when it changes.
     ///
     /// # Errors
-    /// When it cannot be read, others can read it, or it holds nobody or something else.
+    /// Fails when the file cannot be read, others can read it, or it has no users or invalid lines.
     pub(crate) fn open(path: &Path) -> Result<Self, AccessError> {
         let file: PathBuf = path.to_owned();
         let load = move || {
@@ -49,7 +48,7 @@ impl Passwords for PasswordFile {
     }
 }
 
-/// `user:password` a line; empty lines and lines that begin with `#` are nobody's.
+/// Parses one `user:password` a line; empty lines and lines that begin with `#` are skipped.
 fn parse(bytes: &[u8]) -> Result<Secrets, Refusal> {
     let (mut users, mut secrets) = (HashSet::new(), Vec::new());
     for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_name_and_a_password() {
+    fn line_is_a_name_and_a_password() {
         let known = parse(b"# who\nalice:open:sesame \r\n\nbob:12345678").unwrap();
         assert!(known.know([b"alice", b"open:sesame "]) && known.know([b"bob", b"12345678"]));
         for (user, password) in
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_of_it_is_refused_and_not_repeated() {
+    fn invalid_line_is_refused_without_being_quoted() {
         let wrong = |text: &str| parse(text.as_bytes()).unwrap_err().to_string();
         assert!(wrong("alice:12345678\nsecret").starts_with("line 2 has to be a name, a colon"));
         assert!(wrong(":12345678").contains("begin with a name"));

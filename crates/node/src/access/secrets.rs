@@ -1,27 +1,26 @@
-//! Hashes of tokens and passwords, compared in constant time.
+//! Hashes of tokens and passwords, and their comparison.
 //!
-//! Comparing byte by byte tells by the time it takes how much of a guess was right. So nothing is
-//! compared but keyed hashes, under a key that this process drew and nobody knows: which bytes of a
-//! hash agree says nothing of what it was made of, and every hash is looked at whatever the others
-//! said. It also means that secrets are not kept, and that no dump of memory and no `Debug` shows
-//! them.
+//! The time of a comparison byte by byte reveals how much of a guess was right. So only keyed
+//! hashes are compared, under a random key of this process: the number of equal bytes of two hashes
+//! reveals nothing about the secrets. Every known hash is compared, whatever the others gave.
+//! Secrets themselves are not kept, so no memory dump and no `Debug` output shows them.
 
 use std::fmt;
 
 use ring::hmac;
 use ring::rand::SystemRandom;
 
-/// Secrets, each of one or two parts.
+/// A set of secrets, each of one or two parts.
 pub(crate) struct Secrets {
     key: hmac::Key,
     known: Vec<hmac::Tag>,
 }
 
 impl Secrets {
-    /// Creates the hashes of `secrets`.
+    /// Creates the set of these secrets.
     ///
     /// # Panics
-    /// When the system has no random numbers, which it always has on what this runs on.
+    /// Panics when the system has no random numbers, which supported systems always have.
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = [&'a [u8]; 2]>) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.expect("the system has random numbers");
@@ -29,7 +28,7 @@ impl Secrets {
         Self { key, known }
     }
 
-    /// Returns whether this is a known secret, after the same time whether it is or not.
+    /// Returns true if this is one of the secrets. Takes the same time in all cases.
     pub(crate) fn know(&self, parts: [&[u8]; 2]) -> bool {
         let tag = tag(&self.key, parts);
         self.known.iter().fold(false, |found, known| found | (known.as_ref() == tag.as_ref()))
@@ -38,7 +37,7 @@ impl Secrets {
 
 fn tag(key: &hmac::Key, [first, second]: [&[u8]; 2]) -> hmac::Tag {
     let mut context = hmac::Context::with_key(key);
-    // Where one part ends and the other begins has to be told apart.
+    // The length separates the parts unambiguously.
     context.update(&(first.len() as u64).to_le_bytes());
     context.update(first);
     context.update(second);
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_known_but_what_was_given() {
+    fn only_given_secrets_are_known() {
         let secrets = Secrets::new([[&b"alice"[..], b"sesame"], [b"", b"token"]]);
         assert!(secrets.know([b"alice", b"sesame"]) && secrets.know([b"", b"token"]));
         let others: [[&[u8]; 2]; 6] = [

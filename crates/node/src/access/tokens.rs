@@ -6,21 +6,22 @@ use std::path::{Path, PathBuf};
 use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
 
-/// Fewest and most characters of a token. A token of 16 random letters and digits is not guessed;
-/// longer ones than the other bound would only fill heads of requests.
+/// Minimum and maximum length of a token, characters. A token of 16 random letters and digits
+/// cannot be guessed; the maximum bounds the size of request heads.
 const TOKEN_CHARS_MIN: usize = 16;
 const TOKEN_CHARS_MAX: usize = 512;
-/// Most tokens of a file: each costs every request a hash.
+/// Maximum of tokens of a file: each costs every request a hash comparison.
 const TOKENS_MAX: usize = 64;
 
-/// The tokens of a file, as it is now.
+/// The current tokens of a file.
 pub(crate) struct Tokens(Reloading<Secrets>);
 
 impl Tokens {
-    /// Opens the file at `path`, which the setting `what` names.
+    /// Opens the file at `path`, named by the configuration key `what`.
     ///
     /// # Errors
-    /// When it cannot be read, others can read it, or it holds no tokens or something else.
+    /// Fails when the file cannot be read, others can read it, or it has no tokens or invalid
+    /// lines.
     pub(crate) fn open(what: &'static str, path: &Path) -> Result<Self, AccessError> {
         let file: PathBuf = path.to_owned();
         let load = move || {
@@ -30,13 +31,13 @@ impl Tokens {
         Reloading::open(vec![path.to_owned()], load).map(Self)
     }
 
-    /// Returns whether this is a known token.
+    /// Returns true if this is one of the tokens.
     pub(crate) fn know(&self, token: &[u8]) -> bool {
         token.len() <= TOKEN_CHARS_MAX && self.0.current().know([b"", token])
     }
 }
 
-/// One token a line; empty lines and lines that begin with `#` are nobody's.
+/// Parses one token a line; empty lines and lines that begin with `#` are skipped.
 fn parse(bytes: &[u8]) -> Result<Secrets, Refusal> {
     let mut tokens = HashSet::new();
     for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
@@ -69,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_lines() {
+    fn token_is_a_line() {
         let tokens = parse(b"# who scrapes\n0123456789abcdef\n\n  fedcba9876543210 \r\n").unwrap();
         assert!(tokens.know([b"", b"0123456789abcdef"]) && tokens.know([b"", b"fedcba9876543210"]));
         assert!(!tokens.know([b"", b"# who scrapes"]) && !tokens.know([b"", b""]));
     }
 
     #[test]
-    fn what_is_no_token_is_refused_by_its_line_and_not_repeated() {
+    fn invalid_token_is_refused_by_line_number_without_being_quoted() {
         let wrong = |text: &[u8]| parse(text).unwrap_err().to_string();
         assert_eq!(
             wrong(b"0123456789abcdef\nsecretsecret"),

@@ -1,4 +1,4 @@
-//! From a configuration to a setup: opens what has to be opened.
+//! Builds a setup from a configuration: opens the stores.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::{InstancesSetup, Pin};
 
 impl Setup {
-    /// The node that `config` describes, its stores opened.
+    /// Builds the node that `config` describes and opens its stores.
     ///
     /// # Errors
-    /// When a store cannot be opened.
+    /// Fails when a store cannot be opened.
     pub fn from_config(config: &Config) -> Result<Self, OpenError> {
         let threads = config.server.threads.map_or_else(cores, usize::from);
         let instances = instances(config);
@@ -59,15 +59,16 @@ impl Setup {
     }
 }
 
-/// How far resident memory may exceed the total before the cache gives way: five eighths of what is
-/// promised, since the remedy takes a moment to work, and what the embedded stores keep.
+/// Bytes by which resident memory may exceed the total before the cache shrinks: five eighths of
+/// the documented slack, since shrinking takes a moment to have an effect, plus the memory of the
+/// embedded stores.
 fn slack_bytes(config: &Config) -> u64 {
-    let slo_scope = config.memory.slack_bytes();
-    (slo_scope / 8 * 5).saturating_add(config.stores_bytes())
+    let slack_bytes = config.memory.slack_bytes();
+    (slack_bytes / 8 * 5).saturating_add(config.stores_bytes())
 }
 
-/// What is left of our own cache where others' are resized: the gateway's fetches under way have
-/// somewhere to go.
+/// Size of the node's own cache when external ones are resized: room for the gateway's fetches in
+/// flight.
 const OWN_BYTES: u64 = 8 << 20;
 
 fn instances(config: &Config) -> Option<InstancesSetup> {
@@ -75,8 +76,8 @@ fn instances(config: &Config) -> Option<InstancesSetup> {
     (!each.is_empty()).then_some(InstancesSetup { total_bytes: config.memory.total_bytes, each })
 }
 
-/// The snapshot of a node with these backends. What makes their values others, or good for another
-/// time, is part of the fingerprint; how they are asked is not.
+/// Snapshot of a node with these backends. The fingerprint covers the options that change their
+/// values or the values' time-to-live, but not those of connections and dispatch.
 fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
     let backends = config.backends.iter();
     let values: Vec<_> = backends
@@ -174,7 +175,7 @@ mod tests {
     use crate::config::Flags;
 
     #[test]
-    fn what_a_file_says_of_dispatch_is_what_the_backend_gets() {
+    fn dispatch_options_of_the_file_reach_the_backend() {
         let text = "[[backend]]\nname = \"a\"\ntimeout = \"1s\"\n\
                     dispatch = { waiters_max = 7, retry = { per_call_max = 0 } }";
         let config = config::parse("a.toml", text, &Flags::default(), &["robinhood"]).expect("valid");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn where_writes_go_is_what_the_file_says() {
+    fn write_options_of_the_file_reach_the_backend() {
         let parsed = |writes: &str| {
             let text = format!("[[backend]]\nname = \"a\"\n{writes}");
             config::parse("a.toml", &text, &Flags::default(), &["robinhood"])
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_of_other_backends_where_their_values_are_others() {
+    fn fingerprint_changes_only_with_options_that_change_values() {
         let fingerprint = |backend: &str, store: &str| {
             let text = format!(
                 "[memory]\nsnapshot = {{ path = \"s\" }}\n[[backend]]\nname = \"a\"\n{backend}\n\
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_time_out_is_every_listeners_or_there_is_none() {
+    fn idle_timeout_applies_to_every_listener() {
         let listeners = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
         let timeouts = |server: &str| {
             let text = format!("{server}\n{listeners}");

@@ -1,4 +1,4 @@
-//! The setup of a node, with every name resolved: from a configuration, or put together by a
+//! Components and options of a node, with every name resolved: built from a configuration, or by a
 //! program.
 
 mod configured;
@@ -18,7 +18,7 @@ use crate::slos::SloSetup;
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
 
-/// A node, before it is started.
+/// Options of a node that is not started yet.
 pub struct Setup {
     /// The engine's options; `total_bytes` is the whole budget.
     pub cache: sherwood_cache::Options,
@@ -28,12 +28,12 @@ pub struct Setup {
     pub backends: Vec<BackendSetup>,
     /// The partitions, in the order of their ids.
     pub partitions: Vec<PartitionSetup>,
-    /// Caches of others that are resized in place of our own, which is then only what the gateway
-    /// uses; none resizes our own.
+    /// External caches that are resized instead of the node's own, which is then used only by the
+    /// gateway; none resizes the node's own.
     pub instances: Option<InstancesSetup>,
     /// The global SLO.
     pub slo: Slo,
-    /// SLOs per class and per tenant, beside the global one.
+    /// SLOs per class and per tenant, in addition to the global one.
     pub slos: Vec<SloSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
@@ -41,35 +41,36 @@ pub struct Setup {
     pub policy: String,
     /// Listeners.
     pub listeners: Vec<ListenerSetup>,
-    /// Connections at once, over all of these listeners.
+    /// Maximum of open connections, over all of these listeners.
     pub listener_connections_max: usize,
-    /// The address of admin API and gateway; none opens no port.
+    /// Address of admin API and gateway; none opens no port.
     pub admin: Option<SocketAddr>,
-    /// Access control of that port.
+    /// TLS and tokens of that address.
     pub access: AccessSetup,
-    /// HTTP connections at once; one more waits until another ends.
+    /// Maximum of open HTTP connections; further ones wait until another ends.
     pub http_connections_max: usize,
-    /// Bytes that values on their way into answers, and the texts of answers, may take together.
+    /// Bytes that the values of answers in progress, and their encoded texts, may take together.
     pub buffers_bytes_max: u64,
-    /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way;
-    /// none lets it grow.
+    /// Bytes by which resident memory may exceed the cache's total before the cache shrinks; none
+    /// sets no limit.
     pub slack_bytes: Option<u64>,
-    /// The snapshot kept from a stop to the next start; none starts cold.
+    /// Snapshot kept from a stop to the next start; none starts cold.
     pub snapshot: Option<SnapshotSetup>,
     /// Threads for the gateway, the dispatchers and the admin API.
     pub threads: usize,
-    /// Seed of every random draw; the operating system's where none.
+    /// Seed of all random draws; none takes it from the operating system.
     pub seed: Option<u64>,
 }
 
 impl Setup {
-    /// Returns the bytes to divide among the partitions.
+    /// Bytes that the policy divides.
     #[must_use]
     pub(crate) fn divided_bytes(&self) -> u64 {
         self.instances.as_ref().map_or(self.cache.total_bytes, |instances| instances.total_bytes)
     }
 
-    /// The pins of all partitions; an instance gets the least it can be told to keep to.
+    /// Pins of all partitions; the minimum of an external cache is at least the least size it
+    /// accepts.
     #[must_use]
     pub(crate) fn pins(&self) -> Vec<Pin> {
         let instances = self.instances.as_ref().map_or(&[][..], |instances| &instances.each);
@@ -79,87 +80,85 @@ impl Setup {
     }
 }
 
-/// Who may come in through the HTTP port: by default every process of this machine, on loopback,
-/// and no page of another site.
+/// TLS and tokens of the HTTP port. The default, for loopback, accepts every process of this
+/// machine and no page of another site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSetup {
-    /// The certificate and key for TLS; none without TLS.
+    /// Files for TLS; none serves plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// A file of the tokens that requests have to show; none where nobody is asked for one.
+    /// File of the tokens that requests must show; none requires no token.
     pub token_file: Option<PathBuf>,
-    /// A file of tokens that may only read.
+    /// File of tokens with read access only.
     pub read_token_file: Option<PathBuf>,
 }
 
 /// A backend, before the node is started.
 pub struct BackendSetup {
-    /// The name.
+    /// Its name.
     pub name: String,
-    /// Bounds and times of its dispatcher.
+    /// Limits and times of its dispatcher.
     pub dispatch: sherwood_dispatch::Options,
-    /// The rules of keeping values and of serving stale ones.
+    /// Time-to-live rules of its values, and use of stale ones.
     pub rules: Rules,
-    /// When a fetch is late for queries that take stale values then; by default half of the SLO's
-    /// bound, or half of the backend's time-out where that is less.
+    /// Time after which a fetch counts as late, for queries that then accept a stale value; by
+    /// default half of the SLO's bound, or half of the backend's timeout if that is less.
     pub late_after: Option<Duration>,
-    /// The target of writes, and when they can be read everywhere.
+    /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
-    /// The replicas' stores; none for a backend that is only looked up in the cache.
+    /// Its replicas; empty for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
 }
 
 /// A partition, before the node is started.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionSetup {
-    /// The tenant that owns it.
+    /// Tenant that it belongs to.
     pub tenant: TenantId,
-    /// The backend whose answers it holds.
+    /// Backend whose values it holds.
     pub backend: BackendId,
-    /// Bytes it starts with; an equal part of what is left where none.
+    /// Initial bytes; none takes an equal part of what is left.
     pub initial_bytes: Option<u64>,
-    /// Least and most bytes.
+    /// Minimum and maximum bytes.
     pub pin: Pin,
 }
 
-/// The file of a snapshot, and the backends it is for.
+/// Place of a snapshot, and the backends it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSetup {
-    /// The file. Beside it, one with `.part` at the end is being written, and one with `.read`
-    /// being read.
+    /// The file. A snapshot being written has the suffix `.part`, one being read `.read`.
     pub path: PathBuf,
-    /// The longest time that writing may take.
+    /// Time limit of writing.
     pub time_max: Duration,
-    /// Stands for the configuration of the backends.
+    /// Fingerprint of the backends' configuration.
     pub fingerprint: u64,
 }
 
 /// A listener, before the node is started.
 #[derive(Clone, Debug)]
 pub struct ListenerSetup {
-    /// The protocol.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// The address or UNIX socket.
+    /// Its address.
     pub bind: Address,
-    /// A file of the names and passwords that clients have to give; none where nobody is asked for
-    /// them.
+    /// File of the names and passwords that clients must give; none requires no password.
     pub auth_file: Option<PathBuf>,
-    /// Which partition a key goes to.
+    /// Selection of the partition for a key.
     pub route: RouteSetup,
-    /// Fetches a miss from the backend where true.
+    /// True if a miss is fetched from the backend.
     pub read_through: bool,
     /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
-    /// Keeps each thread to one core where true.
+    /// True if each thread is pinned to one core.
     pub pin_threads: bool,
-    /// A connection that is silent for this long is closed; never where none.
+    /// Time without input after which a connection is closed; none never closes it.
     pub idle_timeout: Option<Duration>,
 }
 
-/// Which partition a key goes to.
+/// Selection of the partition for a key.
 #[derive(Clone, Debug)]
 pub enum RouteSetup {
-    /// All keys to the default tenant's partition of this backend.
+    /// Selects the default tenant's partition of this backend for all keys.
     Backend(BackendId),
-    /// By the longest of these prefixes that the key begins with.
+    /// Selects by the longest of these prefixes that the key begins with.
     Prefix(Vec<(String, BackendId)>),
 }
