@@ -33,8 +33,8 @@ const CIRCLES: &[(&str, usize)] = &[
 /// folder that is not listed has none.
 const UNCLEAR_OPENINGS: &[(&str, usize)] = &[
     ("crates/dispatch", 60),
-    ("crates/listener", 230),
-    ("crates/node", 379),
+    ("crates/listener", 52),
+    ("crates/node", 250),
     ("crates/path", 125),
     ("crates/sim", 1),
 ];
