@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub enum Address {
     /// TCP. Port 0 lets the system choose.
     Tcp(SocketAddr),
-    /// A file that processes of this machine connect to.
+    /// A UNIX socket: a file that processes on the same machine connect to.
     Unix(UnixSocket),
 }
 
@@ -23,14 +23,14 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Longest path in bytes: the system's limit.
+    /// Maximum length of a path in bytes: the system's limit.
     pub const PATH_BYTES_MAX: usize = 107;
-    /// Permissions where nobody asks for others: the owner only.
+    /// Default permissions: the owner only.
     pub const PERMISSIONS: u32 = 0o700;
 }
 
 impl Address {
-    /// The address and port, if it has them.
+    /// Returns the IP address and port, if it has them.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
@@ -39,7 +39,7 @@ impl Address {
         }
     }
 
-    /// The UNIX socket, if it is one.
+    /// Returns the UNIX socket, if it is one.
     #[must_use]
     pub fn unix(&self) -> Option<&UnixSocket> {
         match self {

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
 
-/// A value that a backend has for a key.
+/// A value that a backend returned for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchedValue {
     /// The value.
     pub value: Bytes,
-    /// The 32 bits that clients of memcached keep beside a value; 0 from other backends.
+    /// Flags: the 32 bits that memcached's clients store with a value; 0 from other backends.
     pub flags: u32,
 }
 
@@ -20,30 +20,30 @@ impl From<Bytes> for FetchedValue {
     }
 }
 
-/// The way to the backends, for listeners that share the cache with it.
+/// Backends of listeners that share a cache.
 pub trait Backends: Send + Sync {
-    /// Fetches `keys` of a partition whose listener reads through: one result for each key, in
-    /// their order. It fills the cache itself. A failure is told in words, and answered as a miss:
-    /// inside one `get` the protocol has no error for a single key.
+    /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
+    /// order. A failure is returned as text and answered as a miss, since `get` has no error for a
+    /// single key.
     ///
-    /// At most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) keys come at once; the time-out is the
-    /// callee's.
+    /// At most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) keys come at once; the callee applies a
+    /// timeout.
     fn fetch(
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
     ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>>;
 
-    /// Calls `change`, which stores or removes `key` in the cache, exactly once, and sees to it
-    /// that no value fetched before fills the cache afterwards.
+    /// Calls `change`, which stores or removes `key` in the cache, exactly once, and fences the
+    /// key: no value fetched before fills the cache afterwards.
     ///
-    /// It is a call around the change and not a notice after it: between a removal and a notice a
-    /// fetch in flight could still fill. Whoever marks the fetches in flight and calls `change`
-    /// under the lock that fills are made under, has done it. `change` locks one shard of the cache
-    /// and nothing else.
+    /// The change is made inside this call because a fetch in flight could still fill the cache
+    /// between a removal and a later notification. Implementations mark the fetches in flight and
+    /// call `change` under the lock that fills hold. `change` locks one shard of the cache and
+    /// nothing else.
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
 
-    /// The same for a `change` that flushes the whole partition from the time `at` on, which may be
-    /// now or later: no value fetched before `at` fills the partition after it.
+    /// Does the same for a `change` that flushes the whole partition as of the time `at`, which may
+    /// be now or later: no value fetched before `at` fills the partition after it.
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut());
 }

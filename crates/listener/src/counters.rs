@@ -1,15 +1,15 @@
 //! The counters of a listener.
 //!
-//! A counter that all threads add to is a cache line that travels between them with every command.
-//! So each thread has its own, and whoever asks adds them up.
+//! A counter shared by all threads would be a cache line that moves between them with every
+//! command. So each thread has its own counters, which are summed when read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Something a listener counts, by the name memcached gives it.
+/// A counter, named as in memcached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Count {
-    /// Keys asked for by `get`, `gets`, `gat` and `gats`.
+    /// Keys requested by `get`, `gets`, `gat` and `gats`.
     CmdGet,
     /// Storage commands whose value arrived whole.
     CmdSet,
@@ -19,31 +19,31 @@ pub enum Count {
     CmdTouch,
     /// Meta commands but `mn`.
     CmdMeta,
-    /// Keys asked for and found in the cache.
+    /// Keys requested and found in the cache.
     GetHits,
-    /// Keys asked for and not found in the cache, fetched afterwards or not.
+    /// Keys requested and not found in the cache, fetched afterwards or not.
     GetMisses,
     /// `delete`s that removed an item.
     DeleteHits,
-    /// `delete`s of what is not there.
+    /// `delete`s of missing keys.
     DeleteMisses,
     /// `incr`s that found an item.
     IncrHits,
-    /// `incr`s of what is not there.
+    /// `incr`s of missing keys.
     IncrMisses,
     /// `decr`s that found an item.
     DecrHits,
-    /// `decr`s of what is not there.
+    /// `decr`s of missing keys.
     DecrMisses,
     /// `cas`es that stored.
     CasHits,
-    /// `cas`es of what is not there.
+    /// `cas`es of missing keys.
     CasMisses,
-    /// `cas`es of what was changed meanwhile.
+    /// `cas`es of items changed meanwhile.
     CasBadval,
     /// Keys touched.
     TouchHits,
-    /// Keys to touch that are not there.
+    /// Missing keys to touch.
     TouchMisses,
     /// Values refused because they are over the limit.
     StoreTooLarge,
@@ -51,13 +51,13 @@ pub enum Count {
     StoreNoMemory,
     /// Values stored.
     TotalItems,
-    /// Lines that were no command, or not a whole one.
+    /// Malformed or truncated commands.
     ProtocolErrors,
     /// Keys fetched from their backend after a miss.
     Fetches,
     /// Fetches that failed and were answered as misses.
     FetchErrors,
-    /// Names and passwords that were given.
+    /// Login attempts.
     AuthCmds,
     /// Login attempts with a wrong password.
     AuthErrors,
@@ -72,7 +72,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// All of them with their names, in the order they are shown.
+    /// All counters with their names, in the order of `stats`.
     pub const ALL: [(Self, &'static str); COUNTS] = [
         (Self::CmdGet, "cmd_get"),
         (Self::CmdSet, "cmd_set"),
@@ -115,8 +115,8 @@ const COUNTS: usize = Count::BytesWritten as usize + 1;
 pub(super) struct Counters([AtomicU64; COUNTS]);
 
 impl Counters {
-    /// Adds `n`. Only the thread the counters belong to may: it needs no atomic read-modify-write
-    /// then.
+    /// Adds `n`. Called only by the thread that owns the counters, so no atomic read-modify-write
+    /// is needed.
     pub(super) fn add(&self, count: Count, n: u64) {
         let counter = &self.0[count as usize];
         counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
@@ -133,7 +133,7 @@ impl Counters {
 pub struct Counts([u64; COUNTS]);
 
 impl Counts {
-    /// The sum over all threads.
+    /// Returns the sum over all threads.
     pub(super) fn sum(threads: &[Counters]) -> Self {
         let mut sum = Self::default();
         for thread in threads {

@@ -1,4 +1,4 @@
-//! Fetches what a conversation wants, all partitions at a time.
+//! Fetches the keys that a conversation needs, from all partitions concurrently.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use sherwood_model::PartitionId;
 use super::backends::Backends;
 use super::conversation::{Fetched, Wanted};
 
-/// Fetches `wanted`. The future borrows nothing and answers in their order; what a backend leaves
-/// unanswered has failed, and so has everything where there are no backends.
+/// Fetches `wanted`. The future borrows nothing; its results are in the order of the keys. Keys
+/// that a backend does not answer have failed, as have all keys if there are no backends.
 pub(super) fn fetch(
     backends: Option<&Arc<dyn Backends>>,
     wanted: Vec<Wanted>,
@@ -35,7 +35,7 @@ pub(super) fn fetch(
     }
 }
 
-/// The partitions, each with the places of its keys.
+/// Returns the partitions, each with the indices of its keys.
 fn by_partition(wanted: &[Wanted]) -> Vec<(PartitionId, Vec<usize>)> {
     let mut parts: Vec<(PartitionId, Vec<usize>)> = Vec::new();
     for (place, Wanted { partition, .. }) in wanted.iter().enumerate() {

@@ -1,24 +1,25 @@
 //! The login of a memcached client where the listener asks for a password.
 //!
-//! memcached's way (its option `-Y`): the first command is a `set` of any key, whose value is a
-//! name, a space and a password. Until one is right, everything else is answered that it is
-//! unauthenticated, and nothing is parsed but the line. Texts are memcached's; what it closes on,
-//! we close on. Unlike there, guesses of a connection are bounded, and each line has its answer
-//! where several come together.
+//! As with memcached's option `-Y`, the first command is a `set` of any key, whose value is a name,
+//! a space and a password. Until a right one arrives, every other line is answered as
+//! unauthenticated, and only lines are parsed. Texts are memcached's, and the connection closes
+//! where memcached closes it. Unlike in memcached, the attempts per connection are bounded, and
+//! each of several pipelined lines is answered.
 
 use sherwood_wire::memcached::reply;
 
 use super::passwords::Passwords;
 
-/// Answers other than to the right password that a connection is given; with the last it is hung up
-/// on. Some clients ask for the version or send some commands before they log in.
+/// Most refusals per connection; the last one closes it. Some clients request the version or send a
+/// few commands before they log in.
 pub(super) const REFUSALS_MAX: u8 = 16;
 
-/// Longest line, bytes; memcached's.
+/// Maximum length of a line, in bytes, as in memcached.
 const LINE_BYTES_MAX: usize = 2048;
-/// Shortest line without its end, bytes; memcached's: no `set` with a value is shorter.
+/// Minimum length of a line without its end, in bytes, as in memcached: every `set` with a value is
+/// longer.
 const LINE_BYTES_MIN: usize = 6;
-/// Longest name and password together, with what is between them.
+/// Maximum length of name, space and password together, in bytes.
 const VALUE_BYTES_MAX: usize = 1024;
 const LINE_END: &[u8] = b"\r\n";
 
@@ -37,35 +38,36 @@ pub(super) struct Login {
 /// The result of reading input before the login.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LoginOutcome {
-    /// Bytes that are used up.
+    /// Bytes consumed.
     pub(super) consumed: usize,
     pub(super) next: Next,
-    /// Names and passwords that were tried.
+    /// Login attempts made.
     pub(super) tried: u64,
 }
 
 /// The next step of a login.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The client is in.
+    /// The client has logged in.
     Admit,
     /// More input is needed: this many bytes that are not consumed.
     Need(usize),
     HangUp,
 }
 
-/// A line and what belongs to it.
+/// A parsed line and its action.
 enum Step<'a> {
     Need(usize),
-    /// An answer, after which the next line is looked at.
+    /// Answer and continue with the next line.
     Refuse(usize, &'static [u8]),
-    /// An answer or none, after which nothing is.
+    /// Answer, if not empty, and close.
     HangUp(usize, &'static [u8]),
     Try(usize, &'a [u8], &'a [u8]),
 }
 
 impl Login {
-    /// Goes through `input` until the client is in, has to say more, or has said too much.
+    /// Parses `input` until the client has logged in, more input is needed, or the connection has
+    /// to close.
     pub(super) fn advance(
         &mut self,
         passwords: &dyn Passwords,
@@ -125,7 +127,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The length of the value that `set KEY FLAGS EXPTIME LENGTH …` announces.
+/// Returns the value length given in `set KEY FLAGS EXPTIME LENGTH …`.
 fn announced(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
@@ -151,9 +153,9 @@ mod tests {
         Client::new(Service { passwords, ..service(cache(1), Routing::single(target(0)), None) })
     }
 
-    /// As memcached 1.6.45 answers with `-Y`, one line at a time.
+    /// The expected answers are those of memcached 1.6.45 with `-Y`, one line at a time.
     #[test]
-    fn nothing_is_answered_before_the_password() {
+    fn commands_before_login_are_unauthenticated() {
         for (sent, answer) in [
             ("get a\r\n", "CLIENT_ERROR unauthenticated\r\n"),
             ("mg a v\r\n", "CLIENT_ERROR unauthenticated\r\n"),
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_a_password_is_served() {
+    fn client_with_the_right_password_is_served() {
         let mut client = client();
         client.check(&[
             ("get a\r\n", "CLIENT_ERROR unauthenticated\r\n"),
@@ -184,14 +186,14 @@ mod tests {
                 "set any 1 2 17\r\nalice open sesame\r\nset a 0 0 1\r\nx\r\nget a\r\n",
                 "STORED\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
             ),
-            // It is a value as any other then.
+            // After login such a value is stored like any other.
             ("set any 0 0 3\r\nbob\r\nget any\r\n", "STORED\r\nVALUE any 0 3\r\nbob\r\nEND\r\n"),
         ]);
         assert_eq!((client.count(Count::AuthCmds), client.count(Count::AuthErrors)), (1, 0));
     }
 
     #[test]
-    fn guesses_of_a_connection_are_bounded() {
+    fn connection_closes_after_too_many_failed_logins() {
         let mut client = client();
         let guess = "set a 0 0 12\r\nbob 1234567X\r\n".repeat(100);
         let right = "set a 0 0 12\r\nbob 12345678\r\n";
@@ -222,10 +224,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// Whatever is said, and however the network cuts it, the answers are the same, and who has
-        /// not said the password reads nothing.
+        /// For all input, split in any way, the answers are the same, and a client that has not
+        /// sent a right password reads nothing.
         #[test]
-        fn answers_do_not_depend_on_the_cuts(pieces in prop::collection::vec(piece(), 0..12), cut in 1_usize..9) {
+        fn answers_do_not_depend_on_how_input_is_split(pieces in prop::collection::vec(piece(), 0..12), cut in 1_usize..9) {
             let said = pieces.concat();
             let mut whole = client();
             let answer = whole.send(&said);

@@ -1,4 +1,5 @@
-//! The memcached protocol as a conversation: parse, execute, and put aside what has to wait.
+//! The memcached protocol as a conversation: parses commands, executes them and puts aside
+//! unfinished ones.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::session::{self, Session};
 use super::shared::Shared;
 use crate::clock::Moment;
 
-/// The protocol.
+/// The memcached protocol.
 pub(super) struct Memcached;
 
 impl Protocol for Memcached {
@@ -42,7 +43,7 @@ pub(super) struct Client {
     parser: Parser,
     /// The login, until it has succeeded.
     login: Option<Login>,
-    /// A command that is not carried out yet.
+    /// An unfinished command.
     aside: Option<Aside>,
     misses: Misses,
 }
@@ -134,7 +135,7 @@ impl Conversation for Client {
         match aside {
             Some(Aside::Keys(list)) => session.insert(moment, list.cas, misses, fetched, output),
             Some(Aside::Get { key, flags }) => {
-                // They made an `mg` before, and one key was wanted.
+                // They came from a valid `mg`, which fetches exactly one key.
                 if let (Ok(meta), Some(fetched)) = (Meta::get(key, flags), fetched.first()) {
                     session.meta_fetched(moment, meta, fetched, output);
                 }
@@ -146,7 +147,7 @@ impl Conversation for Client {
 }
 
 impl Client {
-    /// Lets a client in that has to log in; says what is to happen as long as it is not.
+    /// Advances the login. Returns the next step of the connection until the client has logged in.
     fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<Next> {
         let passwords = self.shared.service.passwords.as_deref()?;
         let login::LoginOutcome { consumed: used, next, tried } =
@@ -173,7 +174,7 @@ impl Aside {
     }
 }
 
-/// Begins a key list, and puts it aside if it cannot be ended at once.
+/// Starts a key list, and puts the rest aside if it cannot be completed at once.
 fn begin(
     session: Session<'_>,
     moment: Moment,
@@ -189,7 +190,7 @@ fn begin(
     Some(next)
 }
 
-/// Goes on with the key list that was put aside, if there is one.
+/// Continues the key list that was put aside, if any.
 fn go_on(
     session: Session<'_>,
     moment: Moment,
@@ -208,7 +209,7 @@ fn go_on(
     next
 }
 
-/// Answers keys; says what has to happen before the others can be.
+/// Answers keys. Returns the step that has to precede the remaining ones.
 fn retrieve(
     session: Session<'_>,
     moment: Moment,

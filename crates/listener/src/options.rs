@@ -11,15 +11,13 @@ use super::connection::INPUT_BYTES;
 
 /// The options of a listener. The defaults are memcached's where it has the option.
 ///
-/// A connection has buffers only for what is left over: input that is no whole command yet, up to
-/// the longest command ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up
-/// to `output_bytes_max` and one value more, in a buffer that doubles when it grows. A client that
-/// waits for nothing holds neither. A listener that reads through also holds up to
-/// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the
-/// budget of its process.
+/// A connection has buffers only for unfinished work: an incomplete command, up to the longest
+/// command ([`Limits::buffer_bytes_max`]), and output that its client has not read, up to
+/// `output_bytes_max` and one more value, in a buffer that doubles when it grows. An idle client
+/// has neither. A read-through listener also holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX)
+/// fetched values per connection, within the budget of its process.
 ///
-/// Time-outs of connections are looked after once per time-out, so they end after one to two of
-/// them.
+/// Timeouts of connections are checked once per timeout, so they fire after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerOptions {
     /// The address or UNIX socket to listen on.
@@ -30,17 +28,16 @@ pub struct ListenerOptions {
     /// Worth it where a listener has a core for each thread and nothing else runs on them;
     /// elsewhere it keeps a thread waiting for a core that is busy.
     pub pin_threads: bool,
-    /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
+    /// Maximum length of a value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
     /// Output above which a connection executes nothing until the client has read, in bytes; at
     /// least 1, default 64 KiB.
     pub output_bytes_max: usize,
-    /// A connection on which nothing arrives for so long is closed; default none: never.
+    /// Time without input after which a connection is closed; default none: never.
     pub idle_timeout: Option<Duration>,
-    /// A connection that does not take its output for so long is closed; default 30 s.
+    /// Time without progress of pending output after which a connection is closed; default 30 s.
     pub write_timeout: Duration,
-    /// A connection on which nobody has logged in for so long is closed, where a password is asked
-    /// for; default 10 s.
+    /// Time within which a client has to log in, if a password is required; default 10 s.
     pub login_timeout: Duration,
     /// The time that connections have to end what they had begun when the listener stops;
     /// default 5 s.
@@ -63,7 +60,7 @@ impl Default for ListenerOptions {
     }
 }
 
-/// Why options are refused.
+/// Error of an invalid option.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OptionsError {
     /// A number out of range.
@@ -73,7 +70,7 @@ pub enum OptionsError {
         bind: Address,
         /// The option.
         name: &'static str,
-        /// As given.
+        /// Value as given.
         value: String,
         /// The accepted range.
         accepted: &'static str,

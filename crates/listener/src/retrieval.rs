@@ -1,10 +1,10 @@
-//! Key lists: as many hits as there is room for, and the misses that somebody may still fetch.
+//! Key lists of `get` commands: hits, and misses that a backend may have.
 //!
-//! A client that asks for thousands of keys of a megabyte each must not make us hold gigabytes. So
-//! a key list is worked off in portions: one ends when the output is over its bound or
-//! [`FETCH_KEYS_MAX`] keys wait to be fetched, and the connection sends or fetches before it goes
-//! on. Answers are in the order of the keys whatever had to be fetched: each miss remembers where
-//! in the output its value belongs.
+//! A client may request thousands of keys of a megabyte each, and the listener must not buffer
+//! gigabytes. So a key list is executed in portions: a portion ends when the output exceeds its
+//! bound or [`FETCH_KEYS_MAX`] keys have to be fetched, and the connection sends or fetches before
+//! the next. Answers are in the order of the keys, fetched or not: each miss records the offset in
+//! the output at which its value belongs.
 
 use crate::backends::FetchedValue;
 use bytes::Bytes;
@@ -25,13 +25,13 @@ pub const FETCH_KEYS_MAX: usize = 64;
 /// The result of a portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Portion {
-    /// All keys are looked up.
+    /// All keys have been looked up.
     Done,
     /// There are more keys: send the output or fetch the misses first.
     More,
 }
 
-/// Keys that were not found and are to be fetched.
+/// Keys that were not found and will be fetched.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
     list: Vec<Miss>,
@@ -42,9 +42,9 @@ struct Miss {
     /// The position of its value in the output.
     at: usize,
     target: Target,
-    /// As the client calls it.
+    /// Key as sent by the client.
     key: Bytes,
-    /// As the partition calls it.
+    /// Key without the prefix of its route, as the partition stores it.
     name: Bytes,
 }
 
@@ -61,8 +61,8 @@ impl Misses {
 }
 
 impl Session<'_> {
-    /// Looks up keys of `retrieval` until they are at an end, `out` holds `out_max` bytes or the
-    /// misses are many. What it looked up is no longer in `retrieval`.
+    /// Looks up keys of `retrieval` until none is left, `out` holds `out_max` bytes or there are
+    /// [`FETCH_KEYS_MAX`] misses. Keys that were looked up are removed from `retrieval`.
     pub(super) fn retrieve(
         &self,
         moment: Moment,
@@ -105,13 +105,13 @@ impl Session<'_> {
                 reply::value(out, key, item.flags, retrieval.cas.then_some(item.cas), value);
                 true
             }
-            // A size without a value is no answer; nobody but a simulator declares sizes.
+            // Only simulators store an item that has a size but no value.
             Value::Declared(_) => false,
         });
         if found != Some(true) {
             self.counters.increment(Count::GetMisses);
             if retrieval.touch.is_some_and(|exptime| is_over(exptime, moment)) {
-                // What this client does not see goes, too.
+                // An item that this client cannot see, such as a stale one, is removed too.
                 self.remove(moment, target, name);
             }
             if target.read_through && self.shared.service.backends.is_some() {
@@ -127,7 +127,7 @@ impl Session<'_> {
         }
     }
 
-    /// Puts what was fetched where it belongs in `out`, and forgets the misses.
+    /// Inserts the fetched values into `out` at their offsets and clears the misses.
     pub(super) fn insert(
         &self,
         moment: Moment,
@@ -153,9 +153,9 @@ impl Session<'_> {
         out.extend_from_slice(&hits[copied..]);
     }
 
-    /// Appends a fetched value. Its unique number is that of the item it became; where it became
-    /// none, or another was stored meanwhile, the item is what counts, since a number must not come
-    /// with a value it does not belong to.
+    /// Appends a fetched value. With `cas`, the value and CAS of the stored item are answered
+    /// instead if there is one, since the CAS has to belong to the value; without a stored item the
+    /// CAS is 0.
     fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &FetchedValue, out: &mut Vec<u8>) {
         if cas {
             let access = access(moment, miss.target);

@@ -1,4 +1,4 @@
-//! Which partition a key belongs to.
+//! Routing of keys to partitions.
 
 use sherwood_model::{PartitionId, TenantId};
 use thiserror::Error;
@@ -16,14 +16,14 @@ pub struct Routing {
     /// the string has no memory it may take a hundred nanoseconds on processors that mask loads
     /// instead of leaving them out.
     rest: Option<Target>,
-    /// The others, sorted by prefix.
+    /// All other routes, sorted by prefix.
     routes: Vec<PrefixRoute>,
 }
 
 /// The target of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The partition that holds it.
+    /// Partition that holds the key.
     pub partition: PartitionId,
     /// The tenant that the request counts for.
     pub tenant: TenantId,
@@ -35,11 +35,11 @@ pub struct Target {
 struct PrefixRoute {
     prefix: Vec<u8>,
     target: Target,
-    /// The longest other prefix this one starts with.
+    /// Index of the longest other prefix that this one starts with.
     parent: Option<usize>,
 }
 
-/// Why prefixes cannot be told apart.
+/// Error of prefixes that are ambiguous.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RoutingError {
     /// Two backends have the same prefix.
@@ -48,14 +48,14 @@ pub enum RoutingError {
 }
 
 impl Routing {
-    /// All keys to one partition, unchanged.
+    /// Routes all keys to one partition, unchanged.
     #[must_use]
     pub fn single(target: Target) -> Self {
         Self { rest: Some(target), routes: Vec::new() }
     }
 
-    /// Each key by the longest prefix that is shorter than it. An empty prefix takes what no other
-    /// does.
+    /// Routes each key by its longest prefix, which must be shorter than the key. An empty prefix
+    /// takes all other keys.
     ///
     /// # Errors
     /// When two prefixes are equal.
@@ -84,8 +84,8 @@ impl Routing {
     }
 
     fn find_prefix<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
-        // Whatever the key starts with sorts before it, and between the longest of these and the
-        // key there is nothing but prefixes that start with the longest.
+        // All prefixes of the key sort before it, and between the longest of them and the key are
+        // only prefixes that start with that longest one.
         let mut at = self.routes.partition_point(|route| route.prefix.as_slice() < key).checked_sub(1)?;
         loop {
             let route = &self.routes[at];
@@ -102,7 +102,7 @@ impl Routing {
         usize::from(self.rest.is_some()) + self.routes.len()
     }
 
-    /// A prefix and where it leads, by its place in their order.
+    /// Returns a prefix and its target by index, in the order of prefixes.
     #[must_use]
     pub fn route(&self, index: usize) -> Option<(&[u8], Target)> {
         let index = match self.rest {
@@ -113,7 +113,7 @@ impl Routing {
         self.routes.get(index).map(|route| (route.prefix.as_slice(), route.target))
     }
 
-    /// The partitions that keys can go to, each once.
+    /// Returns the partitions that keys can go to, each once.
     #[must_use]
     pub fn partitions(&self) -> Vec<PartitionId> {
         let targets = self.rest.iter().chain(self.routes.iter().map(|route| &route.target));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins_and_is_cut_off() {
+    fn longest_prefix_is_matched_and_removed() {
         let routing = routing(&["catalog/", "catalog/eu/", "user/"]);
         assert_eq!(routing.find(b"catalog/p:1"), Some((target(0), &b"p:1"[..])));
         assert_eq!(routing.find(b"catalog/eu/p:1"), Some((target(1), &b"p:1"[..])));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_no_key_of_its_own() {
+    fn key_equal_to_a_prefix_goes_to_the_shorter_prefix() {
         let routing = routing(&["a/", "a/b/", ""]);
         assert_eq!(routing.find(b"a/"), Some((target(2), &b"a/"[..])));
         assert_eq!(routing.find(b"a/b/"), Some((target(0), &b"b/"[..])));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prefix_has_its_place_in_their_order() {
+    fn prefixes_are_indexed_in_sorted_order() {
         for prefixes in [&["", "a/", "b/"][..], &["a/", "b/"], &[""]] {
             let routing = routing(prefixes);
             let named = (0..routing.routes()).map(|at| routing.route(at).unwrap().0);
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_search_agrees_with_trying_every_prefix(prefixes in btree_set("[ab]{0,4}", 0..12), keys in vec("[ab]{0,6}", 20)) {
+        fn find_agrees_with_a_search_of_all_prefixes(prefixes in btree_set("[ab]{0,4}", 0..12), keys in vec("[ab]{0,6}", 20)) {
             let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
             let routing = routing(&prefixes);
             for key in &keys {

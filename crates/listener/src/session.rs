@@ -1,6 +1,7 @@
 //! The execution of memcached commands: from a command, a moment and the cache to an answer.
 //!
-//! Nothing here waits. Key lists, which may have to, are in [`super::retrieval`].
+//! No function here blocks. Key lists, which may have to wait for a backend, are in
+//! [`super::retrieval`].
 
 use std::borrow::Cow;
 
@@ -22,20 +23,20 @@ use crate::clock::Moment;
 #[derive(Clone, Copy)]
 pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
-    /// The thread's own.
+    /// Counters of the session's thread.
     pub(super) counters: &'a Counters,
 }
 
 /// The next step after a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'a> {
-    /// The next command.
+    /// Execute the next command.
     Continue,
-    /// Keys are to be looked up.
+    /// Look up keys.
     Retrieve(Retrieval<'a>),
-    /// A key is to be fetched, and the `mg` that asks for it answered then.
+    /// Fetch a key, then answer the `mg` that requests it.
     Fetch(Meta<'a>, Wanted),
-    /// The connection is to be closed once what was written is sent.
+    /// Close the connection after sending the output.
     Close,
 }
 
@@ -76,7 +77,7 @@ impl Session<'_> {
         Next::Continue
     }
 
-    /// Answers bytes that were no command.
+    /// Answers bytes that are not a command.
     pub(super) fn refuse(&self, refusal: Refusal, noreply: bool, out: &mut Vec<u8>) {
         self.counters.increment(Count::ProtocolErrors);
         if !noreply {
@@ -192,11 +193,12 @@ impl Session<'_> {
         }
     }
 
-    /// Gives an item a new expiry time, or removes it where that is over already; says whether
-    /// there is one.
+    /// Gives an item a new expiry, or removes it if that time is past. Returns true if the item
+    /// exists.
     pub(super) fn touch_at(&self, moment: Moment, target: Target, key: &[u8], exptime: Exptime) -> bool {
         let touched = if is_over(exptime, moment) {
-            // It would only become stale, for those who take what is.
+            // Removed, because an expired item would stay visible to readers that accept stale
+            // values.
             self.remove(moment, target, key)
         } else {
             let expires = expiry(exptime, moment);
@@ -244,19 +246,19 @@ impl Session<'_> {
     }
 }
 
-/// The answer to a value whose key belongs to nobody.
+/// The answer to a store whose key no route takes.
 pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
-/// Longest value that is looked at as a number, in bytes; chosen to bound the work, far above 20
-/// digits and some padding.
+/// Maximum length of a value that is parsed as a number, in bytes; chosen to bound the work, far
+/// above 20 digits and some padding.
 const NUMBER_BYTES_MAX: usize = 1024;
 
-/// The access of every command: to memcached's clients a place for a value is an item with an empty
-/// one.
+/// Returns the access of a command. It sees placeholders: to memcached's clients they are items
+/// with an empty value.
 pub(super) fn access(moment: Moment, target: Target) -> Access {
     Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACES, ..Access::at(moment.now) }
 }
 
-/// When an item dies. One that is dead already dies now.
+/// Returns the expiry of an item; one in the past becomes now.
 pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
     match exptime.resolve(moment.unix_secs) {
         Expires::Never => None,
@@ -302,9 +304,9 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
     (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, Ok(number))
 }
 
-/// A number in the place of an old value, and what meta commands know of the item then. As in
-/// memcached, one that is shorter is filled up with spaces, and one that is longer makes the item a
-/// new one; only, what is counted on from an old value is old, too.
+/// Encodes a number that replaces a value, and returns the marks that remain. As in memcached, a
+/// shorter text is padded with spaces, and a longer one resets the marks; but a number derived from
+/// an outdated value stays outdated.
 pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, [u8]>, Marks) {
     let mut text = number.to_string().into_bytes();
     let marks = if text.len() > old.len() { marks.only(OUTDATED) } else { marks };
@@ -312,7 +314,7 @@ pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, 
     (Cow::Owned(text), marks)
 }
 
-/// A value as a number: digits, with spaces around them or not.
+/// Parses a value as a number: digits, optionally surrounded by spaces.
 pub(super) fn number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if value.len() > NUMBER_BYTES_MAX || !digits.iter().all(u8::is_ascii_digit) {

@@ -1,4 +1,4 @@
-//! `stats`, by memcached's names.
+//! The `stats` command, with memcached's names.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use super::counters::Count;
 use super::shared::Shared;
 use crate::clock::Moment;
 
-/// Answers `stats` with the words that follow it.
+/// Answers `stats`; `words` follow it on the line.
 pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
     match words.split(|&byte| byte == b' ').next().unwrap_or_default() {
         b"" => general(shared, moment, out),
@@ -19,7 +19,7 @@ pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec
             out.extend_from_slice(reply::RESET);
             return;
         }
-        // Groups of memcached's that tell about slabs and their queues; there are none.
+        // memcached's groups about slabs and their queues, which do not exist here.
         b"items" | b"slabs" | b"sizes" | b"conns" => {}
         _ => {
             out.extend_from_slice(reply::ERROR);
@@ -43,7 +43,7 @@ fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
     stat("total_connections", &connections.total());
     stat("rejected_connections", &connections.rejected());
     stat("accepting_conns", &1);
-    // Connections over the limit are told so; there is never a time in which nobody is accepted.
+    // Connections over the limit get an error: accepting is never suspended.
     stat("listen_disabled_num", &0);
     stat("time_in_listen_disabled_us", &0);
     stat("threads", &options.threads);

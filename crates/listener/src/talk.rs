@@ -1,9 +1,8 @@
-//! A client without a socket.
+//! A client without a socket, for tests and fuzz targets.
 //!
-//! What a listener answers must not depend on how the network cut the bytes, and what hostile bytes
-//! do to it is best tried by the million. Neither needs sockets or threads: a conversation is bytes
-//! to bytes, so this drives one as a connection does, and holds it to what it promises. Tests and
-//! fuzz targets speak to the listeners through it.
+//! A listener's answers must not depend on how the network splits the bytes, and hostile input is
+//! best tested by the million. Neither needs sockets or threads: a conversation maps bytes to
+//! bytes. This module drives a conversation as a connection does and checks its contract.
 
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
 use crate::clock::{Clock, Moment};
 
-/// Turns that what was said at once may take; a conversation that takes more is stuck. Chosen: each
-/// sends an answer or goes over some hundred keys.
+/// Most turns that one input may take; a conversation that takes more is stuck. Chosen: each turn
+/// sends an answer or visits some hundred keys.
 const TURNS_MAX: usize = 1 << 20;
 
 /// A client of a listener without a socket.
@@ -36,22 +35,23 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// The only client of a memcached listener.
+    /// Creates the only client of a memcached listener.
     #[must_use]
     pub fn memcached(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
         let bytes_max = options.connection_bytes_max();
         Self::open(&Memcached, Arc::new(Shared::new(options, service, clock)), bytes_max)
     }
 
-    /// The only client of a Redis listener; `seed` begins the sequence in which keys are drawn.
+    /// Creates the only client of a Redis listener; `seed` starts the random sequence of
+    /// `RANDOMKEY`.
     #[must_use]
     pub fn redis(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let bytes_max = connection_bytes_max(&options);
         Self::open(&Redis::new(seed), Arc::new(Shared::new(options, service, clock)), bytes_max)
     }
 
-    /// A client of the listener that `protocol` and `shared` make up; what it makes the listener
-    /// hold is at most `bytes_max`.
+    /// Creates a client of the listener given by `protocol` and `shared`, whose buffers may hold at
+    /// most `bytes_max`.
     pub(super) fn open<P: Protocol>(protocol: &P, shared: Arc<Shared>, bytes_max: usize) -> Self {
         let conversation = Box::new(protocol.open(&shared, 0));
         Self { shared, conversation, input: Vec::new(), need: 1, bytes_max, closed: false }
@@ -61,9 +61,9 @@ impl Talk {
     /// have to answer at once.
     ///
     /// # Panics
-    /// When the conversation breaks a promise: it uses up more than there is, asks for what is
-    /// there already or for more than a connection may hold, goes on answering beyond its bound,
-    /// wants nothing or too much at a time, or does not end.
+    /// When the conversation breaks its contract: it consumes more than the input, needs a number
+    /// of bytes that is already present or exceeds the bound, appends more output than its bound,
+    /// fetches no or too many keys, or does not end.
     pub fn say(&mut self, moment: Moment, bytes: &[u8]) -> Vec<u8> {
         let backends = self.shared.service.backends.clone();
         self.say_with(moment, bytes, |wanted| {
@@ -71,7 +71,7 @@ impl Talk {
         })
     }
 
-    /// The same, with what is wanted from the backends fetched by `fetch`.
+    /// Like `say`, but calls `fetch` to get keys from backends.
     pub(super) fn say_with(
         &mut self,
         moment: Moment,

@@ -1,9 +1,9 @@
-//! UNIX sockets: a file that has to be made, guarded and cleared away.
+//! UNIX sockets: creation, permissions and removal of the socket's file.
 //!
-//! A process that is killed leaves its file, and the next one could not bind. But a file may also
-//! belong to somebody who listens, and taking it away would cut that one off without a word. So the
-//! file is tried first: only one that nobody listens behind is removed, and nothing but a socket
-//! ever is. Of two nodes that start at one path in the same moment both may find the old file dead,
+//! A process that is killed leaves its file behind, and the next one cannot bind. But the file may
+//! also belong to a process that still listens, which its removal would silently cut off. So a
+//! connection is tried first: the file is removed only if it is a socket that no process listens
+//! on. If two nodes start with the same path at the same moment, both may find the old file unused,
 //! and the later one wins.
 
 use std::fs::{self, Permissions};
@@ -15,20 +15,20 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::address::UnixSocket;
 
-/// A socket's file, which is removed with this value unless another has taken its place.
+/// A socket's file, removed when this value is dropped unless another file has replaced it.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and number: what tells it from a later file of the same name.
+    /// Device and inode, which distinguish it from a later file of the same name.
     identity: (u64, u64),
 }
 
-/// A socket bound to `place` that does not listen yet. Nobody can connect before it does, so its
-/// permissions come in time.
+/// Returns a socket bound to `place` that does not listen yet. No client can connect before it
+/// listens, so setting its permissions after binding is safe.
 ///
 /// # Errors
-/// When somebody listens there already ([`io::ErrorKind::AddrInUse`]), the file there is no socket
-/// ([`io::ErrorKind::AlreadyExists`]), or the system does not let us.
+/// If a process already listens there ([`io::ErrorKind::AddrInUse`]), the file there is not a
+/// socket ([`io::ErrorKind::AlreadyExists`]), or a system call fails.
 pub(super) fn bind(place: &UnixSocket) -> io::Result<(Socket, SocketFile)> {
     let UnixSocket { path, permissions } = place;
     let address = SockAddr::unix(path)?;
@@ -40,7 +40,7 @@ pub(super) fn bind(place: &UnixSocket) -> io::Result<(Socket, SocketFile)> {
     Ok((socket, file))
 }
 
-/// Removes a socket's file that nobody listens behind.
+/// Removes a socket's file if no process listens on it.
 fn remove_dead(path: &Path, address: &SockAddr) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -50,7 +50,7 @@ fn remove_dead(path: &Path, address: &SockAddr) -> io::Result<()> {
         }
         Ok(_) => {}
     }
-    // Not waiting: where many knock, somebody listens.
+    // Non-blocking: a full backlog also shows that a process listens.
     match socket()?.connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
@@ -72,7 +72,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // Left behind, it would be removed by the next one to bind.
+            // A failure is ignored: the next process to bind removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }

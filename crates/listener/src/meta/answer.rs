@@ -16,7 +16,7 @@ pub(super) struct Shown<'a> {
     pub(super) value: &'a [u8],
     pub(super) flags: u32,
     pub(super) cas: u64,
-    /// When it dies, at the place in the flags where that is asked for.
+    /// Expiry that holds at the position of `t` among the flags.
     pub(super) expires: Option<Instant>,
     pub(super) marks: Marks,
     /// True if it was read before.
@@ -25,7 +25,7 @@ pub(super) struct Shown<'a> {
     pub(super) idle: Duration,
 }
 
-/// Appends what the flags of an `mg` ask for, in their order.
+/// Appends the attributes that the flags of an `mg` request, in their order.
 pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
     for flag in asked.meta.flags {
         match flag {
@@ -42,7 +42,8 @@ pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>
     }
 }
 
-/// Appends a whole answer of `code` that tells nothing of an item, but what the client itself sent.
+/// Appends a complete answer of `code` with the key and opaque of the request, but no attributes of
+/// an item.
 pub(super) fn without_item(meta: Meta<'_>, key: &[u8], code: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(code);
     for flag in meta.flags {
@@ -55,7 +56,7 @@ pub(super) fn without_item(meta: Meta<'_>, key: &[u8], code: &[u8], out: &mut Ve
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends ` t` and the seconds left to live, or -1.
+/// Appends ` t` and the remaining seconds to live, or -1.
 pub(super) fn ttl(expires: Option<Instant>, moment: Moment, out: &mut Vec<u8>) {
     match ttl_secs(expires, moment) {
         Some(secs) => reply::meta_number(out, b't', secs),
@@ -63,32 +64,33 @@ pub(super) fn ttl(expires: Option<Instant>, moment: Moment, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a word of the client's.
+/// Appends a word of the request.
 pub(super) fn word(word: &[u8], out: &mut Vec<u8>) {
     out.push(b' ');
     out.extend_from_slice(word);
 }
 
-/// Seconds left to live, rounded up, so that an item just stored for 30 seconds has 30.
+/// Returns the remaining seconds to live, rounded up, so that an item just stored for 30 seconds
+/// has 30.
 pub(super) fn ttl_secs(expires: Option<Instant>, moment: Moment) -> Option<u64> {
     let left = expires?.since(moment.now);
     Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
 }
 
-/// When an item dies, as the flags of a command have it.
+/// Expiry of an item at several positions among a command's flags, which take effect in order.
 #[derive(Clone, Copy)]
 pub(super) struct Expiry {
-    /// At the place of `t`.
+    /// Expiry at the position of `t`.
     pub(super) shown: Option<Instant>,
-    /// At the place of `R`.
+    /// Expiry at the position of `R`.
     pub(super) compared: Option<Instant>,
-    /// At the end.
+    /// Expiry after all flags.
     pub(super) last: Option<Instant>,
 }
 
 impl Expiry {
-    /// Goes through the flags in their order, as memcached does: `t` tells what those before it
-    /// have set, and `R` looks at it. `N` counts for an item that was just `made` only.
+    /// Applies the flags in order, as memcached does: `t` reports, and `R` compares, the expiry set
+    /// by the flags before it. `N` applies only if the item was just `made`.
     pub(super) fn of(flags: MetaFlags<'_>, before: Option<Instant>, made: bool, moment: Moment) -> Self {
         let mut expiry_of = Self { shown: before, compared: before, last: before };
         for flag in flags {

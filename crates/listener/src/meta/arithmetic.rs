@@ -1,4 +1,4 @@
-//! `ma`: counting.
+//! `ma`: increments and decrements.
 
 use std::borrow::Cow;
 
@@ -15,12 +15,12 @@ use super::{Asked, stored};
 enum CountOutcome {
     Counted {
         number: u64,
-        /// At the place of `t`.
+        /// Expiry at the position of `t` among the flags.
         expires: Option<Instant>,
         made: bool,
     },
     NotFound,
-    /// The CAS is another.
+    /// The CAS differs.
     Exists,
     NonNumeric,
 }

@@ -1,4 +1,4 @@
-//! `me`: what is known about an item, and keys that belong to nobody.
+//! `me`: describes an item. Also the answers to keys that no route takes.
 
 use sherwood_cache::{Marks, charge};
 use sherwood_wire::memcached::reply::{self, MetaDebug};
@@ -32,8 +32,7 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a command whose key belongs to no backend: nothing is there, and nothing can be
-    /// stored.
+    /// Answers a command whose key no route takes: reads miss and stores fail.
     pub(super) fn meta_nowhere(&self, verb: MetaVerb<'_>, meta: Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         match verb {
             MetaVerb::Get => {

@@ -1,4 +1,4 @@
-//! `md`: removing an item, or its value, or only telling that it is old.
+//! `md`: removes an item or its value, or marks it stale.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ impl Session<'_> {
         let cache = &self.shared.service.cache;
         let deleted = self.shared.service.write(asked.target, asked.name, || {
             cache.update(asked.target.partition, asked.name, &asked.passing(), |item| match item {
-                // What this client does not see, such as a stale value, is not to be served by
-                // others either.
+                // An item that this client cannot see, such as a stale one, is removed for other
+                // clients too.
                 None => (Change::Remove, NOT_FOUND),
                 Some(item) if options.cas.is_some_and(|cas| cas != item.cas) => (Change::Keep, EXISTS),
                 Some(item) => (delete(asked, &options, &item), DONE),
@@ -51,12 +51,12 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
             value: Cow::Borrowed(b""),
             flags: options.client_flags,
             expires: ttl.flatten(),
-            // There is no value any more, and none that anybody wrote in its place.
+            // The value is gone; only a placeholder remains.
             kind: Kind::Place,
             tags: Tags::NONE,
             marks: if invalidates { binary.with(STALE) } else { binary },
-            // A value that is merely taken away leaves the item's number; one that is declared old
-            // gets a new one.
+            // Removing only the value keeps the item's CAS; marking the item stale gives it a new
+            // one.
             cas: options.new_cas.or((!invalidates).then_some(item.cas)),
         };
     }
@@ -66,7 +66,7 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
     if invalidates {
         return Change::Amend {
             expires: ttl.unwrap_or(item.expires),
-            // Whoever asks next is to recache it.
+            // The next reader will be told to recache the item.
             marks: item.marks.with(STALE).without(WON),
             cas: options.new_cas.map_or(NewCas::Next, NewCas::Given),
         };

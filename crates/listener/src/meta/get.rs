@@ -1,9 +1,9 @@
-//! `mg`: reading, and with it touching, making place for what is missing, and telling one client to
-//! recache.
+//! `mg`: reads an item. Depending on its flags it also changes the expiry, creates a placeholder
+//! for a missing item, or tells one client to recache.
 //!
-//! Most reads change nothing but the recency, so they take the way of `get`. Only where an expiry
-//! is to be set or a right to be given to one client of several, a second step looks at the item
-//! again and changes it.
+//! Most reads change only the recency and take the same path as `get`. If the expiry is to be
+//! changed or one of several clients to be told to recache, a second step reads the item again and
+//! changes it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use crate::clock::Moment;
 struct GetOutcome {
     expiry: Expiry,
     marks: Marks,
-    /// This client is to recache it.
+    /// True if this client is told to recache the item.
     won: bool,
-    /// Another one is.
+    /// True if another client has been told to recache it.
     taken: bool,
     stale: bool,
 }
@@ -41,11 +41,11 @@ struct Before {
 /// The result of the first step.
 enum Read {
     Answered,
-    /// The item is to be changed.
+    /// The second step has to change the item.
     Unsettled {
         hit: bool,
     },
-    /// There is nothing to answer with.
+    /// The item is missing.
     Absent,
 }
 
@@ -57,7 +57,7 @@ enum Settled {
 }
 
 impl Session<'_> {
-    /// Answers an `mg`, or says what is to be fetched first.
+    /// Answers an `mg`, or returns the key to fetch first.
     pub(super) fn meta_get(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Option<Wanted> {
         self.counters.increment(Count::CmdGet);
         let options = asked.meta.flags.options();
@@ -79,7 +79,7 @@ impl Session<'_> {
         None
     }
 
-    /// Answers an `mg` with what was fetched.
+    /// Answers an `mg` with the result of a fetch.
     pub(in super::super) fn meta_fetched(
         &self,
         moment: Moment,
@@ -96,7 +96,8 @@ impl Session<'_> {
             let options = meta.flags.options();
             match fetched {
                 Ok(found) => self.settle(&asked, &options, Before::default(), found.as_ref(), out),
-                // A backend that failed has not said that there is nothing to make a place for.
+                // A failed fetch does not show that the item is missing, so no placeholder is
+                // created.
                 Err(_) => {
                     let options = MetaOptions { vivify: None, ..options };
                     self.settle(&asked, &options, Before::default(), None, out);
@@ -133,7 +134,7 @@ impl Session<'_> {
         read.unwrap_or(Read::Absent)
     }
 
-    /// Changes the item, makes it, or answers with what was `fetched` and did not become one.
+    /// Changes the item or creates it, or answers with a `fetched` value that was not stored.
     fn settle(
         &self,
         asked: &Asked<'_>,
@@ -144,7 +145,7 @@ impl Session<'_> {
     ) {
         let access = if asked.meta.flags.has(b'u') { asked.passing() } else { asked.access() };
         let service = &self.shared.service;
-        // It would only become stale, for those who take what is.
+        // Removed, because an expired item would stay visible to readers that accept stale values.
         let is_over = options.ttl.is_some_and(|exptime| is_over(exptime, asked.moment));
         let decide = |item: Option<Item<'_>>| match item.and_then(|item| Some((item, stored(&item)?))) {
             Some((item, value)) => {
@@ -184,8 +185,8 @@ impl Session<'_> {
                 self.touched(options, Count::TouchMisses);
                 self.absent(asked, out);
             }
-            // No room for an item without a value is no reason to fail: nobody has the right to
-            // recache, then.
+            // Without memory for a placeholder the answer is a miss, and no client is told to
+            // recache.
             Err(_) => self.absent(asked, out),
         }
     }

@@ -1,14 +1,13 @@
 //! The meta commands: the same cache and the same rules as the other commands, seen through
 //! flags.
 //!
-//! A command is carried out in one step on its item, with the shard locked, and most of an answer
-//! is written there too. What the older commands know nothing of are marks on the item: that it is
-//! stale, that one client has already been told to recache it, and that its key was given in base
-//! 64.
+//! A command changes its item atomically, under the shard's lock, and writes most of its answer
+//! there. Only meta commands use marks on an item: that it is stale, that one client has been told
+//! to recache it, and that its key was given in base64.
 //!
-//! Texts and corner cases are those of memcached 1.6.45 but for its slips: an item that is made by
-//! `mg` or `ma`, or appended to, goes on to be known by its base 64 key, and neither adding to a
-//! value nor counting on from one makes a stale item fresh.
+//! Texts and corner cases follow memcached 1.6.45, with two corrections: an item that `mg` or `ma`
+//! creates, or that is appended to, keeps its base64 key, and neither appending nor arithmetic
+//! makes a stale item fresh.
 
 mod answer;
 mod arithmetic;
@@ -30,32 +29,32 @@ use super::routing::Target;
 use super::session::{Next, Session, access};
 use crate::clock::Moment;
 
-/// The value is old, and somebody should store a new one.
+/// Mark of a stale value, which a client should replace.
 const STALE: Marks = OUTDATED;
 /// The mark of an item that a client was told to fetch.
 const WON: Marks = Marks::of_caller(1);
-/// The key was given in base 64.
+/// Mark that the key was given in base64.
 const BINARY: Marks = Marks::of_caller(2);
 
-/// A meta command, and which item it is about.
+/// A meta command and the item it names.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     moment: Moment,
     meta: Meta<'a>,
-    /// The key as the client calls it, decoded.
+    /// The decoded key as sent by the client.
     key: &'a [u8],
-    /// The key as the partition calls it.
+    /// The key without the prefix of its route, as the partition stores it.
     name: &'a [u8],
     target: Target,
 }
 
 impl Asked<'_> {
-    /// The access that counts as a use.
+    /// Returns an access that counts as a use of the item.
     fn access(&self) -> Access {
         access(self.moment, self.target)
     }
 
-    /// The access that does not.
+    /// Returns an access that does not count as a use.
     fn passing(&self) -> Access {
         let access = self.access();
         Access { flags: access.flags.with(AccessFlags::KEEP_RECENCY), ..access }
@@ -72,7 +71,7 @@ impl Asked<'_> {
 }
 
 impl Session<'_> {
-    /// Carries out a meta command and appends its answer to `out`.
+    /// Executes a meta command and appends its answer to `out`.
     pub(crate) fn meta<'c>(&self, moment: Moment, meta: Meta<'c>, out: &mut Vec<u8>) -> Next<'c> {
         self.counters.increment(Count::CmdMeta);
         let mut room = [0; KEY_BYTES_MAX];
@@ -95,15 +94,15 @@ impl Session<'_> {
         Next::Continue
     }
 
-    /// Which item a command is about, if its key belongs to anybody.
+    /// Returns the command with its item, or none if no route takes its key.
     fn asked<'a>(&self, moment: Moment, meta: Meta<'a>, key: &'a [u8]) -> Option<Asked<'a>> {
         let (target, name) = self.shared.service.routing.find(key)?;
         Some(Asked { moment, meta, key, name, target })
     }
 }
 
-/// The bytes of an item. A size without a value is no answer; nobody but a simulator declares
-/// sizes.
+/// Returns the value of an item, or none if it has a size but no value: only simulators store
+/// those.
 fn stored<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
     match item.value {
         Value::Bytes(value) => Some(value),

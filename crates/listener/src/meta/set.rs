@@ -1,4 +1,4 @@
-//! `ms`: storing on conditions, and over what is newer as something stale.
+//! `ms`: conditional stores, and stores that mark the value stale if a newer one is present.
 
 use std::borrow::Cow;
 
@@ -16,9 +16,9 @@ struct New<'a> {
     mode: SetMode,
     value: &'a [u8],
     options: MetaOptions,
-    /// `T`
+    /// Expiry of flag `T`.
     expires: Option<Instant>,
-    /// `N`, where the mode makes use of it.
+    /// Expiry of flag `N`, if the mode uses it.
     vivify: Option<Option<Instant>>,
     marks: Marks,
     invalidate: bool,
@@ -29,7 +29,7 @@ struct New<'a> {
 #[derive(Clone, Copy)]
 struct SetOutcome {
     code: &'static [u8],
-    /// Size of the value, all of it where it was added to another.
+    /// Size of the resulting value, which includes the old one after an append.
     bytes: usize,
     cas: u64,
 }
@@ -47,7 +47,7 @@ impl Session<'_> {
         let new = New {
             mode,
             value,
-            // Nothing is 0's number: memcached gives the next one then.
+            // A new CAS of 0 is ignored, as in memcached: the item gets the next one.
             options: MetaOptions { new_cas: options.new_cas.filter(|&cas| cas != 0), ..options },
             expires: options.ttl.and_then(|exptime| expiry(exptime, asked.moment)),
             vivify: options.vivify.filter(|_| adds).map(|exptime| expiry(exptime, asked.moment)),
@@ -64,7 +64,7 @@ impl Session<'_> {
         }
     }
 
-    /// Refuses a value over the limit. What was stored before goes, so that nobody goes on reading
+    /// Refuses a value over the limit and removes the old value, so that later reads do not return
     /// it.
     pub(super) fn meta_too_large(&self, asked: Option<&Asked<'_>>, out: &mut Vec<u8>) {
         self.counters.increment(Count::StoreTooLarge);
@@ -102,7 +102,7 @@ impl Session<'_> {
 }
 
 impl<'a> New<'a> {
-    /// The item, if it is stored whatever is there and has nothing that only meta commands know.
+    /// Returns the item if its store is unconditional and uses neither marks nor a given CAS.
     fn plain(&self) -> Option<NewItem<'a>> {
         let MetaOptions { cas, new_cas, client_flags, .. } = self.options;
         let plain =
@@ -129,7 +129,7 @@ impl<'a> New<'a> {
                 None => keep(NOT_STORED),
             },
             (Some((old, _)), SetMode::Add) => {
-                // It was asked for, so it is kept a while longer.
+                // A refused `add` counts as a use of the present item.
                 let used = Change::Amend { expires: old.expires, marks: old.marks, cas: NewCas::Keep };
                 (used, (NOT_STORED, self.value.len()))
             }
@@ -164,7 +164,8 @@ impl<'a> New<'a> {
         (change, (STORED, self.value.len()))
     }
 
-    /// Adds to the value that is there, which stays as it is when it would become too large.
+    /// Appends or prepends to the present value, which is kept unchanged if the result would be too
+    /// large.
     fn join(&self, old: &Item<'_>, value: &[u8]) -> (Change<'a>, (&'static [u8], usize)) {
         let bytes = value.len() + self.value.len();
         if bytes > self.item_bytes_max {

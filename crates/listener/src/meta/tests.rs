@@ -1,4 +1,4 @@
-//! Meta commands without sockets: the answers of memcached, and what it does not have.
+//! Meta commands without sockets: memcached's answers, and the deviations from them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::tests::{
     Client, ITEM_BYTES_MAX, cache, cache_with, read_through, seconds, service, target,
 };
 
-/// Conversations with memcached.
+/// Recorded conversations with memcached.
 const ASKED: &str = include_str!("asked.txt");
 
 /// The commands and answers of a conversation.
@@ -27,7 +27,7 @@ fn conversation(text: &str) -> (String, String) {
 }
 
 #[test]
-fn memcached_answers_the_same() {
+fn answers_equal_those_of_memcached() {
     let (mut conversations, mut different) = (0, Vec::new());
     for text in ASKED.split("\n= ").skip(1) {
         conversations += 1;
@@ -43,20 +43,20 @@ fn memcached_answers_the_same() {
 }
 
 #[test]
-fn where_memcached_is_not_followed() {
+fn deviations_from_memcached_are_as_documented() {
     Client::plain().check(&[
-        // A value is not taken for a command.
+        // A value is not parsed as a command.
         ("ms a 2 !\r\nmn\r\nmg a\r\n", "CLIENT_ERROR bad command line format\r\nEN\r\n"),
-        // Nothing is done when there is something wrong.
+        // A command with an error changes nothing.
         (
             "ms n 1\r\n1\r\nma n O12345678901234567890123456789012\r\n",
             "HD\r\nCLIENT_ERROR opaque token too long\r\n",
         ),
         ("mg n v\r\n", "VA 1\r\n1\r\n"),
-        // What is no base 64 is no key.
+        // Invalid base64 is not a key.
         ("mg Y-Q== b\r\n", "CLIENT_ERROR error decoding key\r\n"),
         ("mg YQ==YQ== b\r\n", "CLIENT_ERROR error decoding key\r\n"),
-        // Keys in base 64 stay so.
+        // Base64 keys stay base64.
         ("ma AAE= b N0\r\nmg AAE= b k\r\nmg AAI= b k N9\r\n", "HD\r\nHD kAAE= b\r\nHD kAAI= b W\r\n"),
         ("ms AAE= 1 b MA k\r\n5\r\nmg AAE= b k v\r\n", "HD kAAE= b\r\nVA 2 kAAE= b\r\n05\r\n"),
         ("md AAE= b x\r\nmg AAE= b k v\r\n", "HD\r\nVA 0 kAAE= b\r\n\r\n"),
@@ -64,7 +64,7 @@ fn where_memcached_is_not_followed() {
 }
 
 #[test]
-fn what_is_made_of_an_old_value_is_old() {
+fn value_derived_from_a_stale_one_is_stale() {
     let marked = |then: &str| format!("ms k 1\r\n9\r\nmd k I\r\n{then}mg k v\r\n");
     let check = |then: &str, answer: &str, value: &str| {
         let answer = format!("HD\r\nHD\r\n{answer}\r\n{value}\r\n");
@@ -79,7 +79,7 @@ fn what_is_made_of_an_old_value_is_old() {
 }
 
 #[test]
-fn times_of_last_use_and_what_is_known_of_an_item() {
+fn idle_time_and_item_attributes_are_reported() {
     let cache = cache_with(1, Eviction::Lru);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
     let pass = |client: &mut Client, secs: u64| {
@@ -110,7 +110,7 @@ fn times_of_last_use_and_what_is_known_of_an_item() {
 }
 
 #[test]
-fn a_use_under_s3_fifo_leaves_no_time() {
+fn idle_time_under_s3_fifo_counts_from_the_store() {
     let cache = cache_with(1, Eviction::S3Fifo);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
     client.check(&[("ms a 1\r\nx\r\n", "HD\r\n")]);
@@ -118,12 +118,12 @@ fn a_use_under_s3_fifo_leaves_no_time() {
         cache.step(client.now(), 1);
         client.pass(seconds(1));
     }
-    // Since it was stored, whatever was read meanwhile.
+    // Time since the store: reads do not change it.
     client.check(&[("mg a l h\r\nmg a l h\r\n", "HD l10 h0\r\nHD l10 h1\r\n")]);
 }
 
 #[test]
-fn values_over_the_limit() {
+fn value_over_the_limit_is_refused_and_removes_the_old_one() {
     let mut client = Client::plain();
     let limit = ITEM_BYTES_MAX as usize;
     let set = |bytes: usize, flags: &str| format!("ms a {bytes}{flags}\r\n{}\r\n", "x".repeat(bytes));
@@ -137,7 +137,7 @@ fn values_over_the_limit() {
 }
 
 #[test]
-fn keys_by_prefix() {
+fn keys_are_routed_by_prefix() {
     let routes = [("catalog/".to_owned(), target(0)), ("\0".to_owned(), target(1))];
     let cache = cache(2);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::by_prefix(routes).unwrap(), None));
@@ -155,7 +155,7 @@ fn keys_by_prefix() {
 }
 
 #[test]
-fn misses_are_fetched_where_the_listener_reads_through() {
+fn read_through_listener_fetches_misses() {
     let (mut client, fake, cache) = read_through();
     client.check(&[
         ("mg a/1 v k O1\r\nmn\r\n", "VA 3 ka/1 O1\r\n<1>\r\nMN\r\n"),
@@ -178,7 +178,7 @@ fn misses_are_fetched_where_the_listener_reads_through() {
 }
 
 #[test]
-fn what_became_an_item_meanwhile_is_answered_as_one() {
+fn item_stored_during_a_fetch_is_answered() {
     let (mut client, _, cache) = read_through();
     let now = client.now();
     client.on_fetch(move || {
@@ -189,7 +189,7 @@ fn what_became_an_item_meanwhile_is_answered_as_one() {
 }
 
 #[test]
-fn every_change_is_made_under_the_backends_eyes() {
+fn every_change_goes_through_the_backend_write() {
     let (mut client, fake, _) = read_through();
     client.check(&[(
         "ms a/1 1\r\n1\r\nma a/1\r\nms a/1 1 MA\r\nx\r\nmd a/1 I\r\nmd b/1\r\nmg a/1 T5\r\n",

@@ -1,10 +1,9 @@
 //! The rest of a command whose answer does not fit in the output, waits for a backend, or takes
 //! long.
 //!
-//! `MGET` may ask for a thousand values of a megabyte, and `KEYS` for millions of keys: neither may
-//! make us hold gigabytes or keep the other clients of the thread waiting. So such a command is
-//! worked off in portions, and the connection sends, fetches or lets others have their turn between
-//! them.
+//! `MGET` may request a thousand values of a megabyte each, and `KEYS` may match millions of keys.
+//! Neither may buffer gigabytes or delay the other clients of the thread, so such a command runs in
+//! portions: between two portions the connection sends, fetches or lets other connections run.
 
 use bytes::Bytes;
 use sherwood_cache::PREFETCH_KEYS_MAX;
@@ -26,10 +25,10 @@ pub(super) enum Aside {
     Listing(Listing),
 }
 
-/// Keys whose values are owed, in order.
+/// Keys whose values are still to be answered, in order.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    /// Keys to look up, each after its length in four bytes; no more than the request had.
+    /// Keys to look up, each preceded by its length in four bytes; at most the keys of the request.
     keys: Vec<u8>,
     /// The number of bytes of them that are looked up.
     done: usize,
@@ -37,7 +36,7 @@ pub(super) struct Values {
     muted: bool,
 }
 
-/// A key that was not found and is to be fetched.
+/// A key that was not found and will be fetched.
 #[derive(Debug)]
 struct Miss {
     /// The position of its value in the output.
@@ -46,7 +45,7 @@ struct Miss {
 }
 
 impl Aside {
-    /// The client wants no answer to this command.
+    /// Suppresses the rest of the answer.
     pub(super) fn mute(&mut self) {
         match self {
             Self::Values(values) => values.muted = true,
@@ -56,8 +55,8 @@ impl Aside {
 }
 
 impl Session<'_> {
-    /// Answers the values of the keys from argument `first` on, or of as many as fit, and puts the
-    /// others aside.
+    /// Appends the values of the keys from argument `first` on, as many as fit, and puts the
+    /// remaining keys aside.
     pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Vec<u8>) {
         let mut values = Values::default();
         for index in first..args.len() {
@@ -75,8 +74,8 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with what was put aside; says what has to happen before the rest can be done, if
-    /// there is any.
+    /// Continues the command that was put aside. Returns the next step of the connection while the
+    /// command is unfinished.
     pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<Next> {
         let next = match self.client.aside.take()? {
             Aside::Values(mut values) => {
@@ -97,7 +96,7 @@ impl Session<'_> {
         let before = out.len();
         while values.misses.is_empty() && !self.is_full(out) {
             let key = values.next()?;
-            // The key is copied: it lies beside the misses, which change.
+            // Copied because `look_up` changes `values.misses`, a neighbouring field.
             let key = key.to_vec();
             self.look_up(&key, &mut values.misses, out);
             if values.muted {
@@ -110,7 +109,7 @@ impl Session<'_> {
         Some(Next::Fetch(values.misses.iter().map(|miss| miss.wanted.clone()).collect()))
     }
 
-    /// Puts what was fetched where it belongs in `out`.
+    /// Inserts the fetched values into `out` at their offsets.
     pub(super) fn resume(&mut self, fetched: Fetched, out: &mut Vec<u8>) {
         let version = self.version();
         let Some(Aside::Values(values)) = &mut self.client.aside else { return };

@@ -1,7 +1,7 @@
 //! The connected clients, as `CLIENT LIST` shows them.
 //!
-//! A conversation keeps its own state; what others may ask about it lies here, in atomics its
-//! thread writes and a name that is written rarely.
+//! Each conversation owns its state. The part that other clients can read lies here: atomics
+//! written by the client's thread, and names, which rarely change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sherwood_model::Instant;
 
-/// The clients of a listener; no more than there are places for connections.
+/// The clients of a listener; at most its maximum number of connections.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     open: Mutex<BTreeMap<u64, Arc<Card>>>,
     last_id: AtomicU64,
-    /// Commands of those who are gone.
+    /// Commands executed by clients that have disconnected.
     commands: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Clients {
 pub(super) struct Card {
     pub(super) id: u64,
     since: Instant,
-    /// When it last sent something, in nanoseconds.
+    /// Time of the last input, in nanoseconds.
     seen: AtomicU64,
     commands: AtomicU64,
     names: Mutex<Names>,
@@ -38,7 +38,7 @@ pub(super) struct Names {
 }
 
 impl Clients {
-    /// Enters a client.
+    /// Registers a client.
     pub(super) fn enter(&self, now: Instant) -> Arc<Card> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
         let card = Arc::new(Card { id, since: now, seen: AtomicU64::new(now.as_nanos()), ..Card::default() });
@@ -46,26 +46,27 @@ impl Clients {
         card
     }
 
-    /// Forgets a client, but for its commands.
+    /// Removes a client and keeps its count of commands.
     pub(super) fn leave(&self, card: &Card) {
         self.commands.fetch_add(card.commands.load(Relaxed), Relaxed);
         lock(&self.open).remove(&card.id);
     }
 
-    /// Commands of all clients, those who are gone included.
+    /// Returns the commands executed by all clients, disconnected ones included.
     pub(super) fn commands(&self) -> u64 {
         let open = lock(&self.open);
         self.commands.load(Relaxed) + open.values().map(|card| card.commands.load(Relaxed)).sum::<u64>()
     }
 
-    /// A line for each client, in the order in which they came.
+    /// Returns one line per client, in the order of connection.
     pub(super) fn list(&self, now: Instant, wanted: impl Fn(u64) -> bool) -> String {
         lock(&self.open).values().filter(|card| wanted(card.id)).map(|card| card.line(now) + "\n").collect()
     }
 }
 
 impl Card {
-    /// Notes `commands` executed at `now`. Only the client's own thread may.
+    /// Records input at `now` and adds `commands` executed commands. Called by the client's own
+    /// thread only.
     pub(super) fn note(&self, now: Instant, commands: u64) {
         self.seen.store(now.as_nanos(), Relaxed);
         self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
@@ -75,7 +76,7 @@ impl Card {
         lock(&self.names)
     }
 
-    /// Redis's line about a client, as far as it applies.
+    /// Returns the client's line of `CLIENT LIST`, with the fields that apply here.
     pub(super) fn line(&self, now: Instant) -> String {
         let Names { name, library, library_version } = self.names().clone();
         let age = now.since(self.since).as_secs();

@@ -33,7 +33,7 @@ pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) ->
 /// `RESET`
 pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let replies = match session.client.replies {
-        // That was about this very command.
+        // A preceding `CLIENT REPLY SKIP` still applies to this command.
         Replies::SkipThis => Replies::SkipThis,
         _ => Replies::All,
     };
@@ -50,7 +50,7 @@ pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// Refuses every number of a database but 0.
+/// Refuses every database index except 0.
 pub(super) fn database(index: &[u8]) -> CommandResult {
     match number(index)? {
         0 => Ok(()),
@@ -59,7 +59,7 @@ pub(super) fn database(index: &[u8]) -> CommandResult {
     }
 }
 
-/// `AUTH [username] password`: without a name it is `default`'s.
+/// `AUTH [username] password`; the user is `default` if no name is given.
 pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match args.len() {
         2 if session.shared.service.passwords.is_none() => {
@@ -128,7 +128,7 @@ pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// A name without spaces and line ends, at most [`NAME_BYTES_MAX`] long.
+/// Checks that a name has no spaces or line ends and at most [`NAME_BYTES_MAX`] bytes.
 fn plain(name: &[u8]) -> Result<String, Failure> {
     const REFUSED: Failure =
         Failure::text("ERR Client names cannot contain spaces, newlines or special characters.");
@@ -139,7 +139,7 @@ fn plain(name: &[u8]) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Longest name, in bytes. Redis has no bound; names are for people.
+/// Maximum length of a name, in bytes. Redis has no bound; names are meant for people.
 const NAME_BYTES_MAX: usize = 1024;
 
 /// `CLIENT ID`
@@ -225,7 +225,8 @@ pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut 
     Ok(())
 }
 
-/// `CLIENT NO-EVICT ON | OFF`: clients are never evicted; each is bounded for itself.
+/// `CLIENT NO-EVICT ON | OFF`: accepted without effect, since clients are never evicted; each
+/// client's buffers are bounded.
 pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match arg(args, 2) {
         word if is(word, "on") || is(word, "off") => out.extend_from_slice(reply::OK),

@@ -1,4 +1,4 @@
-//! A client's conversation: parse, execute, and put aside what has to wait.
+//! A client's conversation: parses requests, executes them and puts aside unfinished commands.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::clock::Moment;
 use crate::conversation::{Advance, Conversation, Fetched, Next, Protocol};
 use crate::shared::Shared;
 
-/// The protocol.
+/// The Redis protocol.
 pub(crate) struct Redis {
     hub: Arc<Hub>,
 }
 
 impl Redis {
-    /// The protocol for one listener; `seed` begins the sequence in which keys are drawn.
+    /// Creates the protocol of one listener; `seed` starts the random sequence of `RANDOMKEY`.
     pub(crate) fn new(seed: u64) -> Self {
         Self { hub: Hub::new(seed) }
     }

@@ -1,17 +1,16 @@
-//! Decimal numbers, added exactly.
+//! Exact addition of decimal numbers.
 //!
-//! `INCRBYFLOAT` reads and writes text. Redis computes in its processor's 80-bit format, which most
-//! languages and machines do not have, and shows 17 decimals of it. Adding in decimal gives the
-//! same text wherever that format is exact enough, and a cleaner one where it is not: no noise in
-//! the nineteenth digit.
+//! `INCRBYFLOAT` reads and writes text. Redis computes in the 80-bit format of x86 processors,
+//! which few languages support, and prints 17 decimals. Adding in decimal gives the same text where
+//! that format is exact enough, and elsewhere a text without its rounding errors.
 
-/// Decimals that are kept: more than are shown, so that sums of what was typed are rounded once.
+/// Decimals that are kept: more than are printed, so that a sum is rounded only once.
 const SCALE: usize = 40;
-/// Decimals that are shown: Redis's.
+/// Decimals that are printed, as in Redis.
 const SHOWN: usize = 17;
-/// Digits before the point of the greatest number: Redis's format ends at 1.19 × 10⁴⁹³².
+/// Most digits before the decimal point: Redis's format ends at 1.19 × 10⁴⁹³².
 const INTEGER_DIGITS_MAX: usize = 4932;
-/// Longest text that is read as a number, in bytes: Redis's buffer.
+/// Maximum length of a number's text, in bytes, as in Redis.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
 
 /// A number with [`SCALE`] decimals and up to [`INTEGER_DIGITS_MAX`] digits before them.
@@ -26,13 +25,13 @@ pub(super) struct Decimal {
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     Finite(Decimal),
-    /// `inf` or `infinity`, which can be read and not be added to anything.
+    /// `inf` or `infinity`: parsed, but refused in additions.
     Infinite,
 }
 
 impl Number {
-    /// Reads `text` as C does, hexadecimal apart: a sign or none, digits with a point among them or
-    /// none, an exponent or none, and nothing else. None for what is no number or out of range.
+    /// Parses `text` like C's `strtold` without hexadecimal: optional sign, digits with an optional
+    /// point, optional exponent, nothing else. None for other text and numbers out of range.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -65,8 +64,8 @@ impl Number {
 }
 
 impl Decimal {
-    /// The number times 10 to the power of `places`, cut off behind the last decimal. None when it
-    /// is too large.
+    /// Returns the number times 10 to the power of `places`, truncated after the last decimal, or
+    /// none if it is too large.
     fn shifted(mut self, places: i64) -> Option<Self> {
         if self.digits.is_empty() {
             return Some(self);
@@ -81,7 +80,7 @@ impl Decimal {
         Some(self)
     }
 
-    /// The sum, or none when it is too large.
+    /// Returns the sum, or none if it is too large.
     pub(super) fn plus(&self, other: &Self) -> Option<Self> {
         let sum = if self.negative == other.negative {
             Self { negative: self.negative, digits: added(&self.digits, &other.digits) }
@@ -93,8 +92,8 @@ impl Decimal {
         (sum.digits.len() <= INTEGER_DIGITS_MAX + SCALE).then_some(sum)
     }
 
-    /// The number with up to 17 decimals, rounded (to even from the middle), without zeros at the
-    /// end and without a sign if it is 0.
+    /// Formats the number with up to 17 decimals, rounded half to even, without trailing zeros, and
+    /// without a sign if it is 0.
     pub(super) fn text(&self) -> String {
         let (cut, kept) = self.digits.split_at(self.digits.len().min(SCALE - SHOWN));
         let cut = trimmed(cut.to_vec());
@@ -143,7 +142,7 @@ fn added(a: &[u8], b: &[u8]) -> Vec<u8> {
     trimmed(sum)
 }
 
-/// `a` less `b`, which is not greater.
+/// Returns `a - b`; `b` is at most `a`.
 fn subtracted(a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut borrow = 0;
     let difference = (0..a.len())
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_what_one_would_write() {
+    fn sums_are_exact_and_printed_without_trailing_zeros() {
         assert_eq!(sum("0.1", "0.2"), "0.3");
         assert_eq!(sum("10.50", "0.1"), "10.6");
         assert_eq!(sum("5.0e3", "200"), "5200");
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn seventeen_decimals_are_shown_rounded_and_nothing_is_never_negative() {
+    fn text_has_seventeen_rounded_decimals_and_zero_has_no_sign() {
         assert_eq!(sum("0.123456789012345678", "0"), "0.12345678901234568");
         assert_eq!(
             (sum("0.000000000000000005", "0"), sum("-0.000000000000000015", "0")),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn text_that_is_not_a_number_is_refused() {
         for text in ["", "-", ".", "1 ", " 1", "1x", "e5", "1e", "1e+", "nan", "1.2.3", "--1", "0x10", "1\0"]
         {
             assert!(Number::parse(text.as_bytes()).is_none(), "{text:?}");
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_where_redis_ends() {
+    fn number_beyond_the_range_of_redis_is_refused() {
         let greatest = parse("9e4931").unwrap();
         assert!(parse("1e4932").is_none() && greatest.plus(&greatest).is_none());
         assert_eq!(greatest.text().len(), 4932);
@@ -230,12 +229,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_numbers_add_as_integers_do(a: i64, b: i64) {
+        fn sum_of_whole_numbers_equals_integer_addition(a: i64, b: i64) {
             prop_assert_eq!(sum(&a.to_string(), &b.to_string()), (i128::from(a) + i128::from(b)).to_string());
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+.0-9eEinf]{0,12}") {
+        fn any_text_is_parsed_or_refused_without_panic(text in "[-+.0-9eEinf]{0,12}") {
             if let Some(decimal) = parse(&text) {
                 prop_assert_eq!(parse(&decimal.text()).unwrap().text(), decimal.text());
             }

@@ -1,4 +1,4 @@
-//! `COMMAND`: what there is to call, for clients that ask.
+//! `COMMAND`: descriptions of the supported commands.
 
 use sherwood_wire::resp::{Args, Version, reply};
 
@@ -66,7 +66,7 @@ pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Comma
     Ok(())
 }
 
-/// A command by its name, or a subcommand by both with a bar between them.
+/// Finds a command by its name, or a subcommand by `command|subcommand`.
 fn named(name: &[u8]) -> Option<&'static Command> {
     match name.iter().position(|&byte| byte == b'|') {
         None => table::find(name),
@@ -74,8 +74,8 @@ fn named(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
-/// Redis 7's ten fields. Hints and specifications of keys are empty: where the keys are is told by
-/// the fields before.
+/// Appends Redis 7's ten fields of a command. Hints and key specifications are empty: the earlier
+/// fields give the positions of the keys.
 fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
     reply::array(out, 10);
     reply::bulk(out, command.full_name.as_bytes());

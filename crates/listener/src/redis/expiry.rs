@@ -1,4 +1,4 @@
-//! Commands about when keys expire.
+//! Commands that set and report the expiry of keys.
 
 use sherwood_cache::Change;
 use sherwood_wire::resp::{Args, reply};
@@ -27,7 +27,7 @@ pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec
     set_expiry(session, args, 0, 1, "pexpireat", out)
 }
 
-/// When an expiry is changed.
+/// Conditions under which an expiry is changed.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     nx: bool,
@@ -129,8 +129,8 @@ pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut V
     tell_expiry(session, args, out, |at, _| at)
 }
 
-/// Answers -2 where there is no key, -1 where it never expires, else what `tell` makes of when it
-/// does and of now, both in milliseconds since 1970.
+/// Answers -2 for a missing key, -1 for a key without expiry, else the result of `tell` for the
+/// expiry and the current time, both in milliseconds since 1970.
 fn tell_expiry(
     session: &Session<'_>,
     args: Args<'_>,
@@ -146,7 +146,7 @@ fn tell_expiry(
     Ok(())
 }
 
-/// Rounded, as Redis does.
+/// Converts milliseconds to seconds, rounded as in Redis.
 fn seconds(millis: i64) -> i64 {
     millis.saturating_add(500) / 1000
 }

@@ -1,10 +1,10 @@
-//! Why a command failed, in Redis's words: clients and people match on them.
+//! Errors of commands, with Redis's texts: clients and people match on them.
 
 use std::borrow::Cow;
 
 use sherwood_cache::Refused;
 
-/// The text of an error, its code first.
+/// Text of an error, which begins with its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
 
@@ -26,9 +26,9 @@ pub(super) const NO_AUTH_HELLO: Failure = Failure::text(
      used to authenticate the client and select the RESP protocol version at the same time",
 );
 const OUT_OF_MEMORY: Failure = Failure::text("OOM command not allowed when used memory > 'maxmemory'.");
-/// A key no partition of this listener takes; Redis has no such thing.
+/// Error for a key that no route of this listener takes. Redis has no counterpart.
 const NO_BACKEND: Failure = Failure::text("ERR no backend for this key's prefix");
-/// Keys have something to be found by; Redis's may have nothing.
+/// Error for an empty key, which Redis would accept.
 const EMPTY_KEY: Failure = Failure::text("ERR a key is empty; keys have 1 to 250 bytes");
 
 impl Failure {
@@ -36,12 +36,12 @@ impl Failure {
         Self(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// A text with something of the client's in it.
+    /// Builds an error that quotes the client's bytes `what`.
     pub(super) fn about(before: &str, what: &[u8], after: &str) -> Self {
         Self(Cow::Owned([before.as_bytes(), quoted(what), after.as_bytes()].concat()))
     }
 
-    /// Why no partition takes `key`.
+    /// Returns the error for a key that no partition takes.
     pub(super) fn nowhere(key: &[u8]) -> Self {
         if key.is_empty() { EMPTY_KEY } else { NO_BACKEND }
     }

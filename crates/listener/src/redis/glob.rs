@@ -1,15 +1,15 @@
 //! Patterns of keys, as `KEYS`, `SCAN` and `CONFIG GET` take them.
 //!
-//! `*` is any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one of some bytes, and a backslash
-//! takes the next byte as it is.
+//! `*` matches any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one byte of a class, and a
+//! backslash makes the next byte literal.
 
 /// Returns whether all of `text` matches `pattern`, ignoring case where `any_case`.
 ///
-/// Takes at most as many steps as the product of their lengths: after a failure only the last `*`
-/// is tried again, since an earlier one could do no better.
+/// Takes at most as many steps as the product of their lengths: after a mismatch only the last `*`
+/// is extended, since extending an earlier one cannot match more.
 pub(super) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     let (mut pattern_at, mut text_at) = (0, 0);
-    // Where the last star is, and the text it has to leave to what follows it.
+    // Position after the last star, and start of the text that the star does not cover.
     let mut star = None;
     loop {
         let rest = &pattern[pattern_at..];
@@ -32,8 +32,8 @@ pub(super) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     }
 }
 
-/// Most steps that [`matches`] takes with a text of so many bytes: what follows the first star may
-/// be tried at every place of the text.
+/// Returns the most steps [`matches`] takes with a text of `text_bytes`: the pattern after the
+/// first star may be tried at every position of the text.
 pub(super) fn steps_max(pattern: &[u8], text_bytes: usize) -> usize {
     match pattern.iter().position(|&byte| byte == b'*') {
         Some(star) => pattern.len() + text_bytes * (pattern.len() - star),
@@ -56,8 +56,8 @@ fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the class that starts after its bracket, and how long the class is. One
-/// without an end goes to the end of the pattern, as in Redis.
+/// Returns true if `byte` is in the class, which starts after its bracket, and the class's length.
+/// An unterminated class extends to the end of the pattern, as in Redis.
 fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     let (not, mut at) = match class.first() {
         Some(b'^') => (true, 1),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_sign_means_what_it_means_in_redis() {
+    fn each_special_character_matches_as_in_redis() {
         for (pattern, yes, no) in [
             ("", vec![""], vec!["a"]),
             ("*", vec!["", "a", "a/b"], vec![]),
@@ -118,19 +118,19 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_star_may_be_tried_everywhere() {
+    fn steps_max_counts_the_pattern_after_a_star_at_every_position() {
         let steps =
             ["", "user:1", "user:*", "*", "*:1", r"\*[a*]"].map(|pattern| steps_max(pattern.as_bytes(), 10));
         assert_eq!(steps, [0, 6, 16, 11, 33, 56]);
     }
 
     #[test]
-    fn case_counts_unless_told_otherwise() {
+    fn case_is_ignored_only_with_any_case() {
         assert!(matches(b"MAX[A-C]*", b"maxbeta", true) && !matches(b"MAX*", b"maxbeta", false));
     }
 
     #[test]
-    fn a_pattern_of_many_stars_ends_soon() {
+    fn pattern_of_many_stars_takes_few_steps() {
         assert!(!matches(&b"a*".repeat(500), &[b'a'; 499], false));
         assert!(!matches(&[b"*a".repeat(500), b"b".to_vec()].concat(), &[b'a'; 5000], false));
     }
@@ -143,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn the_search_agrees_with_trying_everything(pattern in "[]ab*?^\\[\\\\-]{0,10}", text in "[ab]{0,10}") {
+        fn matches_agrees_with_exhaustive_search(pattern in "[]ab*?^\\[\\\\-]{0,10}", text in "[ab]{0,10}") {
             prop_assert_eq!(matches(pattern.as_bytes(), text.as_bytes(), false), naive(pattern.as_bytes(), text.as_bytes()));
         }
     }

@@ -1,4 +1,4 @@
-//! Commands about keys as such.
+//! Commands on keys whatever their values: `DEL`, `EXISTS`, `TOUCH`, `TYPE` and `OBJECT`.
 
 use sherwood_wire::resp::{Args, integer, reply};
 
@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
 use super::words;
 
-/// `DEL key …` and `UNLINK key …`, which are the same where freeing memory takes no time.
+/// `DEL key …` and `UNLINK key …`, which do the same: freeing memory here is fast.
 pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let removed = args.from(1).filter(|key| session.remove(key)).count();
     reply::integer(out, removed as i64);
@@ -34,10 +34,10 @@ pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// Longest value that Redis keeps beside its header, in bytes.
+/// Maximum length of a value that Redis stores in one allocation with its header, in bytes.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// `OBJECT ENCODING key`: what Redis would have made of such a value, were it set at once.
+/// `OBJECT ENCODING key`: the encoding Redis would have chosen for a value stored by `SET`.
 pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |value, out| {
         let encoding = match value {
@@ -50,7 +50,7 @@ pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     })
 }
 
-/// `OBJECT REFCOUNT key`: nobody shares a value.
+/// `OBJECT REFCOUNT key`: always 1, since values are never shared.
 pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |_, out| {
         reply::integer(out, 1);
@@ -58,8 +58,8 @@ pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     })
 }
 
-/// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored where eviction needs
-/// no time of a use.
+/// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored if the eviction policy
+/// does not record uses.
 pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match session.idle(arg(args, 2)) {
         Some(idle) => reply::integer(out, idle.as_secs() as i64),

@@ -1,7 +1,8 @@
-//! Commands that go through the keys: `KEYS`, `SCAN`, `DBSIZE` and `RANDOMKEY`.
+//! Commands that iterate over the keys: `KEYS`, `SCAN`, `DBSIZE` and `RANDOMKEY`.
 //!
-//! A listener's keys are its routes' prefixes in front of their partitions' keys. What lies in a
-//! partition under a name that a longer prefix takes cannot be reached from here, and is left out.
+//! A listener's keys are the keys of its partitions, each behind the prefix of its route. A
+//! partition's key is left out if a longer prefix takes its full name, since clients cannot reach
+//! it.
 
 use sherwood_cache::Access;
 use sherwood_wire::resp::{Args, reply};
@@ -11,42 +12,41 @@ use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is, number};
 
-/// Most places that are looked at before others have their turn. Chosen: a fraction of a
-/// millisecond.
+/// Most table slots visited before other connections run. Chosen: a fraction of a millisecond.
 const PLACES: usize = 4096;
-/// Most steps of matching before others have their turn, if one place does not take more: about a
+/// Most matching steps before other connections run, unless a single slot takes more: about a
 /// millisecond.
 const STEPS: usize = 256 * 1024;
-/// As long a key is taken to be, in bytes: the engine's longest, beside which a prefix counts for
-/// little.
+/// Key length assumed for the cost of matching, in bytes: the engine's maximum; prefixes are short
+/// in comparison.
 const KEY_BYTES: usize = 250;
-/// Places that are looked at between two looks at what was found.
+/// Slots that `SCAN` visits between two checks of the keys found.
 const PLACES_A_LOOK: usize = 32;
-/// As many such portions a `SCAN` takes at once, whatever its `COUNT`: some milliseconds for a
-/// pattern that is dear to match.
+/// Most portions that one `SCAN` takes, whatever its `COUNT`: some milliseconds for a pattern that
+/// is expensive to match.
 const SCAN_PORTIONS_MAX: usize = 16;
-/// Places a `SCAN` looks at for each key that is wanted: Redis's factor, for a cache of many
-/// partitions or holes.
+/// Slots that `SCAN` visits per key of its `COUNT`, as in Redis: needed if the cache has many
+/// partitions or empty slots.
 const SCAN_PLACES_PER_KEY: usize = 10;
-/// Most bytes `KEYS` answers.
+/// Maximum size of an answer to `KEYS`, in bytes.
 pub(super) const KEYS_BYTES_MAX: usize = 4 << 20;
 const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 MiB, use SCAN");
 
 /// The position of the route in a `SCAN`'s cursor; the engine's cursor is below.
 const ROUTE_SHIFT: u32 = 48;
 
-/// Longest pattern, in bytes. Patterns are matched under a shard's lock, where a step for each byte
-/// of a key and of the pattern has to be a short time.
+/// Maximum length of a pattern, in bytes. Patterns are matched under a shard's lock, so the product
+/// of a key's and a pattern's length must be small.
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
 
-/// A walk through all keys, worked off in portions.
+/// An iteration over all keys, executed in portions.
 #[derive(Debug)]
 pub(super) struct Listing {
     purpose: Purpose,
     walk: Walk,
     count: usize,
-    /// The keys found, as they are answered, at most [`KEYS_BYTES_MAX`] and a key more.
+    /// The keys found, encoded for the answer: at most [`KEYS_BYTES_MAX`] and one key more.
     found: Vec<u8>,
     muted: bool,
 }
@@ -58,7 +58,8 @@ enum Purpose {
     Keys(Vec<u8>),
     /// `DBSIZE`
     Count,
-    /// `RANDOMKEY`, which begins anywhere and once more at the beginning.
+    /// `RANDOMKEY`, which starts at a random position and, if it finds no key, once more at the
+    /// beginning.
     Any { again: bool },
 }
 
@@ -74,8 +75,7 @@ impl Walk {
         Self { route: (cursor >> ROUTE_SHIFT) as usize, cursor: cursor & ((1 << ROUTE_SHIFT) - 1) }
     }
 
-    /// Visits keys of one route, by the names the client has for them. Says whether there may be
-    /// more.
+    /// Visits keys of one route by their full names. Returns true if there may be more.
     fn step(&mut self, session: &Session<'_>, places: usize, mut visit: impl FnMut(&[u8])) -> bool {
         let service = &session.shared.service;
         let Some((prefix, target)) = service.routing.route(self.route) else { return false };
@@ -109,7 +109,7 @@ impl Listing {
         self.muted = true;
     }
 
-    /// Works off a portion. Says whether that was the last one, and has answered then.
+    /// Executes a portion. Returns true after the last one, when the answer is complete.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
         let more = self.step(session);
         let enough = match &mut self.purpose {
@@ -150,7 +150,7 @@ impl Listing {
         })
     }
 
-    /// Answers with what was found; always true.
+    /// Appends the answer from the keys found; always returns true.
     fn answer(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
         let Self { purpose, count, found, muted, .. } = self;
         match purpose {
@@ -260,14 +260,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_a_pattern_takes_to_match_the_fewer_keys_are_looked_at_in_a_row() {
+    fn pattern_that_is_expensive_to_match_visits_fewer_slots_per_portion() {
         let class = [b"*[".to_vec(), b"*b".repeat(500), b"]".to_vec()].concat();
         assert_eq!([None, Some(&b"user:1"[..]), Some(b"")].map(places), [PLACES; 3]);
         assert_eq!([Some(&b"user:*"[..]), Some(&class[..])].map(places), [1024, 1]);
     }
 
     #[test]
-    fn a_cursor_names_a_route_and_a_place() {
+    fn cursor_holds_a_route_and_the_engine_cursor() {
         let walk = Walk::of(3 << ROUTE_SHIFT | 77);
         assert_eq!((walk.route, walk.cursor), (3, 77));
         assert_eq!(Walk::of(u64::MAX).route, 0xffff);

@@ -1,9 +1,9 @@
-//! Commands of several keys at a time: `MGET`, `MSET`, `MSETNX`, and what copies or renames.
+//! Commands on several keys: `MGET`, `MSET`, `MSETNX`, and those that copy or rename.
 //!
-//! The cache changes one key in one step and no two. Commands here that write hold a lock of the
-//! listener, so that each sees the others done or not begun; `MSETNX` moreover adds, and takes back
-//! what it added when somebody else was faster. What remains visible: a reader, or a writer of one
-//! key, may come between the keys of one such command.
+//! The cache changes one key atomically, never two. The writing commands here hold a lock of the
+//! listener, so each sees the others completed or not begun. `MSETNX` also adds its keys one by one
+//! and removes them again if another client has set one meanwhile. A reader, or a writer of a
+//! single key, may still see such a command half done.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, reply};
@@ -44,7 +44,7 @@ pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// Stores all, or none when a key is taken.
+/// Stores all keys, or none if one exists.
 fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
     for index in (1..args.len()).step_by(2) {
         let (key, value) = (arg(args, index), arg(args, index + 1));
@@ -65,7 +65,7 @@ fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Removes a key that still has this value.
+/// Removes a key if it still has this value.
 fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> CommandResult {
     session.update(key, |old| match old {
         Some(old) if old.value == value => (Change::Remove, ()),
@@ -86,9 +86,9 @@ pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// Takes the item away first and puts it under its new name then, so that it is never there twice;
-/// for a moment it is nowhere. What is stored under the old name meanwhile came after. When the new
-/// place refuses it, it goes back.
+/// Removes the item and then stores it under its new name, so that it never exists twice; for a
+/// moment it does not exist at all. If the new name is refused, the item is stored under its old
+/// name again, unless another client has stored that name meanwhile.
 fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> CommandResult {
     let taken = session.update(from, |old| {
         let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires, old.tags));

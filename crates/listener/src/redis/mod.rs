@@ -1,20 +1,20 @@
 //! The Redis protocol as a conversation: the commands a cache needs, with Redis 7.0's semantics and
 //! texts.
 //!
-//! | file | what it is |
+//! | file | topic |
 //! |---|---|
 //! | `conversation` | bytes to requests, requests to answers |
-//! | `session` | one command: look-up, arity, errors, and how commands reach the cache |
-//! | `table` | which commands there are |
-//! | `strings`, `many`, `numbers`, `expiry`, `keys`, `listing` | what they do with keys |
-//! | `connection`, `server`, `describe` | what they do with the connection and the server |
-//! | `aside` | answers that come in portions |
-//! | `clients` | who is connected |
-//! | `decimal`, `glob` | arithmetic and patterns of Redis's own kind |
+//! | `session` | one command: look-up, arity, errors, access to the cache |
+//! | `table` | the table of commands |
+//! | `strings`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
+//! | `connection`, `server`, `describe` | commands on the connection and the server |
+//! | `aside` | answers sent in portions |
+//! | `clients` | registry of connected clients |
+//! | `decimal`, `glob` | Redis's decimal arithmetic and patterns |
 //!
-//! Values are strings, and there is one database. A listener is look-aside or reads through, as a
-//! memcached one; `GET` and `MGET` read through. What is not in the table is answered as Redis
-//! answers what it does not know: no lists, no scripts, no transactions.
+//! Values are strings, and there is one database. A listener is look-aside or read-through, like a
+//! memcached one; `GET` and `MGET` read through. A command that is not in the table gets Redis's
+//! error for unknown commands: lists, scripts and transactions are not supported.
 
 mod aside;
 mod clients;
@@ -48,11 +48,11 @@ pub(super) use self::conversation::Redis;
 use self::clients::Clients;
 use super::options::ListenerOptions;
 
-/// The Redis whose behaviour this was compared with, as `HELLO` and `INFO` tell it: clients take
-/// the number for Redis's.
+/// The Redis version this implementation was compared with, reported by `HELLO` and `INFO`: clients
+/// take the number for Redis's.
 const VERSION: &str = "7.0.15";
 
-/// Bytes a request may have beside one longest value: room for many keys.
+/// Bytes a request may have in addition to one value of the maximum size: room for many keys.
 const REQUEST_BYTES: u32 = 1 << 20;
 
 /// Returns the bounds of a connection's input.
@@ -67,8 +67,8 @@ pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
     let value = reply::HEADER_BYTES_MAX + options.item_size_max as usize + 2;
     let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX);
-    // A list of keys that is put aside is part of a request, and one being made is as large as the
-    // answer it becomes.
+    // A key list that was put aside is part of a request, and a key list in progress is as large as
+    // the answer it becomes.
     2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + 2 * (output + listing::KEYS_BYTES_MAX)
 }
 
@@ -76,19 +76,19 @@ pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
 #[derive(Debug)]
 struct Hub {
     clients: Clients,
-    /// Held by commands that write several keys.
+    /// Lock held by commands that write several keys.
     order: Mutex<()>,
     /// The state of the sequence of draws.
     draws: AtomicU64,
 }
 
 impl Hub {
-    /// `seed` begins the sequence in which `RANDOMKEY` draws.
+    /// Creates the state; `seed` starts the random sequence of `RANDOMKEY`.
     fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self { clients: Clients::default(), order: Mutex::default(), draws: AtomicU64::new(seed) })
     }
 
-    /// Waits until no other command that writes several keys is under way.
+    /// Locks out all other commands that write several keys.
     fn order(&self) -> MutexGuard<'_, ()> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Commands that count.
+//! Commands that increment and decrement numbers.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, integer, reply};
@@ -69,7 +69,7 @@ fn sum(value: &[u8], by: &[u8]) -> Result<Decimal, Failure> {
     sum.ok_or(Failure::text("ERR increment would produce NaN or Infinity"))
 }
 
-/// A number as the item's value; its time to live stays.
+/// Returns a change that stores a number as the item's value; the expiry stays.
 fn stored(old: Option<Old<'_>>, text: String) -> Change<'static> {
     let NewItem { flags, expires, tags, .. } = NewItem::bytes(b"");
     match old {

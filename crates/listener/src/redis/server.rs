@@ -1,4 +1,4 @@
-//! Commands about the server: what it is, what it counted, what it is set to, and emptying it.
+//! Commands about the server: description, counters, settings and flushes.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which are the same where there is one database.
+/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which do the same since there is one database.
 pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => {}
@@ -41,7 +41,7 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// A section of `INFO`: its name and what writes it.
+/// A section of `INFO`: its name and the function that writes it.
 type Section = (&'static str, fn(&Session<'_>, &mut String) -> std::fmt::Result);
 
 const SECTIONS: [Section; 8] = [
@@ -103,7 +103,7 @@ fn memory(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "maxmemory:{max}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:{POLICY}\r\n", human(max))
 }
 
-/// Bytes as Redis tells them to people: `512B`, `1.50M`.
+/// Formats a number of bytes as Redis does: `512B`, `1.50M`.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
     let mut size = bytes as f64;
@@ -146,8 +146,8 @@ fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "cluster_enabled:0\r\n")
 }
 
-/// Dead items that nobody has met yet are counted; how many can expire is not known, so it is told
-/// as none.
+/// Expired items are counted until they are removed. The number of items with an expiry is not
+/// tracked, so 0 is reported.
 fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     match session.shared.service.usage().items {
         0 => Ok(()),
@@ -155,7 +155,7 @@ fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     }
 }
 
-/// Redis's name for what is nearest to evicting the least recently used of all keys.
+/// The Redis policy nearest to the actual one: eviction of the least recently used of all keys.
 const POLICY: &str = "allkeys-lru";
 
 /// Redis's settings and their values here, in the order of their names.
@@ -174,8 +174,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
         ("maxclients", service.places.max().to_string()),
         ("maxmemory", service.cache.options().total_bytes.to_string()),
         ("maxmemory-policy", POLICY.to_owned()),
-        // What frameworks ask before they turn notifications on, and what tells that there are
-        // none.
+        // Frameworks read it before enabling keyspace notifications; empty means disabled.
         ("notify-keyspace-events", String::new()),
         ("port", port(session).to_string()),
         ("proto-max-bulk-len", options.item_size_max.to_string()),
@@ -200,8 +199,8 @@ pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
     Ok(())
 }
 
-/// `CONFIG SET parameter value …`: settings are the node's and cannot be changed from here; to say
-/// what is so already is no change.
+/// `CONFIG SET parameter value …`: settings come from the node's configuration and cannot be
+/// changed here; setting the present value succeeds.
 pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
@@ -247,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_for_people_have_a_unit() {
+    fn human_readable_bytes_have_a_unit() {
         let told = [0, 1023, 1024, 1_572_864, 1 << 40, u64::MAX].map(human);
         assert_eq!(told, ["0B", "1023B", "1.00K", "1.50M", "1.00T", "16384.00P"]);
     }

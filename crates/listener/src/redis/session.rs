@@ -1,6 +1,6 @@
 //! The execution of one command: from its arguments to its answer.
 //!
-//! Nothing here waits. What does not fit in the output, or has to be fetched, is put
+//! No function here blocks. An answer that does not fit in the output, or has to be fetched, is put
 //! [aside](super::aside).
 
 use std::borrow::Cow;
@@ -26,12 +26,12 @@ use crate::shared::Shared;
 pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
     pub(super) hub: &'a Hub,
-    /// The thread's own.
+    /// Counters of the session's thread.
     pub(super) counters: &'a Counters,
     pub(super) client: &'a mut State,
     pub(super) card: &'a Card,
     pub(super) moment: Moment,
-    /// Commands executed that the card does not know of yet.
+    /// Commands executed but not yet recorded in the card.
     pub(super) commands: u64,
 }
 
@@ -51,26 +51,25 @@ pub(super) struct State {
 }
 
 impl State {
-    /// As at the beginning, but for the replies that are wanted and what may not be forgotten: how
-    /// often it failed to log in.
+    /// Resets the state but for `replies` and the count of failed logins.
     pub(super) fn log_out(&mut self, replies: Replies) {
         *self = Self { replies, refusals: self.refusals, ..Self::default() };
     }
 }
 
-/// Which answers a client wants.
+/// Answers requested by a client, set with `CLIENT REPLY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Replies {
     #[default]
     All,
-    /// All but that to the next command.
+    /// All but the answer to the next command.
     SkipNext,
-    /// All but that to the command under way.
+    /// All but the answer to the command being executed.
     SkipThis,
     None,
 }
 
-/// An item that is there.
+/// A stored item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old<'i> {
     pub(super) value: &'i [u8],
@@ -81,7 +80,7 @@ pub(super) struct Old<'i> {
 }
 
 impl<'i> Old<'i> {
-    /// A size without a value is no item here; nobody but a simulator declares sizes.
+    /// Returns none for an item that has a size but no value: only simulators store those.
     pub(super) fn of(item: Item<'i>) -> Option<Self> {
         match item {
             Item { value: Value::Bytes(value), flags, expires, tags, marks, .. } => {
@@ -91,8 +90,8 @@ impl<'i> Old<'i> {
         }
     }
 
-    /// The same item with another value, made of its own: of one that somebody said is old, another
-    /// that is.
+    /// Returns a change that stores `value` with this item's other attributes. A value derived from
+    /// an outdated one is outdated too.
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
         let Self { flags, expires, tags, marks, .. } = self;
         let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
@@ -105,7 +104,7 @@ impl<'i> Old<'i> {
 pub(super) type CommandResult = Result<(), Failure>;
 
 impl Session<'_> {
-    /// Executes a command and appends its answer to `out`, unless the client wants none.
+    /// Executes a command and appends its answer to `out`, unless the client has suppressed it.
     pub(super) fn execute(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
         let before = out.len();
         if self.client.replies == Replies::SkipNext {
@@ -115,8 +114,8 @@ impl Session<'_> {
             out.truncate(before);
             reply::error(out, &failure.0);
         }
-        // As the command has left it: Redis answers what turns answers on, and neither what turns
-        // them off nor what skips the next one.
+        // The setting after the command counts: Redis answers the command that turns answers on,
+        // but neither the one that turns them off nor the one that skips the next answer.
         if self.client.replies != Replies::All {
             out.truncate(before);
             if let Some(aside) = &mut self.client.aside {
@@ -162,12 +161,12 @@ impl Session<'_> {
         !self.client.admitted && self.shared.service.passwords.is_some()
     }
 
-    /// Lets a client in that knows its password. Who was in and does not know another one's stays
-    /// in.
+    /// Logs a client in if the password is right. A failure does not log out a client that is
+    /// already logged in.
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> CommandResult {
         let known = match &self.shared.service.passwords {
             Some(passwords) => passwords.know(user, password),
-            // There is one user, who needs no password.
+            // The only user needs no password.
             None => user == b"default",
         };
         self.counters.increment(Count::AuthCmds);
@@ -179,15 +178,16 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Counts how often a client was told that it may not; after the last time it is closed on.
+    /// Counts a refusal and returns it; the last one allowed closes the connection.
     pub(super) fn turned_away(&mut self, failure: Failure) -> Failure {
         self.client.refusals = self.client.refusals.saturating_add(1);
         self.client.quit |= self.client.refusals >= REFUSALS_MAX && self.shared.service.passwords.is_some();
         failure
     }
 
-    /// Answers a request with an argument over the limit, of which the ones before it are known.
-    /// What is plainly to be overwritten is removed, so that nobody goes on reading it.
+    /// Answers a request with an argument over the limit; `args` are the arguments before it. A
+    /// value that the command would have overwritten is removed, so that later reads do not return
+    /// it.
     pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
         self.counters.increment(Count::StoreTooLarge);
         let overwrites = |name: &[u8]| {
@@ -206,13 +206,13 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a request that is larger than a client's may be that has not logged in.
+    /// Answers a request over the limit of clients that have not logged in.
     pub(super) fn too_large_outside(&self, out: &mut Vec<u8>) {
         self.counters.increment(Count::ProtocolErrors);
         reply::error(out, b"ERR Protocol error: unauthenticated bulk length");
     }
 
-    /// Answers bytes that were no request.
+    /// Answers bytes that are not a request.
     pub(super) fn broken(&self, error: ProtocolError, out: &mut Vec<u8>) {
         self.counters.increment(Count::ProtocolErrors);
         reply::error(out, format!("ERR {error}").as_bytes());
@@ -226,7 +226,7 @@ impl Session<'_> {
         Access { tenant: target.tenant, ..Access::at(self.moment.now) }
     }
 
-    /// Reads a key's value as a command that counts as a use does.
+    /// Reads a key's value, counted as a use of the item.
     pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
             let access = self.access(target);
@@ -242,7 +242,7 @@ impl Session<'_> {
         self.counters.increment(if found { Count::GetHits } else { Count::GetMisses });
     }
 
-    /// Reads an item without using it.
+    /// Reads an item without counting it as a use.
     pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let (target, name) = self.shared.service.routing.find(key)?;
         let access = self.access(target);
@@ -281,7 +281,7 @@ impl Session<'_> {
         Failure::from(refused)
     }
 
-    /// Removes a key; says whether it was there.
+    /// Removes a key. Returns true if it existed.
     pub(super) fn remove(&self, key: &[u8]) -> bool {
         let removed = self.shared.service.routing.find(key).is_some_and(|(target, name)| {
             let access = self.access(target);
@@ -292,7 +292,7 @@ impl Session<'_> {
         removed
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the current time in milliseconds since 1970.
     pub(super) fn unix_ms(&self) -> i64 {
         self.unix_ms_of(self.moment.now)
     }
@@ -301,8 +301,8 @@ impl Session<'_> {
         i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The moment of a wall time; one of the past is now, and one too far to be told (some
-    /// centuries) is as far as can be.
+    /// Converts a wall time. A past one becomes now, and one centuries ahead the latest instant
+    /// before `NEVER`.
     pub(super) fn instant(&self, unix_ms: i64) -> Instant {
         let wall = std::time::Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
         let at = self.shared.clock.at_unix(wall).max(self.moment.now);
@@ -310,15 +310,16 @@ impl Session<'_> {
     }
 }
 
-/// Longest part of a client's word that an error repeats, in bytes: Redis's.
+/// Maximum number of bytes of a client's argument that an error repeats, as in Redis.
 const QUOTED_MAX: usize = 128;
 
-/// The argument at `index`; empty where there is none, which the command's arity has ruled out.
+/// Returns the argument at `index`, or an empty one if it is missing; the check of the command's
+/// arity has excluded that.
 pub(super) fn arg(args: Args<'_>, index: usize) -> &[u8] {
     args.get(index).unwrap_or_default()
 }
 
-/// An argument that has to be an integer.
+/// Parses an argument that has to be an integer.
 pub(super) fn number(text: &[u8]) -> Result<i64, Failure> {
     integer(text).ok_or(NOT_AN_INTEGER)
 }

@@ -1,4 +1,4 @@
-//! Commands of one string: `GET`, `SET` and their variants, and parts of strings.
+//! Commands on one string: `GET`, `SET` and their variants, and ranges of strings.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_model::{Instant, Tags};
@@ -28,7 +28,7 @@ pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) 
     Ok(())
 }
 
-/// `SET` with options that look at what is there.
+/// `SET` with options that depend on the present item.
 fn set_if(
     session: &Session<'_>,
     key: &[u8],
@@ -107,7 +107,7 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
             bulk_or_null(session, None, out);
             return (Change::Keep, Ok(()));
         };
-        // As in Redis, the time is only looked at when there is something to expire.
+        // As in Redis, the expiry is only checked if the key exists.
         let expires = match options.expire.map(|expire| session.deadline(expire, "getex")).transpose() {
             Ok(expires) => expires,
             Err(failure) => return (Change::Keep, Err(failure)),
@@ -162,8 +162,8 @@ pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// The bytes from `start` to `end`, both included; from the end of the value where they are
-/// negative.
+/// Returns the bytes from `start` to `end`, both inclusive; negative indices count from the end of
+/// the value.
 fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
     let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };
@@ -220,12 +220,12 @@ enum Only {
     IfNotThere,
 }
 
-/// When something is to expire, as it was typed.
+/// An expiry as given in a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expire<'a> {
     value: &'a [u8],
     millis: bool,
-    /// Since 1970, or from now on.
+    /// True if `value` counts from 1970, false if it counts from now.
     absolute: bool,
 }
 
@@ -257,7 +257,7 @@ impl<'a> Options<'a> {
                 }
                 _ => {
                     let (millis, absolute) = unit(word).ok_or(SYNTAX)?;
-                    // The same unit twice is no contradiction, and the last one counts.
+                    // The same unit may be repeated; the last value counts.
                     let other =
                         options.expire.is_some_and(|said| (said.millis, said.absolute) != (millis, absolute));
                     if other || options.keep_ttl || options.persist {
@@ -281,7 +281,7 @@ fn unit(word: &[u8]) -> Option<(bool, bool)> {
 }
 
 impl Session<'_> {
-    /// The moment a value is to expire.
+    /// Returns the instant at which the value expires.
     fn deadline(&self, expire: Expire<'_>, command: &str) -> Result<Instant, Failure> {
         let Expire { value, millis, absolute } = expire;
         let value = number(value)?;
@@ -291,7 +291,7 @@ impl Session<'_> {
         at.map(|at| self.instant(at)).ok_or_else(|| Failure::expire_time(command))
     }
 
-    /// Stores a value whatever is there.
+    /// Stores a value, replacing any present one.
     pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> CommandResult {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
@@ -306,7 +306,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Stores an item if its key has none; says whether it did.
+    /// Stores an item if its key has none. Returns true if it was stored.
     pub(super) fn add(&self, key: &[u8], item: NewItem<'_>) -> Result<bool, Failure> {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
@@ -319,7 +319,7 @@ impl Session<'_> {
         Ok(added)
     }
 
-    /// Longest value.
+    /// Returns the maximum length of a value, in bytes.
     pub(super) fn value_bytes_max(&self) -> usize {
         self.shared.options.item_size_max as usize
     }
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_counts_from_either_end_and_stays_within_the_value() {
+    fn range_counts_from_either_end_and_is_clamped_to_the_value() {
         for (start, end, expected) in [
             (0, 3, "Hell"),
             (0, -1, "Hello World"),

@@ -1,4 +1,4 @@
-//! Which commands there are: one table for finding, checking and describing them.
+//! The table of commands, used to find, check and describe them.
 
 mod commands;
 mod subcommands;
@@ -12,19 +12,19 @@ pub(super) use self::commands::COMMANDS;
 
 /// A command, or a subcommand of one.
 pub(super) struct Command {
-    /// In small letters; a subcommand's without the command's.
+    /// Name in lower case; a subcommand's without the command's.
     pub(super) name: &'static str,
-    /// With the command's name and a bar in front of a subcommand's.
+    /// Full name; a subcommand's is `command|subcommand`.
     pub(super) full_name: &'static str,
     /// The number of arguments, its name (both names) included; at least so many where it is
     /// negative.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Place of the first key, place of the last (from the end where it is negative), and the step
-    /// between them; zeros for none.
+    /// Index of the first key, index of the last (negative from the end), and step between keys;
+    /// zeros if there are none.
     pub(super) keys: [i64; 3],
     pub(super) group: &'static str,
-    /// The version of Redis that brought it.
+    /// Redis version that introduced the command.
     pub(super) since: &'static str,
     pub(super) summary: &'static str,
     pub(super) run: fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> CommandResult,
@@ -54,13 +54,13 @@ impl Command {
     }
 }
 
-/// The command of this name, in any case. A binary search over numbers: about six comparisons.
+/// Finds a command by its name, in any case. A binary search over numbers: about six comparisons.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
     let at = PACKED.binary_search(&packed(name)?).ok()?;
     Some(&COMMANDS[at])
 }
 
-/// The subcommand of this name, in any case.
+/// Finds a subcommand by its name, in any case.
 pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option<&'static Command> {
     subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
 }
@@ -71,10 +71,10 @@ fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandRes
     Err(Failure::arity(name))
 }
 
-/// Longest name.
+/// Maximum length of a command's name, in bytes.
 const NAME_BYTES_MAX: usize = 16;
 
-/// The names as numbers, in their order.
+/// Names packed into numbers, in ascending order.
 static PACKED: [u128; COMMANDS.len()] = {
     let mut all = [0; COMMANDS.len()];
     let mut at = 0;
@@ -89,7 +89,8 @@ static PACKED: [u128; COMMANDS.len()] = {
     all
 };
 
-/// A name in small letters as a number that is ordered as names are; nothing for what is no name.
+/// Packs a name in lower case into a number; numbers are ordered like names. None for text that
+/// cannot be a name.
 const fn packed(name: &[u8]) -> Option<u128> {
     if name.len() > NAME_BYTES_MAX {
         return None;
@@ -97,7 +98,7 @@ const fn packed(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; NAME_BYTES_MAX];
     let mut at = 0;
     while at < name.len() {
-        // A zero byte would be no difference.
+        // A zero byte would be indistinguishable from padding.
         if name[at] == 0 {
             return None;
         }

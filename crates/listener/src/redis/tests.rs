@@ -1,4 +1,4 @@
-//! Conversations without sockets: what is sent, what is answered, on a clock the test drives.
+//! Conversations without sockets: bytes in, answers out, on a clock driven by the test.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -85,7 +85,7 @@ impl Listener {
         self.shared.counts().get(count)
     }
 
-    /// Seconds since 1970 at this listener.
+    /// Returns the listener's wall time in seconds since 1970.
     fn unix_secs(&self) -> u64 {
         self.shared.clock.unix(self.now).as_secs()
     }
@@ -99,8 +99,8 @@ impl Listener {
         said
     }
 
-    /// The answer to a request whose arguments are the words of `line`, with its line ends shown as
-    /// spaces.
+    /// Sends a request whose arguments are the words of `line`. Returns the answer with its line
+    /// ends shown as spaces.
     fn ask(&self, client: &mut Talk, line: &str) -> String {
         let answer = self.send(client, &request(line));
         String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()
@@ -114,7 +114,7 @@ impl Listener {
     }
 }
 
-/// A request whose arguments are words; `''` is an empty one.
+/// Encodes a request whose arguments are the words of `line`; `''` is an empty one.
 fn request(line: &str) -> Vec<u8> {
     let words: Vec<&[u8]> =
         line.split(' ').map(|word| if word == "''" { b"" } else { word.as_bytes() }).collect();
@@ -134,7 +134,7 @@ fn target(partition: u16, read_through: bool) -> Target {
     Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
 }
 
-/// Backends that know every key but `none`, fail at `bad`, and remember what they were asked.
+/// Backends that find every key but `none`, fail at `bad`, and record the keys requested.
 #[derive(Default)]
 struct Known {
     asked: Mutex<Vec<String>>,
@@ -166,7 +166,7 @@ impl Backends for Known {
 }
 
 #[test]
-fn an_argument_of_the_limit_is_stored_and_one_over_it_refused_and_the_old_value_gone() {
+fn value_over_the_limit_is_refused_and_removes_the_old_one() {
     let listener = Listener::plain();
     let mut client = listener.client();
     let (fits, over) = ("x".repeat(1000), "x".repeat(1001));
@@ -179,7 +179,7 @@ fn an_argument_of_the_limit_is_stored_and_one_over_it_refused_and_the_old_value_
 }
 
 #[test]
-fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
+fn malformed_request_is_answered_with_an_error_and_closes() {
     let listener = Listener::plain();
     let answer = listener.send(&mut listener.client(), b"PING\r\n*1\r\nfoo\r\n*1\r\n$4\r\nPING\r\n");
     assert_eq!(answer, b"+PONG\r\n-ERR Protocol error: expected '$', got 'f'\r\n(closed)");
@@ -189,7 +189,7 @@ fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
 }
 
 #[test]
-fn errors_repeat_what_was_sent_byte_by_byte_up_to_a_zero() {
+fn errors_quote_the_input_up_to_the_first_zero_byte() {
     let listener = Listener::plain();
     let mut out = Vec::new();
     client::request(&mut out, &[b"no\0more", b"\xff\xe9", b"a\0b", b"c\r\nd"]);
@@ -202,7 +202,7 @@ fn errors_repeat_what_was_sent_byte_by_byte_up_to_a_zero() {
 }
 
 #[test]
-fn a_browser_is_closed_on_before_its_body_is_read() {
+fn http_request_closes_the_connection_before_its_body_is_read() {
     let listener = Listener::plain();
     for head in [&b"POST / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\nhost: a\r\n"] {
         let said = [head, b"\r\nSET k v\r\n"].concat();
@@ -214,7 +214,7 @@ fn a_browser_is_closed_on_before_its_body_is_read() {
 }
 
 #[test]
-fn a_connections_bound_covers_a_longest_request_and_its_answer() {
+fn connection_bound_covers_the_longest_request_and_its_answer() {
     let options = ListenerOptions::default();
     assert!(connection_bytes_max(&options) > 2 * options.item_size_max as usize);
 }

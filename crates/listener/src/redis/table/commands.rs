@@ -1,5 +1,4 @@
-//! The commands, in the order of their names. Arity, flags and places of keys are those of Redis
-//! 7.0.
+//! The commands, ordered by name. Arity, flags and key positions are those of Redis 7.0.
 
 use super::super::{connection, describe, expiry, keys, listing, many, numbers, server, strings};
 use super::subcommands::{CLIENT, COMMAND, CONFIG, OBJECT};

@@ -1,4 +1,4 @@
-//! The subcommands of those that have some.
+//! The subcommands of `CLIENT`, `COMMAND`, `CONFIG` and `OBJECT`.
 
 use super::super::{connection, describe, keys, server};
 use super::Command;

@@ -6,7 +6,7 @@ use sherwood_cache::{Change, Marks, NewCas};
 use super::*;
 
 #[test]
-fn set_stores_under_its_conditions() {
+fn set_stores_only_if_its_conditions_hold() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -40,7 +40,7 @@ fn set_stores_under_its_conditions() {
 }
 
 #[test]
-fn times_to_live_pass_and_are_told() {
+fn ttl_is_reported_and_expired_keys_are_gone() {
     let mut listener = Listener::plain();
     let mut client = listener.client();
     let at = listener.unix_secs() + 100;
@@ -71,7 +71,7 @@ fn times_to_live_pass_and_are_told() {
 }
 
 #[test]
-fn expiry_changes_under_its_conditions() {
+fn expiry_changes_only_if_its_conditions_hold() {
     let mut listener = Listener::plain();
     let mut client = listener.client();
     listener.check(
@@ -117,7 +117,7 @@ fn expiry_changes_under_its_conditions() {
 }
 
 #[test]
-fn numbers_are_counted_as_texts() {
+fn numbers_are_incremented_as_decimal_text() {
     let listener = Listener::plain();
     let no_integer = "-ERR value is not an integer or out of range";
     listener.check(
@@ -243,7 +243,7 @@ fn keys_are_listed_by_patterns_and_by_cursors() {
 }
 
 #[test]
-fn objects_are_described_as_far_as_is_known() {
+fn object_subcommands_describe_a_key() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -264,7 +264,7 @@ fn objects_are_described_as_far_as_is_known() {
 }
 
 #[test]
-fn a_connection_agrees_on_its_version_and_has_a_name() {
+fn hello_sets_the_protocol_version_and_the_client_name() {
     let listener = Listener::plain();
     let mut client = listener.client();
     listener.check(
@@ -321,7 +321,7 @@ fn clients_are_listed_while_they_are_connected() {
 }
 
 #[test]
-fn answers_can_be_declined() {
+fn client_reply_suppresses_answers() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -351,7 +351,7 @@ fn answers_can_be_declined() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_in_redis_words() {
+fn unknown_commands_get_the_errors_of_redis() {
     let listener = Listener::plain();
     let long = "x".repeat(200);
     listener.check(
@@ -373,7 +373,7 @@ fn what_is_not_known_is_refused_in_redis_words() {
 }
 
 #[test]
-fn settings_are_told_and_stay() {
+fn config_get_reports_settings_and_config_set_does_not_change_them() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -436,7 +436,7 @@ fn commands_and_the_server_describe_themselves() {
 }
 
 #[test]
-fn what_is_made_of_an_old_value_is_old() {
+fn value_derived_from_an_outdated_one_is_outdated() {
     for (line, old) in [("APPEND k 1", true), ("INCR k", true), ("SETRANGE k 1 x", true), ("SET k 1", false)]
     {
         let cache = cache(1);

@@ -13,7 +13,7 @@ fn listener() -> Listener {
 }
 
 #[test]
-fn nothing_is_done_before_the_password() {
+fn commands_are_refused_before_login() {
     let listener = listener();
     let no_hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
                     option can be used to authenticate the client and select the RESP protocol version at the same time";
@@ -40,7 +40,7 @@ fn nothing_is_done_before_the_password() {
 }
 
 #[test]
-fn who_knows_a_password_is_served_until_it_is_reset() {
+fn logged_in_client_is_served_until_reset() {
     let listener = listener();
     listener.check(
         &mut listener.client(),
@@ -64,13 +64,13 @@ fn who_knows_a_password_is_served_until_it_is_reset() {
 }
 
 #[test]
-fn guesses_of_a_connection_are_bounded() {
+fn connection_closes_after_too_many_failed_logins() {
     let listener = listener();
     let guesses = request("AUTH 12345678").repeat(100);
     let said = listener.send(&mut listener.client(), &[guesses, request("AUTH sesame123")].concat());
     let refusals = format!("{WRONG}\r\n").repeat(usize::from(REFUSALS_MAX));
     assert_eq!(String::from_utf8_lossy(&said), format!("{refusals}(closed)"));
-    // What a reset forgets is not how often somebody guessed.
+    // A reset keeps the count of failed logins.
     let mut client = listener.client();
     for _ in 0..REFUSALS_MAX {
         listener.ask(&mut client, "AUTH 12345678");
@@ -82,7 +82,7 @@ fn guesses_of_a_connection_are_bounded() {
 }
 
 #[test]
-fn who_is_not_in_fills_no_buffer_and_overwrites_nothing() {
+fn oversized_request_before_login_is_refused_and_changes_nothing() {
     let listener = listener();
     let mut inside = listener.client();
     let large = "x".repeat(900);
@@ -99,7 +99,7 @@ fn who_is_not_in_fills_no_buffer_and_overwrites_nothing() {
         );
     }
     listener.check(&mut inside, &[("GET a", "$1 1")]);
-    // What comes with the password is held to the listener's bounds, not to these.
+    // The limits of clients that have not logged in do not apply to input after a right password.
     let together =
         [request("AUTH sesame123"), request(&format!("SET c {large}")), request("STRLEN c")].concat();
     assert_eq!(listener.send(&mut listener.client(), &together), b"+OK\r\n+OK\r\n:900\r\n");

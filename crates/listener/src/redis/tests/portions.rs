@@ -1,9 +1,9 @@
-//! Answers that do not fit, keys of several partitions, and values from backends.
+//! Answers larger than the output buffer, keys of several partitions, and values from backends.
 
 use super::*;
 
 #[test]
-fn a_long_list_of_values_comes_in_portions_and_in_order() {
+fn long_mget_is_answered_in_portions_and_in_order() {
     let listener = Listener::plain();
     let mut client = listener.client();
     let value = "x".repeat(900);
@@ -17,7 +17,7 @@ fn a_long_list_of_values_comes_in_portions_and_in_order() {
 }
 
 #[test]
-fn a_walk_through_many_keys_lets_others_have_their_turn_and_sees_all() {
+fn iteration_over_many_keys_yields_between_portions_and_finds_all() {
     let listener = Listener::plain();
     let mut client = listener.client();
     for key in 0..6000 {
@@ -43,7 +43,7 @@ fn a_walk_through_many_keys_lets_others_have_their_turn_and_sees_all() {
 }
 
 #[test]
-fn a_listing_without_end_is_refused() {
+fn keys_answer_over_the_limit_is_refused() {
     let cache = cache(1);
     let listener = Listener::new(Arc::clone(&cache), Routing::single(target(0, false)), None);
     cache.apply(&sherwood_model::CachePlan::Shared).unwrap();
@@ -76,14 +76,14 @@ fn keys_of_several_partitions_keep_their_prefixes() {
             ("DBSIZE", ":0"),
         ],
     );
-    // What lies under a name that a longer prefix takes is not to be had from here.
+    // A key that a longer prefix takes cannot be reached under the shorter prefix.
     let access = Access::at(listener.now);
     listener.shared.service.cache.set(PartitionId(1), b"c/1", NewItem::bytes(b"v"), &access).unwrap();
     listener.check(&mut client, &[("DBSIZE", ":0"), ("KEYS *", "*0")]);
 }
 
 #[test]
-fn misses_are_fetched_and_stand_where_they_belong() {
+fn fetched_misses_are_answered_in_order_of_the_keys() {
     let known = Arc::new(Known::default());
     let backends: Arc<dyn Backends> = known.clone();
     let listener = Listener::new(cache(1), Routing::single(target(0, true)), Some(backends));
@@ -109,7 +109,7 @@ fn misses_are_fetched_and_stand_where_they_belong() {
 }
 
 #[test]
-fn a_pattern_that_would_take_long_to_match_is_refused() {
+fn pattern_over_the_length_limit_is_refused() {
     let options = Options { total_bytes: 1 << 20, ..Options::default() };
     let one = Partition::new(TenantId(0), BackendId(0), 1 << 20);
     let cache = Arc::new(Cache::new(options, &[one], SeededState::new(1)).unwrap());
