@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sherwood_dispatch::AttemptId;
+use sherwood_dispatch::{AttemptId, QueueChoice, ReplicaQueue};
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
 use sherwood_path::{FetchKey, WriteId};
 use sherwood_workload::onerf::{BackendModel as Law, Limits};
 
 use crate::key::Key;
-use crate::station::Station;
 
 /// A call that waits for a worker or is served.
 #[derive(Clone, Debug)]
@@ -44,8 +43,8 @@ pub(crate) enum Work {
 #[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) law: Law,
-    /// One for each replica.
-    stations: Vec<Station<u32>>,
+    /// The queue of each replica, which the dispatchers of all servers share.
+    queues: Vec<ReplicaQueue<u32>>,
     /// Bytes of each fetched object of the catalogue; 0 for those not fetched yet.
     sizes: Vec<u32>,
     /// The sizes that were written to each replica, with the time from which each is there.
@@ -56,25 +55,26 @@ pub(crate) struct Backend {
 impl Backend {
     pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
         let (workers, replicas) = (law.service.workers[profile], law.service.replicas.at(profile));
-        let stations = (0..replicas).map(|_| Station::new(workers)).collect();
+        let queue = || ReplicaQueue::new(QueueChoice::Fifo, workers, QUEUED_MAX);
+        let queues = (0..replicas).map(|_| queue()).collect();
         let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
         let objects = law.objects.get(profile).copied().unwrap_or_default();
         let sizes = vec![0; objects.min(SIZES_MAX) as usize];
-        Self { law: law.clone(), stations, sizes, written: BTreeMap::new(), draws }
+        Self { law: law.clone(), queues, sizes, written: BTreeMap::new(), draws }
     }
 
     pub(crate) fn replicas(&self) -> u16 {
-        self.stations.len() as u16
+        self.queues.len() as u16
     }
 
-    /// The queue of a replica and its workers.
-    pub(crate) fn station(&mut self, replica: ReplicaId) -> &mut Station<u32> {
-        &mut self.stations[replica.index()]
+    /// Returns the queue in front of a replica's workers.
+    pub(crate) fn queue(&mut self, replica: ReplicaId) -> &mut ReplicaQueue<u32> {
+        &mut self.queues[replica.index()]
     }
 
     /// Number of jobs that wait for a worker, at all replicas together.
     pub(crate) fn waiting(&self) -> usize {
-        self.stations.iter().map(Station::waiting).sum()
+        self.queues.iter().map(|queue| queue.queued() as usize).sum()
     }
 
     /// Bytes of an object at a replica at the time `at`.
@@ -117,6 +117,10 @@ impl Backend {
         self.law.service_time(items, limit, draw)
     }
 }
+
+/// Largest number of jobs that wait for a replica. It is no bound of its own: a call waits no longer
+/// than its timeout, and the dispatchers bound the keys that wait.
+const QUEUED_MAX: u32 = u32::MAX;
 
 /// Largest number of objects of a backend whose sizes are cached: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;

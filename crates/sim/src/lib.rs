@@ -9,7 +9,7 @@
 //! The logic is that of a node: requests are processed by [`sherwood_path`], misses by
 //! [`sherwood_dispatch`], the caches are [`sherwood_cache`]'s with declared sizes, and the
 //! decisions [`sherwood_policy`]'s. This crate adds the environment of a node: durations
-//! ([`EventQueue`]), workers and their queues ([`Station`]), statistics exchanged between servers,
+//! ([`EventQueue`]), workers behind their queues ([`sherwood_dispatch::ReplicaQueue`]), statistics exchanged between servers,
 //! and a recorder of all finished requests.
 //!
 //! The simulation reads no clock, all random numbers are derived from the seed, and mathematical
@@ -45,7 +45,6 @@ mod settings;
 mod setup;
 mod sizes;
 mod slab;
-mod station;
 mod statistics;
 mod traffic;
 mod verdict;
@@ -59,6 +58,5 @@ pub use requests::Met;
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
-pub use station::Station;
 pub use verdict::{Tally, Verdict};
 pub use world::{ForkError, Halt, Imbalance, World};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_core::Rng as _;
 use sherwood_cache::Access;
 use sherwood_dispatch::{AttemptId, Reply};
-use sherwood_model::{BackendId, Instant, ReplicaId, Slo};
+use sherwood_model::{BackendId, Demand, Instant, ReplicaId, Slo};
 use sherwood_path::{Action, FetchKey, Request};
 use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::Rng;
@@ -360,10 +360,12 @@ impl World {
         let place = (usize::from(server), backend.index());
         while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
             match action {
-                Action::Call { attempt, replica, keys, .. } => {
-                    self.send(server, backend, replica, Work::Call { attempt, keys });
+                Action::Call { attempt, replica, keys, demand, .. } => {
+                    self.send(server, backend, replica, &demand, Work::Call { attempt, keys });
                 }
-                Action::Probe { replica, .. } => self.send(server, backend, replica, Work::Probe),
+                Action::Probe { replica, .. } => {
+                    self.send(server, backend, replica, &Demand::default(), Work::Probe);
+                }
                 Action::Cancel { attempt, replica } => self.cancel(server, backend, replica, attempt),
                 Action::Deliver { result, waiters, .. } => {
                     for waiter in waiters {
@@ -424,14 +426,12 @@ impl World {
     }
 
     /// Sends a call or probe to its replica.
-    fn send(&mut self, server: u16, backend: BackendId, replica: ReplicaId, work: Work) {
+    fn send(&mut self, server: u16, backend: BackendId, replica: ReplicaId, demand: &Demand, work: Work) {
         if let (1.., Work::Call { keys, .. }) = (self.echoes, &work) {
             self.send_echoes(server, backend, replica, keys.len() as u32);
         }
         let job = self.jobs.insert(Job { server, replica, sent: self.now, work });
-        if let Some(job) = self.backends[backend.index()].station(replica).arrive(job) {
-            self.serve(backend, job);
-        }
+        self.enqueue(backend, replica, job, demand);
     }
 
     /// Schedules the calls of requests that are not simulated, at the replica chosen for the
@@ -447,24 +447,29 @@ impl World {
 
     fn echo(&mut self, backend: BackendId, job: u32) {
         let Some(&Job { replica, .. }) = self.jobs.get(job) else { return };
-        if let Some(job) = self.backends[backend.index()].station(replica).arrive(job) {
-            self.serve(backend, job);
-        }
+        self.enqueue(backend, replica, job, &Demand::default());
     }
 
-    /// Returns the next job of a worker that has finished one. Echoes older than the timeout are
-    /// dropped, as their senders would have cancelled them.
-    fn next_job(&mut self, backend: BackendId, replica: ReplicaId) -> Option<u32> {
+    /// Adds a job to the queue of its replica.
+    fn enqueue(&mut self, backend: BackendId, replica: ReplicaId, job: u32, demand: &Demand) {
+        let is_queued = self.backends[backend.index()].queue(replica).enqueue(self.now, job, demand, 0);
+        debug_assert!(is_queued, "the queue has no bound of its own");
+        self.start_next(backend, replica);
+    }
+
+    /// Starts the next job of a replica, if one waits and a worker is idle. An echo that has waited
+    /// longer than the timeout is dropped: its sender would have cancelled it, as others do.
+    fn start_next(&mut self, backend: BackendId, replica: ReplicaId) {
         let timeout = self.setup.model.timeout();
-        while let Some(next) = self.backends[backend.index()].station(replica).finish() {
+        while let Some(next) = self.backends[backend.index()].queue(replica).start_next() {
             match self.jobs.get(next) {
                 Some(Job { work: Work::Echo { .. }, sent, .. }) if self.now - *sent > timeout => {
                     self.jobs.remove(next);
+                    self.backends[backend.index()].queue(replica).complete();
                 }
-                _ => return Some(next),
+                _ => self.serve(backend, next),
             }
         }
-        None
     }
 
     /// Starts the service of a job.
@@ -477,9 +482,8 @@ impl World {
 
     fn done(&mut self, backend: BackendId, job: u32) {
         let Some(&Job { replica, .. }) = self.jobs.get(job) else { return };
-        if let Some(next) = self.next_job(backend, replica) {
-            self.serve(backend, next);
-        }
+        self.backends[backend.index()].queue(replica).complete();
+        self.start_next(backend, replica);
         let Some(Job { server, work, sent, .. }) = self.jobs.remove(job) else { return };
         let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
         let machine = &mut machines[backend.index()];
@@ -524,7 +528,10 @@ impl World {
     ) {
         let jobs = &self.jobs;
         let is_it = |&job: &u32| jobs.get(job).is_some_and(|job| job.server == server && wanted(&job.work));
-        if let Some(job) = self.backends[backend.index()].station(replica).give_up(is_it) {
+        let queue = self.backends[backend.index()].queue(replica);
+        let found = queue.entries().find(is_it);
+        if let Some(job) = found {
+            queue.cancel(job);
             self.jobs.remove(job);
         }
     }

@@ -1,4 +1,4 @@
-//! Station, event queue and the whole simulation, compared with closed forms of queueing theory.
+//! Replica queue, event queue and the whole simulation, compared with closed forms of queueing theory.
 //!
 //! Each expectation is compared with the mean of independent runs by a confidence interval of
 //! 99.9%; seeds are fixed, so the result is deterministic.
@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_model::Instant;
-use sherwood_sim::{EventQueue, Setup, Station, World};
+use sherwood_dispatch::{QueueChoice, ReplicaQueue};
+use sherwood_model::{Demand, Instant};
+use sherwood_sim::{EventQueue, Setup, World};
 use sherwood_workload::onerf::Model;
 use sherwood_workload::{Rng, rng_from_seed, uniform};
 
@@ -30,22 +31,23 @@ fn exponential(rng: &mut Rng, mean_s: f64) -> Duration {
 
 /// Mean waiting time of customers before service in one run, in seconds.
 fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng) -> Duration) -> f64 {
-    let (mut events, mut station) = (EventQueue::default(), Station::new(workers));
+    let mut events = EventQueue::default();
+    let mut queue = ReplicaQueue::new(QueueChoice::Fifo, workers, u32::MAX);
     let (mut arrivals, mut services) = (rng_from_seed(2 * seed), rng_from_seed(2 * seed + 1));
     let (mut arrived, mut begun, mut waited) = (0, 0, 0.0);
     events.schedule(Instant::ZERO, Event::Arrival);
     while let Some((now, event)) = events.take_before(Instant::NEVER) {
-        let begins = match event {
+        match event {
             Event::Arrival => {
                 arrived += 1;
                 if arrived < CUSTOMERS {
                     events.schedule(now + exponential(&mut arrivals, gap_s), Event::Arrival);
                 }
-                station.arrive(now)
+                assert!(queue.enqueue(now, now, &Demand::default(), 0), "there is room");
             }
-            Event::Done => station.finish(),
-        };
-        if let Some(since) = begins {
+            Event::Done => queue.complete(),
+        }
+        if let Some(since) = queue.start_next() {
             begun += 1;
             if begun > WARM_UP {
                 waited += (now - since).as_secs_f64();
@@ -53,7 +55,7 @@ fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng)
             events.schedule(now + service(&mut services), Event::Done);
         }
     }
-    assert_eq!((begun, station.waiting()), (CUSTOMERS, 0), "all customers were served");
+    assert_eq!((begun, queue.queued()), (CUSTOMERS, 0), "all customers were served");
     waited / (CUSTOMERS - WARM_UP) as f64
 }
 

@@ -1,6 +1,6 @@
 //! Writes through a server: to every replica of the backend, then to the cache as its machine says.
 
-use sherwood_model::{BackendId, PartitionId, ReplicaId};
+use sherwood_model::{BackendId, Demand, DemandKind, PartitionId, ReplicaId};
 use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
 
 use super::World;
@@ -37,7 +37,9 @@ impl World {
         };
         let Change::Put(bytes) = change else { return };
         for replica in replicas {
-            self.send(server, backend, replica, Work::Write { write, object: key.object(), bytes });
+            let demand = Demand { kind: DemandKind::Write, ..Demand::default() };
+            let work = Work::Write { write, object: key.object(), bytes };
+            self.send(server, backend, replica, &demand, work);
         }
     }
 
