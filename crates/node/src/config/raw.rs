@@ -119,6 +119,12 @@ pub(super) struct RawWrites {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawDispatch {
+    pub(super) queue: Key<String>,
+    pub(super) balance: Key<String>,
+    pub(super) admit: Key<String>,
+    pub(super) copies: Key<String>,
+    pub(super) extra_ratio: Key<f64>,
+    pub(super) extra_burst: Key<u32>,
     pub(super) batch_keys_max: Key<u32>,
     pub(super) in_flight_calls_max: Key<u32>,
     pub(super) queued_calls_max: Key<u32>,

@@ -88,6 +88,12 @@ fn sentence(path: &[String], message: &str) -> String {
     match unknown_field(message) {
         Some((unknown, known)) => {
             let table = label(&path[..path.len().saturating_sub(1)]);
+            if path.starts_with(&["backend".to_owned(), "dispatch".to_owned()])
+                && path.len() == 3
+                && DISPATCH_PLANNED.contains(&unknown)
+            {
+                return format!("{table}no rule that is built uses key `{unknown}`: remove it");
+            }
             let what = format!("{table}unknown key `{unknown}`; the keys here are {}", known.join(", "));
             match nearest(unknown, &known) {
                 Some(near) => format!("{what}: did you mean `{near}`?"),
@@ -102,6 +108,9 @@ fn sentence(path: &[String], message: &str) -> String {
         },
     }
 }
+
+/// Keys of `[backend.dispatch]` that belong to rules which are not built yet.
+const DISPATCH_PLANNED: [&str; 6] = ["extra", "cancel", "alpha", "beta", "target", "target_delay"];
 
 /// Names in serde's message about an unknown field: that field, and the known ones.
 pub(super) fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {

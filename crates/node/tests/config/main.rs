@@ -227,6 +227,20 @@ mod meaning {
     }
 
     #[test]
+    fn rules_and_budget_of_a_dispatcher_can_be_chosen_by_name() {
+        let rules = "queue = \"fifo\", balance = \"round-robin\", admit = \"open\", copies = \"one\"";
+        let budget = "extra_ratio = 0.5, extra_burst = 8";
+        let text = format!("[[backend]]\nname = \"a\"\ndispatch = {{ {rules}, {budget} }}");
+        let default = sherwood_dispatch::Options::default();
+        let expected = sherwood_dispatch::Options {
+            balance: sherwood_dispatch::BalanceChoice::RoundRobin,
+            retry: sherwood_dispatch::RetryOptions { ratio: 0.5, burst: 8, ..default.retry },
+            ..default
+        };
+        assert_eq!(config(&text).backends[0].dispatch, expected);
+    }
+
+    #[test]
     fn partitions_of_tenants_carry_their_names() {
         let config = config(
             "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n[[partition]]\nbackend = \"b\"\ntenant = \"t\"\n\

@@ -276,6 +276,50 @@ fn dispatchers_that_could_not_work() {
             "a.toml:3:31: [[backend]] dispatch.batch_keys_max: invalid value: integer `-1`, expected u32",
         ),
         (
+            "dispatch = { queue = \"edf\" }",
+            "a.toml:3:22: [[backend]] dispatch: `queue` is \"edf\", a rule that is not built yet; choose fifo",
+        ),
+        (
+            "dispatch = { balance = \"fastest\" }",
+            "a.toml:3:24: [[backend]] dispatch: `balance` is \"fastest\", which is no rule; choose power-of-two, \
+             round-robin",
+        ),
+        (
+            "dispatch = { admit = \"deadline\" }",
+            "a.toml:3:22: [[backend]] dispatch: `admit` is \"deadline\", a rule that is not built yet; choose open",
+        ),
+        (
+            "dispatch = { copies = \"hedge\" }",
+            "a.toml:3:23: [[backend]] dispatch: `copies` is \"hedge\", a rule that is not built yet; choose one",
+        ),
+        (
+            "[backend.dispatch]\nalpha = 15",
+            "a.toml:4:1: [[backend]] dispatch: no rule that is built uses key `alpha`: remove it",
+        ),
+        (
+            "dispatch = { cancel = \"always\" }",
+            "a.toml:3:14: [[backend]] dispatch: no rule that is built uses key `cancel`: remove it",
+        ),
+        (
+            "dispatch = { retry = { ratio = 0.1 }, extra_ratio = 0.1 }",
+            "a.toml:3:53: [[backend]] dispatch: `extra_ratio` and `retry.ratio` are two names of one option; \
+             remove one of them",
+        ),
+        (
+            "dispatch = { retry = { burst = 1 }, extra_burst = 2 }",
+            "a.toml:3:51: [[backend]] dispatch: `extra_burst` and `retry.burst` are two names of one option; \
+             remove one of them",
+        ),
+        (
+            "dispatch = { extra_ratio = 1.5 }",
+            "a.toml:3:28: [[backend]] setting up dispatch: `extra_ratio` is 1.5, must be 0 to 1; 0.1 allows one retry in \
+             ten calls",
+        ),
+        (
+            "dispatch = { extra_burst = 1000001 }",
+            "a.toml:3:28: [[backend]] setting up dispatch: `extra_burst` is 1000001, must be at most 1000000; lower it",
+        ),
+        (
             "dispatch = { retry = { bursts = 1 } }",
             "a.toml:3:24: [[backend]] dispatch.retry: unknown key `bursts`; the keys here are per_call_max, ratio, \
              burst: did you mean `burst`?",

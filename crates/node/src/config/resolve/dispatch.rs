@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::{Options, RampOptions};
+use sherwood_dispatch::{
+    AdmitChoice, BalanceChoice, CopiesChoice, Options, QueueChoice, RampOptions, RuleError,
+};
 
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{Key, RawBackend, RawDispatch, RawProbe, RawRamp, RawRetry};
@@ -25,8 +27,20 @@ const INTERVAL_LONGEST: Span = Span(Duration::from_secs(3_600));
 
 /// Options of one backend's dispatcher; refused keys keep their defaults.
 pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Options {
-    let RawDispatch { batch_keys_max, in_flight_calls_max, queued_calls_max, waiters_max, retry, probe } =
-        &backend.dispatch;
+    let RawDispatch {
+        queue,
+        balance,
+        admit,
+        copies,
+        extra_ratio,
+        extra_burst,
+        batch_keys_max,
+        in_flight_calls_max,
+        queued_calls_max,
+        waiters_max,
+        retry,
+        probe,
+    } = &backend.dispatch;
     let RawRetry { per_call_max, ratio, burst } = retry;
     let default = Options::default();
     let timeout = in_range(
@@ -37,16 +51,18 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
         MILLISECOND..=TIMEOUT_MAX,
     );
     let mut draft = Draft { options: Options { timeout: timeout.0, ..default }, problems };
+    draft.rule(queue, QueueChoice::by_name, |options, rule| options.queue = rule);
+    draft.rule(balance, BalanceChoice::by_name, |options, rule| options.balance = rule);
+    draft.rule(admit, AdmitChoice::by_name, |options, rule| options.admit = rule);
+    draft.rule(copies, CopiesChoice::by_name, |options, rule| options.copies = rule);
     draft.count(batch_keys_max, |options, value| options.batch_keys_max = value);
     draft.count(in_flight_calls_max, |options, value| options.in_flight_calls_max = value);
     draft.count(queued_calls_max, |options, value| options.queued_calls_max = value);
     draft.count(waiters_max, |options, value| options.waiters_max = value);
     draft.count(per_call_max, |options, value| options.retry.per_call_max = value);
-    draft.count(burst, |options, value| options.retry.burst = value);
     draft.count(&probe.failures_max, |options, value| options.probe.failures_max = value);
-    if let Some(ratio) = given(ratio) {
-        draft.change(&ratio.origin, |options| options.retry.ratio = ratio.value);
-    }
+    draft.alias("ratio", ratio, extra_ratio, |options, value| options.retry.ratio = value);
+    draft.alias("burst", burst, extra_burst, |options, value| options.retry.burst = value);
     draft.intervals(probe);
     if let Some(ramp) = &backend.ramp {
         draft.ramp(ramp.get_ref());
@@ -64,6 +80,45 @@ impl Draft<'_, '_> {
     fn count(&mut self, key: &Key<u32>, set: impl FnOnce(&mut Options, u32)) {
         if let Some(given) = given(key) {
             self.change(&given.origin, |options| set(options, given.value));
+        }
+    }
+
+    /// Chooses a rule by its name.
+    fn rule<T>(
+        &mut self,
+        key: &Key<String>,
+        by_name: impl FnOnce(&str) -> Result<T, RuleError>,
+        set: impl FnOnce(&mut Options, T),
+    ) {
+        let Some(name) = given(key) else { return };
+        match by_name(&name.value) {
+            Ok(rule) => self.change(&name.origin, |options| set(options, rule)),
+            Err(error) => self.problems.add(&name.origin, format!("[[backend]] dispatch: {error}")),
+        }
+    }
+
+    /// Sets an option of the budget of extra attempts, which is `retry.…` or `extra_…` in the file.
+    fn alias<T: Clone>(
+        &mut self,
+        name: &str,
+        retry: &Key<T>,
+        extra: &Key<T>,
+        set: impl FnOnce(&mut Options, T),
+    ) {
+        match (given(retry), given(extra)) {
+            (Some(_), Some(extra)) => self.problems.add(
+                &extra.origin,
+                format!(
+                    "[[backend]] dispatch: `extra_{name}` and `retry.{name}` are two names of one option; \
+                     remove one of them"
+                ),
+            ),
+            (Some(retry), None) => self.change(&retry.origin, |options| set(options, retry.value)),
+            (None, Some(extra)) => {
+                let typed = |message: String| message.replace("`retry.", "`extra_");
+                self.change_or(&extra.origin, typed, |options| set(options, extra.value));
+            }
+            (None, None) => {}
         }
     }
 
@@ -100,11 +155,22 @@ impl Draft<'_, '_> {
 
     /// Applies the change if the options stay valid; otherwise adds a problem at `origin`.
     fn change(&mut self, origin: &Origin, change: impl FnOnce(&mut Options)) {
+        self.change_or(origin, |message| message, change);
+    }
+
+    /// Makes the change as [`change`](Self::change) does. The message of a refusal goes through
+    /// `typed`, which puts in the key as it was typed.
+    fn change_or(
+        &mut self,
+        origin: &Origin,
+        typed: impl FnOnce(String) -> String,
+        change: impl FnOnce(&mut Options),
+    ) {
         let mut changed = self.options;
         change(&mut changed);
         match changed.validate() {
             Ok(()) => self.options = changed,
-            Err(error) => self.problems.add(origin, format!("[[backend]] {error}")),
+            Err(error) => self.problems.add(origin, typed(format!("[[backend]] {error}"))),
         }
     }
 }

@@ -58,7 +58,13 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&backends, "stale")), keys::<RawStale>());
     assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
     let dispatch = below(&backends, "dispatch");
-    assert_eq!(present(&dispatch), keys::<RawDispatch>());
+    let mut shown = present(&dispatch);
+    // These are other names of keys in `retry`, and refused beside them.
+    for other_name in ["extra_ratio", "extra_burst"] {
+        assert!(EXAMPLE.contains(&format!("#   {other_name} ")), "{other_name} is explained");
+        shown.insert(other_name.to_owned());
+    }
+    assert_eq!(shown, keys::<RawDispatch>());
     assert_eq!(present(&below(&backends, "ramp")), keys::<RawRamp>());
     assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
     assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
