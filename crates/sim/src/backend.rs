@@ -118,8 +118,8 @@ impl Backend {
     }
 }
 
-/// Largest number of jobs that wait for a replica. It is no bound of its own: a call waits no longer
-/// than its timeout, and the dispatchers bound the keys that wait.
+/// Largest number of jobs that wait for a replica. It is no bound of its own: a call waits no
+/// longer than its timeout, and the dispatchers bound the keys that wait.
 const QUEUED_MAX: u32 = u32::MAX;
 
 /// Largest number of objects of a backend whose sizes are cached: 64 MiB.

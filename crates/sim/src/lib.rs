@@ -9,8 +9,8 @@
 //! The logic is that of a node: requests are processed by [`sherwood_path`], misses by
 //! [`sherwood_dispatch`], the caches are [`sherwood_cache`]'s with declared sizes, and the
 //! decisions [`sherwood_policy`]'s. This crate adds the environment of a node: durations
-//! ([`EventQueue`]), workers behind their queues ([`sherwood_dispatch::ReplicaQueue`]), statistics exchanged between servers,
-//! and a recorder of all finished requests.
+//! ([`EventQueue`]), workers behind their queues ([`sherwood_dispatch::ReplicaQueue`]), statistics
+//! exchanged between servers, and a recorder of all finished requests.
 //!
 //! The simulation reads no clock, all random numbers are derived from the seed, and mathematical
 //! functions are `libm`'s: a seed gives the same bytes on every machine. Inputs and outputs are

@@ -1,4 +1,5 @@
-//! Replica queue, event queue and the whole simulation, compared with closed forms of queueing theory.
+//! Replica queue, event queue and the whole simulation, compared with closed forms of queueing
+//! theory.
 //!
 //! Each expectation is compared with the mean of independent runs by a confidence interval of
 //! 99.9%; seeds are fixed, so the result is deterministic.
