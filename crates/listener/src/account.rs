@@ -1,7 +1,7 @@
-//! The bytes that the buffers of connections hold, told to the rest of the process.
+//! Accounting of the bytes that connections' buffers hold.
 //!
-//! Each buffer is bounded by itself, so nothing is refused here; the sum is what the process holds
-//! for its clients beside the cache, which evicting cannot reduce.
+//! Each buffer has its own bound, so nothing is refused here. The sum is the memory that the
+//! process uses for its clients beside the cache, which eviction cannot reduce.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,10 +12,10 @@ pub const FETCHED_COPIES: usize = 2;
 
 /// A count of the bytes in the buffers of all connections.
 pub trait BufferBytes: Send + Sync {
-    /// Counts `bytes` more.
+    /// Adds `bytes`.
     fn add(&self, bytes: u64);
 
-    /// Counts `bytes` less; never more than were added.
+    /// Subtracts `bytes`; never more than were added.
     fn subtract(&self, bytes: u64);
 }
 
@@ -30,7 +30,7 @@ impl BufferBytes for AtomicU64 {
     }
 }
 
-/// The share of one connection or thread in [`BufferBytes`]; nothing once it is dropped.
+/// The share of one connection or thread in [`BufferBytes`], given back on drop.
 pub(super) struct Account {
     total: Arc<dyn BufferBytes>,
     bytes: usize,
@@ -42,8 +42,8 @@ impl Account {
         Self { total, bytes: 0 }
     }
 
-    /// Notes that the buffers hold `bytes` now. Costs nothing where that is as before, which it
-    /// nearly always is.
+    /// Records that the buffers hold `bytes` now. Costs nothing if the number is unchanged, the
+    /// usual case.
     pub(super) fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.total.add((bytes - self.bytes) as u64);

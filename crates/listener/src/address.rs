@@ -1,10 +1,10 @@
-//! The place where a listener listens: an address and a port, or a UNIX socket.
+//! Addresses of listeners: an IP address and a port, or a UNIX socket.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The place where a listener listens.
+/// Address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP. Port 0 lets the system choose.
@@ -18,7 +18,7 @@ pub enum Address {
 pub struct UnixSocket {
     /// The path of its file: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
     pub path: PathBuf,
-    /// Bits of the file's mode: connecting takes permission to write.
+    /// Mode bits of the file: connecting requires write permission.
     pub permissions: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Prefetches the items that commands which have arrived will look up.
+//! Prefetching of keys that clients will look up next.
 //!
 //! Commands arrive in batches: pipelined in one read, and from many clients in one poll. Their keys
 //! can be found by a quick scan before the first command is executed; see

@@ -1,4 +1,4 @@
-//! The traits of a protocol that a listener speaks.
+//! Interface between a protocol and the connections of a listener.
 //!
 //! Sockets, buffers, timeouts and fairness are the same for every protocol and independent of what
 //! commands mean. So a [`Conversation`] maps bytes to bytes: it receives the input, appends its
@@ -21,8 +21,8 @@ pub(super) trait Protocol: Send + Sync + 'static {
 
     /// Name in messages, such as `memcached`.
     const NAME: &'static str;
-    /// The name of the listener's threads, before their number; at most 11 bytes, so that the
-    /// system shows the number.
+    /// Prefix of thread names, before the thread's number; at most 11 bytes, so that the system's
+    /// limit leaves room for the number.
     const THREADS: &'static str;
     /// The answer to a client over the limit on connections, before it is closed.
     const TOO_MANY: &'static [u8];
@@ -59,8 +59,7 @@ pub(super) trait Conversation: Send + 'static {
 /// The result of [`Conversation::advance`].
 #[derive(Debug)]
 pub(super) struct Advance {
-    /// The number of bytes at the start of the input that are consumed. The others are offered
-    /// again, from the first on.
+    /// Bytes consumed from the start of the input. The rest is passed again to the next call.
     pub(super) consumed: usize,
     /// The next step of the connection.
     pub(super) next: Next,
@@ -93,5 +92,5 @@ pub(super) struct Wanted {
     pub(super) key: Bytes,
 }
 
-/// The results of the wanted keys, in their order. An error is a message.
+/// Results of the requested keys, in their order. A failure is a text.
 pub(super) type Fetched = Vec<Result<Option<FetchedValue>, String>>;

@@ -1,4 +1,4 @@
-//! The login of a memcached client where the listener asks for a password.
+//! Login of memcached clients, for listeners that require a password.
 //!
 //! As with memcached's option `-Y`, the first command is a `set` of any key, whose value is a name,
 //! a space and a password. Until a right one arrives, every other line is answered as

@@ -63,7 +63,7 @@ enum Aside {
 /// bytes of it.
 struct KeyList {
     text: Vec<u8>,
-    /// The number of bytes of the text that are done.
+    /// Bytes of `text` that have been looked up.
     done: usize,
     cas: bool,
     touch: Option<Exptime>,

@@ -5,19 +5,19 @@ use std::sync::Weak;
 use super::counters::Counts;
 use super::shared::Shared;
 
-/// Reads a listener's counters as long as it serves. It keeps nothing alive: what reads a listener
-/// is as a rule what the listener serves.
+/// Reads a listener's counters while it serves. It does not keep the listener alive, since the
+/// listener usually owns the reader.
 #[derive(Clone)]
 pub struct Meter(pub(super) Weak<Shared>);
 
 /// The counters of a listener at one moment, since its start and over all its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Connections that are open.
+    /// Open connections.
     pub open: usize,
-    /// Connections there were, those that were turned away included.
+    /// Past and open connections, refused ones included.
     pub total: u64,
-    /// Connections that were turned away because there were too many.
+    /// Connections refused because of the limit.
     pub rejected: u64,
     /// All other counters.
     pub counts: Counts,

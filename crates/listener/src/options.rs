@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::address::Address;
 use super::connection::INPUT_BYTES;
 
-/// The options of a listener. The defaults are memcached's where it has the option.
+/// Options of a memcached or Redis listener. The defaults are memcached's if it has the option.
 ///
 /// A connection has buffers only for unfinished work: an incomplete command, up to the longest
 /// command ([`Limits::buffer_bytes_max`]), and output that its client has not read, up to
@@ -24,9 +24,9 @@ pub struct ListenerOptions {
     pub bind: Address,
     /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
-    /// Keeps each thread to one of the cores the process may use, in turn; default no.
-    /// Worth it where a listener has a core for each thread and nothing else runs on them;
-    /// elsewhere it keeps a thread waiting for a core that is busy.
+    /// Pins each thread to one of the cores the process may use, in turn; default no. Pays if the
+    /// listener has a core per thread and nothing else runs on them; otherwise threads wait for
+    /// busy cores.
     pub pin_threads: bool,
     /// Maximum length of a value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
@@ -39,8 +39,8 @@ pub struct ListenerOptions {
     pub write_timeout: Duration,
     /// Time within which a client has to log in, if a password is required; default 10 s.
     pub login_timeout: Duration,
-    /// The time that connections have to end what they had begun when the listener stops;
-    /// default 5 s.
+    /// Time that connections have to finish commands in progress when the listener stops; default 5
+    /// s.
     pub drain_timeout: Duration,
 }
 
@@ -118,7 +118,7 @@ impl ListenerOptions {
         Ok(())
     }
 
-    /// Returns the most bytes a connection's buffers can hold, beside fetched values.
+    /// Returns the most bytes that a connection's buffers can hold, fetched values excluded.
     #[must_use]
     pub fn connection_bytes_max(&self) -> usize {
         let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;

@@ -39,7 +39,7 @@ pub(super) struct Misses {
 
 #[derive(Debug)]
 struct Miss {
-    /// The position of its value in the output.
+    /// Offset in the output at which its value belongs.
     at: usize,
     target: Target,
     /// Key as sent by the client.

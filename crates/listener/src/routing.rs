@@ -3,7 +3,7 @@
 use sherwood_model::{PartitionId, TenantId};
 use thiserror::Error;
 
-/// The partitions of a listener's keys: one for all, or one by the longest prefix of each key.
+/// Routes of a listener: all keys to one partition, or each by its longest prefix.
 ///
 /// The prefix is cut off before the key is looked up, so that `catalog/p:1` through a listener and
 /// `p:1` of backend `catalog` through the gateway are one entry. A look-up is a binary search over
@@ -11,10 +11,10 @@ use thiserror::Error;
 /// for 30 prefixes.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// The target of keys that start with no prefix: the empty prefix, which is kept apart so that
-    /// nothing is ever compared with an empty string. Such a comparison reads nothing, but where
-    /// the string has no memory it may take a hundred nanoseconds on processors that mask loads
-    /// instead of leaving them out.
+    /// Target of keys that match no other prefix: the empty prefix, kept apart so that no key is
+    /// ever compared with an empty string. Such a comparison reads nothing, but if the string has
+    /// no memory it may take a hundred nanoseconds on processors that mask loads instead of
+    /// skipping them.
     rest: Option<Target>,
     /// All other routes, sorted by prefix.
     routes: Vec<PrefixRoute>,
@@ -25,9 +25,9 @@ pub struct Routing {
 pub struct Target {
     /// Partition that holds the key.
     pub partition: PartitionId,
-    /// The tenant that the request counts for.
+    /// Tenant on whose behalf the request is made.
     pub tenant: TenantId,
-    /// Fetches a miss from the backend where true.
+    /// True if misses are fetched from the backend.
     pub read_through: bool,
 }
 
@@ -77,7 +77,7 @@ impl Routing {
         Ok(Self { rest, routes })
     }
 
-    /// Returns the target of `key` and its name there, or none when no prefix matches.
+    /// Returns the target of `key` and the key without its prefix, or none if no prefix matches.
     #[must_use]
     pub fn find<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
         self.find_prefix(key).or_else(|| Some((self.rest.filter(|_| !key.is_empty())?, key)))

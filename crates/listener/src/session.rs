@@ -272,8 +272,8 @@ pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
     matches!(exptime.resolve(moment.unix_secs), Expires::Already)
 }
 
-/// Joins the old value with that of `append` or `prepend`. As in memcached, a value that would
-/// become too large stays as it is. What is made of a value that somebody said is old is old, too.
+/// Returns the change that `append` or `prepend` makes. As in memcached, a value that would become
+/// too large is kept unchanged. A value derived from an outdated one is outdated too.
 fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
@@ -293,7 +293,7 @@ fn joined(
     (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, reply::STORED)
 }
 
-/// Applies `incr` or `decr` to the old value.
+/// Returns the change that `incr` or `decr` makes, and the new number.
 fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
     let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));

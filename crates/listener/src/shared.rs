@@ -19,17 +19,17 @@ use super::routing::{Routing, Target};
 pub struct Service {
     /// The cache.
     pub cache: Arc<Cache>,
-    /// Which partition a key belongs to.
+    /// Routes from keys to partitions.
     pub routing: Routing,
-    /// The way to the backends, if there are any.
+    /// Backends, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
-    /// The bound on connections, which all listeners that share it have together.
+    /// Bound on connections, common to all listeners that share it.
     pub places: Arc<Places>,
     /// The count of the bytes in the buffers of connections.
     pub buffers: Arc<dyn BufferBytes>,
     /// The background work that threads without events help with, if there is any.
     pub background: Option<Arc<dyn BackgroundWork>>,
-    /// The names and passwords of clients; none where no password is asked for.
+    /// Names and passwords of clients; none if no password is required.
     pub passwords: Option<Arc<dyn Passwords>>,
 }
 
@@ -52,8 +52,8 @@ impl Service {
         result.expect("`Backends::write` calls the change")
     }
 
-    /// Returns the sums over the partitions that the listener leads to: bytes, items, evictions and
-    /// expirations.
+    /// Returns bytes, items, evictions and expirations, summed over the partitions of the
+    /// listener's routes.
     pub(super) fn usage(&self) -> Usage {
         self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
             Usage::default(),
@@ -68,7 +68,7 @@ impl Service {
     }
 }
 
-/// A bound on connections at a time.
+/// A bound on concurrent connections.
 #[derive(Debug)]
 pub struct Places {
     max: usize,
@@ -76,13 +76,13 @@ pub struct Places {
 }
 
 impl Places {
-    /// Room for `max` connections; with 0 every connection is turned away.
+    /// Creates a bound of `max` connections; 0 refuses every connection.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self { max, taken: AtomicUsize::new(0) }
     }
 
-    /// Most connections at a time.
+    /// Returns the maximum number of concurrent connections.
     #[must_use]
     pub fn max(&self) -> usize {
         self.max
@@ -148,7 +148,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Takes a place for a new connection if there is one. It is given back by dropping it.
+    /// Takes a place for a new connection, if one is free. Dropping it gives it back.
     pub(super) fn open(shared: &Arc<Shared>) -> Option<Place> {
         let connections = &shared.connections;
         connections.total.fetch_add(1, Relaxed);
@@ -160,17 +160,17 @@ impl Connections {
         Some(Place(Arc::clone(shared)))
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub(super) fn now(&self) -> usize {
         self.open.load(Relaxed)
     }
 
-    /// Connections there were, those over the limit included.
+    /// Returns the number of past and open connections, refused ones included.
     pub(super) fn total(&self) -> u64 {
         self.total.load(Relaxed)
     }
 
-    /// Connections over the limit.
+    /// Returns the number of connections refused because of the limit.
     pub(super) fn rejected(&self) -> u64 {
         self.rejected.load(Relaxed)
     }

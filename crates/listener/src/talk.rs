@@ -27,7 +27,7 @@ pub struct Talk {
     conversation: Box<dyn Conversation>,
     /// Input that is not consumed.
     input: Vec<u8>,
-    /// The number of bytes of input that are needed to go on.
+    /// Bytes of input required before the next call.
     need: usize,
     /// Bound of a connection's buffers.
     bytes_max: usize,
@@ -57,8 +57,8 @@ impl Talk {
         Self { shared, conversation, input: Vec::new(), need: 1, bytes_max, closed: false }
     }
 
-    /// Returns all answers to `bytes`, which follow all earlier input. Backends
-    /// have to answer at once.
+    /// Sends `bytes` after all earlier input and returns the complete answer. Backends have to
+    /// answer at once.
     ///
     /// # Panics
     /// When the conversation breaks its contract: it consumes more than the input, needs a number
@@ -107,7 +107,7 @@ impl Talk {
         said
     }
 
-    /// Returns whether the connection was closed: nothing is answered any more.
+    /// Returns true if the connection is closed and gives no more answers.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed

@@ -1,4 +1,4 @@
-//! Sessions without sockets: what is sent, what is answered, on a clock the test drives.
+//! Sessions without sockets: bytes in, answers out, on a clock driven by the test.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ impl Client {
         Instant::ZERO + self.elapsed
     }
 
-    /// Has something done while keys are fetched.
+    /// Calls a function while keys are fetched.
     pub(super) fn on_fetch(&mut self, what: impl Fn() + 'static) {
         self.on_fetch = Some(Box::new(what));
     }
@@ -129,7 +129,7 @@ pub(super) fn seconds(secs: u64) -> Duration {
 }
 
 #[test]
-fn storage_commands() {
+fn storage_commands_store_under_their_conditions() {
     Client::plain().check(&[
         ("get a\r\n", "END\r\n"),
         ("set a 5 0 3\r\nabc\r\nget a\r\n", "STORED\r\nVALUE a 5 3\r\nabc\r\nEND\r\n"),
@@ -148,7 +148,7 @@ fn storage_commands() {
 }
 
 #[test]
-fn noreply_is_silent_whatever_happens() {
+fn noreply_suppresses_every_answer() {
     let mut client = Client::plain();
     client.check(&[
         ("set a 0 0 1 noreply\r\n5\r\nadd a 0 0 1 noreply\r\nx\r\nreplace z 0 0 1 noreply\r\nx\r\n", ""),
@@ -187,7 +187,7 @@ fn numbers() {
 }
 
 #[test]
-fn cas_stores_over_what_was_read_and_nothing_else() {
+fn cas_stores_only_if_the_item_is_unchanged() {
     let mut client = Client::plain();
     let unique = |reply: &str| reply.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
     client.send(b"set a 0 0 1\r\nx\r\n");
@@ -256,7 +256,7 @@ fn flushes_now_and_later() {
 }
 
 #[test]
-fn values_over_the_limit() {
+fn value_over_the_limit_is_refused_and_removes_the_old_one() {
     let mut client = Client::plain();
     let value = |bytes: usize| "x".repeat(bytes);
     let largest = ITEM_BYTES_MAX as usize;
@@ -274,7 +274,7 @@ fn values_over_the_limit() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_its_partition() {
+fn value_that_does_not_fit_its_partition_is_refused() {
     let partition = Partition::new(TenantId(0), BackendId(0), 200);
     let options = Options { total_bytes: 1000, ..Options::default() };
     let cache = Arc::new(Cache::new(options, &[partition], SeededState::new(1)).unwrap());
@@ -353,12 +353,12 @@ fn statistics() {
 }
 
 #[test]
-fn quitting_leaves_the_rest_unread() {
+fn input_after_quit_is_not_executed() {
     Client::plain().check(&[("verbosity 1\r\nquit\r\nset a 0 0 1\r\nx\r\n", "OK\r\n(closed)")]);
 }
 
-/// Backends that know every key but those that start with `no`, fail for those that start with
-/// `bad`, and write down what they are asked.
+/// Backends that find every key except those that start with `no`, fail for those that start with
+/// `bad`, and record the keys requested.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,
@@ -411,7 +411,7 @@ pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
 }
 
 #[test]
-fn fetched_values_stand_where_their_keys_stood() {
+fn fetched_values_are_answered_in_order_of_the_keys() {
     let (mut client, fake, _) = read_through();
     client.send(b"set a/2 7 0 1\r\nx\r\nset aside/1 0 0 1\r\ny\r\n");
     fake.log();
@@ -426,7 +426,7 @@ fn fetched_values_stand_where_their_keys_stood() {
 }
 
 #[test]
-fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
+fn fetched_value_has_the_cas_of_the_stored_item() {
     let (mut client, _, cache) = read_through();
     client.check(&[("gets a/1\r\n", "VALUE a/1 0 3 0\r\n<1>\r\nEND\r\n")]);
     struct Filling(Arc<Cache>);
@@ -460,7 +460,7 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
 }
 
 #[test]
-fn flushes_go_by_the_backends() {
+fn flushes_go_through_the_backends() {
     let (mut client, fake, _) = read_through();
     client.check(&[("flush_all\r\nflush_all 10\r\n", "OK\r\nOK\r\n")]);
     let log = fake.log();
@@ -482,7 +482,7 @@ fn many_misses_are_fetched_in_rounds() {
 }
 
 #[test]
-fn every_change_to_the_cache_is_made_under_the_backends_eyes() {
+fn every_change_goes_through_the_backend_write() {
     let (mut client, fake, _) = read_through();
     client.send(b"set a/1 0 0 1\r\n1\r\nincr a/1 1\r\nappend aside/1 0 0 1\r\nx\r\ndelete b/1\r\ntouch a/1 0\r\nget a/1\r\n");
     assert_eq!(fake.log(), ["write 0 1", "write 0 1", "write 2 1", "write 1 1"]);

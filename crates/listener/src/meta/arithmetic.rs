@@ -11,7 +11,7 @@ use super::super::session::{Session, number, recounted};
 use super::answer::{self, Expiry};
 use super::{Asked, stored};
 
-/// The result of counting.
+/// Result of an `ma`.
 enum CountOutcome {
     Counted {
         number: u64,
@@ -95,7 +95,7 @@ fn count(
     (change, CountOutcome::Counted { number, expires: expiry.shown, made: false })
 }
 
-/// Starts an absent counter with `J` if there is an `N`.
+/// Creates a missing item with the value of flag `J` if there is a flag `N`.
 fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, CountOutcome) {
     if options.vivify.is_none() {
         return (Change::Keep, CountOutcome::NotFound);

@@ -106,7 +106,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the time since the item's last use, if that is asked for.
+    /// Returns the time since the item's last use, or zero if flag `l` does not ask for it.
     fn idle(&self, asked: &Asked<'_>) -> Duration {
         if !asked.meta.flags.has(b'l') {
             return Duration::ZERO;
@@ -238,7 +238,7 @@ impl GetOutcome {
     }
 }
 
-/// Returns whether less time to live is left than `R` says.
+/// Returns true if the remaining time to live is below that of flag `R`.
 fn runs_out(options: &MetaOptions, expires: Option<Instant>, moment: Moment) -> bool {
     match options.recache.map(|exptime| exptime.resolve(moment.unix_secs)) {
         Some(Expires::After(least)) => ttl_secs(expires, moment).is_some_and(|left| left < least.as_secs()),

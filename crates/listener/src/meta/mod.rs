@@ -1,5 +1,4 @@
-//! The meta commands: the same cache and the same rules as the other commands, seen through
-//! flags.
+//! Meta commands of memcached: the cache operations of the other commands, controlled by flags.
 //!
 //! A command changes its item atomically, under the shard's lock, and writes most of its answer
 //! there. Only meta commands use marks on an item: that it is stale, that one client has been told
@@ -31,7 +30,7 @@ use crate::clock::Moment;
 
 /// Mark of a stale value, which a client should replace.
 const STALE: Marks = OUTDATED;
-/// The mark of an item that a client was told to fetch.
+/// Mark that one client has been told to recache the item.
 const WON: Marks = Marks::of_caller(1);
 /// Mark that the key was given in base64.
 const BINARY: Marks = Marks::of_caller(2);

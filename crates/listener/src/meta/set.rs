@@ -111,7 +111,7 @@ impl<'a> New<'a> {
         plain.then_some(item)
     }
 
-    /// Returns whether it is stored only over an item of a certain CAS.
+    /// Returns true if the store requires an item with a given CAS.
     fn compares(&self) -> bool {
         self.options.cas.is_some() && matches!(self.mode, SetMode::Set | SetMode::Replace)
     }

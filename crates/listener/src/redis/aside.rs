@@ -30,7 +30,7 @@ pub(super) enum Aside {
 pub(super) struct Values {
     /// Keys to look up, each preceded by its length in four bytes; at most the keys of the request.
     keys: Vec<u8>,
-    /// The number of bytes of them that are looked up.
+    /// Bytes of `keys` that have been looked up.
     done: usize,
     misses: Vec<Miss>,
     muted: bool,
@@ -39,7 +39,7 @@ pub(super) struct Values {
 /// A key that was not found and will be fetched.
 #[derive(Debug)]
 struct Miss {
-    /// The position of its value in the output.
+    /// Offset in the output at which its value belongs.
     at: usize,
     wanted: Wanted,
 }

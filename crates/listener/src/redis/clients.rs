@@ -18,7 +18,7 @@ pub(super) struct Clients {
     commands: AtomicU64,
 }
 
-/// The attributes of a client that others may see.
+/// The part of a client's state that other clients can read.
 #[derive(Debug, Default)]
 pub(super) struct Card {
     pub(super) id: u64,

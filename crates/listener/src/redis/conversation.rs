@@ -44,12 +44,12 @@ impl Protocol for Redis {
     }
 }
 
-/// Returns the bounds of a connection's input, after and before the login.
+/// Returns the parser limits, which are lower until a client has logged in.
 fn limits(shared: &Shared, admitted: bool) -> Limits {
     if admitted || shared.service.passwords.is_none() { super::limits(&shared.options) } else { OUTSIDE }
 }
 
-/// The bounds of input before the login: Redis's bound for a word, and some of them.
+/// Parser limits before login: 16 KiB per argument, Redis's bound, and two of them per request.
 const OUTSIDE: Limits = Limits { argument_bytes_max: 16 << 10, request_bytes_max: 32 << 10 };
 
 /// The state of one client.

@@ -17,11 +17,11 @@ const TEXT_BYTES_MAX: usize = 5 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Decimal {
     negative: bool,
-    /// The digits, the least first, without zeros at the end.
+    /// Digits, least significant first, without leading zeros of the number.
     digits: Vec<u8>,
 }
 
-/// The meaning of a text.
+/// A parsed number.
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     Finite(Decimal),
@@ -114,7 +114,7 @@ impl Decimal {
     }
 }
 
-/// Parses the exponent after an `e`, cut to more than any number can need.
+/// Parses an exponent. Values beyond the largest useful one are clamped.
 fn exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

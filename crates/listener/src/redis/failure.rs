@@ -55,7 +55,8 @@ impl Failure {
     }
 }
 
-/// Returns the part of a client's word that an error repeats: nothing from a zero byte on.
+/// Returns the part of a client's argument that an error repeats: as in Redis, up to the first zero
+/// byte.
 pub(super) fn quoted(word: &[u8]) -> &[u8] {
     word.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! `*` matches any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one byte of a class, and a
 //! backslash makes the next byte literal.
 
-/// Returns whether all of `text` matches `pattern`, ignoring case where `any_case`.
+/// Returns true if all of `text` matches `pattern`; case is ignored if `any_case`.
 ///
 /// Takes at most as many steps as the product of their lengths: after a mismatch only the last `*`
 /// is extended, since extending an earlier one cannot match more.
@@ -41,7 +41,7 @@ pub(super) fn steps_max(pattern: &[u8], text_bytes: usize) -> usize {
     }
 }
 
-/// Returns the length of the start of `pattern` that matches `byte`, if it does.
+/// Returns the bytes of `pattern` that its first element takes, if that element matches `byte`.
 fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
     let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };
     match pattern {

@@ -32,7 +32,7 @@ const SCAN_PLACES_PER_KEY: usize = 10;
 pub(super) const KEYS_BYTES_MAX: usize = 4 << 20;
 const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 MiB, use SCAN");
 
-/// The position of the route in a `SCAN`'s cursor; the engine's cursor is below.
+/// Lowest bit of the route in a `SCAN` cursor; the engine's cursor is in the bits below.
 const ROUTE_SHIFT: u32 = 48;
 
 /// Maximum length of a pattern, in bytes. Patterns are matched under a shard's lock, so the product
@@ -51,7 +51,7 @@ pub(super) struct Listing {
     muted: bool,
 }
 
-/// The purpose of a walk.
+/// The command that iterates.
 #[derive(Debug)]
 enum Purpose {
     /// `KEYS`, with its pattern.
@@ -63,7 +63,7 @@ enum Purpose {
     Any { again: bool },
 }
 
-/// The position of a walk through the routes and their partitions.
+/// Position of an iteration over the routes and their partitions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Walk {
     route: usize,
@@ -190,7 +190,7 @@ pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>)
     Ok(())
 }
 
-/// The number of places looked at before other clients have a turn, when keys are matched with
+/// Returns the number of slots to visit before other connections run, if keys are matched with
 /// `pattern`.
 fn places(pattern: Option<&[u8]>) -> usize {
     let steps = pattern.map_or(0, |pattern| glob::steps_max(pattern, KEY_BYTES));
@@ -232,7 +232,7 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
-    /// True if strings are wanted, and not a type of which there is none.
+    /// True if `TYPE` is absent or `string`; keys of other types do not exist.
     of_strings: bool,
 }
 

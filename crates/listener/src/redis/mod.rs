@@ -55,13 +55,13 @@ const VERSION: &str = "7.0.15";
 /// Bytes a request may have in addition to one value of the maximum size: room for many keys.
 const REQUEST_BYTES: u32 = 1 << 20;
 
-/// Returns the bounds of a connection's input.
+/// Returns the limits of a connection's request parser.
 fn limits(options: &ListenerOptions) -> Limits {
     let argument_bytes_max = options.item_size_max;
     Limits { argument_bytes_max, request_bytes_max: argument_bytes_max.saturating_add(REQUEST_BYTES) }
 }
 
-/// Returns the most bytes a Redis connection's buffers can hold, beside fetched values.
+/// Returns the most bytes that the buffers of a Redis connection can hold, fetched values excluded.
 #[must_use]
 pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
@@ -78,7 +78,7 @@ struct Hub {
     clients: Clients,
     /// Lock held by commands that write several keys.
     order: Mutex<()>,
-    /// The state of the sequence of draws.
+    /// Position in the random sequence of `RANDOMKEY`.
     draws: AtomicU64,
 }
 

@@ -84,7 +84,7 @@ fn server(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "io_threads_active:{}\r\n", u8::from(options.threads > 1))
 }
 
-/// Returns the port, or 0 where clients connect to no port.
+/// Returns the TCP port, or 0 for a Unix socket.
 fn port(session: &Session<'_>) -> u16 {
     session.shared.options.bind.tcp().map_or(0, |address| address.port())
 }

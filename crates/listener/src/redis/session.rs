@@ -42,9 +42,9 @@ pub(super) struct State {
     pub(super) replies: Replies,
     /// The rest of a command.
     pub(super) aside: Option<Aside>,
-    /// True if the client has said that it sends nothing more, or has failed to log in too often.
+    /// True after `QUIT` or too many failed logins: the connection closes.
     pub(super) quit: bool,
-    /// True if it has logged in, where that is asked for.
+    /// True after login, if the listener requires one.
     pub(super) admitted: bool,
     /// AUTH failures and commands refused because the client was not authenticated.
     refusals: u8,
@@ -99,8 +99,7 @@ impl<'i> Old<'i> {
     }
 }
 
-/// The result of a command's function: nothing, since it has appended its answer, or the error to
-/// answer instead.
+/// Result of a command's function: Ok after it has appended its answer, else the error to answer.
 pub(super) type CommandResult = Result<(), Failure>;
 
 impl Session<'_> {
@@ -249,7 +248,7 @@ impl Session<'_> {
         self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
     }
 
-    /// Returns the time since an item's last use, as the engine remembers it.
+    /// Returns the time since the last use of an item that the engine has recorded.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
         let (target, name) = self.shared.service.routing.find(key)?;
         let cache = &self.shared.service.cache;
@@ -329,9 +328,9 @@ pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Returns whether a browser begins so. Any web page may make it send commands to a port of
-/// this machine, in the body of a request; so the connection is closed before the body is read, as
-/// Redis does it.
+/// Returns true if an HTTP request begins with `name`. A web page may make a browser send commands
+/// to a local port in the body of a request, so the connection is closed before the body is read,
+/// as in Redis.
 fn is_http(name: &[u8]) -> bool {
     is(name, "post") || is(name, "host:")
 }
@@ -352,7 +351,7 @@ fn unknown(args: Args<'_>) -> Failure {
 }
 
 impl Command {
-    /// Returns whether it accepts this number of arguments, its name included.
+    /// Returns true if the command accepts `len` arguments, its name included.
     fn takes(&self, len: usize) -> bool {
         match usize::try_from(self.arity) {
             Ok(exactly) => len == exactly,

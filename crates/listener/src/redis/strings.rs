@@ -273,7 +273,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The unit of an expiry: whether in milliseconds, and whether since 1970.
+/// Parses the unit of an expiry: true first for milliseconds, true second for time since 1970.
 fn unit(word: &[u8]) -> Option<(bool, bool)> {
     [("ex", (false, false)), ("px", (true, false)), ("exat", (false, true)), ("pxat", (true, true))]
         .into_iter()

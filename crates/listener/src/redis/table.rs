@@ -16,8 +16,7 @@ pub(super) struct Command {
     pub(super) name: &'static str,
     /// Full name; a subcommand's is `command|subcommand`.
     pub(super) full_name: &'static str,
-    /// The number of arguments, its name (both names) included; at least so many where it is
-    /// negative.
+    /// Number of arguments, names included; a negative number is a minimum.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
     /// Index of the first key, index of the last (negative from the end), and step between keys;
@@ -32,7 +31,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Returns its categories in Redis's access lists, by its flags and its group.
+    /// Returns the Redis ACL categories, derived from flags and group.
     pub(super) fn categories(&self) -> Vec<&'static str> {
         let has = |flag| self.flags.contains(&flag);
         let group = match self.group {
@@ -65,7 +64,7 @@ pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option
     subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
 }
 
-/// Answers a command that has subcommands and was given none.
+/// Refuses a command that needs a subcommand and was given none.
 fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let name = args.get(0).and_then(find).map_or("", |command| command.full_name);
     Err(Failure::arity(name))

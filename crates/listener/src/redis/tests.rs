@@ -39,7 +39,7 @@ impl Listener {
         Self::asking(cache, routing, backends, None)
     }
 
-    /// Creates a listener that asks for a password, where there are some.
+    /// Creates a listener that asks for a password, if `passwords` has any.
     fn asking(
         cache: Arc<Cache>,
         routing: Routing,

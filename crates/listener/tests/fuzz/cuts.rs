@@ -1,4 +1,4 @@
-//! However the network cuts what a client says, the answers are the same.
+//! Answers do not depend on how the network splits a client's input.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sherwood_listener::{Clock, Talk};
 
 use crate::conversations::{answers, clock, memcached, redis};
 
-/// Commands, nearly commands and nonsense of memcached's.
+/// Valid, malformed and random memcached input.
 const MEMCACHED: &[&str] = &[
     "get a k kb none\r\n",
     "gets a\r\n",
@@ -38,7 +38,7 @@ const MEMCACHED: &[&str] = &[
     "quit\r\n",
 ];
 
-/// The same of Redis's.
+/// Valid, malformed and random Redis input.
 const REDIS: &[&str] = &[
     "*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
     "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$5\r\n\r\nabc\r\n",
@@ -67,7 +67,7 @@ const REDIS: &[&str] = &[
     "QUIT\r\n",
 ];
 
-/// How long pieces are: a few bytes, a line or so, several lines.
+/// Lengths of pieces: a few bytes, about a line, several lines.
 const PIECES: [Range<usize>; 3] = [1..4, 1..40, 20..400];
 
 fn stream(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
@@ -83,7 +83,7 @@ fn lengths() -> impl Strategy<Value = Vec<usize>> {
     prop::sample::select(&PIECES).prop_flat_map(|lengths| vec(lengths, 1..8))
 }
 
-/// `stream` in pieces of these lengths, in turn.
+/// Splits `stream` into pieces of these lengths, in turn.
 fn cut<'s>(mut stream: &'s [u8], lengths: &[usize]) -> Vec<&'s [u8]> {
     let mut pieces = Vec::new();
     for &length in lengths.iter().cycle() {
@@ -108,12 +108,12 @@ fn check(stream: &[u8], lengths: &[usize], talk: fn(Arc<dyn Clock>) -> Talk) -> 
 
 proptest! {
     #[test]
-    fn memcached_answers_the_same(stream in stream(MEMCACHED), lengths in lengths()) {
+    fn memcached_answers_do_not_depend_on_how_input_is_split(stream in stream(MEMCACHED), lengths in lengths()) {
         check(&stream, &lengths, memcached)?;
     }
 
     #[test]
-    fn redis_answers_the_same(stream in stream(REDIS), lengths in lengths()) {
+    fn redis_answers_do_not_depend_on_how_input_is_split(stream in stream(REDIS), lengths in lengths()) {
         check(&stream, &lengths, redis)?;
     }
 }

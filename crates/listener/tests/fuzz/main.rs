@@ -1,4 +1,4 @@
-//! The fuzz targets of whole listeners, run for a while, and any cut of what clients say.
+//! Short runs of the fuzz targets of listeners, and random splits of their input.
 
 #![allow(clippy::disallowed_methods, reason = "a driver: it reads the kept corpus")]
 
@@ -13,7 +13,7 @@ pub mod stream;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Inputs of each target besides the corpus. Chosen so that they take a few seconds without
+/// Inputs per target in addition to the corpus. Chosen so that they take a few seconds without
 /// optimisation.
 const INPUTS: usize = 400;
 const SEED: u64 = 1;

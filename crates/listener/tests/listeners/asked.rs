@@ -1,8 +1,7 @@
-//! The conversations that our meta commands are held to, against the memcached that is installed
-//! here.
+//! Checks the recorded conversations of the meta command tests against the installed memcached.
 //!
-//! They were had with 1.6.45. Older ones answer those alike that are marked so, and ones before
-//! 1.6.18 are not asked.
+//! They were recorded with 1.6.45. Older versions are only checked against conversations marked for
+//! them, and versions before 1.6.18 not at all.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -13,11 +12,11 @@ use std::time::Instant;
 use crate::patience::PATIENCE;
 
 const ASKED: &str = include_str!("../../src/meta/asked.txt");
-/// A second may begin in the middle of a conversation about seconds.
+/// Attempts per conversation: a new second may begin in the middle of a conversation about seconds.
 const TRIES: usize = 5;
 
 #[test]
-fn the_conversations_are_those_of_memcached() {
+fn recorded_conversations_equal_those_of_memcached() {
     let Some(version) = version() else {
         eprintln!("skipped: no memcached from 1.6.18 on is installed: apt-get install memcached");
         return;
@@ -44,14 +43,14 @@ fn lines(text: &str, mark: char) -> String {
     text.lines().filter_map(line).collect()
 }
 
-/// The last number of the version, of 1.6.
+/// Returns the last number of the installed memcached's version 1.6.x.
 pub(crate) fn version() -> Option<u32> {
     let output = Command::new("memcached").arg("--version").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     said.trim().strip_prefix("memcached 1.6.")?.parse().ok().filter(|&version| version >= 18)
 }
 
-/// What a new memcached with these options answers.
+/// Returns the answers of a new memcached process with these options.
 pub(crate) fn answer(options: &[&str], sent: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
@@ -81,7 +80,7 @@ struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use sherwood_listener::{Backends, FetchedValue, ListenerOptions};
 use sherwood_model::{Instant, PartitionId};
 
-/// Longer than the output that is sent at once when a pipeline asks for it ten times.
+/// Value size at which ten answers exceed the output that is sent at once.
 const SECRET_BYTES: usize = 10_000;
 
 #[test]
@@ -68,11 +68,11 @@ fn reset_between_command_and_answer(protocol: Protocol) {
 struct Stage {
     server: Server,
     gate: Arc<Gate>,
-    /// The client whose connection is to break.
+    /// Client whose connection breaks.
     leaving: Client,
-    /// The client that keeps the thread busy meanwhile.
+    /// Client that keeps the thread busy meanwhile.
     blocking: Client,
-    /// A client that must not notice.
+    /// Client that must not be affected.
     other: Client,
 }
 
@@ -89,7 +89,7 @@ impl Stage {
     }
 }
 
-/// Backends that hold up the listener's thread while it writes the key `gate`.
+/// Backends that block the listener's thread while it writes the key `gate`.
 struct Gate {
     reached: (Sender<()>, Mutex<Receiver<()>>),
     opened: (Sender<()>, Mutex<Receiver<()>>),
@@ -104,7 +104,7 @@ impl Gate {
         Self { reached: pair(), opened: pair() }
     }
 
-    /// Has a client write the key, and returns when the thread is held up.
+    /// Makes a client write the key, and returns when the thread is blocked.
     fn close(&self, client: &mut Client, protocol: Protocol) {
         client.send(protocol.set("gate", "x").as_bytes());
         self.wait_until_reached();
@@ -114,7 +114,7 @@ impl Gate {
         self.reached.1.lock().unwrap().recv_timeout(PATIENCE).unwrap();
     }
 
-    /// Lets the thread go on.
+    /// Unblocks the thread.
     fn open(&self) {
         self.opened.0.send(()).unwrap();
     }

@@ -1,6 +1,6 @@
-//! Clients that others wrote, against the listeners.
+//! Third-party clients against the listeners.
 //!
-//! What becomes of a test whose client is not installed is in `programs`.
+//! `programs` decides what happens if a test's client is not installed.
 
 use std::process::Command;
 

@@ -9,7 +9,7 @@ use crate::support::{Client, Server, options};
 
 /// Clients of each listener.
 const CLIENTS: usize = 300;
-/// Answers that a client asks for at once: together more than a socket holds.
+/// Answers that a client requests at once: together more than a socket holds.
 const ANSWERS: usize = 300;
 
 #[test]
@@ -75,7 +75,7 @@ fn reset(client: Client) {
     drop(client);
 }
 
-/// Has a new client receive its own value and nothing else.
+/// Checks that a new client receives its own value and nothing else.
 fn check_fresh_client(protocol: Protocol, server: &Server, number: usize) {
     let (key, value) = (format!("k{number}"), value(number));
     let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! What clients do wrong, slowly or for ever, in every protocol and through every kind of socket.
+//! Faulty, slow and endless clients, in every protocol and on every kind of socket.
 //!
 //! Answers were compared with those of memcached 1.6.45 and Redis 7.0.15; where ours differ, the
 //! protocols' pages say so.
@@ -14,7 +14,7 @@ use crate::support::{Client, Server, options};
 
 const LIMIT: usize = 1 << 20;
 
-/// Has a test done with each protocol on each kind of socket.
+/// Runs a test with each protocol on each kind of socket.
 pub(crate) fn with_each(options: &ListenerOptions, places: usize, test: impl Fn(Protocol, &Server)) {
     for protocol in PROTOCOLS {
         test(protocol, &Server::speak(protocol, options.clone(), places));
@@ -35,14 +35,14 @@ fn ping(client: &mut Client, protocol: Protocol) {
     client.check(sent, &expected);
 }
 
-/// Each text, a ping behind it, has to be answered so by a connection of its own; `(closed)` says
-/// that nobody answers the ping.
+/// Sends each text, followed by a ping, on a connection of its own and checks the answer;
+/// `(closed)` means that the ping is not answered.
 #[track_caller]
 fn check_each(server: &Server, protocol: Protocol, table: &[(&str, &str)]) {
     let (ping, pong) = protocol.ping();
     for (sent, expected) in table {
         let mut client = server.connect();
-        // At once: who is closed on at the first part could not send the second.
+        // Sent at once: after the first part the server may close the connection.
         client.send(format!("{sent}{ping}").as_bytes());
         client.finish();
         let expected = match expected.strip_suffix("(closed)") {
@@ -54,7 +54,7 @@ fn check_each(server: &Server, protocol: Protocol, table: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_value_of_the_limit_is_stored_and_one_byte_more_is_refused_and_the_old_one_gone() {
+fn value_over_the_limit_is_refused_and_removes_the_old_one() {
     with_each(&options(), 16, |protocol, server| {
         let mut client = server.connect();
         let (fits, over) = ("x".repeat(LIMIT), "x".repeat(LIMIT + 1));
@@ -132,7 +132,7 @@ fn redis_keys_have_1_to_250_bytes() {
 }
 
 #[test]
-fn lengths_that_make_no_sense_are_refused_and_the_next_command_is_understood_where_it_can_be() {
+fn invalid_lengths_are_refused_and_the_next_command_is_executed_if_possible() {
     let server = Server::start(options());
     let bad = "CLIENT_ERROR bad command line format\r\n";
     check_each(
@@ -150,7 +150,7 @@ fn lengths_that_make_no_sense_are_refused_and_the_next_command_is_understood_whe
             ("ms a 2147483647\r\n", bad),
             ("ms a 99999999999999999999\r\n", bad),
             ("ms a S1\r\n", bad),
-            // A length that is understood and never sent: the client is waited for.
+            // A valid length whose value is never sent: the listener waits for it.
             ("set a 0 0 2147483645\r\n", "SERVER_ERROR object too large for cache\r\n(closed)"),
             (
                 "incr a -1\r\nincr a 18446744073709551616\r\n",
@@ -189,7 +189,7 @@ fn lengths_that_make_no_sense_are_refused_and_the_next_command_is_understood_whe
 }
 
 #[test]
-fn bytes_of_no_protocol_or_another_one_are_answered_or_hung_up_on() {
+fn malformed_bytes_are_answered_with_an_error_or_close_the_connection() {
     let server = Server::start(options());
     let bad = "CLIENT_ERROR bad command line format\r\n";
     check_each(
@@ -227,7 +227,7 @@ fn bytes_of_no_protocol_or_another_one_are_answered_or_hung_up_on() {
 }
 
 #[test]
-fn who_knocks_ten_thousand_times_with_a_password_holds_up_nobody() {
+fn ten_thousand_failed_logins_do_not_delay_other_clients() {
     let server = Server::redis(ListenerOptions { threads: 1, ..options() });
     let (mut knocking, mut other) = (server.connect(), server.connect());
     let mut hand = knocking.other_hand();
@@ -258,7 +258,7 @@ fn ten_thousand_commands_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_request_of_many_small_arguments_is_read_in_large_pieces() {
+fn request_of_fifty_thousand_small_arguments_is_answered() {
     let server = Server::redis(options());
     let mut client = server.connect();
     let keys = 50_000;
@@ -269,7 +269,7 @@ fn a_request_of_many_small_arguments_is_read_in_large_pieces() {
 }
 
 #[test]
-fn who_sends_a_byte_at_a_time_holds_up_nobody() {
+fn client_that_sends_single_bytes_does_not_delay_others() {
     with_each(&ListenerOptions { threads: 1, ..options() }, 16, |protocol, server| {
         let (mut slow, mut other) = (server.connect(), server.connect());
         let said = format!("{}{}", protocol.set("slow", "a\r\nb"), protocol.get("slow"));
@@ -282,7 +282,7 @@ fn who_sends_a_byte_at_a_time_holds_up_nobody() {
 }
 
 #[test]
-fn who_leaves_in_the_middle_of_a_command_is_gone() {
+fn client_that_closes_in_the_middle_of_a_command_is_removed() {
     with_each(&options(), 16, |protocol, server| {
         let whole = protocol.set("k", "value");
         for end in [1, 5, whole.len() - 1] {
@@ -300,14 +300,14 @@ fn who_leaves_in_the_middle_of_a_command_is_gone() {
 }
 
 #[test]
-fn who_never_reads_is_paused_and_then_closed_and_holds_no_more_than_its_bound() {
+fn client_that_never_reads_is_paused_then_closed_within_its_bound() {
     let options = ListenerOptions { write_timeout: Duration::from_millis(100), ..options() };
     with_each(&options, 16, |protocol, server| {
         let mut client = server.connect();
         client.check(&protocol.set("k", &"x".repeat(LIMIT)), protocol.stored());
         let commands = protocol.get("k").repeat(1000);
         let mut held_max = 0;
-        // The server stops reading when it cannot write, so this blocks until it closes.
+        // The server stops reading while it cannot write, so this blocks until it closes.
         let closed = (0..100_000).any(|_| {
             held_max = held_max.max(server.buffer_bytes());
             client.try_send(commands.as_bytes()).is_err()
@@ -322,7 +322,7 @@ fn who_never_reads_is_paused_and_then_closed_and_holds_no_more_than_its_bound() 
 }
 
 #[test]
-fn two_hundred_clients_hold_the_large_values_they_sent_and_no_more() {
+fn clients_with_incomplete_large_values_hold_only_what_they_sent() {
     for protocol in PROTOCOLS {
         let server = Server::speak(protocol, options(), CLIENTS);
         let said = protocol.set("k", &"x".repeat(LIMIT)).into_bytes();
@@ -342,13 +342,13 @@ fn two_hundred_clients_hold_the_large_values_they_sent_and_no_more() {
 
 /// Clients of large values.
 const CLIENTS: usize = 200;
-/// What is read at least at once, bytes.
+/// Minimum size of a read, in bytes.
 const PIECE: usize = 16 << 10;
-/// What a thread may hold after short answers, bytes.
+/// Most bytes a thread may hold after short answers.
 const THREAD_BYTES_MAX: usize = 64 << 10;
 
 #[test]
-fn one_client_too_many_is_told_so() {
+fn client_over_the_limit_gets_an_error() {
     with_each(&options(), 2, |protocol, server| {
         let (mut first, mut second) = (server.connect(), server.connect());
         ping(&mut first, protocol);
@@ -363,7 +363,7 @@ fn one_client_too_many_is_told_so() {
 }
 
 #[test]
-fn who_is_silent_for_too_long_is_closed_wherever_it_stopped() {
+fn idle_client_is_closed_at_any_point_of_a_command() {
     let options = ListenerOptions { idle_timeout: Some(Duration::from_millis(20)), ..options() };
     with_each(&options, 16, |protocol, server| {
         let whole = protocol.set("k", "value");

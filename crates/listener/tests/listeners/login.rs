@@ -17,7 +17,7 @@ use crate::support::{Server, options};
 
 const PASSWORDS: &str = "alice:open-sesame\ndefault:12345678\n";
 
-/// A file of passwords that goes with the test.
+/// Creates a file of passwords that is removed with the test.
 fn passwords() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("passwords");
@@ -39,8 +39,8 @@ fn first_lines_are_answered_as_by_memcached() {
     }
     let (_directory, path) = passwords();
     let server = Server::asking(Protocol::Memcached, options(), &path);
-    // One line each: memcached loses answers to several that come together. Versions differ in what
-    // is too long or too short.
+    // One line per connection, since memcached loses answers to several lines sent together.
+    // Versions differ in the length limits.
     for sent in [
         "get a\r\n",
         "mg a v\r\n",
@@ -64,7 +64,7 @@ fn first_lines_are_answered_as_by_memcached() {
 }
 
 #[test]
-fn a_client_library_of_memcached_logs_in() {
+fn memcached_client_library_logs_in() {
     let (server, _directory) = asking(Protocol::Memcached, options());
     let port = server.address().port();
     let text = client_program("pymemcache", "login_pymemcache.py", port);
@@ -94,7 +94,7 @@ fn clients_of_redis_log_in() {
 }
 
 #[test]
-fn who_does_not_log_in_loses_its_place() {
+fn client_that_does_not_log_in_is_closed() {
     let quick = ListenerOptions { login_timeout: Duration::from_millis(20), ..options() };
     for (protocol, login, answer, ask, told) in [
         (Protocol::Memcached, "set a 0 0 17\r\nalice open-sesame\r\n", "STORED\r\n", "mn\r\n", "MN\r\n"),
@@ -105,7 +105,7 @@ fn who_does_not_log_in_loses_its_place() {
         inside.check(login, answer);
         let mut silent = server.connect();
         let mut slow = server.connect();
-        // A byte now and then does not help.
+        // Occasional bytes do not extend the timeout.
         eventually("who drips is closed on", || slow.try_send(b"g").is_err());
         assert_eq!(silent.rest_until_closed(), "");
         inside.check(ask, told);

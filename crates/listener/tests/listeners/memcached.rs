@@ -1,4 +1,4 @@
-//! The memcached listener on real sockets: what clients do wrong, slowly, or in large numbers.
+//! The memcached listener on real sockets: faulty, slow and many clients.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
 
 #[test]
-fn a_port_in_use_is_named() {
+fn port_in_use_is_named_in_the_error() {
     let server = Server::start(options());
     let taken = ListenerOptions { bind: server.address().into(), ..options() };
     let error = Bound::bind(taken).unwrap_err();
@@ -39,7 +39,7 @@ fn every_thread_serves_the_same_cache() {
 }
 
 #[test]
-fn a_crowd_is_served_by_all_threads_to_the_end() {
+fn many_clients_are_served_by_all_threads() {
     let mut server = Server::start(ListenerOptions { threads: 3, ..options() });
     let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -61,18 +61,19 @@ fn a_crowd_is_served_by_all_threads_to_the_end() {
 }
 
 #[test]
-fn threads_that_keep_to_a_core_serve() {
+fn pinned_threads_serve_clients() {
     let server = Server::start(ListenerOptions { threads: 3, pin_threads: true, ..options() });
-    // As long as they stay, each thread has some.
+    // While they are connected, each thread has some of them.
     let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.check("set k 0 0 1\r\nx\r\n", "STORED\r\n");
     }
-    // Those of other tests go where they like, so on more than one core these are all.
+    // Threads of other tests are not pinned, so with more than one core only this test's threads
+    // count.
     assert!(listeners_threads_on_one_core() >= 3);
 }
 
-/// How many threads of memcached listeners may run on one core only.
+/// Returns the number of memcached listener threads pinned to one core.
 fn listeners_threads_on_one_core() -> usize {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let statuses =
@@ -87,7 +88,7 @@ fn listeners_threads_on_one_core() -> usize {
 }
 
 #[test]
-fn a_client_that_leaves_while_a_backend_is_asked_is_gone_after_the_answer() {
+fn client_that_closes_during_a_fetch_is_removed_after_the_answer() {
     let slow = Arc::new(Slow::default());
     let server = Server::read_through(options(), Arc::clone(&slow) as Arc<dyn Backends>);
     let mut leaving = server.connect();
@@ -104,8 +105,7 @@ fn two_thousand_idle_clients_hold_no_buffers() {
     let server = Server::speak(Protocol::Memcached, options(), CROWD);
     let mut clients: Vec<_> = (0..CROWD).map(|_| server.connect()).collect();
     for client in &mut clients {
-        // Some of what a command may hold, and no whole one: half of the clients have said
-        // something and are silent.
+        // An incomplete command: half of the clients have sent part of one and are idle.
         client.check("set k 0 0 2000\r\n", "");
     }
     eventually("everybody is connected", || server.connections() == CROWD);
@@ -113,7 +113,7 @@ fn two_thousand_idle_clients_hold_no_buffers() {
         client.send("x".repeat(2000).as_bytes());
         client.check("\r\nget none\r\n", "STORED\r\nEND\r\n");
     }
-    // Nobody who was answered holds anything; the others hold their line, and each thread its own
+    // Clients with all answers hold nothing; the others hold their line, and each thread its own
     // buffers.
     let threads = options().threads as u64 * THREAD_BYTES_MAX;
     let held = CROWD as u64 / 2 * LINE_BYTES_MAX;
@@ -125,13 +125,13 @@ fn two_thousand_idle_clients_hold_no_buffers() {
 
 /// Clients in a crowd.
 const CROWD: usize = 2000;
-/// What a thread may hold after short commands.
+/// Most bytes a thread may hold after short commands.
 const THREAD_BYTES_MAX: u64 = 64 * 1024;
-/// What a client may hold that has sent the line of a command without its value.
+/// Most bytes held for a client that has sent the line of a command without its value.
 const LINE_BYTES_MAX: u64 = 64;
 
 #[test]
-fn ten_thousand_commands_before_the_first_answer_is_read() {
+fn ten_thousand_pipelined_commands_are_answered() {
     let server = Server::start(options());
     let mut client = server.connect();
     let value = "x".repeat(2000);
@@ -149,7 +149,7 @@ fn ten_thousand_commands_before_the_first_answer_is_read() {
 }
 
 #[test]
-fn a_client_that_only_listens_gets_all_its_answers() {
+fn half_closed_client_gets_all_its_answers() {
     let server = Server::start(options());
     let mut client = server.connect();
     client.send(b"set a 0 0 1\r\nx\r\nget a\r\nget a");
@@ -158,7 +158,7 @@ fn a_client_that_only_listens_gets_all_its_answers() {
 }
 
 #[test]
-fn a_byte_at_a_time_is_as_good() {
+fn commands_sent_in_single_bytes_are_answered() {
     let server = Server::start(options());
     let mut client = server.connect();
     for byte in b"set a 0 0 3\r\na\r\n\r\ngets a b c\r\nfoo\r\n" {
@@ -170,7 +170,7 @@ fn a_byte_at_a_time_is_as_good() {
 }
 
 #[test]
-fn lines_that_make_no_sense_leave_the_connection_usable() {
+fn malformed_lines_leave_the_connection_usable() {
     let server = Server::start(options());
     let mut client = server.connect();
     let key = "k".repeat(251);
@@ -186,7 +186,7 @@ fn lines_that_make_no_sense_leave_the_connection_usable() {
 }
 
 #[test]
-fn a_browser_is_hung_up_on_without_a_word() {
+fn http_request_closes_the_connection_without_an_answer() {
     let server = Server::start(options());
     let mut client = server.connect();
     client.send(b"POST / HTTP/1.1\r\nhost: cache\r\n\r\nset a 0 0 1\r\nx\r\n");
@@ -195,7 +195,7 @@ fn a_browser_is_hung_up_on_without_a_word() {
 }
 
 #[test]
-fn a_line_without_an_end_is_answered_and_hung_up_on() {
+fn endless_line_is_answered_with_an_error_and_closes() {
     let server = Server::start(options());
     let mut client = server.connect();
     // The server may close while this is being written.
@@ -205,7 +205,7 @@ fn a_line_without_an_end_is_answered_and_hung_up_on() {
 }
 
 #[test]
-fn large_values_and_too_large_ones() {
+fn values_up_to_the_limit_are_stored_and_larger_ones_refused() {
     let server = Server::start(options());
     let mut client = server.connect();
     let largest = "x".repeat(1 << 20);
@@ -218,7 +218,7 @@ fn large_values_and_too_large_ones() {
 }
 
 #[test]
-fn thousands_of_keys_in_one_line() {
+fn get_of_thousands_of_keys_is_answered() {
     let server = Server::start(options());
     let mut client = server.connect();
     let keys: Vec<String> = (0..5000).map(|key| format!("some-longer-key-{key}")).collect();
@@ -247,7 +247,7 @@ fn stopping_answers_what_was_sent_and_closes() {
     server.join();
 }
 
-/// Backends whose answers the test gives when it likes.
+/// Backends whose answers the test gives at chosen moments.
 #[derive(Default)]
 struct Slow {
     waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,
@@ -295,7 +295,7 @@ impl Slow {
 }
 
 #[test]
-fn who_waits_for_a_backend_holds_up_nobody_else() {
+fn client_that_waits_for_a_backend_does_not_delay_others() {
     let slow = Arc::new(Slow::default());
     let one_thread = ListenerOptions { threads: 1, ..options() };
     let server = Server::read_through(one_thread, Arc::clone(&slow) as Arc<dyn Backends>);

@@ -9,11 +9,11 @@ pub(crate) enum Protocol {
     Redis,
 }
 
-/// All of them.
+/// All protocols.
 pub(crate) const PROTOCOLS: [Protocol; 2] = [Protocol::Memcached, Protocol::Redis];
 
 impl Protocol {
-    /// A command that touches nothing, and its answer.
+    /// A command without effect, and its answer.
     pub(crate) fn ping(self) -> (&'static str, String) {
         match self {
             Self::Memcached => ("version\r\n", format!("VERSION {VERSION}\r\n")),

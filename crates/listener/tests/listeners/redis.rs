@@ -11,7 +11,7 @@ use crate::patience::eventually;
 use crate::support::{Server, options};
 
 #[test]
-fn a_pipeline_is_answered_in_order_and_quit_closes() {
+fn pipeline_is_answered_in_order_and_quit_closes() {
     let server = Server::redis(options());
     let mut client = server.connect();
     client.send(b"SET a 1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\nGET none\r\nQUIT\r\n");
@@ -19,7 +19,7 @@ fn a_pipeline_is_answered_in_order_and_quit_closes() {
 }
 
 #[test]
-fn bytes_that_are_no_request_are_answered_before_the_end() {
+fn malformed_request_is_answered_before_the_close() {
     let server = Server::redis(options());
     let mut client = server.connect();
     client.send(b"*1\r\n$-1\r\nmore that nobody reads");
@@ -38,10 +38,10 @@ fn fetched_values_of_a_client_without_replies_are_not_kept() {
     eventually("the values are dropped", || Arc::strong_count(&value) == 2);
 }
 
-/// Backends that have one value for every key, and fill no cache with it.
+/// Backends that return one value for every key and do not fill the cache.
 struct OneValue(Arc<Vec<u8>>);
 
-/// A reference to the value, which counts as long as it is held.
+/// A counted reference to the value.
 struct Reference(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Reference {

@@ -1,4 +1,4 @@
-//! A listener in the test's own process, and a client that waits with a bound.
+//! A listener in the test's own process, and a client whose waits have a timeout.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -22,10 +22,10 @@ use crate::protocol::Protocol;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Connections at a time where a test is not about them.
+/// Limit of connections in tests of other topics.
 const PLACES: usize = 1024;
 
-/// A clock that began at this moment, a day after the wall time's origin.
+/// A real clock that starts now, one day after the origin of wall time.
 struct MachineClock(Monotonic);
 
 impl Clock for MachineClock {
@@ -51,35 +51,35 @@ impl Passwords for PasswordLines {
     }
 }
 
-/// A listener at a place of its own. It ends with the test.
+/// A listener on an address of its own, stopped when dropped.
 pub(crate) struct Server {
     running: Option<Running>,
     buffers: Arc<AtomicU64>,
 }
 
 impl Server {
-    /// A memcached listener with one look-aside partition of 64 MiB.
+    /// Starts a memcached listener with one look-aside partition of 64 MiB.
     pub(crate) fn start(options: ListenerOptions) -> Self {
         Self::speak(Protocol::Memcached, options, PLACES)
     }
 
-    /// A Redis listener with the same.
+    /// Starts a Redis listener with one look-aside partition of 64 MiB.
     pub(crate) fn redis(options: ListenerOptions) -> Self {
         Self::speak(Protocol::Redis, options, PLACES)
     }
 
-    /// Either, with room for so many connections.
+    /// Starts a listener of either protocol with this limit of connections.
     pub(crate) fn speak(protocol: Protocol, options: ListenerOptions, places: usize) -> Self {
         Self::serve(protocol, options, Routing::single(target(0, false)), None, places, None)
     }
 
-    /// Either, with a file of names and passwords.
+    /// Starts a listener of either protocol that requires the passwords of a file.
     pub(crate) fn asking(protocol: Protocol, options: ListenerOptions, passwords: &Path) -> Self {
         let passwords: Arc<dyn Passwords> = Arc::new(PasswordLines(fs::read(passwords).unwrap()));
         Self::serve(protocol, options, Routing::single(target(0, false)), None, PLACES, Some(passwords))
     }
 
-    /// A memcached listener with one partition whose misses are fetched from `backends`.
+    /// Starts a memcached listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         Self::serve(
             Protocol::Memcached,
@@ -91,12 +91,12 @@ impl Server {
         )
     }
 
-    /// A Redis listener with the same.
+    /// Starts a Redis listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn redis_read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         Self::serve(Protocol::Redis, options, Routing::single(target(0, true)), Some(backends), PLACES, None)
     }
 
-    /// Either, look-aside, with `backends` told of each write.
+    /// Starts a look-aside listener of either protocol with `backends` called for each write.
     pub(crate) fn beside(protocol: Protocol, options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         let routing = Routing::single(target(0, false));
         Self::serve(protocol, options, routing, Some(backends), PLACES, None)
@@ -144,7 +144,7 @@ impl Server {
         self.read().counts.get(count)
     }
 
-    /// What the listener tells of itself.
+    /// Returns the listener's counters.
     pub(crate) fn read(&self) -> Reading {
         self.running().meter().read().expect("it serves")
     }
@@ -153,17 +153,17 @@ impl Server {
         self.read().open
     }
 
-    /// What the buffers of threads and clients hold.
+    /// Returns the bytes that the buffers of threads and clients hold.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         self.buffers.load(Relaxed)
     }
 
-    /// A client, by whatever kind of socket the listener has.
+    /// Connects a client, with the listener's kind of socket.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.running().address())
     }
 
-    /// Tells the listener to stop, and does not wait for it.
+    /// Tells the listener to stop, without waiting.
     pub(crate) fn tell_to_stop(&self) {
         self.running().stop();
     }
@@ -211,7 +211,7 @@ impl Client {
         Self(socket)
     }
 
-    /// Another hand on the same socket.
+    /// Returns another handle to the same socket.
     pub(crate) fn other_hand(&self) -> Self {
         Self(self.0.try_clone().unwrap())
     }
@@ -220,17 +220,17 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// The same where the server may have closed.
+    /// Like `send`, for a connection that the server may have closed.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.write_all(bytes)
     }
 
-    /// Says that nothing more is sent. Whom the server has closed on needs no saying.
+    /// Shuts down the sending side. No error if the server has closed the connection.
     pub(crate) fn finish(&self) {
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
-    /// Reads as many bytes as `expected` has; they have to be these.
+    /// Reads as many bytes as `expected` has and checks that they are equal.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &str) {
         let mut answer = vec![0; expected.len()];
@@ -245,7 +245,7 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     }
 
-    /// Reads what is left of a line.
+    /// Reads the rest of a line.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         while !line.ends_with('\n') {
@@ -263,7 +263,7 @@ impl Client {
         rest
     }
 
-    /// The same of a server that may close before it has read everything.
+    /// Like `rest`, for a server that may close before it has read all input.
     pub(crate) fn rest_until_closed(&mut self) -> String {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Sends and reads the answer, which has to be this.
+    /// Sends a request and checks the answer.
     #[track_caller]
     pub(crate) fn check(&mut self, sent: &str, expected: &str) {
         self.send(sent.as_bytes());

@@ -1,4 +1,4 @@
-//! UNIX sockets: who may connect, and what becomes of the file.
+//! UNIX sockets: permissions, and creation and removal of the file.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -40,7 +40,7 @@ fn refusal(path: &Path) -> std::io::Error {
 }
 
 #[test]
-fn all_threads_serve_a_socket_whose_file_goes_with_it() {
+fn all_threads_serve_a_unix_socket_and_its_file_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let server = Server::start(at(&path));
@@ -65,7 +65,7 @@ fn all_threads_serve_a_socket_whose_file_goes_with_it() {
 }
 
 #[test]
-fn a_socket_that_nobody_listens_behind_is_replaced() {
+fn unused_socket_file_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     drop(UnixListener::bind(&path).unwrap());
@@ -76,7 +76,7 @@ fn a_socket_that_nobody_listens_behind_is_replaced() {
 }
 
 #[test]
-fn what_belongs_to_somebody_else_is_left_alone() {
+fn path_in_use_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let other = UnixListener::bind(&path).unwrap();
@@ -93,7 +93,7 @@ fn what_belongs_to_somebody_else_is_left_alone() {
 }
 
 #[test]
-fn a_file_that_took_the_place_of_ours_stays() {
+fn file_that_replaced_the_socket_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let bound = Bound::bind(at(&path)).unwrap();
