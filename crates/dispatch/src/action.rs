@@ -1,4 +1,4 @@
-//! What the machine asks of its driver, and what the driver reports back.
+//! Actions of the dispatcher for its driver, and the outcomes that the driver reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use sherwood_model::{Demand, ReplicaId};
 use crate::slab::Id;
 use crate::{FetchError, Waiters};
 
-/// One thing for the driver to do. Actions come in the order they must be carried out.
+/// An action for the driver to carry out. Actions come in the order in which they must be carried
+/// out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<K, V, W> {
     /// Asks a replica for keys. The driver reports the outcome with
@@ -37,21 +38,20 @@ pub enum Action<K, V, W> {
     Deliver {
         /// The key.
         key: K,
-        /// Its value, that the backend has none, or why nobody knows.
+        /// The value, none if the backend has none, or the reason for which it is unknown.
         result: Result<Option<V>, FetchError>,
-        /// Whether the result, a value or that there is none, may enter the cache: not when the key
-        /// was invalidated meanwhile.
+        /// True if the result, a value or its absence, may enter the cache; false if the key was
+        /// invalidated meanwhile.
         fill: bool,
-        /// Whom to tell.
+        /// The waiters of the key.
         waiters: Waiters<W>,
     },
     /// Ask a replica that is down whether it is back, then report with
     /// [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).
     Probe {
-        /// Whom to ask.
+        /// The replica to probe.
         replica: ReplicaId,
-        /// What to ask it for, as a call would; none where no key is known yet, and any cheap way
-        /// will do.
+        /// The key to request, as in a call; if no key is known yet, any cheap request will do.
         key: Option<K>,
         /// A probe that takes longer has failed; the next one may start then.
         timeout: Duration,
@@ -63,7 +63,7 @@ pub enum Action<K, V, W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub(crate) Id);
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<V> {
     /// A value, or that there is none, for each key of the call in its order. Any other number of
@@ -79,7 +79,7 @@ pub enum Reply<V> {
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What follows from it.
+    /// The kind, which decides about retries and health.
     pub kind: FailureKind,
     /// For people: what the connector saw.
     pub reason: Arc<str>,
@@ -93,28 +93,28 @@ impl Failure {
     }
 }
 
-/// What a failure says about the replica and about trying again.
+/// The meaning of a failure for the replica's health and for retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The replica could not be reached; the call never started. Safe to retry, counts against the
     /// replica.
     Unreachable,
-    /// The connection, or the replica itself, broke while the call was under way. Safe to retry
+    /// The connection, or the replica itself, broke while the call was in flight. Safe to retry
     /// since calls only read, counts against the replica.
     Reset,
-    /// The replica declined for want of room. Safe to retry; the replica is alive, so it is no step
-    /// towards down, where all of its load would fall on the others.
+    /// The replica refused because of overload. Safe to retry. The replica is alive, so this does
+    /// not count towards down, which would move all of its load to the others.
     Overloaded,
-    /// The replica answered what cannot be an answer. Not retried, counts against the replica.
+    /// The reply is malformed. Not retried, counts against the replica.
     Malformed,
-    /// The replica understood and said no: a bad query, a missing table. Every replica would say
-    /// the same, so it is not retried, and shows that the replica works.
+    /// The replica understood and refused: a bad query, a missing table. Every replica would do the
+    /// same, so it is not retried, and shows that the replica works.
     Rejected,
 }
 
 impl FailureKind {
-    /// Whether another replica may be asked: the call changed nothing and another one may do
-    /// better.
+    /// Returns true if another replica may be asked: the call changed nothing and another replica
+    /// may answer.
     #[must_use]
     pub fn is_safe_to_retry(self) -> bool {
         match self {

@@ -120,7 +120,7 @@ pub struct Dispatch<K, V, W> {
     /// The failure that took a replica down last.
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
-    /// How many of `actions`, from the front, [`Dispatch::each_new_delivery`] has shown.
+    /// Actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
     shown: usize,
     counters: Counters,
     /// Scratch space: the replicas that an attempt may go to.

@@ -29,7 +29,7 @@ pub(crate) struct Fetch {
     pub(crate) made: u32,
     /// Attempts that were started.
     pub(crate) started: u32,
-    /// Those of `made` that were retries.
+    /// Attempts in `made` that were retries.
     pub(crate) retries: u32,
     /// The time at which so many attempts are added.
     pub(crate) later: Option<(Instant, u8)>,

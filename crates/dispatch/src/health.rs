@@ -1,4 +1,4 @@
-//! Whether a replica may be used, and when to ask whether it is back.
+//! Health of a replica: whether it may be called, and the times of probes while it is down.
 //!
 //! ```text
 //!            failures_max in a row
@@ -8,8 +8,8 @@
 //!      └────────── probe succeeded ─── down, probing ─────────────────┘
 //! ```
 //!
-//! Only a probe brings a replica back. A call that was under way when the replica went down may
-//! still succeed, but says what the replica was like when it was asked.
+//! Only a probe brings a replica back. A call that was in flight when the replica went down may
+//! still succeed, but it shows only the state at the time of the call.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Health {
         true
     }
 
-    /// The answer to a probe came; one that nobody waits for is ignored.
+    /// Records the outcome of a probe; ignored unless one is pending.
     pub(crate) fn note_probe(&mut self, now: Instant, ok: bool, options: &ProbeOptions, draws: &mut Draws) {
         let Self::Down { interval, probe: Probe::Sent(_) } = *self else { return };
         *self = if ok {

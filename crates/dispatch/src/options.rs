@@ -1,4 +1,4 @@
-//! What a backend's dispatcher may hold, how long it waits, and how it treats replicas that fail.
+//! Options of a backend's dispatcher: bounds, timeouts, and treatment of failing replicas.
 
 use std::time::Duration;
 
@@ -35,11 +35,11 @@ pub struct Options {
     pub retry: RetryOptions,
     /// When a replica counts as down and how it is found to be back.
     pub probe: ProbeOptions,
-    /// How the misses of a cold cache are let through; none lets all of them through at once.
+    /// The ramp that admits the misses of a cold cache; none admits all of them at once.
     pub ramp: Option<RampOptions>,
 }
 
-/// How often failed calls may be tried again.
+/// Bounds of retries.
 ///
 /// Retries are limited twice: per call by `per_call_max`, and over all calls by a budget. Every
 /// first attempt pays `ratio` of a token into the budget, which holds `burst` tokens at most and
@@ -63,7 +63,7 @@ pub struct ProbeOptions {
     /// Time from going down to the first probe, above 0. Each failed probe doubles it; every wait
     /// is drawn up to a quarter longer, so that probes from many nodes do not meet.
     pub interval_min: Duration,
-    /// What that doubling stops at, at least `interval_min`.
+    /// Longest interval, at least `interval_min`.
     pub interval_max: Duration,
 }
 
@@ -83,7 +83,7 @@ pub enum OptionsError {
         "setting up dispatch: the backend has {replicas} replicas, must be 1 to 65535; list its replicas"
     )]
     Replicas {
-        /// How many there were.
+        /// The number of replicas given.
         replicas: usize,
     },
     /// A retry ratio that is not a ratio.
@@ -91,13 +91,13 @@ pub enum OptionsError {
         "setting up dispatch: `retry.ratio` is {ratio}, must be 0 to 1; 0.1 allows one retry in ten calls"
     )]
     RetryRatio {
-        /// What was given.
+        /// Value as given.
         ratio: f64,
     },
     /// A burst of retries that would be no bound.
     #[error("setting up dispatch: `retry.burst` is {burst}, must be at most {BURST_MAX}; lower it")]
     RetryBurst {
-        /// What was given.
+        /// Value as given.
         burst: u32,
     },
     /// An option of the ramp is out of its range.
@@ -107,7 +107,7 @@ pub enum OptionsError {
     Ramp {
         /// Name of the option.
         option: &'static str,
-        /// What was given; seconds where it is a time.
+        /// Value as given, in seconds if it is a time.
         value: f64,
         /// Least that is accepted.
         min: f64,
@@ -127,7 +127,7 @@ pub enum OptionsError {
 }
 
 impl Options {
-    /// Whether these options describe a dispatcher that can work.
+    /// Checks that every option is in its range.
     ///
     /// # Errors
     /// Names the first option out of its range.

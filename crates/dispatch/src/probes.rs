@@ -1,11 +1,11 @@
-//! Which keys a replica that is down is asked for, to see whether it is back.
+//! Choice of the keys that a replica which is down is probed with.
 //!
-//! An engine can be up and still not read, so a probe reads. But one key says little: a service may
-//! fail at it, or a table may be slow for it, and both be well for every other. So a probe takes
-//! turns: a key that the replica has answered (another replica, where this one has not answered any
-//! yet), then one that had no answer lately, from whatever replica, as those have whom nobody was
-//! asked for while all were down. No replica stays down for the sake of one key; one that answers
-//! some keys and fails at most comes back, and goes down again.
+//! An engine can be up and unable to read, so a probe reads. A single key is not enough: a service
+//! may fail for it, or a table may be slow for it, while all others work. So probes alternate
+//! between a key that the replica has answered (another replica, if this one has not answered any
+//! yet) and one that got no answer lately from any replica, such as keys that no replica was asked
+//! for while all were down. No replica stays down because of one key; a replica that answers some
+//! keys and fails for most comes back and goes down again.
 
 use std::collections::VecDeque;
 
@@ -19,39 +19,39 @@ const KEYS_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Probes<K> {
     replicas: Vec<Probed<K>>,
-    /// Had no answer.
+    /// Keys without an answer.
     failed: Recent<K>,
 }
 
-/// What is known of one replica.
+/// Probing state of one replica.
 #[derive(Clone, Debug)]
 struct Probed<K> {
-    /// It had answers for these.
+    /// Keys it has answered.
     answered: Recent<K>,
     /// Probes since the latest answer.
     turn: usize,
 }
 
 impl<K: Clone + Eq> Probes<K> {
-    /// For so many replicas, of which nothing is known.
+    /// Creates the state of this many replicas, without keys.
     pub(crate) fn new(replicas: usize) -> Self {
         let nothing = || Probed { answered: Recent::new(), turn: 0 };
         Self { replicas: (0..replicas).map(|_| nothing()).collect(), failed: Recent::new() }
     }
 
-    /// A call brought an answer for `key`.
+    /// Records that `replica` has answered `key`.
     pub(crate) fn note_answered(&mut self, replica: ReplicaId, key: &K) {
         let Probed { answered, turn } = &mut self.replicas[replica.index()];
         answered.note(key);
         *turn = 0;
     }
 
-    /// Somebody wanted `key` and got no answer.
+    /// Records that `key` got no answer.
     pub(crate) fn note_failed(&mut self, key: &K) {
         self.failed.note(key);
     }
 
-    /// What to ask a replica for next; none where no key is known at all.
+    /// Returns the key of the next probe of a replica; none if no key is known.
     pub(crate) fn next_key(&mut self, replica: ReplicaId) -> Option<K> {
         let turn = &mut self.replicas[replica.index()].turn;
         let (round, is_the_failed_ones) = (*turn / 2, *turn % 2 == 1);

@@ -6,7 +6,7 @@ use crate::health::Health;
 use crate::rules::ReplicaLoad;
 use crate::{Options, ReplicaQueue, ReplicaStats};
 
-/// One server of the backend: its health and its queue.
+/// A server of the backend: its health and its queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Replica {
     pub(crate) id: ReplicaId,

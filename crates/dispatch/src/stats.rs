@@ -1,4 +1,4 @@
-//! What a dispatcher did and holds.
+//! Statistics of a dispatcher.
 
 use sherwood_model::ReplicaId;
 
@@ -13,7 +13,7 @@ pub struct Stats {
     pub waiters: u32,
     /// Keys they wait for, each at least by one.
     pub keys: usize,
-    /// Those of `keys` that a fetch would join; the others were invalidated under way.
+    /// Keys in `keys` whose fetch a new request would join; the others were invalidated in flight.
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
@@ -29,7 +29,7 @@ pub struct Stats {
 pub struct Counters {
     /// Keys asked for, each as often as it was.
     pub asked: u64,
-    /// Those of `asked` that were in flight already and went into no call of their own.
+    /// Keys in `asked` that were already in flight and joined that call.
     pub joined: u64,
     /// Ended with the backend's word: a value, or that there is none.
     pub answered: u64,
@@ -39,7 +39,7 @@ pub struct Counters {
     pub failed: u64,
     /// Ended before any call was made for them: a bound, the route, or no replica up.
     pub refused: u64,
-    /// Those of `refused` that the ramp refused.
+    /// Keys in `refused` that the ramp refused.
     pub ramped: u64,
     /// Calls made, retries included.
     pub calls: u64,
@@ -49,20 +49,20 @@ pub struct Counters {
     pub copies: u64,
     /// Calls given up by the time-out while a replica worked on them.
     pub cancelled_calls: u64,
-    /// Replies nobody waited for: late, repeated, or never asked for.
+    /// Ignored replies: late, repeated, or without a call.
     pub late_replies: u64,
     /// Probes sent.
     pub probes: u64,
 }
 
-/// One replica as its dispatcher sees it.
+/// Statistics of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaStats {
     /// Which one.
     pub replica: ReplicaId,
-    /// Whether it gets calls.
+    /// True if it gets calls.
     pub up: bool,
-    /// How often it went down.
+    /// Times that it went down.
     pub downs: u64,
     /// Calls it works on, at most `in_flight_calls_max`.
     pub in_flight_calls: u32,

@@ -1,9 +1,9 @@
-//! Who waits for a key.
+//! The waiters of a key.
 
 use std::{iter, vec};
 
-/// At least one waiter, in the order they came. Most keys have one, which needs no memory of its
-/// own.
+/// At least one waiter, in order of arrival. Most keys have a single one, which needs no
+/// allocation.
 ///
 /// ```
 /// use sherwood_dispatch::Waiters;
@@ -25,12 +25,12 @@ impl<W> Waiters<W> {
         Self { first, others: Vec::new() }
     }
 
-    /// One more waits. The caller bounds how many.
+    /// Adds a waiter. The caller bounds their number.
     pub fn push(&mut self, waiter: W) {
         self.others.push(waiter);
     }
 
-    /// How many wait, at least 1.
+    /// Returns the number of waiters, at least 1.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub const fn len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! One thread of a listener on sockets that the caller provides.
+//! A single thread of a listener on sockets that the caller provides.
 //!
 //! Simulations run the event loop with it that listeners have, under a clock and a network of their
 //! own.

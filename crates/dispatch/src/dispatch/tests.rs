@@ -94,7 +94,7 @@ fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchEr
     actions.iter().filter_map(delivery).collect()
 }
 
-/// How the single delivered key failed.
+/// Returns the error of the single delivered key.
 fn error(actions: &[Act]) -> FetchError {
     match &deliveries(actions)[..] {
         [(_, Err(error), false, _)] => error.clone(),

@@ -59,13 +59,13 @@ use sherwood_model::Instant;
 pub struct RampOptions {
     /// Keys that are out at a time to begin with, at least 1.
     pub start_keys: u32,
-    /// What the window is multiplied by at most when it changes, 1.01 to 10.
+    /// Largest factor of one change of the window, 1.01 to 10.
     pub grow_ratio: f64,
     /// The part of the time-out beyond the unloaded latency that a key may take, 0.01 to 0.9.
     pub wait_ratio: f64,
     /// Time between two changes of the window, 10 ms to 1 min.
     pub interval: Duration,
-    /// How long nothing must have been refused for the cache to be warm, at least `interval`.
+    /// Time without refusals after which the cache counts as warm, at least `interval`.
     pub settle: Duration,
 }
 
@@ -81,12 +81,12 @@ impl Default for RampOptions {
     }
 }
 
-/// How a ramp stands.
+/// State of a ramp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RampStanding {
     /// The window: keys that may be out at a time.
     pub keys: u32,
-    /// Whether the cache is warm, and everything is let through.
+    /// True if the cache is warm and everything is admitted.
     pub warm: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct RampStanding {
 const WINDOW_MIN: f64 = 1.0;
 /// Largest window: more than a dispatcher ever holds, and a number that stays a number.
 const WINDOW_MAX: f64 = 1e9;
-/// What is left of a window at least when it changes, and after failures.
+/// Smallest factor of one change of the window, also applied after failures.
 const RETREAT: f64 = 0.5;
 /// Share of the calls that may fail without being a sign.
 const FAILURES: f64 = 0.05;
@@ -127,11 +127,11 @@ pub(crate) struct Ramp {
 /// The keys that one query misses at a backend, as far as the ramp was asked about them.
 #[derive(Debug, Default)]
 pub(crate) struct List {
-    /// What became of the last one; none before the first.
+    /// True if the last key was admitted; none before the first.
     admitted: Option<bool>,
 }
 
-/// What was seen since the window was last judged.
+/// Observations since the window was last judged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     answered: u32,
@@ -144,7 +144,7 @@ struct Sample {
     refused: bool,
 }
 
-/// What has happened in the interval under way.
+/// Events of the current interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     begun: Option<Instant>,
@@ -186,8 +186,8 @@ impl Ramp {
         self.window as u32
     }
 
-    /// Whether the next key of a list that missed at `now` may be fetched; one that may is to be
-    /// [ended](Self::note_end).
+    /// Returns true if the next key of a list that missed at `now` may be fetched; the caller then
+    /// reports its [end](Self::note_end).
     pub(crate) fn admits(&mut self, now: Instant, list: &mut List) -> bool {
         if self.warm {
             self.out += 1;
@@ -238,7 +238,7 @@ impl Ramp {
         }
     }
 
-    /// Ends the interval under way if its time has come, and draws the conclusion.
+    /// Ends the current interval if it is over, and changes the window if needed.
     fn turn(&mut self, now: Instant) {
         let Some(begun) = self.interval.begun else {
             (self.interval.begun, self.judged_from) = (Some(now), now);
@@ -274,7 +274,7 @@ impl Ramp {
         }
     }
 
-    /// What the window is to be multiplied by when keys take so long.
+    /// Returns the factor of the window for this mean latency of a key.
     fn change(&mut self, latency_s: f64) -> f64 {
         let unloaded = match self.unloaded_s {
             // With a window of one there is next to no queue, whatever was before.

@@ -10,8 +10,8 @@ use crate::{Action, AttemptId, Bound, Dispatch, FetchError, Options, ProbeOption
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A backend of some workers, each of which takes `service` for a call, with a queue that knows no
-/// end; and the clients of a cache that was empty at the start, who ask for keys at random.
+/// A backend of several workers, each of which takes `service` for a call, with an unbounded queue;
+/// and the clients of a cache that was empty at the start, which request keys at random.
 struct World {
     dispatch: Dispatch<u64, (), u64>,
     now: Instant,
@@ -22,7 +22,7 @@ struct World {
     serial: u64,
     cached: BTreeSet<u64>,
     keys: u64,
-    /// How many lists of keys were asked for, which are the waiters, and those that lack a key.
+    /// Number of lists requested, which are also the waiters, and the lists that lack a key.
     lists: u64,
     broken: BTreeSet<u64>,
     seed: u64,
@@ -135,8 +135,8 @@ impl World {
     fn carry_out(&mut self) {
         while let Some(action) = self.dispatch.poll_action() {
             match action {
-                // First come, first served, and nobody is told to stop: a database works on what it
-                // was asked for.
+                // First come, first served, without cancelling: a database works on every call that
+                // it received.
                 Action::Call { attempt, keys, .. } => {
                     let worker = self.workers.iter_mut().min().expect("there is one");
                     *worker = (*worker).max(self.now) + self.service;
@@ -308,8 +308,8 @@ fn a_refusal_is_said_in_the_ramps_words_and_counted() {
     assert_eq!((counters.ramped, counters.refused, counters.joined), (1, 1, 1));
 }
 
-/// What a ramp makes of a second in which it is asked for more than it gives, and all that it lets
-/// through takes so long.
+/// Returns the window after a second with more requests than the ramp admits, all of which take
+/// `latency`.
 fn after(ramp: &mut Ramp, from: u64, latency: Duration) -> f64 {
     let mut out = std::collections::VecDeque::new();
     for step in 0..1_000 {

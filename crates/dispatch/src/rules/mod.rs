@@ -103,7 +103,7 @@ pub(crate) struct AttemptPlan {
     pub(crate) cancel: CancelRule,
 }
 
-/// What becomes of the other attempts of a fetch that has its answers.
+/// Treatment of the other attempts of a fetch that has its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CancelRule {
     /// They start and run as if they were needed.

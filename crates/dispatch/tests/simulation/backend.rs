@@ -1,4 +1,4 @@
-//! One backend: its dispatcher, its replicas and their data, and what must hold after every input.
+//! A backend: its dispatcher, its replicas and their data, and what must hold after every input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) type Waiter = u64;
 
 pub(crate) const KEYS: u64 = 12;
 
-/// What a backend does to calls, in percent where not said otherwise.
+/// Faults of a backend's calls, in percent unless stated otherwise.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     lost: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Faults {
     delay_max: Duration,
 }
 
-/// What becomes of a call or a probe, and how long after it was made.
+/// The outcome of a call or a probe, and its delay.
 #[derive(Debug)]
 pub(crate) enum Echo {
     Reply { attempt: AttemptId, reply: Reply<Value> },
@@ -41,7 +41,7 @@ pub(crate) struct Backend {
     pub(crate) dispatch: Dispatch<Key, Value, Waiter>,
     pub(crate) options: Options,
     pub(crate) faults: Faults,
-    /// Its waiters are always answered.
+    /// True if its waiters must always be answered.
     pub(crate) healthy: bool,
     pub(crate) alive: Vec<bool>,
     /// Calls made and neither answered nor cancelled.
@@ -85,7 +85,8 @@ impl Backend {
         Self::new(options, faults, draws.within(1..=4) as usize, draws.next())
     }
 
-    /// A backend whose time-out, bounds and replicas are beyond all the others' troubles.
+    /// Creates a backend whose timeout, bounds and replicas are unaffected by the faults of the
+    /// others.
     pub(crate) fn healthy(draws: &mut Draws) -> Self {
         let options =
             Options { timeout: Duration::from_secs(60), in_flight_calls_max: 50, ..Options::default() };
