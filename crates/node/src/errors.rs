@@ -1,8 +1,8 @@
 //! Failures of a backend's stores: counted, and logged at a bounded rate.
 //!
 //! A backend that is down fails thousands of calls a second, all for the same cause. The counter
-//! has every one; the log has one line in a while, with the number of those that were left out, so
-//! that neither the disk nor the reader drowns and nothing is hidden.
+//! includes every one; the log has at most one line per interval, with the number of failures left
+//! out, so that it does not grow with the failure rate.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -13,27 +13,27 @@ use sherwood_store::StoreError;
 
 use crate::backend::Backend;
 
-/// From one line of a backend and a cause to the next.
+/// Interval between two log lines of a backend and a cause.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What is not a store's word but the lack of one.
+/// Cause of a call without an answer in time.
 const LATE: &str = "timeout";
 
-/// The failures of one backend by cause; as many causes as there are labels.
+/// Failures of one backend by cause; bounded by the number of causes.
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Mutex<BTreeMap<&'static str, Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
     count: u64,
-    /// When the latest line was written.
+    /// Time of the latest log line.
     said: Option<Instant>,
     /// The number of failures not logged since.
     left_out: u64,
 }
 
 impl Errors {
-    /// A store said what went wrong.
+    /// Records an error that a store returned.
     pub(crate) fn failed(&self, backend: &Backend, error: &StoreError) {
         let cause = error.cause().label();
         if let Some(left_out) = self.note(backend.clock.now(), cause) {
@@ -41,7 +41,7 @@ impl Errors {
         }
     }
 
-    /// A store said nothing in time.
+    /// Records a call that timed out.
     pub(crate) fn late(&self, backend: &Backend) {
         if let Some(left_out) = self.note(backend.clock.now(), LATE) {
             let (name, timeout) = (&backend.name, backend.timeout);
@@ -60,7 +60,8 @@ impl Errors {
         self.seen().iter().map(|(cause, seen)| (*cause, seen.count)).collect()
     }
 
-    /// Counts one; if it is to be written, returns how many were not since the last that was.
+    /// Counts a failure; if it is due for a log line, returns the number of failures left out since
+    /// the last.
     fn note(&self, now: Instant, cause: &'static str) -> Option<u64> {
         let mut all = self.seen();
         let seen = all.entry(cause).or_default();
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_counts_and_one_of_a_cause_in_ten_seconds_is_written() {
+    fn every_failure_is_counted_and_one_per_cause_and_interval_is_logged() {
         let errors = Errors::default();
         let at = Instant::from_secs;
         assert_eq!(errors.note(at(0), "reset"), Some(0));

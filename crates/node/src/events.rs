@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::clock::Clock;
 
-/// Subscribers that fall this many events behind are told that they missed some.
+/// Number of events kept per subscriber; one further behind is told how many it missed.
 const BACKLOG: usize = 256;
 /// Latest events kept for the status page.
 const KEPT: usize = 64;
@@ -22,14 +22,14 @@ pub struct Event {
     pub kind: &'static str,
     /// The message, one sentence.
     pub message: String,
-    /// The same for programs.
+    /// The event's details for programs.
     pub data: serde_json::Value,
     /// True if an operator should look into it: the log has it as a warning.
     #[serde(skip)]
     pub warns: bool,
 }
 
-/// Hands events to everybody who listens, and remembers the latest few.
+/// Log of events: sends them to subscribers and keeps the latest.
 #[derive(Debug)]
 pub(crate) struct Events {
     clock: Clock,
@@ -43,12 +43,12 @@ impl Events {
         Self { clock, sender: broadcast::channel(BACKLOG).0, latest: Mutex::default() }
     }
 
-    /// Emits an event of this moment.
+    /// Emits an event with the present time.
     pub(crate) fn say(&self, kind: &'static str, message: String, data: serde_json::Value) {
         self.emit_now(kind, message, data, false);
     }
 
-    /// Emits an event of this moment that an operator should look into.
+    /// Emits an event with the present time that an operator should look into.
     pub(crate) fn warn(&self, kind: &'static str, message: String, data: serde_json::Value) {
         self.emit_now(kind, message, data, true);
     }
@@ -58,11 +58,10 @@ impl Events {
         self.emit(Event { unix_ms, kind, message, data, warns });
     }
 
-    /// Logs the event in one line and tells the listeners. One that says what the one before it
-    /// said, and moves what it moved, takes its place among the latest, and is logged for those who
-    /// look closely: a loop that keeps everything every few seconds should not hide everything
-    /// else. What moves bytes is never such a one, in whatever words: it begins where the one
-    /// before it ended.
+    /// Logs the event in one line and sends it to the subscribers. A repetition of the previous
+    /// event, with the same message and moves, replaces it among the latest and is logged at debug
+    /// level, so that a periodic decision without changes does not hide other events. A decision
+    /// that moves bytes is never a repetition, since its moves start from different sizes.
     fn emit(&self, event: Event) {
         let mut latest = self.latest.lock().expect("no panics while held");
         if latest.back().is_some_and(|last| says_the_same(last, &event)) {
@@ -78,11 +77,12 @@ impl Events {
         }
         latest.push_back(event.clone());
         drop(latest);
-        // Nobody listening is not an error.
+        // Sending fails without subscribers, which is fine.
         let _ = self.sender.send(event);
     }
 
-    /// Events from now on; a listener that falls 256 behind misses some and is told how many.
+    /// Subscribes to later events; a subscriber that falls 256 behind misses some and is told how
+    /// many.
     #[must_use]
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.sender.subscribe()
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_repeated_is_kept_once_and_what_moves_bytes_is_no_repetition() {
+    fn repeated_event_is_kept_once_unless_it_moves_bytes() {
         let events = Events::new(Clock::start());
         let emit = |unix_ms, data: Value| {
             let message = "moved 1.0 MiB".to_owned();

@@ -1,10 +1,9 @@
-//! The cache's memory, straight from the system.
+//! The cache's memory, mapped directly from the system.
 //!
-//! An allocator keeps what is freed for whoever comes next, which is right for a program and wrong
-//! for a budget that was lowered so that somebody else may have the memory. So the cache's blocks
-//! come from mappings of its own, and a block that is given back is the system's before the call
-//! returns. Addresses are kept: there are enough of them, and memory is only behind those that are
-//! in use.
+//! An allocator keeps freed memory for later use, which would defeat a budget that was lowered to
+//! return memory. So the cache's blocks come from separate mappings, and the memory of a released
+//! block is returned to the system before the call ends. The addresses stay mapped: address space
+//! is plentiful, and only addresses in use are backed by memory.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sherwood_cache::Memory;
 
-/// Bytes of addresses asked for at a time. Chosen: a thousand pages, so that mappings are few.
+/// Size of a mapping, bytes. Chosen: a thousand pages, so that mappings are few.
 const SPAN_BYTES: usize = 64 << 20;
 
 /// Blocks from anonymous mappings.
@@ -22,17 +21,17 @@ pub(crate) struct Mapped {
     free: Mutex<Free>,
 }
 
-/// Mapped addresses behind which there is nothing, in pieces that do not touch.
+/// Mapped addresses that are not in use, as pieces that do not touch.
 #[derive(Debug, Default)]
 struct Free {
-    /// Bytes of each piece by its start.
+    /// Size of each piece, by its start.
     pieces: BTreeMap<usize, usize>,
-    /// The same by bytes, then start: where the smallest that is large enough is found.
+    /// The same pieces by size, then start, for a best-fit search.
     sizes: BTreeSet<(usize, usize)>,
 }
 
 // SAFETY: a block is a part of a mapping that is never unmapped; it is taken out of the free pieces
-// when it is handed out and put back when it is released, so nobody else refers to it in between.
+// when it is handed out and put back when it is released, so nothing else refers to it in between.
 unsafe impl Memory for Mapped {
     fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let start = {
@@ -46,26 +45,26 @@ unsafe impl Memory for Mapped {
                 start
             })
         };
-        // Initialised too: the system gives zeros for what was never written to or was given back.
+        // Initialised, too: the system fills untouched and returned pages with zeros.
         let start = NonNull::new(ptr::with_exposed_provenance_mut(start)).expect("nothing is mapped at 0");
         NonNull::slice_from_raw_parts(start, bytes)
     }
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
         let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
-        // SAFETY: the range is part of a mapping and whole system pages, and by the caller's
-        // promise nobody refers to it any more. A failure leaves the memory where it was, which the
-        // next owner of the addresses may use as well.
+        // SAFETY: the range is part of a mapping and consists of whole system pages, and the caller
+        // guarantees that nothing refers to it any more. On failure the memory stays in place, and
+        // the next owner of the addresses can still use it.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
         self.free.lock().unwrap_or_else(PoisonError::into_inner).put(start.expose_provenance(), bytes);
     }
 }
 
-/// Addresses for so many bytes.
+/// Maps `bytes` bytes and returns their start.
 fn map(bytes: usize) -> usize {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new private mapping at an address the system chooses touches nothing that is there.
+    // SAFETY: a new private mapping at an address the system chooses touches no existing one.
     let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         handle_alloc_error(Layout::from_size_align(bytes, 4096).expect("a size that a block can have"));
@@ -74,7 +73,7 @@ fn map(bytes: usize) -> usize {
 }
 
 impl Free {
-    /// Takes `bytes` out of the smallest piece that has them. O(log pieces).
+    /// Takes `bytes` out of the smallest piece that is large enough. O(log pieces).
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let &(size, start) = self.sizes.range((bytes, 0)..).next()?;
         self.sizes.remove(&(size, start));
@@ -85,7 +84,7 @@ impl Free {
         Some(start)
     }
 
-    /// Adds a piece and joins it with those it touches. O(log pieces).
+    /// Adds a piece and merges it with adjacent ones. O(log pieces).
     fn put(&mut self, start: usize, bytes: usize) {
         let (mut start, mut bytes) = (start, bytes);
         if let Some((&before, &size)) = self.pieces.range(..start).next_back()
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_that_touch_are_one_again() {
+    fn adjacent_pieces_are_merged() {
         let mut free = Free::default();
         free.put(0x1_0000, 0x4000);
         let taken: Vec<usize> = (0..4).map(|_| free.take(0x1000).expect("four of them")).collect();
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_apart_and_come_back_empty() {
+    fn blocks_are_disjoint_and_zeroed_after_reuse() {
         let mapped = Mapped::default();
         let (mut one, mut two) = (mapped.allocate(64 << 10), mapped.allocate(4096));
         // SAFETY: blocks of this memory, each written through one reference at a time and not used

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, read off the counters when they are asked for.
+//! Metrics for Prometheus, read from the counters on request.
 
 mod listeners;
 
@@ -22,7 +22,7 @@ use crate::telemetry::Rbc;
 /// Media type of [`exposition`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything the node counts, in the OpenMetrics text format.
+/// Encodes all metrics of the node in the OpenMetrics text format.
 pub(crate) fn exposition(core: &Arc<Core>) -> String {
     let mut registry = Registry::with_prefix("sherwood");
     registry.register_collector(Box::new(Reading(Arc::clone(core))));
@@ -162,7 +162,7 @@ impl Reading {
         )
     }
 
-    /// What keeps moves from doing harm.
+    /// Encodes the guard and the pins of partitions.
     fn guard_rails(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (guard, pins) = {
             let control = self.0.control();
@@ -307,7 +307,7 @@ impl Reading {
         )
     }
 
-    /// What the stores said to writes, and how they failed.
+    /// Encodes the outcomes of writes, and the failures of stores.
     fn stores(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let backends = || self.0.backends.iter().flatten();
         let label = |backend: &Backend, label: &'static str, word: &str| -> Labels {

@@ -1,4 +1,4 @@
-//! Names of the configuration and the ids they stand for.
+//! Names of the configuration and their ids.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use sherwood_model::{BackendId, PartitionId, TenantId};
 
 use crate::slos::SloScope;
 
-/// Which partition belongs to whom.
+/// Name, tenant and backend of a partition.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionName {
     /// `backend` for the default tenant, else `tenant:backend`.
@@ -17,7 +17,7 @@ pub(crate) struct PartitionName {
     pub(crate) backend: BackendId,
 }
 
-/// Both directions of every name.
+/// Lookup of names by id and of ids by name.
 #[derive(Debug)]
 pub(crate) struct Names {
     backends: Vec<String>,
@@ -28,7 +28,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Names in the order of their ids; `partitions` says whose each partition is.
+    /// Builds the lookup from names in the order of their ids; `partitions` has the tenant and the
+    /// backend of each partition.
     #[must_use]
     pub(crate) fn new(
         backends: Vec<String>,

@@ -1,10 +1,10 @@
-//! What a simulation of this node has to know, noted while somebody asks for it.
+//! Recording of requests and calls for a simulation of this node.
 //!
-//! `sherwood sim record` makes a scenario of a node that runs. Counters say how much was asked;
-//! this says what requests look like (which backends they ask together, and for how many keys) and
-//! how long calls take. It costs a lock for each request and call, so it is on between
-//! [`Recording::begin`] and [`Recording::end`] only, and ends by itself at the time that was
-//! announced: whoever asked for it may be gone.
+//! `sherwood sim record` makes a scenario of a running node. Counters have the load; a recording
+//! adds the kinds of requests (the backends each queries, and for how many keys) and the latencies
+//! of calls. It costs a lock for each request and call, so it is active only between
+//! [`Recording::begin`] and [`Recording::end`], and ends by itself at the announced time, in case
+//! the client is gone.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,31 +14,31 @@ use std::time::Duration;
 
 use sherwood_model::{BackendId, Instant, LatencySketch, SeededState};
 
-/// Kinds of requests that are told apart; further ones are counted together.
+/// Maximum of recorded kinds of requests; further ones are counted together.
 const KINDS_MAX: usize = 1_024;
 
-/// A recording, or none.
+/// The current recording, if any.
 pub(crate) struct Recording {
     on: AtomicBool,
     recorded: Mutex<Option<Recorded>>,
 }
 
-/// What was noted since a recording began.
+/// Data since the start of a recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) since: Instant,
-    /// When it ends by itself.
+    /// Time at which it ends by itself.
     until: Instant,
-    /// By the backends asked, in the order of their ids.
+    /// Kinds by the queried backends, in the order of their ids.
     pub(crate) kinds: HashMap<Vec<BackendId>, Kind, SeededState>,
-    /// Requests of kinds for which there was no room.
+    /// Requests of kinds beyond the maximum.
     pub(crate) others: u64,
-    /// Latencies of the requests whose keys all were in the cache.
+    /// Latencies of the requests with only cache hits.
     pub(crate) hits: LatencySketch,
     pub(crate) calls: Vec<Calls>,
 }
 
-/// Requests that ask the same backends.
+/// Requests that query the same backends.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) requests: u64,
@@ -55,12 +55,12 @@ pub(crate) struct Calls {
 }
 
 impl Recording {
-    /// No recording.
+    /// Creates it without a recording.
     pub(crate) fn new() -> Self {
         Self { on: AtomicBool::new(false), recorded: Mutex::new(None) }
     }
 
-    /// Begins one of so long at most, in place of one that was on.
+    /// Begins a recording of at most `time`, replacing the current one.
     pub(crate) fn begin(&self, now: Instant, time: Duration, backends: usize) {
         let mut recorded = self.lock();
         *recorded = Some(Recorded {
@@ -71,18 +71,18 @@ impl Recording {
             hits: LatencySketch::default(),
             calls: vec![Calls::default(); backends],
         });
-        // Under the lock, so that it says what is so when beginnings and ends meet.
+        // Set under the lock, so that it stays consistent when beginnings and ends race.
         self.on.store(true, Relaxed);
     }
 
-    /// Ends it and forgets what was noted; false when there was none.
+    /// Ends the recording and drops its data; returns false if there was none.
     pub(crate) fn end(&self, now: Instant) -> bool {
         let mut recorded = self.at(now);
         self.on.store(false, Relaxed);
         recorded.take().is_some()
     }
 
-    /// What was noted so far, if there is a recording.
+    /// Returns the data so far, if there is a recording.
     pub(crate) fn read(&self, now: Instant) -> Option<Recorded> {
         self.at(now).clone()
     }
@@ -92,8 +92,8 @@ impl Recording {
         self.on.load(Relaxed)
     }
 
-    /// A request was looked up that asks each of these backends for so many keys, and took `hit` if
-    /// all were in the cache. One that asks nobody is none.
+    /// Records a request that queries each of these backends for so many keys, and took `hit` if
+    /// all were in the cache. A request without backends is ignored.
     pub(crate) fn request(
         &self,
         now: Instant,
@@ -118,7 +118,7 @@ impl Recording {
         }
     }
 
-    /// A backend has answered a call.
+    /// Records the answer to a call.
     pub(crate) fn call(&self, now: Instant, backend: BackendId, latency: Duration, keys: usize) {
         if self.is_on()
             && let Some(calls) =
@@ -129,8 +129,7 @@ impl Recording {
         }
     }
 
-    /// What there is at this time: nothing where its time is over, of which nobody else takes
-    /// notice.
+    /// Returns the recording, after ending it if its time is over.
     fn at(&self, now: Instant) -> MutexGuard<'_, Option<Recorded>> {
         let mut recorded = self.lock();
         if recorded.as_ref().is_some_and(|recorded| recorded.until <= now) {
@@ -175,7 +174,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn requests_are_told_apart_by_the_backends_they_ask() {
+    fn requests_are_grouped_by_their_backends() {
         let recording = Recording::new();
         let ms = Duration::from_millis;
         recording.request(NOW, Some(ms(1)), [(A, 9)].into_iter());
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_ends_by_itself_when_its_time_is_over() {
+    fn recording_ends_by_itself_when_its_time_is_over() {
         let recording = Recording::new();
         recording.begin(NOW, HOUR, 1);
         let (last, over) = (NOW + HOUR - Duration::from_nanos(1), NOW + HOUR);
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_bounded() {
+    fn kinds_beyond_the_maximum_are_counted_together() {
         let recording = Recording::new();
         recording.begin(NOW, HOUR, 0);
         for id in 0..1_030 {

@@ -1,19 +1,18 @@
-//! Resident memory, kept within its bound whatever the allocator makes of it.
+//! Keeps the process's resident memory within its limit, by lowering the cache's ceiling.
 //!
-//! The cache counts what its items take. What the process takes is more: when the sizes of items
-//! change, memory that held many small ones is free only when the last of them is gone, and no
-//! allocator that leaves items where they are can do better. So the housekeeper looks at the
-//! process from time to time. While that is over its bound, the cache gets a lower ceiling, towards
-//! which every store evicts the least recent; when it is within, the ceiling rises again. A cache
-//! whose items stay alike never comes to that.
+//! The cache accounts for its items, but the process takes more: when the sizes of items change,
+//! memory that held many small ones is free only when the last of them is gone, and no allocator
+//! that does not move items can avoid that. So the housekeeper checks the process periodically.
+//! While it exceeds its limit, the cache gets a lower ceiling, and every store evicts the least
+//! recent items towards it; afterwards the ceiling rises again. With items of stable sizes this
+//! never happens.
 //!
-//! Buffers of clients are no excess of the cache's: a thousand clients that each send or wait for a
-//! large value take a lot that evicting would not bring back. They are bounded by themselves
-//! ([`crate::buffers`]), and what they hold is left out of the comparison.
+//! Buffers of clients do not count as excess: evicting items would not free them. They have a limit
+//! of their own ([`crate::buffers`]), and their size is subtracted before the comparison.
 //!
-//! It is the stores that evict and not the housekeeper, because an allocator hands memory on
-//! soonest in the thread that freed it, and because memory grows only where something is stored: an
-//! idle node drops nothing, however large others have made the process.
+//! Eviction is left to stores, not done by the housekeeper, because an allocator reuses memory
+//! soonest in the thread that freed it, and because memory grows only with stores: an idle node
+//! evicts nothing, whatever the size of the process.
 
 use std::time::Duration;
 
@@ -22,39 +21,39 @@ use sherwood_model::Instant;
 
 use crate::buffers::Buffers;
 
-/// From one look at the process to the next while it is near its bound, and while it is not.
-/// Chosen: 1 GB/s of stores adds less than a fifth of the least slack meanwhile.
+/// Intervals between checks of the process, near its limit and otherwise. Chosen: stores of 1 GB/s
+/// add less than a fifth of the minimum slack in that time.
 const LOOK_NEAR: Duration = Duration::from_millis(10);
 const LOOK_FAR: Duration = Duration::from_millis(50);
-/// An excess of this part of the slack is answered by twice as much, and a larger one by more than
-/// in proportion: a little too much is best corrected a little, but evicting half of many pages
-/// frees nothing.
+/// Divisor of the slack that gives the knee: an excess of that size lowers the ceiling by twice as
+/// much, and a larger one by more than in proportion. A small excess needs a small correction, but
+/// evicting half of the items of many pages frees no page.
 const KNEE_DIVISOR: u64 = 16;
-/// The ceiling is never lower than the total divided by this.
+/// Divisor of the total that gives the lowest ceiling.
 const FLOOR_DIVISOR: u64 = 8;
-/// In how many looks the ceiling rises from nothing to the total.
+/// Number of checks in which the ceiling rises from nothing to the total.
 const RISE_LOOKS: u64 = 64;
-/// In how many looks the grant to buffers that hold nothing any more falls to about a third.
+/// Number of checks in which the allowance of empty buffers falls to about a third.
 const BUFFERS_LOOKS: u64 = 32;
 
-/// Compares the process with its bound, and sets the cache's ceiling by that.
+/// Compares the process with its limit, and sets the cache's ceiling accordingly.
 #[derive(Debug)]
 pub(crate) struct Watch {
     total_bytes: u64,
     /// Resident bytes above which the ceiling falls.
     bytes_max: u64,
-    /// Resident bytes above which a look is worth it more often.
+    /// Resident bytes above which checks are more frequent.
     bytes_near: u64,
-    /// The excess that is answered by twice as much.
+    /// Excess in bytes that lowers the ceiling by twice its size.
     knee_bytes: u64,
-    /// What is granted to the buffers of clients: what they hold, and for a while what they held.
+    /// Allowance for the buffers of clients, bytes: their present size, or a decaying earlier one.
     buffers_bytes: u64,
     next_look: Instant,
 }
 
 impl Watch {
-    /// Holds the process to `slack_bytes` beside what it takes now and `total_bytes` of cache. None
-    /// where the system does not say what the process takes.
+    /// Limits the process to its present size plus `total_bytes` of cache and `slack_bytes`. None
+    /// where the system does not report the size of the process.
     pub(crate) fn start(total_bytes: u64, slack_bytes: u64) -> Option<Self> {
         Some(Self::new(resident_bytes()?, total_bytes, slack_bytes))
     }
@@ -66,7 +65,7 @@ impl Watch {
         Self { total_bytes, bytes_max, bytes_near, knee_bytes, buffers_bytes: 0, next_look: Instant::ZERO }
     }
 
-    /// Looks, if it is time, and returns how long it is until the next look.
+    /// Checks the process if a check is due, and returns the time until the next one.
     pub(crate) fn look(&mut self, cache: &Cache, buffers: &Buffers, now: Instant) -> Duration {
         if now >= self.next_look {
             self.grant(buffers.bytes());
@@ -77,22 +76,21 @@ impl Watch {
         self.next_look - now
     }
 
-    /// Grants the buffers the `held` bytes beside everything else. Less than before is believed
-    /// only bit by bit, because an allocator keeps what is freed for a moment.
+    /// Sets the allowance of the buffers to the `held` bytes. It falls only gradually, because an
+    /// allocator keeps freed memory for a while.
     fn grant(&mut self, held: u64) {
         let fades = self.buffers_bytes - self.buffers_bytes.div_ceil(BUFFERS_LOOKS);
         self.buffers_bytes = held.max(fades);
     }
 
-    /// The ceiling that follows the present one, when the process takes `resident` bytes without
-    /// the buffers of clients.
+    /// Next ceiling, when the process takes `resident` bytes without the buffers of clients.
     fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
         let excess = resident.saturating_sub(self.bytes_max);
         if excess == 0 {
             return ceiling.saturating_add(self.total_bytes / RISE_LOOKS).min(self.total_bytes);
         }
         if used > ceiling {
-            // The stores have not got there yet; who knows what it will have brought.
+            // Eviction to the present ceiling is incomplete, so its effect is not known yet.
             return ceiling;
         }
         let less = excess.saturating_add(excess.saturating_mul(excess) / self.knee_bytes);
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn within_the_bound_the_ceiling_is_the_total_or_rises_to_it() {
+    fn ceiling_rises_to_the_total_within_the_limit() {
         assert_eq!(watch().ceiling(90 * MIB, 64 * MIB, 64 * MIB), 64 * MIB);
         assert_eq!(watch().ceiling(90 * MIB, 10 * MIB, 10 * MIB), 11 * MIB);
         let rise = |ceiling, _| watch().ceiling(0, 0, ceiling);
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_bound_the_ceiling_falls_below_what_is_used_and_waits_for_the_stores() {
+    fn ceiling_falls_below_used_bytes_over_the_limit_and_waits_for_eviction() {
         let lowered = watch().ceiling(91 * MIB, 60 * MIB, 64 * MIB);
         assert_eq!(lowered, 58 * MIB, "twice the excess at the knee");
         assert_eq!(watch().ceiling(91 * MIB, 60 * MIB, lowered), lowered);
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_buffers_hold_is_granted_at_once_and_taken_back_slowly() {
+    fn allowance_of_buffers_rises_at_once_and_falls_gradually() {
         let mut watch = watch();
         watch.grant(320);
         assert_eq!(watch.buffers_bytes, 320);
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_says_what_the_process_takes() {
+    fn resident_bytes_are_reported() {
         assert_eq!(resident_bytes().is_some_and(|bytes| bytes > MIB), cfg!(target_os = "linux"));
     }
 }

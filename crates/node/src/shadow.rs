@@ -1,13 +1,13 @@
-//! How much hit ratio one more byte would bring, measured on two simulated caches.
+//! Slope of the hit ratio per additional byte, measured on two simulated caches.
 //!
 //! One policy (`crit_path_w_delta` of RobinHood's authors) weighs a backend's blocking count by the
-//! slope of its hit ratio. The slope is measured as they do: the accesses run through two LRUs that
-//! store no values, one of the present budgets and one in which every partition has a hundredth of
-//! the total more. They did so for all accesses; here a hash-sampled share of the keys does, with
-//! budgets scaled alike, so that memory stays small whatever the cache's size: the budgets of the
-//! smaller one are at most [`BYTES_MAX`], of which metadata is a part.
+//! slope of its hit ratio. The slope is measured as in their implementation: the accesses run
+//! through two LRUs without values, one of the present budgets and one in which every partition has
+//! a hundredth of the total more. Theirs simulate all accesses; here only a hash-sampled share of
+//! the keys does, with budgets scaled alike, so that memory stays small whatever the cache's size:
+//! the budgets of the smaller one sum to at most [`BYTES_MAX`], metadata included.
 //!
-//! It sees what passes the gateway and the dispatchers, and only while a policy asks for it.
+//! It covers accesses through the gateway and the dispatchers, and only while a policy needs it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,16 +18,16 @@ use sherwood_policy::{SLOPE_STEP_RATIO, hit_ratio_slope};
 
 /// Budget of the simulated cache of the present size, after sampling.
 const BYTES_MAX: u64 = 64 << 20;
-/// With fewer sampled look-ups of a partition since the last round, its slope is left as it was.
+/// Minimum of sampled look-ups of a partition since the last round; with fewer, its slope is kept.
 const LOOK_UPS_MIN: u64 = 200;
-/// Weight of what was known in the moving average of a slope.
+/// Weight of the old value in the moving average of a slope.
 const OLD_RATIO: f64 = 0.8;
 
 /// Two simulated caches and the slopes between them.
 pub(crate) struct Shadow {
     enabled: AtomicBool,
     hash: SeededState,
-    /// One key in so many is simulated: a power of two.
+    /// Inverse of the sampled share of keys: a power of two.
     one_in: u64,
     step_bytes: u64,
     present: Cache,
@@ -35,15 +35,15 @@ pub(crate) struct Shadow {
     slopes: Mutex<Slopes>,
 }
 
-/// What was counted up to the last round, and the slopes it gave.
+/// Counts up to the last round, and the slopes derived from them.
 struct Slopes {
     counted: Vec<[(u64, u64); 2]>,
     slopes: Vec<Option<f64>>,
 }
 
 impl Shadow {
-    /// A simulation of a cache of `total_bytes` with these partitions, idle until it is asked for
-    /// slopes.
+    /// Creates the simulation of a cache of `total_bytes` with these partitions, idle until slopes
+    /// are requested.
     pub(crate) fn new(
         total_bytes: u64,
         partitions: &[Partition],
@@ -56,7 +56,7 @@ impl Shadow {
             let options = Options {
                 total_bytes: (total / one_in).max(1),
                 item_bytes_max: 1 << 30,
-                // As they did; and the hit ratio of an LRU has no steps.
+                // As in the authors' implementation; and the hit ratio of an LRU has no steps.
                 eviction: Eviction::Lru,
                 ..Options::default()
             };
@@ -84,14 +84,14 @@ impl Shadow {
         let (access, bytes) = (Access::at(now), u32::try_from(bytes).unwrap_or(u32::MAX));
         for cache in [&self.present, &self.larger] {
             if cache.get(partition, key, &access, |_| ()).is_none() {
-                // Too large for its budget is an answer too: it will miss again.
+                // An item larger than its budget is not stored and misses again.
                 let _ = cache.set(partition, key, NewItem::declared(bytes), &access);
             }
         }
     }
 
-    /// The slope of every partition's hit ratio per byte at these budgets, none where too little
-    /// was seen yet. Starts the simulation when it was idle.
+    /// Returns the slope of every partition's hit ratio per byte at these budgets, none with too
+    /// few look-ups so far. Starts an idle simulation.
     pub(crate) fn slopes(&self, budgets: &[u64]) -> Vec<Option<f64>> {
         self.enabled.store(true, Relaxed);
         let scaled = |more: u64| budgets.iter().map(|bytes| (bytes + more) / self.one_in).collect();
@@ -143,10 +143,10 @@ mod tests {
 
     use super::*;
 
-    /// Partition 0 cycles over what only the larger simulated cache holds whole, partition 1 over
-    /// what both do.
+    /// Partition 0 cycles over keys that only the larger simulated cache holds completely,
+    /// partition 1 over keys that both do.
     #[test]
-    fn the_partition_that_nearly_fits_has_the_steeper_slope() {
+    fn partition_that_nearly_fits_has_the_steeper_slope() {
         let partition = |id| Partition::new(TenantId(0), BackendId(id), 0);
         let shadow = Shadow::new(1 << 20, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
         let budgets = [1 << 19, 1 << 19];

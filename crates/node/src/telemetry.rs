@@ -1,5 +1,4 @@
-//! What the node remembers of the requests and queries that passed: soft state, lost with a
-//! restart.
+//! Windows over recent requests and queries: soft state, lost with a restart.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -15,15 +14,15 @@ use crate::slos::{Counted, SloSetup, Slos};
 
 /// Windows over finished requests and over query latencies per backend.
 ///
-/// Entered once per request (and once per query for its sketch), each time under a lock of its own;
-/// what takes longer, such as sorting, is done on copies outside of the locks.
+/// Updated once per request (and once per query for its sketch), each time under a lock of its own;
+/// slower work such as sorting is done on copies outside of the locks.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     requests: Mutex<RequestLog>,
     slo: Mutex<SloMonitor>,
     slos: Slos,
     queries: Vec<Mutex<LatencyWindow>>,
-    /// Those of the queries that the cache did not answer, kept only while a policy asks for them.
+    /// Latencies of queries that missed the cache, kept only while a policy needs them.
     misses: Vec<Mutex<LatencyWindow>>,
     timing_misses: AtomicBool,
     rbc_window: Duration,
@@ -34,14 +33,14 @@ pub(crate) struct Telemetry {
 /// Request blocking counts.
 #[derive(Debug)]
 pub(crate) struct Rbc {
-    /// How far back the requests go that were looked at.
+    /// Age of the oldest request that was considered.
     pub(crate) reach: Duration,
-    /// One for each backend.
+    /// Count of each backend.
     pub(crate) counts: Vec<u64>,
 }
 
 impl Telemetry {
-    /// Empty windows for `backends` backends.
+    /// Creates empty windows for `backends` backends.
     #[must_use]
     pub(crate) fn new(
         backends: usize,
@@ -62,8 +61,8 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of a request that ended at `at`, for all and for the SLOs it is `counted` in;
-    /// false when that is too long ago to count.
+    /// Records a request that ended at `at`, in the global SLO and in those of `counted`; returns
+    /// false when it is too old to count.
     pub(crate) fn request(
         &self,
         now: Instant,
@@ -77,8 +76,7 @@ impl Telemetry {
         counts
     }
 
-    /// Takes note of `keys` keys that `backend`, or its cache partition, answered `latency` after
-    /// they were asked for.
+    /// Records that `backend`, or its cache partition, answered `keys` keys after `latency`.
     pub(crate) fn query(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
         self.keys.fetch_add(keys, Relaxed);
         if let Some(window) = self.queries.get(backend.index()) {
@@ -86,8 +84,8 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of `keys` keys that `backend` answered `latency` after they were asked for, or
-    /// failed to, if that is asked for.
+    /// Records that `backend` answered `keys` keys, or failed to, after `latency`, if misses are
+    /// being timed.
     pub(crate) fn miss(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
         if self.timing_misses.load(Relaxed)
             && let Some(window) = self.misses.get(backend.index())
@@ -96,21 +94,21 @@ impl Telemetry {
         }
     }
 
-    /// Whether to take note of misses from now on. What was noted is dropped when it is no longer.
+    /// Switches the timing of misses on or off; switching off drops the recorded ones.
     pub(crate) fn time_misses(&self, wanted: bool) {
         if self.timing_misses.swap(wanted, Relaxed) && !wanted {
             self.misses.iter().for_each(|window| *lock(window) = LatencyWindow::new(self.rbc_window));
         }
     }
 
-    /// The latencies of the misses of `backend` in the RBC window.
+    /// Returns the latencies of the misses of `backend` in the RBC window.
     #[must_use]
     pub(crate) fn miss_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
         self.misses.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
-    /// The requests that decisions look at: those of the RBC window, or more where it holds too
-    /// few.
+    /// Returns the requests used for decisions: those of the RBC window, or older ones too if it
+    /// has too few.
     #[must_use]
     pub(crate) fn snapshot(&self, now: Instant) -> RequestSnapshot {
         self.selection(now).into()
@@ -120,7 +118,7 @@ impl Telemetry {
         self.window().for_decision(now)
     }
 
-    /// The latencies of the queries to `backend` in the RBC window.
+    /// Returns the latencies of the queries to `backend` in the RBC window.
     #[must_use]
     pub(crate) fn query_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
         self.queries.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
@@ -154,14 +152,14 @@ impl Telemetry {
         self.slos.observe(now).map_or(due, |other| due.min(other))
     }
 
-    /// The SLO and how it has fared.
+    /// Returns the global SLO and its observations.
     #[must_use]
     pub(crate) fn slo(&self) -> (Slo, SloStanding) {
         let slo = lock(&self.slo);
         (slo.slo(), slo.standing())
     }
 
-    /// Starts the SLO's counts anew.
+    /// Resets the counts of the global SLO.
     pub(crate) fn restart_slo(&self, now: Instant) {
         lock(&self.slo).restart(now);
     }
@@ -172,8 +170,8 @@ impl Telemetry {
         self.rbc_window
     }
 
-    /// Requests that entered the window, keys that ended, with a failure or without, and requests
-    /// dropped as too old, since the start.
+    /// Returns the numbers of requests that entered the window, of keys that ended, with a failure
+    /// or without, and of requests dropped as too old, since the start.
     #[must_use]
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
         (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())

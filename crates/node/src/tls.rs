@@ -1,9 +1,10 @@
-//! TLS of the HTTP port: who the node is, and where clients must show certificates, who they are.
+//! TLS of the HTTP port: the node's certificate and, where clients must show certificates, their
+//! verification.
 //!
-//! Certificates live for weeks and are replaced while the node runs: connections that begin see the
-//! files as they are then ([`Reloading`]), and those there are go on with what they began with. A
-//! handshake holds a connection's place, so it has a time-out; it is a task of its own, so it holds
-//! up nobody.
+//! Certificates are replaced while the node runs: new connections use the current files
+//! ([`Reloading`]), existing ones keep what they began with. A handshake holds a place among the
+//! connections, so it has a timeout; it runs in a task of its own, so it delays no other
+//! connection.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,10 @@ use tokio_rustls::server::TlsStream;
 
 use crate::access::{AccessError, Refusal, Reloading, file_bytes, refused};
 
-/// Longest time a handshake may take. Chosen: some round trips to the far side of the world, and a
-/// lost packet or two.
+/// Timeout of a handshake. Chosen: several intercontinental round trips, and a lost packet or two.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What TLS may hold of a connection at most, bytes: a handshake's messages that are put together,
-/// a record coming and one going, and what is encrypted and not yet sent. rustls bounds them.
+/// Maximum of TLS buffers per connection, bytes: a handshake's messages being assembled, a record
+/// in each direction, and encrypted data not yet sent. rustls enforces these limits.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (17 << 10);
 
 const CERT: &str = "[admin] tls.cert";
@@ -38,35 +38,36 @@ const CLIENT_CA: &str = "[admin] tls.client_ca";
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
     this port speaks TLS: ask for https:// instead of http://\n";
 
-/// Files that a port's TLS is made of, in PEM.
+/// PEM files of a port's TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The node's certificate and those between it and its authority, in this order.
+    /// The node's certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
     /// The file of the private key, which only its owner may read.
     pub key: PathBuf,
-    /// Authorities whose certificates clients must have; none asks clients for no certificate.
+    /// Authorities of client certificates; none requires no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// TLS as the files say it now.
+/// TLS with the current contents of its files.
 pub(crate) struct Tls(Reloading<ServerConfig>);
 
 impl Tls {
-    /// The TLS of these files.
+    /// Loads TLS from these files.
     ///
     /// # Errors
-    /// When one cannot be read, is not what it should be, or does not go with the others.
+    /// Fails when a file cannot be read, has the wrong contents, or does not match the others.
     pub(crate) fn open(files: TlsFiles) -> Result<Self, AccessError> {
         let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
         let paths = paths.into_iter().flatten().cloned().collect();
         Reloading::open(paths, move || server_config(&files)).map(Self)
     }
 
-    /// Shakes hands with a client.
+    /// Performs the handshake with a client.
     ///
     /// # Errors
-    /// When it speaks something else, shows no certificate that it should, takes too long, or goes.
+    /// Fails when the client does not speak TLS, lacks a required certificate, takes too long, or
+    /// disconnects.
     pub(crate) async fn shake_hands(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = async {
             if speaks_http(&stream).await? {
@@ -88,8 +89,8 @@ async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
 }
 
 async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
-    // What was asked is read first, or closing would take the answer away from who is still
-    // sending.
+    // The request is read first: closing with unread input resets the connection, and the answer
+    // would be lost.
     let _ = stream.read(&mut [0; 4096]).await?;
     stream.write_all(PLAIN).await?;
     stream.shutdown().await
@@ -103,7 +104,7 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, AccessError> {
         error => refused(CERT, cert, Refusal::Unusable(error.to_string())),
     };
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-    // 1.2 and 1.3: rustls has no older ones.
+    // TLS 1.2 and 1.3; rustls supports no older versions.
     let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;
     let builder = match client_ca {
         Some(path) => builder.with_client_cert_verifier(verifier(path)?),
@@ -140,7 +141,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
     })
 }
 
-/// The error without what it quotes: it may be half of a key.
+/// The error without quoted text, which may be part of a key.
 fn not_pem(error: &pem::Error) -> Refusal {
     let problem = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end; copy the file whole",

@@ -1,4 +1,4 @@
-//! What the listeners count, by command and result, one label for each listener.
+//! Metrics of the listeners, by command and result, with one label for each listener.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{Labels, counters, gauges};
 use crate::core::Core;
 use sherwood_listener::{Count, Reading};
 
-/// Keys of commands and what they met.
+/// Counters of commands by result.
 const COMMANDS: [(Count, [&str; 2]); 13] = [
     (Count::GetHits, ["get", "hit"]),
     (Count::GetMisses, ["get", "miss"]),
@@ -25,7 +25,7 @@ const COMMANDS: [(Count, [&str; 2]); 13] = [
     (Count::CasBadval, ["cas", "changed"]),
 ];
 
-/// Counters with no label but the listener's.
+/// Counters whose only label is the listener.
 const PLAIN: [(Count, &str, &str); 10] = [
     (Count::CmdSet, "listener_store_commands", "Storage commands whose value arrived whole"),
     (Count::TotalItems, "listener_stored_items", "Values stored by commands"),
@@ -69,7 +69,7 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     })
 }
 
-/// Addresses of listeners, and what each had counted at one moment.
+/// Addresses of listeners, and their counters at one moment.
 struct Listeners(Vec<(String, Reading)>);
 
 impl Listeners {
@@ -77,7 +77,7 @@ impl Listeners {
         self.0.iter().map(|(address, seen)| (vec![("listener", address.clone())], value(seen))).collect()
     }
 
-    /// The counts of `rows`, whose further labels are called `names`.
+    /// Counts of `rows`, with the further labels `names`.
     fn labelled<const N: usize>(
         &self,
         names: [&'static str; N],
