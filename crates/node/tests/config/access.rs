@@ -1,11 +1,11 @@
-//! Who may reach what.
+//! Tests of access restrictions.
 
 use super::*;
 use sherwood_node::AccessSetup;
 use sherwood_node::TlsFiles;
 
 #[test]
-fn what_asks_who_is_there_may_be_reached_from_elsewhere() {
+fn addresses_beyond_loopback_with_authentication_are_accepted() {
     let config = config(
         "[admin]\nbind = \"0.0.0.0:8080\"\ntls = { cert = \"c\", key = \"k\", client_ca = \"a\" }\n\
          token_file = \"t\"\nread_token_file = \"r\"\n\
@@ -23,7 +23,7 @@ fn what_asks_who_is_there_may_be_reached_from_elsewhere() {
 }
 
 #[test]
-fn what_does_not_ask_may_not_be_reached_from_elsewhere() {
+fn addresses_beyond_loopback_without_authentication_are_refused() {
     assert_refused(&[
         (
             "[admin]\nbind = \"0.0.0.0:8080\"",
@@ -62,7 +62,7 @@ fn what_does_not_ask_may_not_be_reached_from_elsewhere() {
 }
 
 #[test]
-fn who_may_come_in() {
+fn incomplete_tls_and_token_files_are_refused() {
     assert_refused(&[
         (
             "[admin]\nbind = \"0.0.0.0:8080\"\ntls = { cert = \"c\" }\ntoken_file = \"t\"",

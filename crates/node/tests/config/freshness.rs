@@ -1,11 +1,11 @@
-//! What may be said about the freshness of a backend's values.
+//! Tests of time-to-live and stale values.
 
 use sherwood_path::Lifetime;
 
 use super::*;
 
 #[test]
-fn what_is_not_said_is_no_ttl_with_room_for_stale_values() {
+fn default_is_no_ttl_and_a_minute_of_grace() {
     let Freshness { rules, late_after } = config("[[backend]]\nname = \"a\"").backends[0].freshness.clone();
     assert_eq!((rules.lifetime(b"k", None), late_after), (Lifetime::Unlimited, None));
     assert_eq!(rules.grace(), Duration::from_secs(60));
@@ -14,7 +14,7 @@ fn what_is_not_said_is_no_ttl_with_room_for_stale_values() {
 }
 
 #[test]
-fn all_of_it_is_carried_over() {
+fn every_freshness_key_is_resolved() {
     let text = "[[backend]]\nname = \"a\"\nttl = \"60s\"\nttl_jitter = 0\nnegative_ttl = \"2s\"\n\
                 ttl_rules = [{ prefix = \"user:\", ttl = \"5s\" }, { prefix = \"\", ttl = \"0s\" }]\n\
                 stale = { while_revalidate = \"1s\", if_error = \"2s\", keep = \"7d\", after = \"30ms\" }";
@@ -33,7 +33,7 @@ fn all_of_it_is_carried_over() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_freshness_is_refused() {
     assert_refused(&[
         (
             "[[backend]]\nname = \"a\"\nttl_jitter = 0.6",
@@ -64,7 +64,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn how_late_readers_copy_has_to_be_said_where_there_are_any() {
+fn settle_is_required_when_only_the_first_of_several_replicas_is_written() {
     let replicas = |replicas: &str| format!("[[backend]]\nname = \"a\"\nreplicas = [{replicas}]\n");
     let one = "{ kind = \"memcached\", address = \"127.0.0.1:1\" }";
     let two = replicas(&format!("{one}, {one}"));

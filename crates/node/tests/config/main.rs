@@ -1,4 +1,4 @@
-//! Whole configurations: what they mean, and how wrong ones are refused.
+//! Tests of whole configurations: resolved values, and messages of refused ones.
 
 #![allow(clippy::disallowed_methods, reason = "tests of a driver read the example files")]
 
@@ -23,12 +23,12 @@ fn refusal(text: &str, flags: &Flags) -> Vec<String> {
     error.problems.iter().map(ToString::to_string).collect()
 }
 
-/// What is wrong with a text that has one mistake.
+/// Message of a text with one problem.
 fn problem(text: &str) -> String {
     refusal(text, &Flags::default()).remove(0)
 }
 
-/// One refusal per line of the table: what was typed, and what was answered.
+/// Checks that each text is refused with one message.
 fn assert_refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         assert_eq!(refusal(text, &Flags::default()), [*expected], "for\n{text}");
@@ -39,7 +39,7 @@ mod meaning {
     use super::*;
 
     #[test]
-    fn nothing_given_is_a_plain_cache_with_an_admin_api() {
+    fn empty_configuration_is_a_plain_cache_with_an_admin_api() {
         let config = load(&Flags::default(), POLICIES).expect("valid");
         assert_eq!(config, super::config(""));
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
@@ -98,7 +98,7 @@ mod meaning {
     }
 
     #[test]
-    fn curves_are_drawn_unless_the_sample_is_nothing() {
+    fn zero_sample_ratio_disables_curves() {
         let ratio = |text| config(text).memory.mrc_sample_ratio;
         assert_eq!(
             [ratio(""), ratio("[memory]\nmrc_sample = 0"), ratio("[memory]\nmrc_sample = 1.0")],
@@ -124,7 +124,7 @@ mod meaning {
     }
 
     #[test]
-    fn the_example_means_what_it_says() {
+    fn example_resolves_to_its_documented_values() {
         let config = config(EXAMPLE);
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(
@@ -156,7 +156,7 @@ mod meaning {
     }
 
     #[test]
-    fn the_examples_defaults_are_the_defaults() {
+    fn defaults_in_the_example_are_the_defaults() {
         let (example, default) = (config(EXAMPLE), config(""));
         assert_eq!(example.slo, default.slo);
         assert_eq!(example.control, default.control);
@@ -178,7 +178,7 @@ mod meaning {
     }
 
     #[test]
-    fn a_store_accepts_what_its_crate_accepts_and_no_more() {
+    fn accepted_ranges_of_a_store_are_those_of_its_crate() {
         let text = |n: u64, threads: u64| {
             format!(
                 "[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = {n}, threads = {threads} }}"
@@ -193,7 +193,7 @@ mod meaning {
     }
 
     #[test]
-    fn every_bound_of_a_dispatcher_can_be_set() {
+    fn every_option_of_a_dispatcher_can_be_set() {
         let set = "batch_keys_max = 1, in_flight_calls_max = 2, queued_calls_max = 0, waiters_max = 4, \
                    retry = { per_call_max = 5, ratio = 0, burst = 6 }, \
                    probe = { failures_max = 7, interval_min = \"20s\", interval_max = \"30s\" }";
@@ -241,7 +241,7 @@ mod meaning {
     }
 
     #[test]
-    fn partitions_of_tenants_carry_their_names() {
+    fn partition_name_includes_its_tenant() {
         let config = config(
             "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n[[partition]]\nbackend = \"b\"\ntenant = \"t\"\n\
              [[partition]]\nbackend = \"b\"\n",
@@ -259,7 +259,7 @@ mod meaning {
     }
 
     #[test]
-    fn the_buffers_of_connections_are_added_up() {
+    fn buffers_line_lists_bytes_per_connection() {
         let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
         let line = config(listener).buffers_line();
         assert!(
@@ -273,14 +273,14 @@ mod meaning {
     }
 
     #[test]
-    fn the_slack_is_a_part_of_the_total_but_never_small() {
+    fn slack_is_a_share_of_the_total_with_a_minimum() {
         let slack =
             |total: &str| config(&format!("[memory]\ntotal = \"{total}\"")).memory.slack_bytes() >> 20;
         assert_eq!((slack("1MiB"), slack("256MiB"), slack("10GiB")), (64, 64, 1535));
     }
 
     #[test]
-    fn a_listener_goes_by_prefix_where_there_is_one() {
+    fn listener_routes_by_prefix_if_a_backend_has_one() {
         let listeners =
             |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;
         assert_eq!(listeners("[[backend]]\nname = \"a\"\nprefix = \"a/\"")[0].route, Route::Prefix);
@@ -288,7 +288,7 @@ mod meaning {
     }
 
     #[test]
-    fn a_listener_may_be_a_unix_socket() {
+    fn listener_on_a_unix_socket_is_accepted() {
         let bind = |permissions: &str| {
             let file = format!("[[listener]]\nbind = \"unix:/run/s.sock\"\n{permissions}");
             config(&file).listeners.remove(0).bind
@@ -300,7 +300,7 @@ mod meaning {
     }
 
     #[test]
-    fn a_flag_adds_a_unix_socket_to_the_listeners_of_the_file() {
+    fn flag_adds_a_unix_socket_to_the_listeners_of_the_file() {
         let flags = Flags { unix_socket: Some("s.sock".to_owned()), ..Flags::default() };
         let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"";
         let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
@@ -309,7 +309,7 @@ mod meaning {
     }
 
     #[test]
-    fn the_empty_prefix_may_stand_beside_others() {
+    fn empty_prefix_is_accepted_with_other_prefixes() {
         let config =
             config("[[backend]]\nname = \"a\"\nprefix = \"a/\"\n[[backend]]\nname = \"b\"\nprefix = \"\"");
         assert_eq!(config.backends[1].prefix.as_deref(), Some(""));

@@ -1,11 +1,11 @@
-//! Ramps, the guard, SLOs and caches of others.
+//! Tests of ramps, the guard, SLOs and external caches.
 
 use super::*;
 use sherwood_node::InstanceKind;
 use sherwood_node::SloScope;
 
 #[test]
-fn a_ramp_is_there_when_it_is_asked_for_and_makes_sense() {
+fn ramp_table_switches_the_ramp_on_and_is_validated() {
     let backend = |ramp: &str| format!("[[backend]]\nname = \"a\"\nramp = {{ {ramp} }}");
     let ramp = config(&backend("")).backends[0].dispatch.ramp;
     assert_eq!(ramp, Some(sherwood_dispatch::RampOptions::default()));
@@ -16,7 +16,7 @@ fn a_ramp_is_there_when_it_is_asked_for_and_makes_sense() {
 }
 
 #[test]
-fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
+fn external_caches_are_required_of_all_partitions_or_none() {
     let partition = |name: &str, cache: &str| {
         format!(
             "[[backend]]\nname = \"{name}\"\n[[partition]]\nbackend = \"{name}\"\ncache = {{ {cache} }}\n"
@@ -51,7 +51,7 @@ fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
 }
 
 #[test]
-fn a_dry_run_keeps_what_it_begins_with_and_pins_have_to_go_with_that() {
+fn dry_run_keeps_its_initial_bytes_and_pins_must_allow_them() {
     let partition = |name: &str, more: &str| {
         format!("[[backend]]\nname = \"{name}\"\n[[partition]]\nbackend = \"{name}\"\n{more}\n")
     };

@@ -1,9 +1,9 @@
-//! How wrong configurations are refused.
+//! Tests of refused configurations and their messages.
 
 use super::*;
 
 #[test]
-fn sizes_out_of_range() {
+fn size_out_of_range_is_refused() {
     assert_refused(&[
         (
             "[memory]\n    total = 0",
@@ -37,7 +37,7 @@ fn sizes_out_of_range() {
 }
 
 #[test]
-fn the_loops_numbers_out_of_range() {
+fn control_option_out_of_range_is_refused() {
     assert_refused(&[
         (
             "[slo]\npercentile = 100",
@@ -88,7 +88,7 @@ fn the_loops_numbers_out_of_range() {
 }
 
 #[test]
-fn addresses_that_cannot_be_bound() {
+fn invalid_address_is_refused() {
     assert_refused(&[
         (
             "[admin]\nbind = \"localhost\"",
@@ -118,7 +118,7 @@ fn addresses_that_cannot_be_bound() {
 }
 
 #[test]
-fn unix_sockets_that_cannot_be_bound() {
+fn invalid_unix_socket_is_refused() {
     assert_refused(&[
         (
             "[[listener]]\nbind = \"unix:\"",
@@ -153,7 +153,7 @@ fn unix_sockets_that_cannot_be_bound() {
 }
 
 #[test]
-fn listeners_that_lead_nowhere() {
+fn listener_without_a_valid_route_is_refused() {
     let listener = "[[listener]]\nbind = \"127.0.0.1:1\"\n";
     let backends = "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
     let cases = [
@@ -196,7 +196,7 @@ fn listeners_that_lead_nowhere() {
 }
 
 #[test]
-fn backends_that_could_be_mistaken_for_each_other() {
+fn ambiguous_backends_are_refused() {
     assert_refused(&[
         ("[[backend]]", "a.toml:1:1: [[backend]] has no name; it must have one: set name = \"catalog\""),
         (
@@ -235,7 +235,7 @@ fn backends_that_could_be_mistaken_for_each_other() {
 }
 
 #[test]
-fn policies_that_need_options_no_key_can_give() {
+fn policy_that_needs_unavailable_options_is_refused() {
     for policy in ["offline_opt", "bubble_wrap"] {
         let text = format!("[control]\npolicy = \"{policy}\"");
         let policies = sherwood_policy::available_without_options();
@@ -248,7 +248,7 @@ fn policies_that_need_options_no_key_can_give() {
 }
 
 #[test]
-fn dispatchers_that_could_not_work() {
+fn invalid_dispatcher_is_refused() {
     let backend = "[[backend]]\nname = \"a\"\n";
     let cases = [
         (
@@ -333,7 +333,7 @@ fn dispatchers_that_could_not_work() {
 }
 
 #[test]
-fn stores_that_cannot_be_opened() {
+fn invalid_store_is_refused() {
     let backend = "[[backend]]\nname = \"a\"\n";
     let cases = [
         (
@@ -383,7 +383,7 @@ fn stores_that_cannot_be_opened() {
 }
 
 #[test]
-fn partitions_that_do_not_fit() {
+fn partitions_that_exceed_limits_are_refused() {
     let backends = "[memory]\ntotal = \"10MiB\"\n[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
     let cases = [
         (
@@ -436,7 +436,7 @@ fn partitions_that_do_not_fit() {
 }
 
 #[test]
-fn flags_are_refused_by_their_names() {
+fn refused_flag_is_named() {
     let text = |text: &str| Some(text.to_owned());
     let flags = Flags {
         memory: text("0"),
@@ -468,7 +468,7 @@ fn flags_are_refused_by_their_names() {
 }
 
 #[test]
-fn a_path_is_told_how_sockets_are_written() {
+fn path_without_unix_prefix_is_refused_with_the_remedy() {
     let flags = Flags { memcached: Some("/run/m.sock".to_owned()), ..Flags::default() };
     let expected = "--memcached is \"/run/m.sock\"; it must be an IP address and a port, or a UNIX socket with unix: before \
                     its path: write unix:/run/m.sock";
@@ -476,7 +476,7 @@ fn a_path_is_told_how_sockets_are_written() {
 }
 
 #[test]
-fn a_listener_that_is_refused_is_not_said_to_be_missing_too() {
+fn refused_listener_is_not_also_reported_missing() {
     let off = || Some("off".to_owned());
     let flags = Flags { memcached: Some("localhost:1".to_owned()), admin: off(), ..Flags::default() };
     let one = "it must be an IP address and a port";
@@ -487,7 +487,7 @@ fn a_listener_that_is_refused_is_not_said_to_be_missing_too() {
 }
 
 #[test]
-fn a_flag_for_one_listener_cannot_move_several() {
+fn flag_for_several_listeners_is_refused() {
     let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
     let flags = Flags { memcached: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
     let expected =
@@ -496,7 +496,7 @@ fn a_flag_for_one_listener_cannot_move_several() {
 }
 
 #[test]
-fn a_flag_moves_the_only_listener_of_its_protocol_and_adds_one_where_there_is_none() {
+fn flag_moves_the_only_listener_of_its_protocol_or_adds_one() {
     let file =
         "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:2\"\n";
     let text = |text: &str| Some(text.to_owned());
@@ -515,7 +515,7 @@ fn a_flag_moves_the_only_listener_of_its_protocol_and_adds_one_where_there_is_no
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let found = refusal(
         "[memory]\ntotal = 1\n[[listener]]\nbind = \"127.0.0.1:8080\"\n[slo]\nbound = \"2h\"\n[control]\ntax = 1",
         &Flags::default(),
@@ -525,12 +525,12 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn an_integer_is_a_number_where_a_fraction_may_stand() {
+fn integer_is_accepted_where_a_fraction_is_expected() {
     assert_eq!(config("[control]\nband = [98, 99]").control.band, (98.0, 99.0));
 }
 
 #[test]
-fn nesting_has_a_bound() {
+fn deep_nesting_is_refused() {
     for opening in ["[", "{ a = "] {
         let found = refusal(&format!("a = {}", opening.repeat(100_000)), &Flags::default());
         assert!(found[0].contains("this is not TOML"), "{found:?}");
@@ -539,7 +539,7 @@ fn nesting_has_a_bound() {
 }
 
 #[test]
-fn counts_have_bounds() {
+fn count_above_the_maximum_is_refused() {
     let backends =
         |count| (0..count).map(|index| format!("[[backend]]\nname = \"b{index}\"\n")).collect::<String>();
     assert_eq!(config(&backends(1024)).partitions.len(), 1024);
@@ -553,14 +553,14 @@ fn counts_have_bounds() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
+fn unreadable_file_is_named() {
     let flags = Flags { config: Some("no/such/file.toml".into()), ..Flags::default() };
     let error = load(&flags, POLICIES).expect_err("there is no such file").to_string();
     assert!(error.starts_with("no/such/file.toml: cannot read the configuration: "), "{error}");
 }
 
 #[test]
-fn a_file_that_is_too_large_or_no_text_is_named() {
+fn oversized_or_binary_file_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.toml");
     let refused = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Stores whose work is done by a server.
+//! Tests of stores that are servers.
 
 use sherwood_store::{HeaderValue, RemoteOptions, Secret, SqlOptions, SqlValue, TlsOptions};
 
@@ -10,7 +10,7 @@ fn store(keys: &str) -> StoreOptions {
 }
 
 #[test]
-fn an_address_or_a_url_is_enough() {
+fn store_with_only_an_address_or_url_has_defaults() {
     let expected = MemcachedOptions::new("127.0.0.1:11211");
     assert_eq!(
         store("kind = \"memcached\", address = \"127.0.0.1:11211\""),
@@ -23,7 +23,7 @@ fn an_address_or_a_url_is_enough() {
 }
 
 #[test]
-fn every_key_arrives() {
+fn every_key_of_a_remote_store_is_resolved() {
     let common = "tls = { ca = \"ca\", server_name = \"n\" }, connections_max = 7, queued_calls_max = 8, \
                   value_max = \"1MiB\", connect_timeout = \"2s\", answer_timeout = \"20ms\"";
     let login = "user = \"u\", password_env = \"P\", key_prefix = \"k:\", write_ttl = \"1500ms\"";
@@ -75,7 +75,7 @@ fn every_key_arrives() {
 }
 
 #[test]
-fn databases_have_statements() {
+fn statements_of_databases_are_resolved() {
     let login = "address = \"db:1\", user = \"u\", database = \"d\"";
     let keys = format!("kind = \"postgres\", {login}, query = \"SELECT v FROM t WHERE k = :key\"");
     let options = SqlOptions::new("db:1", "u", "d", "SELECT v FROM t WHERE k = :key");
@@ -99,7 +99,7 @@ fn databases_have_statements() {
 }
 
 #[test]
-fn servers_are_no_embedded_stores_and_have_connections() {
+fn remote_store_counts_connections_and_no_memory() {
     let text = "[[backend]]\nname = \"a\"\nreplicas = [{ kind = \"redis\", address = \"h\" }, { kind = \"compute\" }]";
     let (with, without) = (config(text), config(""));
     assert!(with.memory_line().contains("+ 0 bytes for 1 embedded store"), "{}", with.memory_line());
@@ -107,7 +107,7 @@ fn servers_are_no_embedded_stores_and_have_connections() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_anything_starts() {
+fn invalid_remote_store_is_refused() {
     let backend = "[[backend]]\nname = \"a\"\n";
     let cases = [
         (
@@ -181,7 +181,7 @@ fn what_cannot_work_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_server_of_another_name_is_the_kind_whose_protocol_it_speaks() {
+fn server_name_as_kind_is_refused_with_the_right_kind() {
     let kind = |kind: &str| problem(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = \"{kind}\" }}"));
     assert_eq!(
         kind("mariadb"),

@@ -1,7 +1,8 @@
-//! When a node takes its cache for cold, and so lets misses through at the ramp's pace again.
+//! Tests of the events after which a node treats its cache as cold and limits misses by the ramp
+//! again.
 //!
-//! A ramp that begins with a key at a time lets no eight through that are asked for together, and
-//! one that has ended does.
+//! A ramp that starts with one key at a time rejects most of eight keys requested together; a ramp
+//! that has ended admits them.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const CONFIGURATION: &str = r#"
     store = { kind = "compute", n = 1, bytes = "1KiB" }
 "#;
 
-/// Whether eight keys that nobody has asked for yet are all fetched.
+/// Returns true if eight keys that were not requested before are all fetched.
 fn is_warm(node: &Driven, new: &mut u32) -> bool {
     let keys: Vec<String> = (*new..*new + 8).map(|key| key.to_string()).collect();
     *new += 8;
@@ -27,7 +28,7 @@ fn is_warm(node: &Driven, new: &mut u32) -> bool {
     statuses.iter().all(|status| *status == "miss")
 }
 
-/// Asks for little until nothing has been refused for long enough.
+/// Sends single requests until the ramp has ended.
 fn warm_up(node: &Driven, new: &mut u32) {
     for _ in 0..12 {
         node.pass(Duration::from_secs(1));
@@ -43,7 +44,7 @@ fn invalidate(node: &Driven, which: Value) {
 }
 
 #[test]
-fn only_what_empties_the_cache_makes_it_cold() {
+fn cache_counts_as_cold_only_after_it_is_emptied() {
     let (node, mut new) = (Driven::new(CONFIGURATION), 0);
     assert!(!is_warm(&node, &mut new));
     warm_up(&node, &mut new);

@@ -1,9 +1,10 @@
-//! The node beside the simulator: one small workload through this crate's gateway, dispatchers,
-//! control loop and cache, on a clock that the test drives, and through a simulated world.
+//! Compares the node with the simulator: one small workload through this crate's gateway,
+//! dispatchers, control loop and cache, on a clock that the test drives, and through a simulated
+//! world.
 //!
-//! One request is under way at a time, on one thread, and backends take no time but what they let
-//! pass on that clock, so that nothing is left to chance; then both hit, evict and allot the same,
-//! request by request and decision by decision.
+//! One request is in flight at a time, on one thread, and backends take only the time by which they
+//! advance that clock, so the run is deterministic; both must have the same hits, evictions and
+//! budgets, request by request and decision by decision.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -25,16 +26,16 @@ use crate::setup::{BackendSetup, PartitionSetup};
 use crate::start::*;
 
 const DELTA: Duration = Duration::from_secs(50);
-/// Simulated servers decide so long after their last report, on what it said; a node knows
-/// everything up to now.
+/// Delay of a simulated server's decision after the last report, which it is based on; a node's
+/// decision uses everything up to the present.
 const REPORT_TO_DECISION: Duration = Duration::from_millis(500);
 const DECISIONS: u32 = 20;
 
-/// No request is under way for longer: the slowest backend's time, and something to spare.
+/// Maximum duration of a request: the slowest backend's time, with a margin.
 const REQUEST_MAX: Duration = Duration::from_millis(5);
 
-/// Three backends, of whose objects a third fits the cache, and four requests in ten seconds. A
-/// backend of a higher number takes longer, and a request names it later.
+/// Three backends, a third of whose objects fits the cache, and four requests in ten seconds.
+/// Backends of higher numbers take longer, and requests name them later.
 const MODEL: &str = r#"{
     "schema": "onerf-workload/1", "name": "small",
     "slo": {"percentile": 99, "limit_ms": 150, "window_s": 60, "every_s": 5},
@@ -55,8 +56,8 @@ const MODEL: &str = r#"{
     "scenarios": {"none": {"warmup_min": 0, "measure_min": 17, "kind": "piecewise_linear", "limits": {}}}
 }"#;
 
-/// A backend that lets the time of the simulated one pass on the driven clock, and has values of
-/// the same sizes.
+/// A backend that advances the driven clock by the simulated backend's time, and has values of the
+/// same sizes.
 struct Modelled {
     law: Law,
     hand: Hand,
@@ -77,8 +78,7 @@ impl Store for Modelled {
             Some(Found::from(Bytes::from(vec![0; self.law.object_bytes(object(key)) as usize])))
         };
         Box::pin(async move {
-            // Whoever waits for a quicker backend of the same request is served before the clock
-            // goes on.
+            // Queries of the same request to faster backends end before the clock advances.
             for _ in 0..self.law.id {
                 tokio::task::yield_now().await;
             }
@@ -104,11 +104,11 @@ impl Store for Modelled {
     }
 }
 
-/// What moves the clock.
+/// Handle that advances the clock.
 #[derive(Clone, Copy)]
 struct Hand {
     shown: &'static AtomicU64,
-    /// When the request under way arrived.
+    /// Arrival of the request in flight.
     arrived: &'static AtomicU64,
 }
 
@@ -117,21 +117,21 @@ impl Hand {
         Self { shown: Box::leak(Box::default()), arrived: Box::leak(Box::default()) }
     }
 
-    /// It is `now`, and nothing is under way.
+    /// Sets the clock to `now`, with no request in flight.
     fn be_at(self, now: Instant) {
         self.shown.store(now.as_nanos(), Relaxed);
         self.arrived.store(now.as_nanos(), Relaxed);
     }
 
-    /// So much time has passed since the request arrived.
+    /// Sets the clock to `time` after the request's arrival.
     fn let_pass(self, time: Duration) {
         let now = Instant::from_nanos(self.arrived.load(Relaxed)) + time;
         self.shown.store(now.as_nanos(), Relaxed);
     }
 }
 
-/// The key of an object: eight bytes, as in the simulator, and in the order of the simulator's, by
-/// which a call's keys are sorted.
+/// Key of an object: eight bytes as in the simulator, in the same sort order as the simulator's,
+/// since a call's keys are sorted.
 fn key(object: u64) -> String {
     let [low, high, ..] = object.to_le_bytes();
     format!("{low:03}{high:03}..")
@@ -143,8 +143,8 @@ fn object(key: &[u8]) -> u64 {
     digits(0..3) + (digits(3..6) << 8)
 }
 
-/// What is simulated, with the first seed of which no request is under way when another comes, or
-/// from a report to the decision on it.
+/// The simulation, with the first seed for which no request is in flight when another arrives, or
+/// between a report and its decision.
 fn simulated() -> Simulated {
     let mut setup = Simulated {
         model: Arc::new(Model::from_json(MODEL).unwrap()),
@@ -156,11 +156,11 @@ fn simulated() -> Simulated {
         delta: DELTA,
         tax: 0.05,
         page_bytes: Some(64),
-        // All requests that are not among the quicker half, and gifts for whoever blocks them,
-        // however much it has left.
+        // The slower half of the requests, and gifts to the blocking backend, whatever space it has
+        // left.
         band: Band { low: 50.0, high: 100.0 },
         unfilled_ratio_max: f64::INFINITY,
-        // Half of the decisions, so that what it freezes is played with.
+        // Learns for half of the decisions, so that the rest runs with the frozen allocation.
         tao: TaoOptions { learn: DELTA * (DECISIONS / 2), ..TaoOptions::default() },
         ..ControlOptions::default()
     };
@@ -170,7 +170,7 @@ fn simulated() -> Simulated {
             setup.requests().unwrap().map(|met| met.at).take_while(|&at| at <= decision(DECISIONS));
         let times: Vec<_> = requests.collect();
         let unknown = |&at: &Instant| {
-            // From a report's requests under way to the decision on it.
+            // From the report, with its requests in flight, to its decision.
             let after = (at + REQUEST_MAX).as_nanos() % DELTA.as_nanos() as u64;
             u128::from(after) <= (REPORT_TO_DECISION + REQUEST_MAX).as_nanos()
         };
@@ -180,17 +180,17 @@ fn simulated() -> Simulated {
     Simulated { seed, ..setup }
 }
 
-/// When a decision is made, counted from 1.
+/// Time of a decision, counted from 1.
 fn decision(number: u32) -> Instant {
     Instant::ZERO + DELTA * number + REPORT_TO_DECISION
 }
 
-/// The node that is simulated.
+/// The node that corresponds to the simulation.
 struct Driven {
     hand: Hand,
     core: Arc<Core>,
     runtime: Runtime,
-    // The node drains once nobody is there who could ask for it.
+    // Dropping the sender would make the node drain.
     _stop: watch::Sender<bool>,
 }
 
@@ -253,8 +253,8 @@ impl Driven {
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, std::thread::current(), stopping));
-        // Simulated servers time misses from the start, a node from the first decision on that asks
-        // for it.
+        // Simulated servers time misses from the start, a node from the first decision that needs
+        // it.
         core.telemetry.time_misses(true);
         Self { hand, core, runtime, _stop: stop }
     }
@@ -275,7 +275,7 @@ impl Driven {
         assert!(answer.is_ok_and(|answer| answer.status() == axum::http::StatusCode::OK));
     }
 
-    /// Lets Δ pass: the loop decides, and the housekeeper does its work.
+    /// Advances by Δ, runs a decision and all work of the housekeeper.
     fn decide(&self, now: Instant) {
         self.hand.be_at(now);
         self.core.control().decide(now);
@@ -288,12 +288,13 @@ impl Driven {
     }
 }
 
-/// Lets everything happen that happens up to `at`, and that moment too.
+/// Processes all events up to and including `at`.
 fn advance(world: &mut World, at: Instant) {
     world.advance(at + Duration::from_nanos(1)).unwrap();
 }
 
-/// Plays both and compares them after each request and each decision; budgets after each decision.
+/// Runs both and compares them after each request and each decision; returns the budgets after each
+/// decision.
 fn compare(simulated: &Simulated, world: &mut World) -> Vec<Vec<u64>> {
     let driven = Driven::new(simulated);
     let mut requests = simulated.requests().unwrap().enumerate().peekable();
@@ -318,13 +319,13 @@ fn compare(simulated: &Simulated, world: &mut World) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_node_hits_evicts_and_allots_what_is_simulated() {
+fn node_has_the_hits_evictions_and_budgets_of_the_simulation() {
     let (quiet, mut moved, mut ruled) = (simulated(), Vec::new(), Vec::new());
-    // Its slopes are measured otherwise in a node: by two caches of a sample, and smoothed.
+    // A node measures its slopes differently: on two sampled caches, and smoothed.
     for policy in available_without_options().iter().filter(|policy| **policy != "crit_path_w_delta") {
         let mut simulated = Simulated { policy: (*policy).to_owned(), ..quiet.clone() };
         let mut budgets = compare(&simulated, &mut World::new(&simulated).unwrap());
-        // And where bytes are kept from who does not fill them, by what each has used.
+        // Also with bytes withheld from partitions that do not fill them, by their use.
         simulated.knobs.control.unfilled_ratio_max = ControlOptions::default().unfilled_ratio_max;
         if compare(&simulated, &mut World::new(&simulated).unwrap()) != budgets {
             ruled.push(*policy);

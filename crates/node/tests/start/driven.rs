@@ -1,5 +1,5 @@
-//! A node without ports and threads of its own, on a clock that a test drives: the test asks,
-//! decides and houses.
+//! A node without ports and threads, on a clock that the test drives; the test also runs the
+//! control loop and the housekeeper.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct Driven {
 }
 
 impl Driven {
-    /// What `configuration` describes, but for what listens.
+    /// Builds the node of `configuration`, without listeners.
     pub(super) fn new(configuration: &str) -> Self {
         let nanos: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(Clock::start().now().as_nanos())));
         let policies = sherwood_policy::available_without_options();
@@ -42,14 +42,14 @@ impl Driven {
         self.nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// The loop decides, and the housekeeper does its work.
+    /// Runs a decision and all work of the housekeeper.
     pub(super) fn decide(&self) {
         let now = self.core.clock.now();
         self.core.control().decide(now);
         while self.core.cache.step(now, 4_096) {}
     }
 
-    /// What the HTTP port answers.
+    /// Body of the answer to an HTTP request.
     #[track_caller]
     fn ask(&self, method: &str, path: &str, body: Body) -> String {
         let request = Request::builder().method(method).uri(path).body(body).unwrap();
@@ -79,7 +79,7 @@ impl Driven {
         serde_json::from_str(&self.ask("PUT", path, Body::from(body.to_string()))).unwrap()
     }
 
-    /// A sample of the metrics.
+    /// Value of a metric.
     #[track_caller]
     pub(super) fn metric(&self, name: &str) -> f64 {
         let text = self.ask("GET", "/metrics", Body::empty());

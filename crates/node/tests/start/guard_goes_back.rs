@@ -1,9 +1,9 @@
-//! The guard in a whole node: a policy that starves a backend, the requests that get slow of it,
-//! and what everybody is told when the node goes back.
+//! Tests of the guard in a whole node: a policy starves a backend, its requests become slow, the
+//! guard rolls back and reports it.
 //!
-//! On a clock that the test drives, so that a quarter of an hour takes a second and each round
-//! comes out the same. Hits and misses are those of the node's own cache; latencies are reported to
-//! it, and follow the misses.
+//! The clock is driven by the test, so that a quarter of an hour takes a second and every run is
+//! the same. Hits and misses are those of the node's own cache; the reported latencies depend on
+//! the misses.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use sherwood_model::{PartitionId, SplitMix64};
 
 use super::driven::Driven;
 
-/// `fair` wants to have as many misses at `a`, which fits with room to spare, as at `b`, which
-/// would fill all there is.
+/// `fair` equalises the misses of `a`, which fits completely with space left, and `b`, which could
+/// use the whole cache.
 const CONFIGURATION: &str = r#"
     [memory]
     total = "8MiB"
@@ -32,21 +32,20 @@ const CONFIGURATION: &str = r#"
     initial = "6MiB"
 "#;
 
-/// Time between decisions, and how long the guard wants to see harm, by default; and how long it is
-/// to hold still.
+/// Interval of decisions, default time of harm before the guard acts, and freeze after a rollback.
 const DELTA: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_secs(60);
 const FREEZE: Duration = Duration::from_secs(300);
 
-/// Keys of each backend, and how many of them a round asks for.
+/// Number of keys of each backend, and of keys requested per round.
 const KEYS: [u64; 2] = [700, 4_000];
 const ASKED: usize = 100;
-/// Misses of a round at `a` beyond which some of its requests are slow.
+/// Number of misses per round at `a` above which some of its requests are slow.
 const MISSES_FELT: usize = 2;
-/// Reports of a round; in a slow one, a twentieth of them.
+/// Number of reports per round; in a slow one, a twentieth of them is slow.
 const REPORTS: u64 = 100;
 
-/// The node, and who asks it.
+/// The node and the source of requests.
 struct World {
     node: Driven,
     random: SplitMix64,
@@ -58,8 +57,8 @@ impl World {
         partitions.as_array().unwrap().iter().map(|one| one["allocated_bytes"].as_u64().unwrap()).collect()
     }
 
-    /// Δ passes: some keys are asked for, requests are reported, slow ones among them where `a`
-    /// missed too often, and the loop decides. Whether some were slow.
+    /// Advances by Δ, requests some keys, reports requests, some of them slow if `a` had too many
+    /// misses, and runs a decision. Returns true if some were slow.
     fn round(&mut self) -> bool {
         self.node.pass(DELTA);
         let mut keys = |at: usize| -> Vec<String> {
@@ -81,11 +80,11 @@ impl World {
 }
 
 #[test]
-fn a_node_goes_back_holds_still_and_says_so() {
+fn guard_rolls_back_freezes_and_reports_it() {
     let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
     let mut suspected = None;
-    // Everybody's keys are fetched for the first time, which is nobody's fault; then `a` has all it
-    // needs.
+    // Misses of the first rounds are the same whatever the policy does; afterwards `a` has all the
+    // space it needs.
     (0..20).for_each(|_| _ = world.round());
     let started = world.allocated();
     let mut slow_rounds = 0;
@@ -105,7 +104,7 @@ fn a_node_goes_back_holds_still_and_says_so() {
     assert!(slow_rounds > 10 && starved[0] < started[0], "{slow_rounds} {starved:?} {started:?}");
     assert_eq!(suspicion["worse_s"], (WINDOW - DELTA).as_secs_f64());
 
-    // It went back to what it said was good.
+    // It rolled back to the allocation reported as good.
     let good = [&suspicion["good_bytes"]["a"], &suspicion["good_bytes"]["b"]];
     let allocated = world.allocated();
     assert_eq!(good, [&json!(allocated[0]), &json!(allocated[1])]);
@@ -126,14 +125,14 @@ fn a_node_goes_back_holds_still_and_says_so() {
         .map(|name| world.node.metric(&format!("sherwood_guard_{name}")));
     assert_eq!(metrics, [1.0, 1.0, 0.0]);
 
-    // Nothing moves, and requests are as they were.
+    // During the freeze nothing moves, and no request is slow.
     let rounds = (FREEZE.as_secs() / DELTA.as_secs()) as usize - 1;
     let slow: Vec<bool> = (0..rounds).map(|_| world.round()).collect();
     assert_eq!((world.allocated(), slow[rounds / 2..].contains(&true)), (allocated.clone(), false));
     assert_eq!(world.node.get("/v1/control")["latest"]["kept"], "the guard holds them after going back");
     assert_eq!(world.node.get("/v1/control")["guard"]["frozen_s"], DELTA.as_secs_f64());
 
-    // Until it is over.
+    // The freeze ends.
     world.round();
     assert_ne!(world.allocated(), allocated);
     let metrics = ["trips_total", "frozen"].map(|name| world.node.metric(&format!("sherwood_guard_{name}")));
@@ -144,7 +143,7 @@ fn a_node_goes_back_holds_still_and_says_so() {
 }
 
 #[test]
-fn a_pin_that_changes_has_the_guard_begin_anew() {
+fn changed_pin_restarts_the_guard() {
     let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
     let good = |world: &World| world.node.get("/v1/control")["guard"]["good_bytes"].take();
     (0..20).for_each(|_| _ = world.round());
@@ -160,7 +159,7 @@ fn a_pin_that_changes_has_the_guard_begin_anew() {
 }
 
 #[test]
-fn what_is_flushed_or_invalidated_is_not_held_against_the_moves() {
+fn flush_or_invalidation_restarts_the_guard() {
     let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
     let good = |world: &World| world.node.get("/v1/control")["guard"]["good_bytes"].take();
     let flush = |world: &World| {
