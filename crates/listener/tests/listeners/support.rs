@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant as Monotonic};
+use std::time::{Duration, Instant as Monotonic, SystemTime};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
@@ -20,25 +20,34 @@ use socket2::Socket;
 use crate::patience::PATIENCE;
 use crate::protocol::Protocol;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
-
 /// Limit of connections in tests of other topics.
 const PLACES: usize = 1024;
 
-/// A real clock that starts now, one day after the origin of wall time.
-struct MachineClock(Monotonic);
+/// The machine's clock: monotonic time, and the wall time at its start, which clients compare with
+/// their own.
+struct MachineClock {
+    start: Monotonic,
+    start_unix: Duration,
+}
+
+impl MachineClock {
+    fn new() -> Self {
+        let start_unix = SystemTime::UNIX_EPOCH.elapsed().expect("the machine's clock is set");
+        Self { start: Monotonic::now(), start_unix }
+    }
+}
 
 impl Clock for MachineClock {
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
+        Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
     }
 
     fn unix(&self, at: Instant) -> Duration {
-        DAY + at.since(Instant::ZERO)
+        self.start_unix + at.since(Instant::ZERO)
     }
 
     fn at_unix(&self, unix: Duration) -> Instant {
-        Instant::ZERO + unix.saturating_sub(DAY)
+        Instant::ZERO + unix.saturating_sub(self.start_unix)
     }
 }
 
@@ -123,7 +132,7 @@ impl Server {
             background: None,
             passwords,
         };
-        let clock = Arc::new(MachineClock(Monotonic::now()));
+        let clock = Arc::new(MachineClock::new());
         let bound = Bound::bind(options).unwrap();
         let running = match protocol {
             Protocol::Memcached => bound.serve(service, clock),
