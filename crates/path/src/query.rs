@@ -37,9 +37,9 @@ pub struct QueryFetch<K> {
     pub keys: Vec<(K, Slot)>,
     /// The query's demand; best effort and without a deadline where the query does not wait.
     pub demand: Demand,
-    /// Whether the query waits for the results. Where it does not, it has had its answers, stale
-    /// ones, and the values are only to enter the cache: the results may be handed back or not, and
-    /// keys that are being fetched already, or [rest](crate::Refreshes), need no other fetch.
+    /// True if the query waits for the results. If not, it was answered with stale values and the
+    /// results only fill the cache: keys in flight, and keys whose fetch has just failed, need no
+    /// fetch of their own.
     pub awaited: bool,
 }
 
