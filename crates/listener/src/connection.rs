@@ -1,4 +1,4 @@
-//! One client: its socket, its buffers and what it waits for.
+//! A client's connection: its socket, its buffers and its progress.
 //!
 //! A client gets a *turn* when something happened to it. The turn does what can be done without
 //! waiting: it sends pending output, reads once, executes what has arrived and sends the answers.
@@ -31,7 +31,7 @@ use crate::clock::Moment;
 /// Bytes read at once of short commands.
 pub(super) const INPUT_BYTES: usize = 16 * 1024;
 
-/// One client.
+/// A client's connection.
 pub(super) struct Connection<C, S> {
     token: Token,
     socket: S,
@@ -50,15 +50,15 @@ pub(super) struct Connection<C, S> {
     held: Vec<Bytes>,
     /// The bytes of both buffers that the budget does not count.
     account: Account,
-    /// Whether there may be something to read.
+    /// True if there may be something to read.
     readable: bool,
-    /// Whether the other side has finished, so that reading will end.
+    /// True if the other side has finished, so that reading will end.
     finished: bool,
-    /// Whether something happened since [`is_timed_out`](Self::is_timed_out) was called.
+    /// True if something happened since [`is_timed_out`](Self::is_timed_out) was called.
     fresh: bool,
-    /// Whether the login timeout was checked before.
+    /// True if the login timeout was checked before.
     lingers: bool,
-    /// Whether the client is queued for another turn.
+    /// True if the client is queued for another turn.
     pub(super) queued: bool,
     /// The waker of its fetches, made with the first one.
     waker: Option<Waker>,
@@ -80,7 +80,7 @@ enum Stage {
     HungUp,
 }
 
-/// What a client waits for.
+/// The event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// Input.
@@ -192,7 +192,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.note(Readiness { readable: true, finished: true });
     }
 
-    /// What the client waits for.
+    /// Returns the event that the client waits for.
     fn waits_for(&self) -> Wait {
         match self.stage {
             Stage::Fetching(_) => Wait::Backend,

@@ -6,7 +6,7 @@
 //! all requests fail for a quarter of an hour. The way out is to refuse most misses at once, and to
 //! fill the cache with the others.
 //!
-//! How many the backend survives is not known beforehand, and may be anything from ten to a million
+//! The number it survives is not known beforehand, and may be anything from ten to a million
 //! a second. Two things are to be had of it: that it always has something to do, so that the cache
 //! fills as fast as it can, and that what it has to do is done before its time-out. Both are a
 //! matter of how many keys are *out*, let through and not ended. By Little's law these are what the

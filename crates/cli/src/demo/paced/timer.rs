@@ -1,6 +1,6 @@
 //! A thread that frees workers when they are due.
 //!
-//! One thread serves all stores. It sleeps on a condition variable until the earliest due time,
+//! A thread serves all stores. It sleeps on a condition variable until the earliest due time,
 //! which the system keeps to within its timer slack (50 µs on Linux); the runtime's timer wheel
 //! turns only once a millisecond. It holds at most one entry per worker of all stores.
 
