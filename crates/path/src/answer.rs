@@ -1,39 +1,40 @@
-//! How one key ended.
+//! The end of one key of a request.
 
 use std::time::Duration;
 
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Instant};
 
-/// The end of one key, as its request keeps it.
+/// The answer for one key, borrowed from its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a, V> {
-    /// Which end.
+    /// The way in which the key ended.
     pub status: Status,
     /// The value of a [`Status::Hit`], [`Status::Stale`] or [`Status::Miss`].
     pub value: Option<&'a V>,
     /// Time from the request's arrival to this end.
     pub latency: Duration,
-    /// Whether it was waited for: it did not end with the look-up.
+    /// True if the key ended later than the look-up.
     pub waited: bool,
-    /// How long past its freshness the value of a [`Status::Stale`] was at this end.
+    /// Age of the value of a [`Status::Stale`] past its lifetime, at this end.
     pub stale_for: Option<Duration>,
-    /// Why there is no value, of a [`Status::Rejected`], [`Status::Timeout`] or [`Status::Error`].
+    /// The reason why there is no value, for a [`Status::Rejected`], [`Status::Timeout`] or
+    /// [`Status::Error`].
     pub error: Option<&'a FetchError>,
 }
 
 /// The ways a key can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// The cache had it.
+    /// The cache had a fresh value.
     Hit,
-    /// The cache had it, no longer fresh, and its query took it.
+    /// The cache had a stale value, and the query accepted it.
     Stale,
-    /// The backend had it.
+    /// The backend returned the value.
     Miss,
-    /// The backend says that it does not exist, or has said so a while ago.
+    /// The backend has no value, by its answer or by a cached answer.
     NotFound,
-    /// It was refused for want of room, and the backend was not asked.
+    /// The dispatcher refused the fetch because it is at a bound.
     Rejected,
     /// The backend did not answer in time.
     Timeout,
@@ -42,7 +43,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether the key ended without an answer, which counts against the request.
+    /// Returns true if the key ended without an answer, which counts as a failure of the request.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         match self {
@@ -52,25 +53,25 @@ impl Status {
     }
 }
 
-/// Keys of one query that ended after the same time.
+/// Count of keys of one query that ended with the same latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alike {
     /// The query's backend.
     pub backend: BackendId,
     /// Time from the request's arrival to their end.
     pub latency: Duration,
-    /// Those of `keys` that were in the cache and fresh.
+    /// Keys that were fresh in the cache.
     pub hits: u64,
-    /// How many they are, at least one.
+    /// Number of keys, at least one.
     pub keys: u64,
 }
 
-/// How a key ended, in little room: most are hits, which all end at one time, and the few others
-/// have their memory elsewhere.
+/// The end of a key, in compact form: most keys are hits, which share one end time, and the larger
+/// variants are boxed.
 #[derive(Clone, Debug)]
 pub(crate) enum End<V> {
     Hit(V),
-    /// The cache has the word that there is no value.
+    /// The cache holds the information that there is no value.
     Absent,
     Stale(Box<Stale<V>>),
     Miss {
@@ -83,17 +84,17 @@ pub(crate) enum End<V> {
     Failed(Box<Failed>),
 }
 
-/// A value no longer fresh.
+/// A stale value.
 #[derive(Clone, Debug)]
 pub(crate) struct Stale<V> {
     pub(crate) value: V,
-    /// Since when it is not.
+    /// Time at which it became stale.
     pub(crate) since: Instant,
-    /// When the key ended.
+    /// Time at which the key ended.
     pub(crate) at: Instant,
 }
 
-/// Why a key has no value, and since when.
+/// The error of a key without a value, and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
     error: FetchError,
@@ -101,7 +102,7 @@ pub(crate) struct Failed {
 }
 
 impl<V> End<V> {
-    /// The end of a key whose fetch had this `result` at `at`.
+    /// Returns the end of a key whose fetch had this `result` at `at`.
     pub(crate) fn fetched(result: Result<Option<V>, FetchError>, at: Instant) -> Self {
         match result {
             Ok(Some(value)) => Self::Miss { value, at },
@@ -114,7 +115,7 @@ impl<V> End<V> {
         matches!(self, Self::Hit(_) | Self::Absent)
     }
 
-    /// When it ended, in a request whose hits ended at `hits_at`.
+    /// Returns the time at which the key ended, in a request whose hits ended at `hits_at`.
     pub(crate) fn at(&self, hits_at: Instant) -> Instant {
         match self {
             Self::Hit(_) | Self::Absent => hits_at,
@@ -124,7 +125,8 @@ impl<V> End<V> {
         }
     }
 
-    /// What its request answers, that arrived at `started` and whose hits ended at `hits_at`.
+    /// Returns the answer for the key in a request that arrived at `started` and whose hits ended
+    /// at `hits_at`.
     pub(crate) fn answer(&self, started: Instant, hits_at: Instant) -> Answer<'_, V> {
         let (status, value, error) = match self {
             Self::Hit(value) => (Status::Hit, Some(value), None),

@@ -1,15 +1,15 @@
-//! Fences: keys of which nothing fetched may be cached.
+//! Fences: keys for which fetched values must not be cached.
 //!
-//! A write goes to the store first. While it is in flight, a fetch of its key may meet the old
-//! value or the new one; when the answer to the write is lost, that stays so for a while. A cache
-//! that kept the old value from such a fetch would serve it long after the write was acknowledged.
-//! So [`Fences`] remembers the keys that are being written, and those that were written or changed
-//! so recently that the store may still return the value before. It holds neither values nor the
-//! timeouts of writes.
+//! A write goes to the store first. While it is in flight, a fetch of its key may return the old
+//! value or the new one; if the answer to the write is lost, that stays so for a while. If the
+//! cache kept the old value from such a fetch, it would serve it long after the write was
+//! acknowledged. So [`Fences`] remembers the keys that are being written, and the keys that were
+//! written or changed so recently that the store may still return the value before. It holds
+//! neither values nor the timeouts of writes.
 //!
-//! The value that was cached before stays while the write is in flight. Readers are entitled to it
-//! until the write is acknowledged, and all of them read the same; without it they would see the
-//! new value and the old one in turn, as their fetches happen to meet them.
+//! The cached value stays while a write is in flight. Readers may see it until the write is
+//! acknowledged, and all of them see the same value; without it they would see the new value and
+//! the old one in turn, depending on the replica and time of their fetches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -20,19 +20,19 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
-/// Divisor of the writes that may be in flight: so many of them, but at least one, may be of one
-/// key and wait for their turn. It leaves room for writes of other keys.
+/// Divisor of `writes_max` that gives the number of writes of one key that may wait for their turn,
+/// at least one. It leaves room for writes of other keys.
 const WAITING_SHARE: u32 = 8;
 
 /// Bounds and times of one backend's [`Fences`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FenceOptions {
-    /// Writes in flight at most, those waiting for their turn included.
+    /// Upper bound of writes in flight, those waiting for their turn included.
     pub(crate) writes_max: u32,
-    /// Keys fenced one by one at most. Beyond it all keys are fenced, for as long.
+    /// Upper bound of keys fenced one by one. Beyond it all keys are fenced for the same time.
     pub(crate) fenced_keys_max: u32,
-    /// Whether writes of one key are made one after the other, and none while an earlier one may
-    /// still land. Needed where several replicas are written to: they could apply two concurrent
+    /// True if writes of one key are made one after the other, and none while an earlier one may
+    /// still land. Needed if several replicas are written to: they could apply two concurrent
     /// writes in different orders, and would differ for good.
     pub(crate) in_turn: bool,
     /// Time after an acknowledged write, or another change of the store, during which a fetch may
@@ -56,7 +56,7 @@ pub enum WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// The outcome for all replicas together. Of no replicas, nothing was done.
+    /// Returns the combined outcome of all replicas; [`Self::NotDone`] if there are none.
     #[must_use]
     pub(crate) fn of_all(each: impl IntoIterator<Item = Self>) -> Self {
         let both = |all, one| if all == one { all } else { Self::Unknown };
@@ -72,15 +72,15 @@ pub struct WriteId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     pub(crate) write: WriteId,
-    /// Whether its turn has come. If not, [`Ended::next`] or [`Fences::poll_turn`] says when it
-    /// has.
+    /// True if it may be sent now. If not, [`Ended::next`] or [`Fences::poll_turn`] returns it when
+    /// its turn comes.
     pub(crate) may_start: bool,
 }
 
 /// The consequences of the end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Whether the cache may keep the written value. If not, it must drop the key.
+    /// True if the cache may keep the written value. If not, it must drop the key.
     pub(crate) keep: bool,
     /// The write whose turn has come.
     pub(crate) next: Option<WriteId>,
@@ -96,7 +96,7 @@ pub(crate) enum Lifted<K> {
     All,
 }
 
-/// Why a write was refused before anything was sent.
+/// The reason why a write was refused before anything was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WriteRefused {
     /// The backend has as many writes in flight as it may have.
@@ -131,7 +131,7 @@ pub enum WriteRefused {
 ///                          └─unknown────▶ not cached ──────landing, settle───▶ fenced ─▶ forgotten
 ///   fence ───────────────────────────────────────────────────────────settle──▶ fenced ─▶ forgotten
 /// ```
-/// What is fetched of a fenced key reaches its waiters and is not cached. Nor is the value of a
+/// Values fetched for a fenced key reach their waiters and are not cached. Nor is the value of a
 /// write that begins before `landing` has passed: the write of unknown outcome may land after it.
 /// Where writes are made in turn, no write of the key starts before then either.
 ///
@@ -145,8 +145,8 @@ pub enum WriteRefused {
 /// 3. [`is_fenced`](Self::is_fenced) before a fill.
 ///
 /// # Wake-ups
-/// At [`next_turn`](Self::next_turn), for writes that wait for time alone. The end of a fence has
-/// none: the next input finds it, and until then less is cached than could be.
+/// At [`next_turn`](Self::next_turn), for writes that only wait for time to pass. The end of a
+/// fence has no wake-up: the next input finds it, and until then less is cached than could be.
 ///
 /// # Complexity and memory
 /// A constant number of hash operations for each call, and one on an ordered map where a key is
@@ -157,7 +157,7 @@ pub(crate) struct Fences<K> {
     keys: HashMap<K, Key, SeededState>,
     /// The fenced keys, by the end of their fence.
     fenced: BTreeMap<(Instant, WriteId), K>,
-    /// The keys whose writes wait for time alone, by the end of the wait.
+    /// The keys whose writes only wait for time to pass, by the end of the wait.
     resting: BTreeMap<(Instant, WriteId), K>,
     /// A fence over every key, set when there were too many for one each.
     all: Option<Fence>,
@@ -174,9 +174,9 @@ struct Key {
     waiting: VecDeque<WriteId>,
     /// The key's place in [`Fences::resting`].
     rests: Option<(Instant, WriteId)>,
-    /// Whether the key's final value may differ from what a running write stores: two writes ran at
-    /// once, one of unknown outcome could still land, or the key was changed otherwise. Cleared
-    /// when none runs.
+    /// True if the key's final value may differ from the value that a running write stores: two
+    /// writes ran at once, one of unknown outcome could still land, or the key was changed by other
+    /// means. Cleared when no write is running.
     contended: bool,
     fence: Option<Fence>,
 }
@@ -193,7 +193,7 @@ struct Fence {
 }
 
 impl Key {
-    /// Marks the running writes: the key was changed beside them.
+    /// Marks the running writes as contended: the key was changed by something else.
     fn contend(&mut self) {
         self.contended = self.running > 0;
     }
@@ -204,7 +204,7 @@ impl Key {
         self.running += 1;
     }
 
-    /// The time until which a write of unknown outcome may land; none if it has passed.
+    /// Returns the time until which a write of unknown outcome may land; none if it has passed.
     fn unsettled(&self, now: Instant, all: Option<Fence>) -> Option<Instant> {
         let fences = [self.fence, all].into_iter().flatten();
         fences.map(|fence| fence.unsettled).max().filter(|&unsettled| now < unsettled)
@@ -216,7 +216,7 @@ impl Key {
 }
 
 impl<K: Clone + Eq + Hash> Fences<K> {
-    /// A backend without writes or fences.
+    /// Creates the fences of a backend without writes.
     #[must_use]
     pub(crate) fn new(options: FenceOptions, hash: SeededState) -> Self {
         Self {
@@ -230,11 +230,11 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         }
     }
 
-    /// Accepts a write of `key`, from which moment on nothing fetched of it may fill.
+    /// Accepts a write of `key`. From now on nothing fetched for the key may fill the cache.
     ///
     /// # Errors
-    /// When as many writes are in flight as may be, or when this one could only wait, either behind
-    /// as many of its key as may wait or in vain.
+    /// If as many writes are in flight as may be, if as many writes of the key wait as may, or if
+    /// the turn of this write cannot come in time.
     pub(crate) fn begin(&mut self, now: Instant, key: K) -> Result<Begun, WriteRefused> {
         self.admit(now, &key)?;
         self.in_flight += 1;
@@ -281,7 +281,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         Ended { keep, next }
     }
 
-    /// The next write whose turn has come by `now`, since no earlier one may land any more.
+    /// Returns the next write whose turn has come by `now`, because no earlier one can land any
+    /// more.
     pub(crate) fn poll_turn(&mut self, now: Instant) -> Option<WriteId> {
         loop {
             let first = self.resting.first_entry().filter(|first| first.key().0 <= now)?;
@@ -296,14 +297,15 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         }
     }
 
-    /// The time to call [`poll_turn`](Self::poll_turn); none while no write waits for time alone.
+    /// Returns the time to call [`poll_turn`](Self::poll_turn); none while no write waits only for
+    /// time to pass.
     #[must_use]
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         self.resting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Fences a key that was changed otherwise, at the store or in the cache. Neither what running
-    /// writes store nor what is fetched until `settle` has passed may be kept.
+    /// Fences a key that was changed by other means, at the store or in the cache. The values of
+    /// running writes are not kept, nor those fetched until `settle` has passed.
     pub(crate) fn fence(&mut self, now: Instant, key: &K) {
         if let Some(state) = self.keys.get_mut(key) {
             state.contend();
@@ -312,15 +314,16 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.extend(key, fence, now);
     }
 
-    /// Fences every key for which `which` holds, in time linear in the keys remembered. Other keys
-    /// may be meant, too, so that all are fenced until `settle` has passed.
+    /// Fences all keys until `settle` has passed, because keys of which `which` holds were changed
+    /// and any of them may be fetched. Marks their running writes as contended. Linear in the keys
+    /// remembered.
     pub(crate) fn fence_where(&mut self, now: Instant, mut which: impl FnMut(&K) -> bool) {
         self.keys.iter_mut().filter(|(key, _)| which(key)).for_each(|(_, state)| state.contend());
         self.fence_all(now, now);
     }
 
-    /// Fences all keys for the sake of writes that are not remembered, as at a start. One of
-    /// unknown outcome may land until `unsettled`, but no longer than `landing` from `now`.
+    /// Fences all keys because of writes that are not remembered, as at a start. A write of unknown
+    /// outcome may land until `unsettled`, at most until `landing` from `now`.
     pub(crate) fn fence_all(&mut self, now: Instant, unsettled: Instant) {
         let unsettled = unsettled.clamp(now, now + self.options.landing);
         let fence = self.settling(unsettled);
@@ -329,8 +332,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         }
     }
 
-    /// The time until which a write may land that has ended, or that is given up at `now`; none if
-    /// there is no such write. Linear in the keys remembered.
+    /// Returns the time until which a write may land that has ended, or that is abandoned at `now`;
+    /// none if there is no such write. Linear in the keys remembered.
     #[must_use]
     pub(crate) fn unsettled(&self, now: Instant) -> Option<Instant> {
         let of_key = |state: &Key| match state.running {
@@ -341,7 +344,7 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.keys.values().filter_map(of_key).chain(of_all).max()
     }
 
-    /// Whether the store may return an old value of `key`, or it is being written.
+    /// Returns true if `key` is being written or the store may return an old value of it.
     #[must_use]
     pub(crate) fn is_fenced(&self, key: &K) -> bool {
         self.all.is_some() || (!self.keys.is_empty() && self.keys.contains_key(key))
@@ -362,13 +365,13 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         Some(Lifted::Key(key))
     }
 
-    /// Keys remembered: being written or fenced.
+    /// Returns the number of keys that are being written or fenced.
     #[must_use]
     pub(crate) fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// Refuses a write beyond the bounds, or one that could only wait in vain.
+    /// Refuses a write beyond the bounds, or one whose turn cannot come in time.
     fn admit(&self, now: Instant, key: &K) -> Result<(), WriteRefused> {
         let FenceOptions { writes_max, in_turn, turn_timeout, .. } = self.options;
         if self.in_flight >= writes_max {
@@ -391,8 +394,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         }
     }
 
-    /// Starts the first of a key's waiting writes if its turn has come. If it waits for time alone,
-    /// the key is put among the resting ones.
+    /// Starts the first of a key's waiting writes if its turn has come. If it only waits for time
+    /// to pass, the key is added to `resting`.
     fn take_turn(&mut self, now: Instant, key: &K) -> Option<WriteId> {
         let state = self.keys.get_mut(key).filter(|state| state.running == 0)?;
         let first = *state.waiting.front()?;
@@ -408,7 +411,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         Some(first)
     }
 
-    /// A fence for as long as replicas may lag behind a store that is settled at `unsettled`.
+    /// Returns a fence for the time that replicas may lag behind a store that is settled at
+    /// `unsettled`.
     fn settling(&mut self, unsettled: Instant) -> Fence {
         self.ids += 1;
         Fence { unsettled, until: unsettled + self.options.settle, by: WriteId(self.ids) }
@@ -446,7 +450,7 @@ impl<K: Clone + Eq + Hash> Fences<K> {
 }
 
 impl Fence {
-    /// The fence that ends later, with the later time of landing.
+    /// Returns the fence that ends later, with the later landing time of both.
     fn later(self, other: Self) -> Self {
         let longest = if other.until > self.until { other } else { self };
         Self { unsettled: self.unsettled.max(other.unsettled), ..longest }

@@ -1,85 +1,83 @@
-//! How long a value is good for, and what may be done with one that is not any more.
+//! Lifetimes of cached values, and the use of stale values.
 //!
-//! A cache that answers faster than its backend answers with what was true a while ago, so somebody
-//! has to say how long a while may be. That is the operator, by key, and the store, by value,
-//! whoever allows less. A value past that time is *stale*: it is no answer, but it is kept for a
-//! time, because there are moments when one that is a little too old is better than none: while
-//! another is on its way, when the backend fails, and when the backend is late and whoever asks has
-//! said so. [`Rules`] says for how long a value is good and how it is stored, [`Staleness`] when
-//! one that is not any more is an answer. Neither has a clock or draws anything.
+//! A cached value may differ from the store's current one. The operator limits its lifetime by key,
+//! the store by value; the shorter limit counts. A value past its lifetime is *stale*. It is kept
+//! for a while, because a stale value can be better than none: while the key is revalidated, when
+//! the backend fails, and when the backend is late and the query accepts a stale value. [`Rules`]
+//! decide how long a value is fresh and how it is stored, [`Staleness`] when a query accepts a
+//! stale one. Neither has a clock or draws random numbers.
 //!
-//! Values that are fetched together expire together, and then a backend is asked for all of them at
-//! once. So a part of the lifetime is taken away from each key, a part of its own that depends on
-//! nothing but the key.
+//! Values that are fetched together would expire together, and the backend would have to answer for
+//! all of them at once. So each key's lifetime is shortened by a share that depends only on the
+//! key.
 
 use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Change, Item, Kind, NewItem, OUTDATED, Refused, Value};
 use sherwood_model::{Instant, PartitionId, SeededState, Tags};
 
-/// What a backend's values are kept by. The default keeps each until it is evicted, and none that
-/// is stale or absent.
+/// Lifetimes of one backend's values. By default each value is kept until it is evicted, and stale
+/// and absent values are not kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// How long a value is good for; for ever where none.
+    /// Lifetime of a value; unlimited if none.
     pub ttl: Option<Duration>,
-    /// The same for keys that begin so; of several the longest prefix counts. Zero keeps no value.
+    /// Lifetimes of keys by prefix, which replace `ttl`; the longest matching prefix counts. Values
+    /// with a lifetime of zero are not cached.
     pub by_prefix: Vec<(Box<[u8]>, Duration)>,
-    /// Up to how much of its lifetime a key goes without, 0 to 1.
+    /// Largest share of the lifetime that jitter takes away, 0 to 1.
     pub jitter_ratio: f64,
-    /// How long the word that there is no value is kept; zero for not at all.
+    /// Lifetime of the cached information that a key has no value; not cached if zero.
     pub negative_ttl: Duration,
-    /// How long past its freshness a value is served while another is fetched.
+    /// Time past its lifetime during which a value is served while it is revalidated.
     pub stale_while_revalidate: Duration,
-    /// How long past its freshness a value is served when the backend fails.
+    /// Time past its lifetime during which a value is served when the backend fails.
     pub stale_if_error: Duration,
-    /// How long past its freshness a value is kept for queries that say that they take it.
+    /// Time past its lifetime during which a value is kept for queries that accept stale values.
     pub keep_stale: Duration,
 }
 
-/// When a query takes a stale value. All zero, the default, is never.
+/// Ages up to which a query accepts a stale value. The default, all zero, accepts none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staleness {
-    /// Up to this far past its freshness a value is the answer at once, and another is fetched that
-    /// nobody waits for.
+    /// Time past its lifetime during which a value is the answer at once, and is revalidated
+    /// without the query waiting.
     pub while_revalidate: Duration,
-    /// Up to this far past its freshness a value is the answer when the fetch has failed.
+    /// Time past its lifetime during which a value is the answer if the fetch fails.
     pub if_error: Duration,
-    /// Up to this far past its freshness a value is the answer when the fetch has failed or is
-    /// late.
+    /// Time past its lifetime during which a value is the answer if the fetch fails or is late.
     pub when_late: Duration,
-    /// A fetch is late when it has taken this long.
+    /// Time after which a fetch counts as late.
     pub late_after: Duration,
 }
 
-/// What a store has answered for a key.
+/// The answer of a store for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched<'a> {
     /// The value or its size.
     pub value: Value<'a>,
     /// The client's 32 bits.
     pub flags: u32,
-    /// How long the store says that it is good for, zero for not beyond this answer; none where it
-    /// says nothing.
+    /// The lifetime that the store sets, zero to forbid caching; none if it sets none.
     pub good_for: Option<Duration>,
-    /// What it may be invalidated by.
+    /// The tags by which it can be invalidated.
     pub tags: Tags,
 }
 
-/// How long a value is kept as a fresh one.
+/// The lifetime of a value in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// It is not kept.
     NotKept,
-    /// So long, more than zero.
+    /// This time, more than zero.
     For(Duration),
     /// Until it is evicted.
     Unlimited,
 }
 
 impl Rules {
-    /// How long a value of `key` is kept that its store says is `good_for` so long, if it says
-    /// anything: the shorter of that and the rule of the key, less its jitter. O(prefixes).
+    /// Returns the lifetime of a value of `key` for which the store sets `good_for`: the shorter of
+    /// that and the rule of the key, less its jitter. O(prefixes).
     #[must_use]
     pub fn lifetime(&self, key: &[u8], good_for: Option<Duration>) -> Lifetime {
         let of_key = self.by_prefix.iter().filter(|(prefix, _)| key.starts_with(prefix));
@@ -90,15 +88,16 @@ impl Rules {
         }
     }
 
-    /// How long a partition of these values keeps stale ones, its
-    /// [grace](sherwood_cache::Partition::grace): as long as any rule may serve one.
+    /// Returns the time for which a partition of these values keeps stale ones, its
+    /// [grace](sherwood_cache::Partition::grace): the longest time for which any rule may serve
+    /// one.
     #[must_use]
     pub fn grace(&self) -> Duration {
         self.keep_stale.max(self.stale_if_error).max(self.stale_while_revalidate)
     }
 
-    /// When a query takes a stale value that itself allows one `when_late` past its freshness where
-    /// the backend has not answered `late_after` a while.
+    /// Returns the staleness of a query that accepts values up to `when_late` past their lifetime
+    /// once its fetch has taken `late_after`.
     #[must_use]
     pub fn staleness(&self, when_late: Duration, late_after: Duration) -> Staleness {
         Staleness {
@@ -109,8 +108,8 @@ impl Rules {
         }
     }
 
-    /// What is kept of an answer that came at `now`, none being the word that there is no value;
-    /// none where nothing is.
+    /// Returns the item to store for an answer that came at `now`; `fetched` is none if the store
+    /// has no value. Returns none if nothing is to be stored.
     #[must_use]
     pub(crate) fn item<'a>(
         &self,
@@ -133,17 +132,18 @@ impl Rules {
         Some(NewItem { value, flags, expires, kind, tags })
     }
 
-    /// Stores what a dispatcher delivered with `fill`, an absent value too, unless its key has a
-    /// fresh value by now: who wrote it meanwhile knows better. One that is [outdated](OUTDATED) is
-    /// not: what was fetched before somebody said so may not fill. What is not kept leaves no older
-    /// one that would be served as stale. Says whether something was stored.
+    /// Stores a fetched value, or the absence of one, and returns true if something was stored. A
+    /// fresh item in the cache is kept, since it is newer than the fetch. A stale item is replaced,
+    /// and so is one marked [outdated](OUTDATED): fetches from before the mark may not fill, so
+    /// that this value is newer. If there is nothing to store, the stale or outdated item is
+    /// removed, so that it is not served any longer.
     ///
-    /// To be called once per delivered key, before the dispatcher's lock is let go of, with an
+    /// Call it once for each delivered key, before the dispatcher's lock is released, with an
     /// `access` that sees neither stale nor absent items.
     ///
     /// # Errors
-    /// When the cache refuses the item for its size. Nobody is the worse for it: the waiters have
-    /// their value, and the next request asks the backend again.
+    /// If the cache refuses the item for its size. The waiters have their value nevertheless, and
+    /// the next request fetches the key again.
     pub(crate) fn fill(
         &self,
         cache: &Cache,
@@ -165,7 +165,7 @@ impl Rules {
         added.map(|_| replaced)
     }
 
-    /// A lifetime less the part that `key` goes without.
+    /// Returns the lifetime `ttl` less the jitter of `key`.
     fn jittered(&self, key: &[u8], ttl: Duration) -> Lifetime {
         if ttl.is_zero() {
             return Lifetime::NotKept;
@@ -177,7 +177,7 @@ impl Rules {
 }
 
 impl Staleness {
-    /// Whether it ever takes one.
+    /// Returns true if it accepts stale values at all.
     #[must_use]
     pub fn takes_any(&self) -> bool {
         let Self { while_revalidate, if_error, when_late, late_after: _ } = self;
@@ -197,13 +197,13 @@ impl Staleness {
     }
 }
 
-/// Since when an item is stale, if it is at `now`: its time is over, or somebody has said that it
-/// is old, but not since when.
+/// Returns the time since which an item is stale, none if it is fresh at `now`. An item that was
+/// marked outdated counts as stale from `now` on, since the time of the mark is not recorded.
 pub(crate) fn stale_since(item: &Item<'_>, now: Instant) -> Option<Instant> {
     item.stale_since(now).or(item.marks.contains(OUTDATED).then_some(now))
 }
 
-/// Whether a value that is `age` past its freshness is within a limit, of which zero allows none.
+/// Returns true if `age` is within a limit, of which zero allows none.
 fn is_within(age: Duration, limit: Duration) -> bool {
     !limit.is_zero() && age <= limit
 }

@@ -1,15 +1,14 @@
 //! The path of a request: from its arrival, past the cache and its backends, to its end.
 //!
 //! A user waits for a request, not for a query, and a request takes as long as the last key of its
-//! slowest query. A [`Request`] holds it together: it looks every key up, says what has to be
-//! fetched, takes the results one key at a time, and reports at the end how long it took and which
-//! backend was the last to answer.
+//! slowest query. A [`Request`] looks up every key, returns the keys to fetch, takes their results,
+//! and reports at the end its latency and the backend that answered last.
 //!
-//! A [`Backend`] decides everything about one backend: which fetches and writes are sent where and
-//! when, and what of them the cache keeps.
+//! A [`Backend`] makes the decisions for one backend: which fetches and writes are sent to which
+//! replica and when, and which results the cache keeps.
 //!
-//! Neither waits for anything, draws anything or has a clock. A driver carries
-//! [`QueryFetch`]es to backends, actions to replicas and results back.
+//! Neither blocks, draws random numbers or has a clock. A driver carries [`QueryFetch`]es to
+//! backends, actions to replicas and results back.
 //!
 //! ```
 //! use sherwood_cache::{Access, Cache, Options, Partition, Value};

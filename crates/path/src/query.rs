@@ -1,4 +1,4 @@
-//! What a request asks, and what of it has to be fetched.
+//! Queries of a request, and the fetches they need.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use crate::Staleness;
 /// The keys a request wants from one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query<K> {
-    /// Who is asked for what misses.
+    /// The backend that the keys are fetched from.
     pub backend: BackendId,
-    /// Where it is looked up first.
+    /// The partition of the cache that the keys are looked up in.
     pub partition: PartitionId,
-    /// Any number of keys, repeated or not; each gets an answer of its own.
+    /// Any number of keys, also repeated; each gets an answer of its own.
     pub keys: Vec<K>,
-    /// On whose behalf and how urgently it is made. Failures of a best-effort query do not count
-    /// against the request.
+    /// The tenant, class and urgency of the query. Failures of a best-effort query do not count as
+    /// failures of the request.
     pub demand: Demand,
-    /// The backend's time-out, which a query that failed counts as.
+    /// The backend's timeout, the least latency that a failed query counts as.
     pub timeout: Duration,
-    /// When a stale value will do.
+    /// The stale values that the query accepts.
     pub staleness: Staleness,
 }
 
-/// What one query wants fetched, for its backend's dispatcher.
+/// A fetch that one query needs, for its backend's dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryFetch<K> {
     /// The query's position in the request.
     pub query: usize,
-    /// Whom to ask.
+    /// The backend to fetch from.
     pub backend: BackendId,
-    /// Where the values belong.
+    /// The partition of the cache that the values go to.
     pub partition: PartitionId,
-    /// At least one key, no key twice, each with where its result goes. Ordered by key.
+    /// At least one key, each once, with the slot its result belongs to. Ordered by key.
     pub keys: Vec<(K, Slot)>,
     /// The query's demand; best effort and without a deadline where the query does not wait.
     pub demand: Demand,
     /// True if the query waits for the results. If not, it was answered with stale values and the
-    /// results only fill the cache: keys in flight, and keys whose fetch has just failed, need no
-    /// fetch of their own.
+    /// results only fill the cache. Such a fetch may leave out keys that are in flight already, and
+    /// keys whose fetch has just failed.
     pub awaited: bool,
 }
 
-/// A key's place in its request, to be handed back with its result: its position among the keys of
-/// all queries.
+/// The position of a key among the keys of all queries of its request. It is handed back with the
+/// key's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(crate) u32);

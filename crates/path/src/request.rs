@@ -11,51 +11,52 @@ use crate::answer::{End, Stale};
 use crate::freshness::stale_since;
 use crate::{Alike, Answer, Query, QueryFetch, Slot, Staleness};
 
-/// One request: its queries, and what became of each of their keys.
+/// A request: its queries, and the state of each of their keys.
 ///
 /// # Life of a key
 /// ```text
-///   arrived ──look_up──▶ in the cache ───────────────────▶ Hit, NotFound
+///   arrived ──look_up──▶ fresh in the cache ────────────▶ Hit, NotFound
 ///                 │
-///                 ├────▶ there, stale, taken at once ────▶ Stale (and asked for, by nobody)
+///                 ├────▶ stale, accepted at once ───────▶ Stale (and revalidated)
 ///                 │
-///                 └────▶ asked for, once per query ─result─▶ Miss, NotFound, Rejected, Timeout, Error
-///                          │   (its repetitions wait for the same result)
-///                          └─there, stale, taken─failed or late─▶ Stale
+///                 └────▶ fetched once per query ──result▶ Miss, NotFound, Rejected, Timeout, Error
+///                          │   (repetitions wait for the same result)
+///                          └─stale, accepted, failed or late▶ Stale
 /// ```
-/// A query ends with its last key, the request with its last query. A query without keys asks
-/// nothing of anybody, so it blames nobody; a request without keys has finished when it starts.
+/// A query ends with its last key, the request with its last query. A query without keys sends
+/// nothing and never blocks the request; a request without keys has finished when it starts.
 ///
 /// # Inputs, outputs, wake-ups
 /// 1. [`start`](Self::start) when it arrives;
 /// 2. [`look_up`](Self::look_up) once, and hand each [`QueryFetch`] to its backend's dispatcher;
-/// 3. [`handle_result`](Self::handle_result) for every key fetched, in any order; results nobody
-///    waits for are ignored;
-/// 4. [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which
-///    changes with the look-up only: then stale values are answers where the backend is late. A
-///    dispatcher ends each key by the backend's time-out anyway;
-/// 5. when [`finished`](Self::finished) says so, the [`answers`](Self::answers).
+/// 3. [`handle_result`](Self::handle_result) for every key fetched, in any order; results of keys
+///    that have ended are ignored;
+/// 4. [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which only
+///    the look-up changes: it answers with stale values where the backend is late. A dispatcher
+///    ends each key by the backend's timeout in any case;
+/// 5. the [`answers`](Self::answers), once [`finished`](Self::finished) returns a result.
 ///
-/// Where results come from several threads, the driver keeps the request behind a lock of its own.
+/// If results come from several threads, the driver keeps the request behind a lock.
 ///
 /// # How it counts
-/// The blocking backend is that of the query that took longest from the *request's* arrival to its
-/// last key; of equals the first to end. A query with a failed key counts at least as the backend's
-/// time-out, unless it is best effort.
+/// The blocking backend is the backend of the query that took longest from the *request's* arrival
+/// to its last key; of equal queries, the first to end. A query with a failed key counts as at
+/// least the backend's timeout, unless it is best effort.
 ///
 /// # Complexity and memory
 /// One look-up per key, and a sort of each query's misses to find repetitions. Hits are ended a
-/// query at a time. Holds its keys and answers and, where stale values are taken, the stale values
-/// of keys that are asked for: with values of up to 4 bytes, 16 bytes for each key beside the key.
+/// query at a time. Holds its keys and answers, and the stale values of keys in flight where the
+/// query accepts stale values. With values of up to 4 bytes, that is 16 bytes for each key beside
+/// the key.
 #[derive(Clone, Debug)]
 pub struct Request<K, V> {
     started: Instant,
     queries: Vec<QueryState<K>>,
-    /// The keys of all queries, in their order; none before they were looked up.
+    /// The keys of all queries, in their order; empty before the look-up.
     keys: Vec<KeyState<V>>,
-    /// Values that are answers if those asked for fail or are late, by slot.
+    /// Stale values to answer with if their fetch fails or is late, by slot.
     kept: Vec<Kept<V>>,
-    /// When the keys were looked up, which is when the hits ended.
+    /// Time of the look-up, at which the hits ended.
     looked_up: Option<Instant>,
     /// Keys without an answer.
     open_keys: usize,
@@ -71,11 +72,11 @@ struct QueryState<K> {
     open_keys: usize,
     hits: usize,
     failed: bool,
-    /// When its fetch is late, as long as that makes a difference.
+    /// Time at which its fetch counts as late; none once that has no effect.
     late_at: Option<Instant>,
 }
 
-/// A stale value of a key that is asked for.
+/// The stale value of a key whose fetch is in flight.
 #[derive(Clone, Debug)]
 struct Kept<V> {
     slot: u32,
@@ -83,11 +84,11 @@ struct Kept<V> {
     since: Instant,
 }
 
-/// What a query's look-up has left to do, by the keys' positions within the query, growing.
+/// The keys of a query to fetch after its look-up, by their positions within the query, ascending.
 #[derive(Debug, Default)]
 struct Left {
     misses: Vec<Missed>,
-    /// Those that have ended with stale values.
+    /// Keys that were answered with stale values, to be revalidated.
     stale: Vec<Missed>,
 }
 
@@ -95,14 +96,14 @@ struct Left {
 enum KeyState<V> {
     Asked {
         query: u32,
-        /// The next repetition of the same key, which waits for the same result; [`NO_MORE`] if
-        /// there is none.
+        /// The next repetition of the same key, which waits for the same result; [`NO_MORE`] at the
+        /// last.
         again: u32,
     },
     Ended(End<V>),
 }
 
-/// The key that is none.
+/// Marks the end of a chain of repetitions.
 const NO_MORE: u32 = u32::MAX;
 
 /// A key that the cache did not have.
@@ -110,15 +111,15 @@ const NO_MORE: u32 = u32::MAX;
 struct Missed {
     /// The key's first bytes, which order most keys without a look at the others.
     begins: u64,
-    /// Its position within its query.
+    /// The key's position within its query.
     position: u32,
 }
 
 impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
-    /// A request with these queries, two of which may ask the same backend, that arrived at `now`.
+    /// Starts a request that arrived at `now`. Two of its queries may have the same backend.
     ///
     /// # Panics
-    /// When there are 2^32 keys or queries; listeners refuse such bodies long before.
+    /// With 2^32 keys or queries, which listeners refuse.
     #[must_use]
     pub fn start(now: Instant, queries: Vec<Query<K>>) -> Self {
         let mut open_keys = 0;
@@ -149,10 +150,11 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Looks every key up at `access.now` and returns what has to be fetched: for each query at
-    /// most one fetch that it waits for, and one that it does not. `read` is given the partition,
-    /// the key and the item of each hit, and each stale one that may be an answer, and copies what
-    /// is needed, under the lock of the cache's shard. The second time it does nothing.
+    /// Looks up every key at `access.now` and returns the keys to fetch: for each query at most one
+    /// fetch that it waits for, and at most one revalidation that it does not wait for. `read`
+    /// receives the partition, the key and the item of each hit, and of each stale item that may
+    /// become an answer. It copies the value, under the lock of the cache's shard. A second call
+    /// does nothing.
     pub fn look_up(
         &mut self,
         cache: &Cache,
@@ -181,7 +183,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         fetches
     }
 
-    /// How a fetched key ended. Ignored when the key has its answer already or was not asked for.
+    /// Ends a fetched key with its result. Ignored if the key has ended or was not fetched.
     pub fn handle_result(&mut self, now: Instant, slot: Slot, result: Result<Option<V>, FetchError>) {
         let Some(&KeyState::Asked { query, .. }) = self.keys.get(slot.0 as usize) else { return };
         let stale = match result {
@@ -195,14 +197,15 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.end_key(now, slot.0, end);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); none while nothing can come of it.
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout); none while a call would
+    /// have no effect.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.queries.iter().filter(|state| state.open_keys > 0).filter_map(|state| state.late_at).min()
     }
 
-    /// Ends the keys with stale values whose fetch is late by `now`, where their query takes them.
-    /// The fetch goes on and fills the cache; its result comes to nothing here.
+    /// Ends the keys with stale values whose fetch is late by `now`, where their query accepts
+    /// them. The fetch goes on and fills the cache; the request ignores its result.
     pub fn handle_timeout(&mut self, now: Instant) {
         for index in 0..self.queries.len() {
             if self.queries[index].late_at.take_if(|at| *at <= now).is_none() {
@@ -223,8 +226,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Nobody waits for the request any more: what is still asked for has failed by `now`, stale
-    /// values or not, as whoever gave up has waited too long for it.
+    /// Fails every key still in flight with a timeout, since the client has given up. Stale values
+    /// are not used: the client has waited too long for them as well.
     pub fn abandon(&mut self, now: Instant) {
         self.kept.clear();
         let timeout = now - self.started;
@@ -233,25 +236,26 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// What is to be remembered of the request, once every key has its answer.
+    /// Returns the request's latency and blocking backend once every key has ended.
     #[must_use]
     pub fn finished(&self) -> Option<FinishedRequest> {
         self.finished
     }
 
-    /// How many keys it asks of which backend, query by query; those without keys are left out.
+    /// Returns the backend and the number of keys of each query that has keys.
     pub fn asked(&self) -> impl Iterator<Item = (BackendId, usize)> {
         let asked = self.queries.iter().map(|state| (state.query.backend, state.query.keys.len()));
         asked.filter(|&(_, keys)| keys > 0)
     }
 
-    /// When it arrived.
+    /// Returns the time of its arrival.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// The keys that have ended, all of them once it has finished, in the order they were asked.
+    /// Returns the keys that have ended, in the order of the queries; all of them once the request
+    /// has finished.
     pub fn answers(&self) -> impl Iterator<Item = (BackendId, &K, Answer<'_, V>)> {
         let hits_at = self.hits_at();
         self.queries.iter().flat_map(move |state| {
@@ -263,10 +267,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         })
     }
 
-    /// Shows `see` how many of the keys that have ended did so when: for each query its hits
-    /// together, then its other keys, those that follow each other with one latency together. As
-    /// [`answers`](Self::answers), for who counts only; a query of hits costs the same however many
-    /// keys it has.
+    /// Calls `see` with counts of the keys that have ended, by latency: once for the hits of a
+    /// query, then once for each run of consecutive other keys with the same latency. A cheaper
+    /// form of [`answers`](Self::answers) for statistics: the hits of a query cost the same however
+    /// many there are.
     pub fn each_alike(&self, mut see: impl FnMut(Alike)) {
         let hits_at = self.hits_at();
         for state in &self.queries {
@@ -297,17 +301,18 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// The states of a query's keys.
+    /// Returns the states of a query's keys; empty before the look-up.
     fn states(&self, state: &QueryState<K>) -> &[KeyState<V>] {
         self.keys.get(state.first_key..state.first_key + state.query.keys.len()).unwrap_or_default()
     }
 
-    /// When the hits ended; before they are looked up there are none.
+    /// Returns the time at which the hits ended; the arrival before the look-up.
     fn hits_at(&self) -> Instant {
         self.looked_up.unwrap_or(self.started)
     }
 
-    /// The stale value of a slot as its end at `now`, if there is one and its query takes it.
+    /// Returns an end with the stale value kept for a slot, if there is one and its query accepts
+    /// it at `now`.
     fn kept(
         &self,
         now: Instant,
@@ -321,7 +326,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         takes(&self.queries[query as usize].query.staleness, now - *since).then(stale)
     }
 
-    /// Ends the hits of one query, and what stale values end at once; returns what is left.
+    /// Ends the hits of one query, and the keys that a stale value answers at once. Returns the
+    /// keys to fetch.
     fn look_up_query(
         &mut self,
         index: usize,
@@ -366,15 +372,15 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         left
     }
 
-    /// What one query wants fetched, each key once. Where it is awaited, its repetitions are
-    /// chained to it.
+    /// Builds the fetch of one query, with each key once. If it is awaited, the repetitions of a
+    /// key are chained to the first one.
     fn fetch(&mut self, index: usize, mut misses: Vec<Missed>, awaited: bool) -> QueryFetch<K> {
         let QueryState { query, first_key, .. } = &self.queries[index];
         let first_slot = *first_key as u32;
         let key = |missed: &Missed| &query.keys[missed.position as usize];
         let slot = |missed: &Missed| first_slot + missed.position;
-        // One comparison of numbers, which no branch depends on; only keys that begin alike are
-        // read again, in a sort that keeps the order of repetitions.
+        // A comparison of numbers without branches. Only keys with equal first bytes are compared
+        // in full, by a sort that keeps the order of repetitions.
         misses.sort_unstable_by_key(|missed| u128::from(missed.begins) << 32 | u128::from(missed.position));
         for alike in misses.chunk_by_mut(|a, b| a.begins == b.begins).filter(|alike| alike.len() > 1) {
             alike.sort_by(|a, b| key(a).as_ref().cmp(key(b).as_ref()));
@@ -385,9 +391,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             self.keys[slot(&pair[0]) as usize] = KeyState::Asked { query: index as u32, again };
         }
         misses.dedup_by(|next, kept| same(next, kept));
-        // In this shape on purpose: with pairs like `([u8; 1], u32)` another one made the tests'
-        // simulated world hang at `opt-level = 1`, which is likely a miscompilation,
-        // rust-lang/rust#149294.
+        // Keep this shape: with pairs like `([u8; 1], u32)` another one made the tests' simulated
+        // world hang at `opt-level = 1`, which is likely a miscompilation, rust-lang/rust#149294.
         let keys = misses.iter().map(|missed| (key(missed).clone(), Slot(slot(missed)))).collect();
         let demand =
             if awaited { query.demand } else { Demand { deadline: None, best_effort: true, ..query.demand } };
@@ -395,7 +400,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         QueryFetch { query: index, backend, partition, keys, demand, awaited }
     }
 
-    /// Ends a key that is asked for, and the repetitions chained to it.
+    /// Ends a key in flight and the repetitions chained to it.
     fn end_key(&mut self, now: Instant, slot: u32, end: End<V>) {
         let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot as usize) else { return };
         let mut ended = 1;
@@ -408,8 +413,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.end_keys(now, query as usize, ended);
     }
 
-    /// So many keys of a query got their answers; with the last of them the query ends, with the
-    /// last query the request.
+    /// Counts `ended` more keys of a query as ended. The last key ends the query, and the last
+    /// query the request.
     fn end_keys(&mut self, now: Instant, query: usize, ended: usize) {
         let state = &mut self.queries[query];
         state.open_keys -= ended;
@@ -427,15 +432,15 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 }
 
-/// The access of a query's look-up: it sees the word of absent values, and stale ones where they
-/// may be answers.
+/// Returns the access for a query's look-up: it sees absent values, and stale ones if the query
+/// accepts them.
 fn seeing(access: &Access, staleness: &Staleness) -> Access {
     let stale = if staleness.takes_any() { AccessFlags::SEE_STALE } else { AccessFlags::NONE };
     Access { flags: access.flags.with(AccessFlags::SEE_ABSENT).with(stale), ..*access }
 }
 
-/// The first eight bytes of a key as a number, zeros after a shorter one: of two keys whose numbers
-/// differ, the one with the smaller is the smaller.
+/// Returns the first eight bytes of a key as a number, padded with zeros. If the numbers of two
+/// keys differ, they order the keys.
 fn beginning(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = key.len().min(8);

@@ -1,14 +1,13 @@
-//! Failed revalidations: stale keys that are not to be fetched again yet.
+//! Pauses after failed revalidations of stale keys.
 //!
-//! A request that is answered with a stale value has a new one fetched and does not wait for it.
-//! One fetch of a key is in flight at a time, so a backend that answers is asked once. One that
-//! fails is asked again by the next request; and where it fails at once, as a service does whose
-//! own backend is down, it would be asked as fast as it can refuse, for every popular key that is
-//! stale, though all those requests have their answers. So a key whose fetch has failed rests for
-//! the length of the backend's timeout. Then an immediate failure costs the backend no more than a
-//! missing answer does.
+//! A request that is answered with a stale value triggers a fetch of the key and does not wait for
+//! it. At most one fetch of a key is in flight, so a healthy backend is asked once. After a failure
+//! the next request asks again; a backend that fails immediately, such as a service whose own
+//! database is down, would get a fetch for every failure of every popular stale key. So a key whose
+//! fetch has failed rests for the length of the backend's timeout. An immediate failure then causes
+//! no more load than a missing answer.
 //!
-//! Only revalidations are held back. A request that has no value without the fetch asks at once.
+//! Only revalidations wait. A request that has no value without the fetch sends it at once.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -17,10 +16,10 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use sherwood_model::{Instant, SeededState};
 
-/// The keys of one backend whose fetch has failed.
+/// The keys of one backend whose last fetch failed.
 ///
-/// A constant number of hash operations for each call. At most `keys_max` keys are remembered. The
-/// oldest make room, and are revalidated sooner than they should be.
+/// A constant number of hash operations for each call. At most `keys_max` keys are remembered. When
+/// there are more, the oldest are forgotten, and can be revalidated earlier.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedKeys<K> {
     rest: Duration,
@@ -31,7 +30,7 @@ pub(crate) struct FailedKeys<K> {
 }
 
 impl<K: Clone + Eq + Hash> FailedKeys<K> {
-    /// Remembers at most `keys_max` keys, each for `rest`.
+    /// Creates a record of at most `keys_max` keys, each for `rest`.
     #[must_use]
     pub(crate) fn new(rest: Duration, keys_max: u32, hash: SeededState) -> Self {
         Self { rest, keys_max: keys_max as usize, until: HashMap::with_hasher(hash), order: VecDeque::new() }
@@ -55,13 +54,13 @@ impl<K: Clone + Eq + Hash> FailedKeys<K> {
         self.order.push_back((until, key.clone()));
     }
 
-    /// Whether a revalidation of `key` may begin at `now`.
+    /// Returns true if a revalidation of `key` may begin at `now`.
     pub(crate) fn may_begin(&mut self, now: Instant, key: &K) -> bool {
         self.forget_rested(now);
         !self.until.contains_key(key)
     }
 
-    /// Keys remembered, some of which may rest no longer.
+    /// Returns the number of keys remembered, which may include keys whose rest is over.
     #[must_use]
     pub(crate) fn keys(&self) -> usize {
         self.order.len()

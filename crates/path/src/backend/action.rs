@@ -1,4 +1,4 @@
-//! Inputs and outputs of the machine.
+//! Inputs and outputs of the state machine.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use sherwood_model::{Demand, Instant, PartitionId, ReplicaId};
 use super::key::FetchKey;
 use crate::{WriteId, WriteOutcome};
 
-/// One thing for the driver to do. The driver may do it late: fills and removals have been made by
-/// then, by the input that caused them.
+/// An instruction to the driver. The driver may carry it out late: fills and removals have been
+/// made by then, by the input that caused them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<K, V, W> {
     /// Ask a replica for keys, then report with [`Backend::handle_reply`].
@@ -49,7 +49,7 @@ pub enum Action<K, V, W> {
     Deliver {
         /// The key.
         key: FetchKey<K>,
-        /// Its value, none if the backend has none, or why it is not known.
+        /// The value, none if the backend has none; or the error of the fetch.
         result: Result<Option<V>, FetchError>,
         /// The waiters of the key, each in one delivery.
         waiters: Waiters<W>,
@@ -60,14 +60,14 @@ pub enum Action<K, V, W> {
     StartWrite(WriteId),
     /// Tell the client how its write ended.
     EndWrite {
-        /// The write that [`Backend::handle_write`] accepted. Its id names nothing any more.
+        /// The write that [`Backend::handle_write`] accepted. Its id is no longer valid.
         ///
         /// [`Backend::handle_write`]: super::Backend::handle_write
         write: WriteId,
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
-        /// Whether it was taken with [`Backend::take_write`]. A write that was not, waited for its
-        /// turn in vain.
+        /// True if it was taken with [`Backend::take_write`]. If not, its turn did not come in
+        /// time.
         ///
         /// [`Backend::take_write`]: super::Backend::take_write
         sent: bool,
@@ -108,14 +108,14 @@ pub struct WriteOrder<K, V> {
     pub key: K,
     /// The change.
     pub change: Change<V>,
-    /// Moment from which on nothing may be sent any more. The write ends then.
+    /// Time from which nothing may be sent any more. The write ends then.
     pub deadline: Instant,
 }
 
 /// Keys whose cached and fetched values are no longer to be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation<'a, K> {
-    /// One key in one tenant's partition.
+    /// A key in one tenant's partition.
     Key(&'a FetchKey<K>),
     /// The keys with this prefix, in all partitions.
     Prefix(&'a [u8]),

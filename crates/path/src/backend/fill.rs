@@ -1,4 +1,4 @@
-//! From an answer into the cache.
+//! Fills of the cache with fetched answers.
 
 use sherwood_cache::{Access, Cache, NewItem, Refused};
 use sherwood_model::{Instant, PartitionId};

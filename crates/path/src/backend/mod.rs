@@ -1,4 +1,4 @@
-//! Everything about one backend that decides.
+//! The state machine of one backend.
 
 mod action;
 mod fill;
@@ -24,13 +24,13 @@ use crate::revalidation::FailedKeys;
 use fill::fill;
 use running::RunningWrite;
 
-/// The replica that is written to where the others copy from it.
+/// The replica that writes go to if the others copy from it.
 const PRIMARY: ReplicaId = ReplicaId(0);
 
 /// The state machine of one backend: its fetches, its writes, and what of them the cache keeps.
 ///
 /// It composes the dispatcher, the fences of keys that are written or invalidated, revalidations
-/// and flushes to come. A daemon, a simulator and a fault simulation drive it, and add no rule.
+/// and future flushes. The daemon and the simulators drive it without rules of their own.
 ///
 /// `K` is a key as the backend knows it, `V` a value, `W` a waiter for a fetched key.
 ///
@@ -117,7 +117,7 @@ pub struct Backend<K, V, W> {
     flushes: BTreeMap<PartitionId, Instant>,
     /// The writes in flight.
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
-    /// The moments at which writes end by themselves, one for each of `writes`.
+    /// The times at which writes end without answers, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,
     /// Actions that the dispatcher does not hold.
     actions: VecDeque<Action<K, V, W>>,
@@ -125,8 +125,8 @@ pub struct Backend<K, V, W> {
 }
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
-    /// A backend at its start. Writes of a process that was here before may still settle, so that
-    /// all keys are fenced for as long.
+    /// Creates a backend at its start. Writes of the previous process may still settle, so all keys
+    /// are fenced for that time.
     ///
     /// # Errors
     /// When the options of the dispatcher or the number of replicas cannot work.
@@ -238,8 +238,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.advance(now, cache);
     }
 
-    /// Fences all keys, since a write of the process before may land until `unsettled`, which its
-    /// [`handle_shutdown`](Self::handle_shutdown) returned.
+    /// Fences all keys, because a write of the previous process may land until `unsettled`, which
+    /// its [`handle_shutdown`](Self::handle_shutdown) returned.
     pub fn handle_restart(&mut self, now: Instant, unsettled: Instant) {
         self.fences.fence_all(now, unsettled);
     }
@@ -249,14 +249,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.dispatch.restart_ramp();
     }
 
-    /// Carries out what time alone brings.
+    /// Carries out everything that is due.
     pub fn handle_timeout(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         self.advance(now, cache);
         self.dispatch.handle_timeout(now);
         self.keep_answers(now, cache);
     }
 
-    /// The next thing for the driver to do; none until the next input.
+    /// Returns the next action for the driver; none until the next input.
     pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
         use sherwood_dispatch::Action as Fetching;
         if let Some(action) = self.actions.pop_front() {
@@ -272,26 +272,27 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         })
     }
 
-    /// The time to call [`handle_timeout`](Self::handle_timeout); none while nothing is waited for.
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout); none while nothing is
+    /// waited for.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let write = self.writes_due.first().map(|(due, _)| *due);
         self.dispatch.next_timeout().into_iter().chain(self.fences.next_turn()).chain(write).min()
     }
 
-    /// The dispatcher's counters and replicas.
+    /// Returns the dispatcher's counters and replicas.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.dispatch.stats()
     }
 
-    /// The fills since the start.
+    /// Returns the counts of fills since the start.
     #[must_use]
     pub fn fills(&self) -> FillCounts {
         self.fills
     }
 
-    /// The sizes of what it holds beside the dispatcher.
+    /// Returns the sizes of what it holds beside the dispatcher.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -303,14 +304,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
     }
 
-    /// Whether a fetch of this key may meet an old value at the store.
+    /// Returns true if a fetch of this key may return an old value of the store.
     #[must_use]
     pub fn is_fenced(&self, key: &K) -> bool {
         self.fences.is_fenced(key)
     }
 
     /// Carries out the flushes, ends of fences, turns and timeouts of writes that are due. All of
-    /// it precedes an input of the same moment.
+    /// it precedes an input of the same time.
     fn advance(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         let to_come = self.flushes.len();
         self.flushes.retain(|_, at| *at > now);
@@ -340,8 +341,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let revalidates = !options.rules.stale_while_revalidate.is_zero();
         dispatch.each_new_delivery(|key, result, is_current| {
             if let Ok(value) = result {
-                // The one place that decides whether an answer fills. Neither the fetch nor the key
-                // may have been fenced: what was read before a write could overwrite it.
+                // The only place that decides whether an answer fills. Neither the fetch nor the
+                // key may have been fenced: a value read before a write could overwrite it.
                 if is_current && !fences.is_fenced(&key.key) {
                     fills.allowed += 1;
                     fill(&options.rules, now, cache, key, value.as_ref());
@@ -355,8 +356,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         });
     }
 
-    /// Has keys fetched by the replicas that may be asked. Where others copy from the first
-    /// replica, it alone is asked for a fenced key.
+    /// Fetches keys from the replicas that may be asked. Where others copy from the first replica,
+    /// only that one is asked for a fenced key.
     fn fetch(
         &mut self,
         now: Instant,

@@ -35,7 +35,7 @@ pub struct BackendOptions {
     /// Time after an acknowledged write, or another change of the store, during which a fetch may
     /// still return the value before it, as from a replica that lags.
     pub settle: Duration,
-    /// Whether a read returns exactly the bytes that were written. If not, the cache drops a
+    /// True if a read returns exactly the bytes that were written. If not, the cache drops a
     /// written key instead of keeping the written value.
     pub reads_as_written: bool,
     /// Upper bound of writes in flight, those waiting for their turn included.
@@ -69,7 +69,7 @@ impl BackendOptions {
             write_to: WriteTo::All,
             settle: Duration::ZERO,
             reads_as_written: true,
-            // A write is a call of every replica it goes to, and the stores have bounds of their
+            // Each write is a call of every replica it goes to, and the stores have bounds of their
             // own.
             writes_max: dispatch.in_flight_calls_max.saturating_add(dispatch.queued_calls_max),
             fenced_keys_max: FENCED_KEYS_MAX,
@@ -83,7 +83,7 @@ impl BackendOptions {
         self.dispatch.timeout / 2
     }
 
-    /// Whether the replicas may have different values of a key after a write.
+    /// Returns true if the replicas may have different values of a key after a write.
     pub(super) fn replicas_may_lag(&self) -> bool {
         self.write_to == WriteTo::First && self.replicas > 1
     }

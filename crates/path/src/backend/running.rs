@@ -10,7 +10,7 @@ use crate::WriteOutcome;
 pub(super) struct RunningWrite<K, V> {
     pub(super) write: Write<K, V>,
     pub(super) begun: Instant,
-    /// The moment at which it ends by itself.
+    /// The time at which it ends without answers.
     pub(super) due: Instant,
     pub(super) stage: Stage,
     /// The answer of each replica that it goes to.
@@ -22,7 +22,7 @@ pub(super) struct RunningWrite<K, V> {
 pub(super) enum Stage {
     /// Other writes of the key precede it.
     Waiting,
-    /// Its turn has come, and the driver has not taken it yet.
+    /// Due: the driver has not taken it yet.
     Ready,
     /// The driver has taken it.
     Sent,

@@ -16,8 +16,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Accepts a write, which ends with an [`Action::EndWrite`] within the backend's timeout.
     ///
     /// # Errors
-    /// When as many writes are in flight as may be, or when this one could only wait, either behind
-    /// as many of its key as may wait or in vain. Nothing follows then.
+    /// If as many writes are in flight as may be, if as many writes of the key wait as may, or if
+    /// the turn of this write cannot come in time. Nothing follows then.
     pub fn handle_write(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// keys. Returns the time until which a write may land; none if there is no such write.
     pub fn handle_shutdown(&mut self, now: Instant, cache: &impl AnswerCache<V>) -> Option<Instant> {
         self.advance(now, cache);
-        // Those that wait end first: the turn of none comes any more.
+        // Waiting writes end first, so that none of them starts any more.
         for stage in [Stage::Waiting, Stage::Ready, Stage::Sent] {
             let ids: Vec<_> =
                 self.writes.iter().filter(|(_, one)| one.stage == stage).map(|(id, _)| *id).collect();
@@ -87,7 +87,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.fences.unsettled(now)
     }
 
-    /// Has a write sent by the driver: its turn has come.
+    /// Tells the driver to send a write whose turn has come.
     pub(super) fn begin_turn(&mut self, id: WriteId) {
         let Some(running) = self.writes.get_mut(&id) else { return };
         running.stage = Stage::Ready;
@@ -97,8 +97,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.actions.push_back(Action::StartWrite(id));
     }
 
-    /// Ends a write, by its answers or by its time: the one place where writes meet fetches and the
-    /// cache. Nothing that was fetched before comes back over the written value.
+    /// Ends a write when it was answered or has timed out. The only place where writes affect
+    /// fetches and the cache: nothing fetched before replaces the written value.
     pub(super) fn end_write(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
         let Some(RunningWrite { write, due, stage, answers, .. }) = self.writes.remove(&id) else { return };
         self.writes_due.remove(&(due, id));

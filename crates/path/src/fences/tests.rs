@@ -1,4 +1,5 @@
-//! Fences and turns of single keys. The fault simulation shows what they protect.
+//! Fences and turns of single keys. The fault simulation in tests/ shows their effect on cached
+//! values.
 
 use super::*;
 
@@ -22,7 +23,7 @@ fn at(millis: u64) -> Instant {
 /// A write and its key.
 type Writing = (WriteId, &'static str);
 
-/// Begins a write whose turn has come at once.
+/// Begins a write that may be sent at once.
 fn begin(fences: &mut Fences<&'static str>, now: u64, key: &'static str) -> Writing {
     let Begun { write, may_start } = fences.begin(at(now), key).expect("there is room");
     assert!(may_start);
@@ -108,7 +109,7 @@ fn writes_in_turn_are_never_concurrent() {
     let first = begin(&mut fences, 0, "a");
     let second = begin_later(&mut fences, 0, "a");
     let third = begin_later(&mut fences, 0, "a");
-    // The second gives up waiting.
+    // The second write is abandoned.
     assert_eq!(end(&mut fences, 1, second, WriteOutcome::NotDone), Ended { keep: false, next: None });
     let ended = end(&mut fences, 2, first, WriteOutcome::Acknowledged);
     assert_eq!(ended, Ended { keep: true, next: Some(third.0) });
@@ -155,7 +156,7 @@ fn a_write_whose_turn_cannot_come_in_time_is_refused() {
 }
 
 #[test]
-fn in_turn_no_write_starts_while_an_earlier_one_may_land() {
+fn writes_in_turn_do_not_start_while_an_earlier_one_may_land() {
     let mut fences = fences(FenceOptions { in_turn: true, writes_max: 16, ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     let late = begin_later(&mut fences, 1, "a");
@@ -164,7 +165,7 @@ fn in_turn_no_write_starts_while_an_earlier_one_may_land() {
     assert_eq!((fences.next_turn(), fences.poll_turn(at(11))), (Some(at(12)), None));
     // Other keys need not wait.
     let _ = begin(&mut fences, 4, "b");
-    // The first to wait gives up.
+    // The first waiting write is abandoned.
     assert_eq!(end(&mut fences, 11, late, WriteOutcome::NotDone), Ended { keep: false, next: None });
     assert_eq!(
         (fences.poll_lifted(at(12)), fences.poll_turn(at(12))),
@@ -180,7 +181,7 @@ fn in_turn_no_write_starts_while_an_earlier_one_may_land() {
 }
 
 #[test]
-fn the_turn_of_a_write_that_gave_up_is_forgotten() {
+fn turn_of_an_abandoned_write_is_forgotten() {
     let mut fences = fences(FenceOptions { in_turn: true, fenced_keys_max: 0, ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     let _ = end(&mut fences, 0, lost, WriteOutcome::Unknown);
@@ -196,7 +197,7 @@ fn the_turn_of_a_write_that_gave_up_is_forgotten() {
 }
 
 #[test]
-fn a_write_that_may_land_fences_its_key_and_keeps_later_writes_out_of_the_cache() {
+fn write_that_may_land_fences_its_key_and_later_writes_are_not_cached() {
     let mut fences = fences(FenceOptions { settle: Duration::from_millis(5), ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     assert!(!end(&mut fences, 0, lost, WriteOutcome::Unknown).keep);
@@ -214,7 +215,7 @@ fn a_write_that_may_land_fences_its_key_and_keeps_later_writes_out_of_the_cache(
 }
 
 #[test]
-fn writes_before_a_start_may_land_for_as_long_as_without_it() {
+fn writes_of_the_previous_process_may_land_as_long_as_without_a_restart() {
     let settle = Duration::from_millis(5);
     let mut before = fences(FenceOptions { settle, ..OPTIONS });
     assert_eq!(before.unsettled(at(0)), None);

@@ -38,7 +38,7 @@ fn cache(rules: &Rules) -> Cache {
 }
 
 #[test]
-fn the_longest_prefix_says_how_long_unless_the_store_says_less() {
+fn lifetime_is_the_shorter_of_the_longest_prefix_and_the_store() {
     let lifetime = |key: &str, good_for| rules().lifetime(key.as_bytes(), good_for);
     assert_eq!(lifetime("page", None), Lifetime::For(ms(1_000)));
     assert_eq!(lifetime("user:2", None), Lifetime::For(ms(100)));
@@ -52,7 +52,7 @@ fn the_longest_prefix_says_how_long_unless_the_store_says_less() {
 }
 
 #[test]
-fn lifetimes_with_jitter_are_spread_over_all_that_it_allows() {
+fn jitter_spreads_lifetimes_over_its_whole_range() {
     let rules = Rules { ttl: Some(ms(1_000)), jitter_ratio: 0.2, ..Rules::default() };
     let mut tenths = [0; 10];
     for key in 0..10_000_u32 {
@@ -65,7 +65,7 @@ fn lifetimes_with_jitter_are_spread_over_all_that_it_allows() {
 }
 
 #[test]
-fn a_fill_is_kept_by_the_rules_and_never_replaces_a_fresh_value() {
+fn fill_follows_the_rules_and_never_replaces_a_fresh_value() {
     let rules = Rules { negative_ttl: ms(50), keep_stale: ms(500), ..rules() };
     let cache = cache(&rules);
     let fill = |key: &str, fetched, at| rules.fill(&cache, A, key.as_bytes(), fetched, &access(at));
@@ -93,7 +93,7 @@ fn a_fill_is_kept_by_the_rules_and_never_replaces_a_fresh_value() {
 }
 
 #[test]
-fn a_fill_replaces_a_value_that_somebody_said_is_old() {
+fn fill_replaces_a_value_marked_outdated() {
     let rules = Rules { negative_ttl: ms(50), ..rules() };
     let declined = Fetched { good_for: Some(Duration::ZERO), ..fetched(b"two") };
     for (newer, kept) in [(Some(fetched(b"two")), true), (None, true), (Some(declined), false)] {
@@ -112,7 +112,7 @@ fn a_fill_replaces_a_value_that_somebody_said_is_old() {
 }
 
 #[test]
-fn what_is_not_kept_leaves_nothing_older_to_be_served() {
+fn answer_that_is_not_cached_removes_the_stale_value() {
     let rules = Rules { keep_stale: ms(500), ..rules() };
     for newer in [None, Some(Fetched { good_for: Some(Duration::ZERO), ..fetched(b"two") })] {
         let cache = cache(&rules);
@@ -126,7 +126,7 @@ fn what_is_not_kept_leaves_nothing_older_to_be_served() {
 }
 
 #[test]
-fn zero_takes_no_stale_value_however_young() {
+fn zero_limits_accept_no_stale_value() {
     let never = Staleness::default();
     assert!(!never.takes_any() && !never.serves_at_once(Duration::ZERO));
     assert!(!never.serves_failed(Duration::ZERO) && !never.serves_late(Duration::ZERO));
@@ -137,7 +137,7 @@ fn zero_takes_no_stale_value_however_young() {
 
 proptest! {
     #[test]
-    fn jitter_only_shortens(
+    fn jitter_only_shortens_lifetimes(
         key: Vec<u8>, ttl_ns in 1..u64::MAX, jitter_ratio in 0.0..=1.0, good_for_ns in prop::option::of(any::<u64>()),
     ) {
         let (ttl, good_for) = (Duration::from_nanos(ttl_ns), good_for_ns.map(Duration::from_nanos));

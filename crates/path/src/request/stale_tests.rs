@@ -1,4 +1,4 @@
-//! Stale values and absent ones, by hand and against rules written out naively.
+//! Stale and absent values: single cases, and random ones against a naive model of the rules.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// A cache of which partition 0 has values of these kinds and expiries.
+/// Builds a cache whose partition 0 has values of these kinds and expiries.
 fn cache(items: &[(&str, Kind, u64)]) -> Cache {
     let partition = Partition { grace: GRACE, ..Partition::new(TenantId(0), BackendId(0), 1 << 20) };
     let options = Options { total_bytes: 1 << 20, ..Options::default() };
@@ -40,7 +40,7 @@ fn cache(items: &[(&str, Kind, u64)]) -> Cache {
     cache
 }
 
-/// A request that arrives and is looked up at `now`.
+/// Starts a request and looks it up at `now`.
 fn start(cache: &Cache, now: u64, keys: &[&str], staleness: Staleness) -> (Asked, Vec<QueryFetch<String>>) {
     let query = Query {
         backend: BackendId(0),
@@ -75,7 +75,7 @@ fn keys(fetch: &QueryFetch<String>) -> Vec<&str> {
 }
 
 #[test]
-fn an_absent_value_is_known_without_a_fetch_and_counts_as_a_hit() {
+fn cached_absence_needs_no_fetch_and_counts_as_a_hit() {
     let cache = cache(&[("gone", Kind::Absent, 100)]);
     let (request, fetches) = start(&cache, 50, &["gone", "gone"], NEVER);
     assert_eq!((fetches.len(), answers(&request)), (0, vec![(Status::NotFound, None, 0, None); 2]));
@@ -85,7 +85,7 @@ fn an_absent_value_is_known_without_a_fetch_and_counts_as_a_hit() {
 }
 
 #[test]
-fn while_another_is_fetched_a_stale_value_is_the_answer_at_once() {
+fn stale_value_is_the_answer_at_once_while_it_is_revalidated() {
     let cache = cache(&[("k", Kind::Graced, 100), ("old", Kind::Graced, 40)]);
     let staleness = Staleness { while_revalidate: ms(50), ..NEVER };
     let (mut request, fetches) = start(&cache, 120, &["k", "old", "k"], staleness);
@@ -102,7 +102,7 @@ fn while_another_is_fetched_a_stale_value_is_the_answer_at_once() {
 }
 
 #[test]
-fn a_value_that_somebody_said_is_old_is_stale_from_now_on() {
+fn value_marked_outdated_is_stale_from_now_on() {
     let cache = cache(&[("k", Kind::Plain, 500)]);
     let amend = Change::Amend { expires: None, marks: OUTDATED, cas: NewCas::Keep };
     cache.update(PartitionId(0), b"k", &Access::at(at(50)), |_| (amend, ())).unwrap();
@@ -117,7 +117,7 @@ fn a_value_that_somebody_said_is_old_is_stale_from_now_on() {
 }
 
 #[test]
-fn a_failed_fetch_is_answered_with_what_was_there_and_is_no_failure() {
+fn failed_fetch_is_answered_with_the_stale_value_and_is_no_failure() {
     let cache = cache(&[("k", Kind::Graced, 100)]);
     let staleness = Staleness { if_error: ms(60), ..NEVER };
     let (mut request, fetches) = start(&cache, 120, &["k", "k"], staleness);
@@ -131,7 +131,7 @@ fn a_failed_fetch_is_answered_with_what_was_there_and_is_no_failure() {
 }
 
 #[test]
-fn a_late_backend_is_not_waited_for_where_the_query_says_so() {
+fn late_fetch_is_answered_with_the_stale_value_if_the_query_accepts_it() {
     let cache = cache(&[("k", Kind::Graced, 100), ("old", Kind::Graced, 10)]);
     let staleness = Staleness { when_late: ms(80), late_after: ms(30), ..NEVER };
     let (mut request, fetches) = start(&cache, 120, &["old", "k", "k", "new"], staleness);
@@ -150,7 +150,7 @@ fn a_late_backend_is_not_waited_for_where_the_query_says_so() {
 }
 
 #[test]
-fn what_is_abandoned_has_failed_whatever_was_there() {
+fn abandoned_request_fails_its_open_keys_despite_stale_values() {
     let cache = cache(&[("k", Kind::Graced, 100), ("hit", Kind::Plain, 500)]);
     let staleness = Staleness { if_error: ms(900), ..NEVER };
     let (mut request, _) = start(&cache, 120, &["k", "hit", "new", "k"], staleness);
@@ -161,7 +161,7 @@ fn what_is_abandoned_has_failed_whatever_was_there() {
 }
 
 #[test]
-fn who_takes_no_stale_value_waits() {
+fn query_that_accepts_no_stale_value_waits() {
     let cache = cache(&[("k", Kind::Graced, 100)]);
     let (mut request, fetches) = start(&cache, 100, &["k"], NEVER);
     assert_eq!(request.next_timeout(), None);
@@ -170,7 +170,7 @@ fn who_takes_no_stale_value_waits() {
     assert_eq!(answers(&request)[0].0, Status::Timeout);
 }
 
-/// What may happen to a key that is asked for.
+/// The end of a fetch of a key.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Value,
@@ -180,11 +180,11 @@ enum Fate {
 
 #[derive(Clone, Debug)]
 struct Case {
-    /// By key: when it expires, if it is there.
+    /// The expiry of each key's cached value, none if there is none.
     items: Vec<Option<u64>>,
-    /// Keys asked for, by number.
+    /// The keys of the request, by number.
     asked: Vec<usize>,
-    /// By key: when its fetch ends and how.
+    /// The time and result of each key's fetch.
     fates: Vec<(u64, Fate)>,
     limits: [u64; 4],
 }
@@ -204,7 +204,7 @@ fn case() -> impl Strategy<Value = Case> {
         .prop_map(|(items, asked, fates, limits)| Case { items, asked, fates, limits })
 }
 
-/// How a key ends: status, milliseconds after the arrival, and how stale.
+/// The expected end of a key: status, milliseconds after the arrival, and age past its lifetime.
 fn expected(case: &Case, key: usize) -> (Status, u64, Option<u64>) {
     let [at_once, if_error, when_late, late_after] = case.limits;
     let (ends, fate) = case.fates[key];
@@ -230,7 +230,7 @@ fn expected(case: &Case, key: usize) -> (Status, u64, Option<u64>) {
     }
 }
 
-/// Runs a case with a clock that goes from one thing that happens to the next; time-outs first.
+/// Runs a case with a clock that steps from one event to the next; timeouts come first.
 fn run(case: &Case) -> Asked {
     let name = |key: usize| ["a", "b", "c", "d"][key];
     let there = case.items.iter().enumerate();
@@ -261,7 +261,7 @@ fn run(case: &Case) -> Asked {
 
 proptest! {
     #[test]
-    fn every_key_ends_as_the_rules_say(case in case()) {
+    fn every_key_ends_as_in_a_naive_model(case in case()) {
         let request = run(&case);
         let ends = answers(&request);
         prop_assert_eq!(ends.len(), case.asked.len(), "every key ends");

@@ -1,5 +1,5 @@
-//! Each test drives one request by hand against a small cache. Values are bytes, copied out of the
-//! cache.
+//! Each test drives one request step by step against a small cache. Values are bytes, copied out of
+//! the cache.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ type Asked = Request<&'static str, Vec<u8>>;
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Two partitions: 0 for backend 0, 1 for backend 1. Partition 0 has `a` and `b`.
+/// Builds a cache of two partitions: 0 for backend 0 with `a` and `b`, 1 for backend 1.
 fn cache() -> Cache {
     let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
     let options = Options { total_bytes: 2 << 20, shards: 1, ..Options::default() };
@@ -51,7 +51,7 @@ fn bytes(item: Item<'_>) -> Vec<u8> {
     }
 }
 
-/// A request that arrived at 10 ms and was looked up at 11 ms.
+/// Starts a request that arrived at 10 ms and was looked up at 11 ms.
 fn start(queries: Vec<Query<&'static str>>) -> (Asked, Vec<QueryFetch<&'static str>>) {
     let mut request = Asked::start(at(10), queries);
     let fetches = request.look_up(&cache(), &access(11), |_, _, item| bytes(item));
@@ -95,13 +95,13 @@ fn hits_end_at_the_look_up_and_still_name_a_blocking_backend() {
 }
 
 #[test]
-fn without_queries_it_has_finished_and_blames_nobody() {
+fn request_without_queries_has_finished_and_names_no_blocking_backend() {
     let (request, fetches) = start(vec![]);
     assert_eq!((fetches.len(), request.finished(), request.answers().count()), (0, finished(0, None), 0));
 }
 
 #[test]
-fn what_it_asks_is_known_whatever_becomes_of_it() {
+fn keys_per_backend_are_known_before_and_after_the_look_up() {
     let asked = [query(1, &["x", "y"]), query(0, &[]), query(0, &["a"]), query(1, &["x"])];
     let expected = [(BackendId(1), 2), (BackendId(0), 1), (BackendId(1), 1)];
     let request = Asked::start(at(10), asked.to_vec());
@@ -112,7 +112,7 @@ fn what_it_asks_is_known_whatever_becomes_of_it() {
 }
 
 #[test]
-fn queries_without_keys_blame_nobody() {
+fn query_without_keys_is_never_the_blocking_one() {
     let (request, fetches) = start(vec![query(0, &[]), query(1, &[])]);
     assert_eq!((fetches.len(), request.finished()), (0, finished(0, None)));
     let (request, _) = start(vec![query(1, &[]), query(0, &["a"]), query(1, &[])]);
@@ -120,7 +120,7 @@ fn queries_without_keys_blame_nobody() {
 }
 
 #[test]
-fn it_ends_with_the_last_key_of_its_slowest_query() {
+fn request_ends_with_the_last_key_of_its_slowest_query() {
     let (mut request, fetches) = start(vec![query(0, &["a", "x"]), query(1, &["y", "z"])]);
     assert_eq!(
         (fetches[0].query, fetches[0].backend, fetches[0].partition),
@@ -144,7 +144,7 @@ fn it_ends_with_the_last_key_of_its_slowest_query() {
 }
 
 #[test]
-fn keys_are_counted_as_they_are_answered() {
+fn ended_keys_are_counted_by_latency() {
     let keys = ["x", "a", "y", "b", "z", "x"];
     let (mut request, fetches) = start(vec![query(0, &keys), query(1, &[]), query(0, &["a"])]);
     let slot = |key: usize| fetches[0].keys[key].1;
@@ -202,7 +202,7 @@ fn a_repeated_key_is_fetched_once_and_answered_each_time() {
 }
 
 #[test]
-fn two_queries_of_one_backend_are_fetched_apart() {
+fn two_queries_of_one_backend_are_fetched_separately() {
     let (mut request, fetches) = start(vec![query(1, &["y"]), query(1, &["y"])]);
     assert_eq!(fetches.len(), 2);
     for fetch in &fetches {
@@ -212,7 +212,7 @@ fn two_queries_of_one_backend_are_fetched_apart() {
 }
 
 #[test]
-fn a_failure_counts_at_the_time_out_and_spares_the_other_keys() {
+fn failure_counts_as_the_timeout_and_other_keys_succeed() {
     let (mut request, fetches) = start(vec![query(0, &["a", "x"]), query(1, &["y"])]);
     let refused = FetchError::Overloaded { bound: Bound::Waiters, limit: 3 };
     request.handle_result(at(12), fetches[0].keys[0].1, Err(refused.clone()));
@@ -224,7 +224,7 @@ fn a_failure_counts_at_the_time_out_and_spares_the_other_keys() {
 }
 
 #[test]
-fn a_failure_later_than_the_time_out_counts_as_it_was() {
+fn failure_later_than_the_timeout_counts_with_its_latency() {
     let (mut request, fetches) = start(vec![query(1, &["y"])]);
     request.handle_result(at(710), fetches[0].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
     assert_eq!(request.finished(), finished(700, Some(1)));
@@ -241,7 +241,7 @@ fn a_best_effort_failure_does_not_count() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_ignored() {
+fn results_for_keys_not_in_flight_are_ignored() {
     let mut request = Asked::start(at(10), vec![query(1, &["y"]), query(0, &["a"])]);
     request.handle_result(at(10), Slot(0), value("early"));
     let cache = cache();

@@ -22,7 +22,7 @@ pub(crate) type At = usize;
 /// A value as a backend answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// The content, which is unlike any other.
+    /// The content, which is unique.
     pub(crate) bytes: [u8; 8],
     /// The lifetime that the store allows, if it does.
     pub(crate) good_for: Option<Duration>,
@@ -39,7 +39,7 @@ impl Stored {
     }
 }
 
-/// Something that happens in the node or to it.
+/// An event in the node.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A request arrives.
@@ -66,12 +66,12 @@ pub(crate) enum Event {
     Restart { warm: bool },
     /// A client invalidates a part of a backend.
     Invalidate { backend: At, which: Which },
-    /// A walk through the cache goes on.
+    /// An invalidation's walk through the cache takes its next step.
     Walk(usize),
 }
 
 impl Event {
-    /// Whether it is lost when the node that waits for it ends.
+    /// Returns true if the event is dropped when the node that waits for it ends.
     pub(crate) fn ends_with_the_node(&self) -> bool {
         match self {
             Self::Reply(..) | Self::Probe(..) | Self::Written { .. } | Self::CarryOut(..) | Self::Walk(_) => {
@@ -102,7 +102,7 @@ pub(crate) enum Which {
 }
 
 impl Which {
-    /// Whether this number is part of it.
+    /// Returns true if this number is part of it.
     pub(crate) fn means(self, number: u8) -> bool {
         match self {
             Self::All => true,
@@ -112,10 +112,10 @@ impl Which {
     }
 }
 
-/// Something that happens at the stores, whose clocks go on when the node's process stands still.
+/// An event at the stores, whose clocks go on while the node's process is suspended.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A write arrives at a replica, which answers after so many milliseconds, if at all.
+    /// A write arrives at a replica, which answers after this many milliseconds, or never.
     Land { backend: At, write: u64, replica: usize, number: u8, content: Content, answer_after: Option<u64> },
     /// A change of the primary arrives at a replica that copies from it.
     Copy { backend: At, replica: usize, number: u8, content: Content },

@@ -1,22 +1,20 @@
-//! Requests, reads of listeners, writes, the cache and dispatchers together in a world of faults:
-//! replicas that die and return, answers that are lost, late, repeated or in another order, writes
-//! that race reads and each other, or whose outcome nobody knows and which land late, stores that
-//! others change, listeners whose clients change the cache, a clock that stands still and jumps,
-//! and a node that ends and starts again, with a snapshot or without. Everything follows from one
-//! seed. Whatever happens:
+//! Fault simulation of requests, listeners' reads, writes, the cache and dispatchers together.
+//! Replicas die and return; answers are lost, late, repeated or reordered; writes race reads and
+//! each other, or have an unknown outcome and land late; other programs change the stores, and
+//! listeners' clients the cache; the clock stands still and jumps; the node restarts, with a
+//! snapshot or without. Everything is derived from one seed. Always:
 //!
-//! - each key of each request ends exactly once and in time, and the request counts as it must;
-//!   each write ends exactly once;
-//! - no value is read that was not written to that key, and none that is older than the last write
-//!   that was acknowledged, or the last invalidation that was answered, before the read began;
-//! - nothing is cached that the store does not have, unless the store was changed behind the node's
-//!   back;
-//! - replicas have the same in the end, unless the last write was not acknowledged by all of them;
-//! - nothing grows beyond its bound, and at rest there is nothing left;
-//! - the healthy backend notices nothing.
+//! - each key of each request ends exactly once and in time, the request's latency and blocking
+//!   backend are right, and each write ends exactly once;
+//! - every value that is read was written to that key, and is no older than the last write that was
+//!   acknowledged, or the last invalidation that was answered, before the read began;
+//! - every cached value is in the store, unless the store was changed without the node's knowledge;
+//! - replicas agree in the end, unless the last write was not acknowledged by all of them;
+//! - every collection stays within its bound, and is empty at rest;
+//! - the healthy backend is not affected.
 //!
-//! A seed that fails is told with the command that replays it:
-//! `SEED=n cargo test -p sherwood-path --test simulation` writes to the terminal what happens.
+//! A failing seed is printed with the command that replays it: `SEED=n cargo test -p sherwood-path
+//! --test simulation` writes the events to the terminal.
 
 #![allow(
     clippy::disallowed_methods,
@@ -44,10 +42,10 @@ use world::World;
 
 const SEEDS: u64 = 10_000;
 
-/// How often what must happen for the properties to say anything did.
+/// Count of each event of [`MUST_HAPPEN`].
 type Seen = BTreeMap<&'static str, u64>;
 
-/// One world from its beginning to its end.
+/// Runs one world from its beginning to its end; `told` writes its events to the terminal.
 fn live(seed: u64, told: bool) -> Seen {
     let mut world = World::new(seed, told);
     world.plan_inputs();
@@ -61,7 +59,7 @@ fn live(seed: u64, told: bool) -> Seen {
 }
 
 #[test]
-fn nothing_goes_wrong_whatever_happens() {
+fn invariants_hold_under_faults() {
     if let Ok(seed) = env::var("SEED") {
         live(seed.parse().expect("SEED is a number"), true);
         return;
@@ -77,7 +75,7 @@ fn nothing_goes_wrong_whatever_happens() {
             match catch_unwind(AssertUnwindSafe(|| live(seed, false))) {
                 Ok(one) => add(&mut seen, &one),
                 Err(panic) => {
-                    // The others need not go on.
+                    // The other threads can stop.
                     next.store(SEEDS, Relaxed);
                     eprintln!(
                         "seed {seed} failed; SEED={seed} cargo test -p sherwood-path --test simulation replays it"
@@ -96,14 +94,14 @@ fn nothing_goes_wrong_whatever_happens() {
     let total = total.into_inner().expect("no panics while held");
     let rare: Vec<_> =
         MUST_HAPPEN.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < 100).collect();
-    assert!(rare.is_empty(), "it says nothing if this does not happen: {rare:?} in {total:?}");
+    assert!(rare.is_empty(), "events too rare to test the invariants: {rare:?} in {total:?}");
 }
 
 fn add(to: &mut Seen, more: &Seen) {
     more.iter().for_each(|(what, count)| *to.entry(what).or_default() += count);
 }
 
-/// Without these the properties would hold of a world in which nothing happens.
+/// Events that have to occur often enough for the invariants to be tested.
 const MUST_HAPPEN: &[&str] = &[
     "key: Hit",
     "key: Miss",

@@ -1,4 +1,4 @@
-//! Requests, driven as a node drives them and judged when they have finished.
+//! Requests, driven as a node drives them and checked when they have finished.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(crate) struct Asked {
     queries: Vec<Query<Key>>,
     request: Request<Key, u64>,
     at: Moment,
-    /// The slots of the fetches that it waits for and that have not ended.
+    /// The slots of awaited fetches in flight.
     fetched: Vec<Slot>,
     judged: bool,
 }
 
 impl Asked {
-    /// The time at which it is to be woken; none if nothing would come of it.
+    /// Returns the time to call its timeout handler; none if that would have no effect.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.request.next_timeout()
     }
@@ -36,7 +36,7 @@ pub(crate) enum Waiter {
     Request(usize, Slot),
     /// A read of a listener's client.
     Listener(usize),
-    /// None: the key is revalidated.
+    /// A revalidation, which no request waits for.
     Nobody,
 }
 
@@ -67,7 +67,7 @@ impl World {
         self.finish(id);
     }
 
-    /// Has the misses of a request fetched, and its stale keys revalidated.
+    /// Fetches the misses of a request, and revalidates its stale keys.
     fn fetch(&mut self, id: usize, fetch: QueryFetch<Key>) {
         let QueryFetch { backend, partition, keys, demand, awaited, .. } = fetch;
         let (backend, entropy) = (backend.index(), self.draw(u64::MAX));
@@ -137,8 +137,8 @@ impl World {
         }
     }
 
-    /// Answers a read of a listener's client from the cache, if a fresh value is there, or else
-    /// from the backend, as a listener does that reads through.
+    /// Answers a read of a listener's client from the cache if it has a fresh value, and otherwise
+    /// from the backend, as a read-through listener does.
     pub(crate) fn listen(&mut self, backend: At, number: u8, tenant: u8) {
         let (key, of) = (key(number), partition(backend, tenant));
         let (id, access) = (self.arrived, Access::at(self.now));
@@ -173,8 +173,8 @@ impl World {
         self.judge(id, backend, key, status, value, at);
     }
 
-    /// Checks a fill: whether the answer was kept or not, no older value is left that could be
-    /// served as stale.
+    /// Checks a fill: after it no older value is left that could be served as stale, whether the
+    /// answer was kept or not.
     pub(crate) fn check_fill(&mut self, backend: At, partition: PartitionId, key: Key, answer: Content) {
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
         let access = Access { flags, ..Access::at(self.now) };
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Reads at a replica, at once. The reply arrives later, if it does, and maybe twice.
+    /// Reads at a replica at once. The reply arrives later, never, or twice.
     fn serve(&mut self, backend: At, replica: ReplicaId, attempt: AttemptId, keys: &[FetchKey<Key>]) {
         self.tell(|| {
             format!("backend {backend}: {attempt:?} asks replica {} for {}", replica.0, shown(&keys))
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// Judges a request that has finished, and forgets it once its fetches have ended.
+    /// Checks a request that has finished, and forgets it once its fetches have ended.
     fn finish(&mut self, id: usize) {
         let Some(asked) = self.requests.remove(&id) else { return };
         let judged = asked.judged || asked.request.finished().is_some();
@@ -286,7 +286,7 @@ impl World {
         assert!(finished.blocking.is_none_or(|blocking| slowest.1.contains(&blocking)));
     }
 
-    /// Judges how one key ended.
+    /// Checks the end of one key.
     fn judge(&mut self, id: usize, backend: At, key: Key, status: Status, value: Option<u64>, asked: Moment) {
         self.tell(|| format!("request {id}: {key:x?} of backend {backend} ended as {status:?}: {value:x?}"));
         self.count(match status {

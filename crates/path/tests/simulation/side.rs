@@ -1,4 +1,4 @@
-//! One backend of the node, with its stores and what is in flight.
+//! A backend of the node, with its stores and everything in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,9 +31,9 @@ pub(crate) struct Running {
     pub(crate) begun: Instant,
     pub(crate) tenant: u8,
     pub(crate) content: Content,
-    /// Its place in the log of each replica where it has landed.
+    /// The position in the log of each replica where it has landed.
     pub(crate) places: Vec<Option<usize>>,
-    /// Whether another program changed the store meanwhile.
+    /// True if another program changed the store meanwhile.
     pub(crate) beside: bool,
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Side {
     pub(crate) foreign: BTreeMap<(u8, u8), u64>,
     /// The time until which a write of unknown outcome may land, by number.
     pub(crate) unsettled: BTreeMap<u8, Instant>,
-    /// Whether the node ended amid its writes.
+    /// True if the node ended while its writes were in flight.
     pub(crate) gave_up: bool,
-    /// Numbers to which a write came later than the node can wait for.
+    /// Numbers of which a write landed later than the node waits for.
     pub(crate) spoilt: BTreeSet<u8>,
     /// Numbers of which replicas may differ until the next acknowledged write: one was not
     /// acknowledged, or another program changed the store beside it.
@@ -118,8 +118,8 @@ impl Side {
         }
     }
 
-    /// Starts the node's process at `now`. It knows of the one before, at most, until when its
-    /// writes may land.
+    /// Starts the node's process at `now`. Of the previous process it knows at most the time until
+    /// which its writes may land.
     pub(crate) fn start(&mut self, now: Instant, unsettled: Option<Instant>) {
         self.machine = start(&self.options, now, self.hash);
         if let Some(unsettled) = unsettled {
@@ -128,7 +128,7 @@ impl Side {
         self.ids.clear();
     }
 
-    /// A write in flight, and the version it writes.
+    /// Returns a write in flight, and the version it writes.
     pub(crate) fn running(&self, id: WriteId) -> Option<(u64, &Running)> {
         self.running
             .iter()
@@ -140,7 +140,7 @@ impl Side {
         &self.options.rules
     }
 
-    /// Whether a number's cached content must be what the store has.
+    /// Returns true if a number's cached content must be the store's.
     pub(crate) fn is_quiet(&self, number: u8, tenant: u8) -> bool {
         let written = self.running.values().any(|running| running.number == number);
         !written && !self.foreign.contains_key(&(number, tenant)) && !self.spoilt.contains(&number)
@@ -231,14 +231,14 @@ fn start(options: &BackendOptions, now: Instant, hash: SeededState) -> Backend<K
     Backend::new(options.clone(), now, hash).expect("these options can work")
 }
 
-/// A ramp that may begin, grow, fall back and end within the world's time.
+/// Draws a ramp that may begin, grow, fall back and end within the world's time.
 fn draw_ramp(mut draw: impl FnMut(u64) -> u64) -> RampOptions {
     let interval = Duration::from_millis(draw(30) + 10);
     let start_keys = draw(30) as u32 + 1;
     RampOptions { start_keys, interval, settle: interval, ..RampOptions::default() }
 }
 
-/// Rules for a backend's values, of which no time is longer than the grace.
+/// Draws rules for a backend's values, with times of at most the grace.
 fn draw_rules(mut draw: impl FnMut(u64) -> u64) -> Rules {
     let mut time = |once_in: u64, longest: u64| {
         Duration::from_millis(if draw(once_in) == 0 { draw(longest) } else { 0 })
@@ -254,7 +254,7 @@ fn draw_rules(mut draw: impl FnMut(u64) -> u64) -> Rules {
     }
 }
 
-/// The cached value.
+/// Returns the cached value.
 pub(crate) fn read(item: Item<'_>) -> u64 {
     match item.value {
         Value::Bytes(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),

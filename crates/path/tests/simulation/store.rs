@@ -1,4 +1,4 @@
-//! The replicas of one backend: what each has been through, and what may be read from them.
+//! The replicas of one backend: the log of each, and the values that may be read from them.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::events::{At, Content};
 #[derive(Debug)]
 pub(crate) struct Log {
     entries: Vec<Content>,
-    /// From which moment on nothing before which entry may be read; both ascend.
+    /// Times from which on no entry before this position may be read; both ascend.
     floors: Vec<(Moment, usize)>,
 }
 
-/// A time, and what tells apart what happens while the clock stands still.
+/// A time, and a number that orders events while the clock stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment {
     pub(crate) step: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Moment {
 pub(crate) struct Replica {
     pub(crate) dead: bool,
     logs: Vec<Log>,
-    /// When the last copy from the primary arrives, so that they keep their order.
+    /// Time at which the last copy from the primary arrives, so that copies keep their order.
     pub(crate) last_copy: Instant,
 }
 
@@ -33,14 +33,14 @@ pub(crate) struct Replica {
 #[derive(Debug)]
 pub(crate) struct Stores {
     pub(crate) replicas: Vec<Replica>,
-    /// Whether only the first is written to, and the others copy from it.
+    /// True if only the first replica is written to, and the others copy from it.
     pub(crate) primary: bool,
-    /// How far behind they may be.
+    /// Longest lag of the replicas.
     pub(crate) settle: Duration,
 }
 
 impl Stores {
-    /// Replicas that have a value for each of `numbers` but 0; those that copy lag behind by up to
+    /// Creates replicas that have a value for each of `numbers` but 0. Those that copy lag by up to
     /// `lag`.
     pub(crate) fn new(backend: At, replicas: usize, numbers: u8, lag: Option<Duration>) -> Self {
         let log = |number| Log {
@@ -56,7 +56,7 @@ impl Stores {
         }
     }
 
-    /// How many replicas a write goes to.
+    /// Returns the number of replicas that a write goes to.
     pub(crate) fn written_to(&self) -> usize {
         if self.primary { 1 } else { self.replicas.len() }
     }
@@ -65,19 +65,19 @@ impl Stores {
         *self.log(replica, number).entries.last().expect("it begins with one")
     }
 
-    /// Stores a content; returns its place in the replica's log.
+    /// Stores a content, and returns its position in the replica's log.
     pub(crate) fn store(&mut self, replica: usize, number: u8, content: Content) -> usize {
         let entries = &mut self.replicas[replica].logs[usize::from(number)].entries;
         entries.push(content);
         entries.len() - 1
     }
 
-    /// Where each replica's log of a number ends.
+    /// Returns the end of each replica's log of a number.
     pub(crate) fn ends(&self, number: u8) -> Vec<usize> {
         (0..self.replicas.len()).map(|replica| self.log(replica, number).entries.len() - 1).collect()
     }
 
-    /// Nothing before these entries may be read by who asks from `moment` on.
+    /// Forbids entries before `floors` to be read by reads that begin from `moment` on.
     pub(crate) fn raise_floors(&mut self, number: u8, moment: Moment, floors: &[usize]) {
         for (replica, &floor) in self.replicas.iter_mut().zip(floors) {
             let floors = &mut replica.logs[usize::from(number)].floors;
@@ -86,7 +86,7 @@ impl Stores {
         }
     }
 
-    /// Whether who asked at `asked` may be answered this.
+    /// Returns true if a read that began at `asked` may return this content.
     pub(crate) fn may_be_read(&self, number: u8, content: Content, asked: Moment) -> bool {
         let sources = if self.primary { 1 } else { self.replicas.len() };
         (0..sources).any(|replica| {
@@ -97,12 +97,12 @@ impl Stores {
         })
     }
 
-    /// Whether a replica that is written to has just this.
+    /// Returns true if a replica that is written to has this content.
     pub(crate) fn is_current(&self, number: u8, content: Content) -> bool {
         (0..self.written_to()).any(|replica| self.read(replica, number) == content)
     }
 
-    /// Whether all replicas have the same.
+    /// Returns true if all replicas have the same content.
     pub(crate) fn agree(&self, number: u8) -> bool {
         (1..self.replicas.len()).all(|replica| self.read(replica, number) == self.read(0, number))
     }
@@ -112,7 +112,7 @@ impl Stores {
     }
 }
 
-/// A value that says where it belongs and which it is of all that were written there.
+/// Returns a unique value, made of the backend, number and version.
 pub(crate) fn value(backend: At, number: u8, version: u64) -> u64 {
     (backend as u64) << 56 | u64::from(number) << 48 | version
 }

@@ -14,7 +14,7 @@ const LISTENED: usize = 20;
 const WRITES: usize = 40;
 const CHANGES: usize = 6;
 const LENGTH_MS: u64 = 500;
-/// Spacing of moments at which many things happen at once.
+/// Spacing of times at which many events coincide.
 const GRID_MS: u64 = 20;
 
 impl World {

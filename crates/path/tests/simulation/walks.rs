@@ -53,7 +53,7 @@ impl World {
         self.count("number invalidated");
     }
 
-    /// Stores an item or removes one as a listener's client does, right after the invalidation.
+    /// Stores or removes an item as a listener's client does, right after the invalidation.
     pub(crate) fn change_cache(&mut self, backend: At, number: u8, tenant: u8, value: Option<u64>) {
         let (key, of, access) = (key(number), partition(backend, tenant), Access::at(self.now));
         self.input(backend, |machine, now, cache| {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Goes one step further. After the last one the invalidation is answered.
+    /// Takes one step of a walk. After the last one the invalidation is answered.
     pub(crate) fn walk_on(&mut self, walk: usize) {
         let Walk { backend, which, tenant, cursor, .. } = self.walks[walk];
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
@@ -80,7 +80,7 @@ impl World {
         let next = self.cache.scan(of, cursor, &access, 2, |key, item| {
             let is_meant = match which {
                 Which::All | Which::One(_) | Which::Beginning(_) => which.means(key[1]),
-                // The tags of an absent value are not known.
+                // An absent value has no known tags.
                 Which::Tag(odd) => item.kind == Kind::Absent || item.tags.may_hold(&[odd]),
             };
             if is_meant {

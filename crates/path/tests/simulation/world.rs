@@ -21,13 +21,13 @@ use crate::walks::Walk;
 /// The longest jump of the clock.
 const JUMP_MAX: u64 = 200;
 const STEPS_MAX: u64 = 20_000;
-/// Steps from one look at everything that is cached to the next.
+/// Steps between two checks of all cached items.
 const LOOK: u64 = 8;
 
-/// The node's machine of one backend.
+/// The node's state machine of one backend.
 pub(crate) type Machine = Backend<Key, Stored, Waiter>;
 
-/// The node's cache, and the answers that have filled it since the last look.
+/// The node's cache, and the answers that have filled it since the last check.
 pub(crate) struct NodeCache<'a> {
     cache: &'a Cache,
     filled: &'a RefCell<Vec<Filled>>,
@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     random: SplitMix64,
     pub(crate) faulty: bool,
-    /// Whether the driver carries some actions out late, twice or never.
+    /// True if the driver carries some actions out late, twice or never.
     negligent: bool,
     pub(crate) cache: Cache,
     filled: RefCell<Vec<Filled>>,
@@ -87,7 +87,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world before its first event, which is `told` to the terminal or not.
+    /// Creates a world before its first event; `told` writes its events to the terminal.
     pub(crate) fn new(seed: u64, told: bool) -> Self {
         let mut random = SplitMix64::new(seed);
         Self {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Counts that something happened.
+    /// Counts an event.
     pub(crate) fn count(&mut self, what: &'static str) {
         *self.seen.entry(what).or_default() += 1;
     }
@@ -127,7 +127,7 @@ impl World {
         self.seen.clear();
     }
 
-    /// Writes to the terminal what happens, if the run is told.
+    /// Writes an event to the terminal if the run is told.
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         if self.told {
             let line = format!(
@@ -136,7 +136,8 @@ impl World {
                 format!("{:?}", self.now - Instant::from_secs(1)),
                 what()
             );
-            // Past the harness, which captures what a test prints. A closed terminal is no failure.
+            // Bypasses the harness, which captures what a test prints. A closed terminal is no
+            // failure.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
@@ -160,12 +161,12 @@ impl World {
         self.arrivals.insert((at, self.planned), arrival);
     }
 
-    /// Whether anything can go wrong at this backend.
+    /// Returns true if this backend can fail.
     pub(crate) fn fails(&self, backend: At) -> bool {
         self.faulty && backend != HEALTHY
     }
 
-    /// No faults from now on, and everything lives.
+    /// Ends all faults and revives all replicas.
     pub(crate) fn heal(&mut self) {
         self.tell(|| "no faults from now on".to_owned());
         self.faulty = false;
@@ -175,8 +176,7 @@ impl World {
             .for_each(|replica| replica.dead = false);
     }
 
-    /// Lets everything happen that is going to; replicas that stay dead are probed until the steps
-    /// are used up.
+    /// Carries out all events. Replicas that stay dead are probed until the steps are used up.
     pub(crate) fn run(&mut self) {
         let last = self.step + STEPS_MAX;
         while self.step < last {
@@ -207,7 +207,7 @@ impl World {
         self.check_all();
     }
 
-    /// Carries out what is due at the stores, one event at the node, and what time brings.
+    /// Carries out what is due at the stores, one event at the node, and due timeouts.
     fn happen(&mut self) {
         while let Some(first) = self.arrivals.first_entry().filter(|first| first.key().0 <= self.now) {
             let ((at, _), arrival) = first.remove_entry();
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Gives a backend's machine an input, and carries out what it asks for.
+    /// Passes an input to a backend, and carries out its actions.
     pub(crate) fn drive<R>(
         &mut self,
         backend: At,
@@ -275,7 +275,7 @@ impl World {
         result
     }
 
-    /// Gives a backend's machine an input, and checks what has become of the cache.
+    /// Passes an input to a backend, and checks the cache afterwards.
     pub(crate) fn input<R>(
         &mut self,
         backend: At,
@@ -294,7 +294,7 @@ impl World {
         result
     }
 
-    /// Carries out all that a machine asks for, or has it carried out by a negligent driver.
+    /// Carries out all actions of a backend, or lets a negligent driver carry them out.
     pub(crate) fn carry_out_all(&mut self, backend: At) {
         while let Some(action) = self.sides[backend].machine.poll_action() {
             if !self.negligent || !self.fails(backend) || !self.once_in(10) {
@@ -302,7 +302,7 @@ impl World {
                 continue;
             }
             match action {
-                // What a client hears, and when, is the driver's affair alone.
+                // Answers to clients concern only the driver, and are never neglected.
                 Action::Deliver { .. } | Action::EndWrite { .. } => self.carry_out(backend, action),
                 _ => self.neglect(backend, action),
             }
@@ -344,8 +344,7 @@ impl World {
         }
     }
 
-    /// Ends the node and starts it again. What it knew is gone, except for what a snapshot keeps of
-    /// the cache and of writes that may land.
+    /// Restarts the node. It keeps what a snapshot holds of the cache and of writes that may land.
     fn restart(&mut self, warm: bool) {
         self.tell(|| format!("the node starts again{}", if warm { ", with a snapshot" } else { "" }));
         let unsettled: Vec<_> = (0..BACKENDS).map(|backend| self.give_up_writes(backend, warm)).collect();
@@ -363,7 +362,8 @@ impl World {
         self.count(if warm { "started warm" } else { "started cold" });
     }
 
-    /// Ends the writes of a backend as a node does that ends. Returns until when one may land.
+    /// Ends the writes of a backend like a node that ends. Returns the time until which one may
+    /// land.
     fn give_up_writes(&mut self, backend: At, warm: bool) -> Option<Instant> {
         let (now, side) = (self.now, &mut self.sides[backend]);
         side.gave_up |= !side.running.is_empty();
@@ -385,14 +385,14 @@ impl World {
         (0..withheld).for_each(|_| self.count("fill withheld"));
         let side = &mut self.sides[backend];
         if !warm {
-            // The next process does not know of those that may still land.
+            // The next process does not know the writes that may still land.
             let lost = side.unsettled.iter().filter(|(_, until)| now < **until).map(|(number, _)| *number);
             side.spoilt.extend(lost);
         }
         unsettled
     }
 
-    /// Stores what a snapshot has of the cache before: neither stale values nor absences.
+    /// Stores what a snapshot keeps of the cache before: neither stale nor absent values.
     fn keep(&self, before: &Cache) {
         let access = Access::at(self.now);
         for partition in (0..BACKENDS * usize::from(TENANTS)).map(PartitionId::from_index) {
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until no fence is left. Then nothing else may be.
+    /// Lets time pass until no fence is left. Then everything else has to be empty as well.
     pub(crate) fn assert_at_rest(&mut self) {
         self.now += Duration::from_secs(120);
         self.time_out();
@@ -426,17 +426,17 @@ impl World {
         }
     }
 
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     pub(crate) fn draw(&mut self, bound: u64) -> u64 {
         self.random.next_u64() % bound
     }
 
-    /// Whether something happens that does so once in `times`.
+    /// Returns true once in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.draw(times) == 0
     }
 
-    /// A time up to `longest`.
+    /// Draws a time up to `longest`.
     pub(crate) fn draw_time(&mut self, longest: Duration) -> Duration {
         Duration::from_nanos(self.draw(longest.as_nanos() as u64 + 1))
     }
@@ -455,7 +455,7 @@ fn empty_cache(seed: u64) -> Cache {
     Cache::new(options, &partitions, SeededState::new(seed)).expect("these options can work")
 }
 
-/// A thing in hexadecimal, in which values show where they belong.
+/// Formats `what` in hexadecimal, in which values show their backend and number.
 pub(crate) fn shown(what: &impl fmt::Debug) -> String {
     format!("{what:x?}")
 }

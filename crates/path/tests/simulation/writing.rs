@@ -1,4 +1,4 @@
-//! Writes, driven as a node drives them, with the faults that can befall them on their way.
+//! Writes, driven as a node drives them, with the faults that can occur on their way.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl World {
         self.carry_out_all(backend);
     }
 
-    /// Sends a write whose turn has come, if the machine still hands it out.
+    /// Sends a write whose turn has come, if the backend still hands it out.
     pub(crate) fn send_write(&mut self, backend: At, id: WriteId) {
         let now = self.now;
         let Some(order) = self.sides[backend].machine.take_write(now, id) else {
@@ -71,7 +71,7 @@ impl World {
 
     /// Draws the fate of a write on its way to one replica.
     fn send_write_to(&mut self, backend: At, write: u64, replica: usize, number: u8, content: Content) {
-        let (patience, soon) = (timeout(backend), Duration::from_millis(5));
+        let (limit, soon) = (timeout(backend), Duration::from_millis(5));
         let answer = |outcome| Event::Written { backend, write, replica, outcome };
         let land = |answer_after| Arrival::Land { backend, write, replica, number, content, answer_after };
         let fails = self.fails(backend);
@@ -79,8 +79,8 @@ impl World {
         if self.sides[backend].stores.replicas[replica].dead {
             return self.plan(on_its_way, answer(WriteOutcome::NotDone));
         }
-        // The latest landing that the node allows for: its timeout, then as long again.
-        let longest = self.sides[backend].running[&write].begun + 2 * patience;
+        // The latest time of landing that the node allows for: its timeout, then as long again.
+        let longest = self.sides[backend].running[&write].begun + 2 * limit;
         match if fails { self.draw(10) } else { 9 } {
             // Lost on its way, or refused.
             0 => {}
@@ -91,25 +91,25 @@ impl World {
             3 => {
                 self.plan(on_its_way, answer(WriteOutcome::Unknown));
                 if self.once_in(2) {
-                    let lands = self.now + self.draw_time(patience);
+                    let lands = self.now + self.draw_time(limit);
                     self.plan_arrival(lands, land(None));
                 }
             }
             // It is slow, and may land after the timeout.
             4 => {
-                let lands = (self.now + self.draw_time(patience * 5 / 4)).min(longest);
+                let lands = (self.now + self.draw_time(limit * 5 / 4)).min(longest);
                 self.plan_arrival(lands, land(Some(back)));
             }
             5 if self.once_in(20) => {
                 self.sides[backend].spoilt.insert(number);
-                let lands = longest.max(self.now) + self.draw_time(patience);
+                let lands = longest.max(self.now) + self.draw_time(limit);
                 self.plan_arrival(lands, land(None));
             }
             _ => self.plan_arrival(self.now + on_its_way, land(Some(back))),
         }
     }
 
-    /// Carries out an arrival at a store, at a time that the node may have slept through.
+    /// Carries out an arrival at a store, at a time at which the node may have been suspended.
     pub(crate) fn arrive_at_store(&mut self, at: Instant, arrival: Arrival) {
         let (backend, replica) = match &arrival {
             Arrival::Land { backend, replica, .. } | Arrival::Copy { backend, replica, .. } => {
@@ -181,7 +181,7 @@ impl World {
         });
     }
 
-    /// Judges a write that has ended.
+    /// Checks a write that has ended.
     pub(crate) fn end_write(&mut self, backend: At, id: WriteId, outcome: WriteOutcome, sent: bool) {
         let side = &mut self.sides[backend];
         let (version, _) = side.running(id).expect("a write ends once");
@@ -219,8 +219,8 @@ impl World {
         }
     }
 
-    /// The value that the writing tenant's cache has of a number after a write. The other tenants'
-    /// caches have none.
+    /// Returns the value that the writing tenant's cache has of a number after a write. The other
+    /// tenants' caches have none.
     fn cached_after_write(&self, backend: At, number: u8, tenant: u8) -> Option<u64> {
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
         let access = Access { flags, ..Access::at(self.now) };
@@ -231,8 +231,8 @@ impl World {
         cached(tenant)
     }
 
-    /// Changes the store past the node, at all replicas alike: often a number that is being
-    /// written, and often with an invalidation.
+    /// Changes the store without the node's knowledge, at all replicas alike: often a number that
+    /// is being written, and often with an invalidation.
     pub(crate) fn change_foreign(&mut self, backend: At, number: u8) {
         let written = self.sides[backend].running.values().next().map(|running| running.number);
         let number = written.filter(|_| self.once_in(2)).unwrap_or(number);
@@ -263,8 +263,8 @@ impl World {
         self.count("listener changed the cache");
     }
 
-    /// Stores a content past the node: at all replicas at once, or at the one that the others copy
-    /// from.
+    /// Stores a content without the node: at all replicas at once, or at the one that the others
+    /// copy from.
     fn store_elsewhere(&mut self, backend: At, number: u8, content: Content) {
         let side = &mut self.sides[backend];
         let replicas = side.stores.written_to();
