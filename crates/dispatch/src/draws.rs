@@ -1,11 +1,11 @@
-//! Random numbers from the entropy that fetches bring along.
+//! Random numbers, seeded by the entropy that each fetch supplies.
 
 use std::time::Duration;
 
 use sherwood_model::{Instant, SplitMix64};
 
-/// [`SplitMix64`], stirred with every fetch's entropy. Retries and probes follow fetches, so that
-/// they need no entropy of their own.
+/// A [`SplitMix64`] into which every fetch's entropy is mixed. Retries and probes follow fetches,
+/// so they need no entropy of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws {
     generator: SplitMix64,
@@ -18,25 +18,25 @@ impl Default for Draws {
 }
 
 impl Draws {
-    /// Mixes in what the driver drew.
+    /// Mixes in the driver's entropy.
     pub(crate) fn stir(&mut self, entropy: u64) {
         self.generator.stir(entropy);
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.generator.next_u64()
     }
 
-    /// A moment between `wait` and a quarter more after `now`.
+    /// Returns the time `wait` after `now`, plus a random part of up to a quarter of `wait`.
     pub(crate) fn jittered(&mut self, now: Instant, wait: Duration) -> Instant {
         let quarter = u64::try_from((wait / 4).as_nanos()).unwrap_or(u64::MAX);
         now + wait + Duration::from_nanos(below(self.next(), quarter))
     }
 }
 
-/// A number below `bound` (0 when that is 0) from 64 random bits, by multiplication; its bias is
-/// under `bound / 2^64`.
+/// Returns a number below `bound` (0 if that is 0) from 64 random bits, by multiplication; its bias
+/// is under `bound / 2^64`.
 pub(crate) fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }

@@ -1,13 +1,13 @@
 //! A budget for extra attempts: retries and copies.
 //!
-//! A bound per fetch does not bound load: when a whole backend is in trouble every call fails, and
-//! one retry each doubles what the backend must carry at the worst moment. So extra attempts are
-//! paid for by first attempts, and can exceed them only by a stated ratio and a stated burst.
+//! A bound per fetch does not bound the load: while a whole backend fails, one retry of each call
+//! doubles its load. So extra attempts are paid for by first attempts, and can exceed them only by
+//! a given ratio and a given burst.
 
 use crate::RetryOptions;
 
-/// Tokens for extra attempts, in thousandths: a first attempt pays a part of one in when it starts,
-/// an extra attempt takes one out when it is given to a replica.
+/// Tokens for extra attempts, in thousandths. A first attempt adds a part of a token when it
+/// starts; an extra attempt takes a token when it is given to a replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtraBudget {
     held_milli: u32,
@@ -27,7 +27,7 @@ impl ExtraBudget {
         }
     }
 
-    /// Takes in the payment of a first attempt.
+    /// Adds the payment of a first attempt.
     pub(crate) fn pay(&mut self) {
         self.held_milli = self.held_milli.saturating_add(self.paid_milli).min(self.held_milli_max);
     }
@@ -37,7 +37,7 @@ impl ExtraBudget {
         self.held_milli >= MILLI
     }
 
-    /// Takes out the price of an extra attempt.
+    /// Takes the price of an extra attempt.
     pub(crate) fn take(&mut self) {
         self.held_milli = self.held_milli.saturating_sub(MILLI);
     }
@@ -60,7 +60,7 @@ mod tests {
                 extra += 1;
             }
         }
-        // The first payment meets a full budget and is lost.
+        // The first payment is lost because the budget is full.
         assert_eq!(extra, 3 + 99);
     }
 

@@ -1,4 +1,4 @@
-//! A short list without memory of its own.
+//! A short list without a heap allocation.
 
 /// Attempts of one fetch that may be live at the same time, and replicas that are picked together.
 pub(crate) const ATTEMPTS_MAX: usize = 8;

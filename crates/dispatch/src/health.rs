@@ -18,7 +18,7 @@ use sherwood_model::Instant;
 use crate::ProbeOptions;
 use crate::draws::Draws;
 
-/// The state drawn above.
+/// The state of a replica, as drawn above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Health {
     /// May be called.
@@ -26,7 +26,7 @@ pub(crate) enum Health {
         /// Failures since the last success.
         failures: u32,
     },
-    /// Gets no calls.
+    /// Receives no calls.
     Down {
         /// The wait before the current or coming probe, without its jitter.
         interval: Duration,
@@ -36,9 +36,9 @@ pub(crate) enum Health {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Probe {
-    /// When to send the next one.
+    /// Time of the next probe.
     Waiting(Instant),
-    /// When to give up the one that was sent.
+    /// Time at which the probe in flight times out.
     Sent(Instant),
 }
 
@@ -51,14 +51,15 @@ impl Health {
         matches!(self, Self::Up { .. })
     }
 
-    /// A call showed that the replica works.
+    /// Records a successful call.
     pub(crate) fn note_success(&mut self) {
         if let Self::Up { failures } = self {
             *failures = 0;
         }
     }
 
-    /// A call failed by the replica's fault. True when that took it down.
+    /// Records a call that failed by the replica's fault. Returns true if that took the replica
+    /// down.
     pub(crate) fn note_failure(&mut self, now: Instant, options: &ProbeOptions, draws: &mut Draws) -> bool {
         let Self::Up { failures } = self else { return false };
         *failures += 1;
@@ -79,7 +80,7 @@ impl Health {
         };
     }
 
-    /// When [`Health::wake`] has something to do.
+    /// Returns the time to call [`Health::wake`]; none if it has nothing to do.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match *self {
             Self::Up { .. } => None,
@@ -87,8 +88,8 @@ impl Health {
         }
     }
 
-    /// Gives up a probe that got no answer; true when a probe is to be sent, to be given up after
-    /// `timeout`.
+    /// Ends a probe that got no answer in time. Returns true if a probe is to be sent, which then
+    /// has `timeout` for its answer.
     pub(crate) fn wake(
         &mut self,
         now: Instant,
@@ -125,8 +126,8 @@ mod tests {
         interval_max: Duration::from_millis(1_000),
     };
 
-    /// Wakes `health` whenever it asks for it and lets every probe fail; the waits before the first
-    /// `count` probes.
+    /// Wakes `health` whenever it is due and lets every probe fail. Returns the waits before the
+    /// first `count` probes.
     fn waits_before_probes(health: &mut Health, draws: &mut Draws, count: usize) -> Vec<Duration> {
         let mut since = Instant::ZERO;
         let mut waits = Vec::new();
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_no_probe_change_nothing() {
+    fn probe_result_without_a_probe_changes_nothing() {
         let (mut health, mut draws) = (Health::new(), Draws::default());
         health.note_probe(Instant::ZERO, false, &OPTIONS, &mut draws);
         assert!(health.is_up());

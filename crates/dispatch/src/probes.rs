@@ -61,7 +61,8 @@ impl<K: Clone + Eq> Probes<K> {
         first.at(round).or_else(|| second.at(round)).cloned()
     }
 
-    /// The keys that a replica had answers for, or else those of one that had any.
+    /// Returns the keys that a replica has answered, or else those of another one that has answered
+    /// any.
     fn answered(&self, replica: ReplicaId) -> &Recent<K> {
         let own = &self.replicas[replica.index()].answered;
         let others =
@@ -88,7 +89,7 @@ impl<K: Clone + Eq> Recent<K> {
         self.0.push_back(key.clone());
     }
 
-    /// The newest in round 0, then the ones before it, and the newest again.
+    /// Returns the newest key in round 0, then the ones before it, and then the newest again.
     fn at(&self, round: usize) -> Option<&K> {
         let back = round.checked_rem(self.0.len())?;
         self.0.get(self.0.len() - 1 - back)
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_answered_takes_turns_with_one_that_was_not() {
+    fn probes_alternate_between_answered_and_failed_keys() {
         let mut probes = Probes::new(2);
         assert_eq!(probes.next_key(ONE), None);
         probes.note_failed(&"bad");
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_not_answered_yet_is_asked_what_another_has() {
+    fn replica_without_answers_is_probed_with_keys_of_another() {
         let mut probes = Probes::new(2);
         probes.note_failed(&"bad");
         ["a", "b"].iter().for_each(|key| probes.note_answered(OTHER, key));

@@ -1,14 +1,14 @@
-//! Storage with ids that go stale.
+//! A slab whose ids become invalid when their value is removed.
 
-/// The id of one stored value. Once that is removed the id names nothing, even when its entry
-/// stores another value: it carries a generation, which repeats after 2^32 uses of one entry.
+/// The id of a stored value. It becomes invalid when the value is removed, even if the entry is
+/// reused: it contains a generation, which repeats after 2^32 uses of one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
     index: u32,
     generation: u32,
 }
 
-/// A vector of entries that are reused; never shrinks, so it holds as many as were ever needed at
+/// A vector of reused entries. It never shrinks: it has as many entries as were ever in use at
 /// once.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
@@ -24,12 +24,12 @@ struct Entry<T> {
 }
 
 impl<T> Slab<T> {
-    /// Nothing.
+    /// Creates an empty slab.
     pub(crate) const fn new() -> Self {
         Self { entries: Vec::new(), vacant: Vec::new() }
     }
 
-    /// Values stored.
+    /// Returns the number of stored values.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.vacant.len()
     }
@@ -47,19 +47,19 @@ impl<T> Slab<T> {
         Id { index, generation: 0 }
     }
 
-    /// The value `id` names, unless it went stale.
+    /// Returns the value of `id`; none if `id` is invalid.
     pub(crate) fn get(&self, id: Id) -> Option<&T> {
         let entry = self.entries.get(id.index as usize)?;
         if entry.generation == id.generation { entry.value.as_ref() } else { None }
     }
 
-    /// The value `id` names, unless it went stale.
+    /// Returns the value of `id`; none if `id` is invalid.
     pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         let entry = self.entries.get_mut(id.index as usize)?;
         if entry.generation == id.generation { entry.value.as_mut() } else { None }
     }
 
-    /// Takes the value `id` names, unless it went stale; `id` is stale from now on.
+    /// Removes the value of `id`, which becomes invalid; none if it was invalid.
     pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
         let entry = self.entries.get_mut(id.index as usize)?;
         if entry.generation != id.generation {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_id_names_nothing_after_reuse() {
+    fn id_of_a_removed_value_is_invalid_after_reuse() {
         let mut slab = Slab::new();
         let first = slab.insert('a');
         assert_eq!(slab.remove(first), Some('a'));

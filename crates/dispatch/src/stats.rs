@@ -7,47 +7,48 @@ use crate::RampStanding;
 /// A snapshot of one dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Everything since it was made.
+    /// Counts since it was created.
     pub counters: Counters,
-    /// Waiters that have not been told yet, at most `waiters_max`.
+    /// Waiters without a result, at most `waiters_max`.
     pub waiters: u32,
-    /// Keys they wait for, each at least by one.
+    /// Keys that at least one waiter waits for.
     pub keys: usize,
     /// Keys in `keys` whose fetch a new request would join; the others were invalidated in flight.
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
-    /// The ramp; none where there is none.
+    /// The ramp; none if it is not configured.
     pub ramp: Option<RampStanding>,
     /// Each replica, in the order of their ids.
     pub replicas: Vec<ReplicaStats>,
 }
 
-/// Monotone counts. Every key asked for ends in one of the four ways below or is still waited for:
+/// Monotone counts. Every requested key ends in one of the four ways below or is still in flight:
 /// `asked = answered + timed_out + failed + refused +` [`Stats::waiters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Keys asked for, each as often as it was.
+    /// Requested keys; a key requested several times counts each time.
     pub asked: u64,
     /// Keys in `asked` that were already in flight and joined that call.
     pub joined: u64,
-    /// Ended with the backend's word: a value, or that there is none.
+    /// Keys that ended with the backend's answer: a value, or none.
     pub answered: u64,
-    /// Ended by the time-out.
+    /// Keys that timed out.
     pub timed_out: u64,
-    /// Ended by a failed call.
+    /// Keys that ended with a failed call.
     pub failed: u64,
-    /// Ended before any call was made for them: a bound, the route, or no replica up.
+    /// Keys that ended before any call was made for them, because of a bound, the route, or all
+    /// replicas being down.
     pub refused: u64,
     /// Keys in `refused` that the ramp refused.
     pub ramped: u64,
     /// Calls made, retries included.
     pub calls: u64,
-    /// Calls made again after a failure, when they were given to a replica.
+    /// Retries, counted when they were given to a replica.
     pub retries: u64,
-    /// Extra attempts besides retries, when they were given to a replica.
+    /// Extra attempts besides retries, counted when they were given to a replica.
     pub copies: u64,
-    /// Calls given up by the time-out while a replica worked on them.
+    /// Calls that timed out while a replica worked on them.
     pub cancelled_calls: u64,
     /// Ignored replies: late, repeated, or without a call.
     pub late_replies: u64,
@@ -58,7 +59,7 @@ pub struct Counters {
 /// Statistics of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaStats {
-    /// Which one.
+    /// The replica.
     pub replica: ReplicaId,
     /// True if it gets calls.
     pub up: bool,

@@ -19,7 +19,7 @@ pub struct Waiters<W> {
 }
 
 impl<W> Waiters<W> {
-    /// The first waiter.
+    /// Creates the list with its first waiter.
     #[must_use]
     pub const fn new(first: W) -> Self {
         Self { first, others: Vec::new() }

@@ -1,5 +1,4 @@
-//! Each test drives one dispatcher by hand. Keys are letters, values are numbers, waiters are
-//! numbers.
+//! Each test drives one dispatcher step by step. Keys are letters, values and waiters are numbers.
 
 use std::time::Duration;
 
@@ -65,7 +64,7 @@ fn failed(kind: FailureKind) -> Reply<u32> {
     Reply::Failed(Failure::new(kind, "as told"))
 }
 
-/// The calls among some actions: id, replica, keys.
+/// Returns the calls among some actions: id, replica, keys.
 fn calls(actions: &[Act]) -> Vec<(AttemptId, ReplicaId, Vec<&'static str>)> {
     let call = |action: &Act| match action {
         Action::Call { attempt, replica, keys, .. } => Some((*attempt, *replica, keys.clone())),
@@ -74,7 +73,7 @@ fn calls(actions: &[Act]) -> Vec<(AttemptId, ReplicaId, Vec<&'static str>)> {
     actions.iter().filter_map(call).collect()
 }
 
-/// The only call among some actions.
+/// Returns the only call among some actions.
 fn call(actions: &[Act]) -> (AttemptId, ReplicaId) {
     match calls(actions)[..] {
         [(call, replica, _)] => (call, replica),
@@ -82,7 +81,7 @@ fn call(actions: &[Act]) -> (AttemptId, ReplicaId) {
     }
 }
 
-/// The deliveries among some actions: key, result, fill, waiters.
+/// Returns the deliveries among some actions: key, result, fill, waiters.
 #[allow(clippy::type_complexity, reason = "a tuple of everything reads best in assertions")]
 fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchError>, bool, Vec<u32>)> {
     let delivery = |action: &Act| match action {
@@ -199,7 +198,7 @@ fn a_key_without_an_answer_fails_alone_and_the_replica_works() {
 }
 
 #[test]
-fn a_key_that_another_replica_may_have_is_asked_for_there() {
+fn keys_that_failed_at_one_replica_are_retried_at_another() {
     let mut machine = machine(2, |_| {});
     let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("c", 3)]));
     let lost = || Err(Failure::new(FailureKind::Reset, "gone"));
@@ -219,7 +218,7 @@ fn a_key_that_another_replica_may_have_is_asked_for_there() {
 }
 
 #[test]
-fn what_the_backend_does_not_have_is_an_answer_that_may_be_kept() {
+fn absence_is_an_answer_that_may_be_cached() {
     let mut machine = machine(1, |_| ());
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     assert_eq!(
@@ -261,7 +260,7 @@ fn a_stale_id_does_not_answer_the_call_that_reuses_its_storage() {
 }
 
 #[test]
-fn waiters_over_the_bound_are_refused_by_name_and_the_others_kept() {
+fn waiters_over_the_bound_are_refused_and_the_others_kept() {
     let mut machine = machine(1, |o| o.waiters_max = 2);
     let actions = fetch(&mut machine, 0, &[("a", 1), ("a", 2), ("a", 3)]);
     assert_eq!(error(&actions), FetchError::Overloaded { bound: Bound::Waiters, limit: 2 });
@@ -298,7 +297,7 @@ fn a_queued_call_times_out_without_blame_and_leaves_its_place() {
     });
     let (a, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     fetch(&mut machine, 10, &[("b", 2)]);
-    // a is answered late enough that b, sent then, has less than half of the time-out left.
+    // The answer for a is so late that b, sent then, has less than half of the timeout left.
     let (_, replica) = call(&reply(&mut machine, 70, a, Reply::Ok(vec![None])));
     assert_eq!(fetch(&mut machine, 71, &[("c", 3)]), []);
     let actions = wake(&mut machine, 110);
@@ -328,7 +327,7 @@ fn a_safe_failure_is_retried_once_on_another_replica_within_its_first_deadline()
 }
 
 #[test]
-fn what_every_replica_would_say_is_not_retried() {
+fn failure_common_to_all_replicas_is_not_retried() {
     for kind in [FailureKind::Rejected, FailureKind::Malformed] {
         let mut machine = machine(2, |_| ());
         let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
@@ -400,7 +399,7 @@ fn a_down_replica_is_probed_with_growing_waits_and_used_again_after_a_success() 
         );
         machine.handle_timeout(due);
         assert_eq!(drain(&mut machine), std::slice::from_ref(&probe));
-        // The probe gets no answer and is given up.
+        // The probe gets no answer and times out.
         now = due + TIMEOUT;
         assert_eq!(machine.next_timeout(), Some(now));
         machine.handle_timeout(now);
@@ -419,7 +418,7 @@ fn a_down_replica_is_probed_with_growing_waits_and_used_again_after_a_success() 
 }
 
 #[test]
-fn a_probe_asks_for_what_the_replica_has_answered_in_turn_with_what_it_has_not() {
+fn probes_alternate_between_answered_and_unanswered_keys() {
     let mut machine = machine(1, |_| ());
     let (good, _) = call(&fetch(&mut machine, 0, &[("good", 1)]));
     reply(&mut machine, 0, good, Reply::Ok(vec![None]));
@@ -464,7 +463,7 @@ fn replicas_that_are_down_get_no_calls_and_their_queue_moves() {
 }
 
 #[test]
-fn the_last_replica_going_down_ends_what_is_queued() {
+fn queued_calls_end_when_the_last_replica_goes_down() {
     let mut machine = machine(1, |o| {
         o.in_flight_calls_max = 1;
         o.probe.failures_max = 1;
@@ -479,7 +478,7 @@ fn the_last_replica_going_down_ends_what_is_queued() {
 }
 
 #[test]
-fn a_retry_that_finds_no_place_ends_as_its_first_attempt_did() {
+fn retry_without_a_queue_place_ends_with_the_first_failure() {
     for full in [true, false] {
         let mut machine = machine(2, |o| {
             o.in_flight_calls_max = 1;
@@ -505,7 +504,7 @@ fn a_retry_that_finds_no_place_ends_as_its_first_attempt_did() {
 }
 
 #[test]
-fn time_outs_in_flight_take_a_replica_down() {
+fn timeouts_in_flight_take_a_replica_down() {
     let mut machine = machine(1, |_| ());
     fetch(&mut machine, 0, &[("a", 1)]);
     fetch(&mut machine, 0, &[("b", 1)]);
@@ -539,7 +538,7 @@ fn an_empty_fetch_does_nothing_and_bad_options_are_refused() {
 }
 
 #[test]
-fn every_error_says_what_and_what_to_do() {
+fn every_error_names_its_cause_and_remedy() {
     let errors = [
         FetchError::Timeout { timeout: TIMEOUT },
         FetchError::Overloaded { bound: Bound::QueuedCalls, limit: 3 },
@@ -554,7 +553,7 @@ fn every_error_says_what_and_what_to_do() {
 }
 
 #[test]
-fn keys_of_which_only_one_replica_knows_go_to_it_and_fail_with_it() {
+fn fetch_from_a_given_replica_goes_only_there_and_fails_with_it() {
     let mut machine = machine(3, |o| o.retry.per_call_max = 2);
     let from = |machine: &mut Machine, key| {
         machine.handle_fetch_from(at(0), ReplicaId(1), &Demand::default(), [(key, 1)], 7);
@@ -566,7 +565,7 @@ fn keys_of_which_only_one_replica_knows_go_to_it_and_fail_with_it() {
         let ends = reply(&mut machine, 0, asked, failed(FailureKind::Unreachable));
         assert!(
             matches!(error(&ends), FetchError::Failed { attempts: 1, .. }),
-            "nobody else is asked: {ends:?}"
+            "no other replica is called: {ends:?}"
         );
     }
     let refused = from(&mut machine, "c");

@@ -1,67 +1,64 @@
-//! Misses of a cold cache, as many at a time as the backend survives.
+//! Admission of a cold cache's misses, limited to what the backend can serve.
 //!
-//! A cache that starts empty sends its backend many times what it is used to. The backend's queue
-//! then grows until every call takes longer than its time-out: all of them are worked on, none is
-//! answered in time, nothing fills the cache, and so it stays cold. RobinHood's authors saw half of
-//! all requests fail for a quarter of an hour. The way out is to refuse most misses at once, and to
-//! fill the cache with the others.
+//! A cache that starts empty sends its backend many times the usual number of fetches. The
+//! backend's queue then grows until every call takes longer than its timeout: the backend works on
+//! all of them, none is answered in time, nothing fills the cache, and it stays cold. RobinHood's
+//! authors saw half of all requests fail for a quarter of an hour. The remedy is to refuse most
+//! misses at once, and to fill the cache with the others.
 //!
-//! The number it survives is not known beforehand, and may be anything from ten to a million
-//! a second. Two things are to be had of it: that it always has something to do, so that the cache
-//! fills as fast as it can, and that what it has to do is done before its time-out. Both are a
-//! matter of how many keys are *out*, let through and not ended. By Little's law these are what the
-//! backend gives a second, times the time that a key takes; so there is a *window* for them, which
-//! is as large as makes a key take a given time and no longer:
+//! The backend's capacity is not known in advance and may be anything from ten to a million keys a
+//! second. The ramp has two goals: the backend is always busy, so that the cache fills as fast as
+//! possible, and its queue is served within the timeout. Both depend on the number of keys *in
+//! flight*: admitted and not ended. By Little's law that is the backend's throughput times the
+//! latency of a key. So the ramp bounds it by a *window*, as large as gives a key a certain
+//! latency:
 //!
-//! - *The allowed time* is the unloaded latency and [half](RampOptions::wait_ratio) of what is left
-//!   of the time-out beyond it. Where the backend has more to do than it can, less than that would
-//!   not make it faster.
-//! - *The window* is multiplied by the allowed time over the mean latency of what was let through
-//!   since it last changed, and with that is where it should be, if the backend gives the same.
-//!   Each time it at most [grows](RampOptions::grow_ratio) by a factor, since what a backend gives
-//!   that had next to nothing to do is a guess; and it is at most halved. It changes only when
-//!   somebody was refused, since what was not asked for has not been tried; and when as many keys
-//!   were answered as were out, since those that are answered first waited least.
-//! - *Failures* of some calls leave half of what was out. What was let through before the window
-//!   changed is no reason for another change.
-//! - *The unloaded latency* is the least mean so far, and the mean itself where the window is one
-//!   key: a backend which has become slower for good is not held to what it once was. Latencies are
-//!   those of keys, so a long call counts for as many as it has.
+//! - *The allowed latency* is the unloaded latency and [half](RampOptions::wait_ratio) of the rest
+//!   of the timeout. A smaller one would not make an overloaded backend faster.
+//! - *The window* is multiplied by the allowed latency over the mean latency since its last change,
+//!   which reaches the right size at once if the throughput stays the same. Each change at most
+//!   [grows](RampOptions::grow_ratio) it by a factor, since the throughput of a nearly idle backend
+//!   says little, and at most halves it. It changes only after a refusal, because otherwise it was
+//!   not the limit, and only after as many keys were answered as were in flight, because the first
+//!   answers had the shortest wait.
+//! - *Failures* of some calls halve the number of keys that were in flight. Calls admitted before
+//!   the last change cause no further change.
+//! - *The unloaded latency* is the lowest mean so far, or the current mean while the window is one
+//!   key, so that it adapts to a backend that became slower for good. A call counts once for each
+//!   of its keys.
 //!
-//! *The beginning* is [a few keys](RampOptions::start_keys), so that a backend which gives five a
-//! second is never sent a hundred to find out.
+//! *The start* is [a few keys](RampOptions::start_keys), so that a backend that serves five a
+//! second is never sent a hundred.
 //!
-//! *Whole lists.* The keys that one query misses here are let through together, or none of them is:
-//! a request is as good as its worst key, and a window in which there is a part of every request
-//! completes none of them. A list that begins where there is room may be over the edge by as much
-//! again as the window, but for the first ones, when nothing is known of the backend; what is
-//! longer is cut there.
+//! *Whole lists.* The keys that one query misses are admitted together or not at all: a request
+//! needs all of its keys, and a window full of parts of requests completes none of them. A list
+//! that begins within the window may exceed it by as much again, except at the start, when nothing
+//! is known of the backend. A longer list is cut there.
 //!
-//! Turned down: a rate that halves when latency is a multiple of the unloaded one, and creeps up
-//! afterwards, as TCP finds that of a path. It was built first. A backend that is busy has such
-//! latencies at any rate, so the rate was mostly below what it could give, and the cache filled
-//! more slowly than without a ramp.
+//! An earlier design set a rate that halves when latency is a multiple of the unloaded one and
+//! creeps up afterwards, as TCP does. A busy backend has such latencies at any rate, so the rate
+//! was mostly below its capacity, and the cache filled more slowly than without a ramp.
 //!
-//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] on end
-//! while the backend answered; after that nothing is refused any more. Time without answers does
-//! not count, or an outage would end the ramp just before all of its misses come. A ramp that never
-//! had to refuse anything does not end: it stands by, at the price of a comparison for each miss,
-//! for the load that may come later. A flush of everything begins it again.
+//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] while the
+//! backend answered; then nothing is refused any more. Time without answers does not count, or an
+//! outage would end the ramp just before the load returns. A ramp that never refused anything does
+//! not end, but remains ready for later load at the cost of one comparison per miss. A flush of all
+//! keys restarts the ramp.
 
 use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: ten keys are what a page
-/// asks for, and what any backend has in its time-out; half of the time-out leaves the other half
-/// to what a backend does worse than it did.
+/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: a page requests about ten
+/// keys, which any backend serves within its timeout, and half of the timeout is left as a reserve
+/// in case the backend becomes slower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
-    /// Keys that are out at a time to begin with, at least 1.
+    /// Size of the window at the start in keys, at least 1.
     pub start_keys: u32,
     /// Largest factor of one change of the window, 1.01 to 10.
     pub grow_ratio: f64,
-    /// The part of the time-out beyond the unloaded latency that a key may take, 0.01 to 0.9.
+    /// The share of the timeout beyond the unloaded latency that a key may take, 0.01 to 0.9.
     pub wait_ratio: f64,
     /// Time between two changes of the window, 10 ms to 1 min.
     pub interval: Duration,
@@ -84,62 +81,62 @@ impl Default for RampOptions {
 /// State of a ramp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RampStanding {
-    /// The window: keys that may be out at a time.
+    /// The window: keys that may be in flight.
     pub keys: u32,
     /// True if the cache is warm and everything is admitted.
     pub warm: bool,
 }
 
-/// Least window, keys.
+/// Smallest window, in keys.
 const WINDOW_MIN: f64 = 1.0;
-/// Largest window: more than a dispatcher ever holds, and a number that stays a number.
+/// Largest window: more keys than a dispatcher ever holds, and far from the limits of a float.
 const WINDOW_MAX: f64 = 1e9;
 /// Smallest factor of one change of the window, also applied after failures.
 const RETREAT: f64 = 0.5;
-/// Share of the calls that may fail without being a sign.
+/// Share of failed calls that is not taken as overload.
 const FAILURES: f64 = 0.05;
-/// Calls without which nothing is said, of those that failed as of those that were answered.
+/// Smallest number of failed calls, or of answered ones, that can change the window.
 const CALLS_MIN: u32 = 3;
-/// Part of [`RampOptions::settle`] that an interval in which nothing happened may count for,
-/// however long it was.
+/// Divisor of [`RampOptions::settle`] that gives the longest time for which one interval may count
+/// as quiet, however long it lasted.
 const QUIET: u32 = 4;
 
-/// The ramp of one backend. Constant memory, constant time.
+/// The ramp of one backend. Uses constant memory, and constant time for each call.
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     options: RampOptions,
     timeout: Duration,
     window: f64,
-    /// Keys that were let through and have not ended.
+    /// Keys admitted that have not ended.
     out: u32,
-    /// Mean latency of a key when the backend had least to do, seconds.
+    /// Mean latency of a key with the least load, in seconds.
     unloaded_s: Option<f64>,
-    /// Calls asked for before are not judged: the window was another one.
+    /// Start of the current window. Calls that began earlier do not count for its next change.
     judged_from: Instant,
     sample: Sample,
     interval: Interval,
-    /// For how long the backend has answered and nothing was refused.
+    /// Time for which the backend has answered and nothing was refused.
     quiet: Duration,
     refused_ever: bool,
     warm: bool,
 }
 
-/// The keys that one query misses at a backend, as far as the ramp was asked about them.
+/// The keys that one query misses at a backend, as far as the ramp has decided about them.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     /// True if the last key was admitted; none before the first.
     admitted: Option<bool>,
 }
 
-/// Observations since the window was last judged.
+/// Observations since the last change of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     answered: u32,
     failed: u32,
-    /// Of the calls that were answered, and the latencies of them all together.
+    /// Keys of the answered calls, and the sum of their latencies.
     keys: u64,
     latency_s: f64,
-    /// Keys that were out at a time, at most.
+    /// Largest number of keys in flight.
     out_max: u32,
     refused: bool,
 }
@@ -153,7 +150,7 @@ struct Interval {
 }
 
 impl Ramp {
-    /// A ramp of a backend with this time-out.
+    /// Creates the ramp of a backend with this timeout.
     pub(crate) fn new(options: RampOptions, timeout: Duration) -> Self {
         Self {
             options,
@@ -170,7 +167,7 @@ impl Ramp {
         }
     }
 
-    /// Begins again: the cache was emptied. What is known of the backend's latency stays.
+    /// Restarts the ramp because the cache was emptied. The unloaded latency is kept.
     pub(crate) fn restart(&mut self) {
         let sample = Sample { out_max: self.out, ..Sample::default() };
         let Self { unloaded_s, out, .. } = *self;
@@ -181,7 +178,7 @@ impl Ramp {
         RampStanding { keys: self.keys(), warm: self.warm }
     }
 
-    /// The window in whole keys, at least 1.
+    /// Returns the window in whole keys, at least 1.
     pub(crate) fn keys(&self) -> u32 {
         self.window as u32
     }
@@ -196,7 +193,7 @@ impl Ramp {
         self.turn(now);
         let room = match list.admitted {
             None => self.window,
-            // Before anything is known of the backend the window is a bound without exceptions.
+            // While nothing is known of the backend the window is a strict bound.
             Some(true) if self.unloaded_s.is_some() => 2.0 * self.window,
             Some(true) => self.window,
             Some(false) => 0.0,
@@ -213,13 +210,12 @@ impl Ramp {
         admits
     }
 
-    /// Takes note that a key which was let through has ended, however it did.
+    /// Records the end of an admitted key, with any result.
     pub(crate) fn note_end(&mut self) {
         self.out -= 1;
     }
 
-    /// Takes note of a call that was asked for at `asked` and ended at `now`, answered or not, and
-    /// of how many `keys` ended with it.
+    /// Records a call of `keys` keys that began at `asked` and ended at `now`, answered or not.
     pub(crate) fn note(&mut self, now: Instant, asked: Instant, keys: usize, answered: bool) {
         if self.warm {
             return;
@@ -254,13 +250,13 @@ impl Ramp {
         self.judge(now);
     }
 
-    /// Changes the window, if enough was seen to say that it should.
+    /// Changes the window, if there are enough observations.
     fn judge(&mut self, now: Instant) {
         let Sample { answered, failed, keys, latency_s, out_max, refused } = self.sample;
         let (answers, failures) = (f64::from(answered), f64::from(failed));
         if failed >= CALLS_MIN && failures > (answers + failures) * FAILURES {
-            // What was never out is no window that was tried; but few keys fail for other reasons
-            // than that there are too many.
+            // Only as many keys as were in flight have been tried. But at least `start_keys` count
+            // as tried: failures with so few keys have other causes than overload.
             let tried = self.window.min(f64::from(out_max.max(self.options.start_keys)));
             self.quiet = Duration::ZERO;
             self.set_window(now, tried * RETREAT);
@@ -277,14 +273,14 @@ impl Ramp {
     /// Returns the factor of the window for this mean latency of a key.
     fn change(&mut self, latency_s: f64) -> f64 {
         let unloaded = match self.unloaded_s {
-            // With a window of one there is next to no queue, whatever was before.
+            // With a window of one key there is almost no queue.
             Some(least) if self.window >= 2.0 * WINDOW_MIN => least.min(latency_s),
             _ => latency_s,
         };
         self.unloaded_s = Some(unloaded);
         let beyond = (self.timeout.as_secs_f64() - unloaded).max(0.0);
         let allowed = unloaded + beyond * self.options.wait_ratio;
-        // An answer in no time at all is as good as one in the least.
+        // Avoids a division by zero.
         (allowed / latency_s.max(f64::MIN_POSITIVE)).clamp(RETREAT, self.options.grow_ratio)
     }
 

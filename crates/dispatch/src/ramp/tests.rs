@@ -1,4 +1,4 @@
-//! The ramp in a dispatcher, before a backend with a queue.
+//! The ramp in a dispatcher, with a simulated backend that has a queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::{Action, AttemptId, Bound, Dispatch, FetchError, Options, ProbeOption
 const MS: Duration = Duration::from_millis(1);
 
 /// A backend of several workers, each of which takes `service` for a call, with an unbounded queue;
-/// and the clients of a cache that was empty at the start, which request keys at random.
+/// and clients of an initially empty cache, which request keys at random.
 struct World {
     dispatch: Dispatch<u64, (), u64>,
     now: Instant,
@@ -22,7 +22,7 @@ struct World {
     serial: u64,
     cached: BTreeSet<u64>,
     keys: u64,
-    /// Number of lists requested, which are also the waiters, and the lists that lack a key.
+    /// Number of lists requested, which also numbers the waiters, and the lists that lack a key.
     lists: u64,
     broken: BTreeSet<u64>,
     seed: u64,
@@ -43,10 +43,11 @@ impl World {
         let options = Options {
             ramp,
             timeout: 500 * MS,
-            // The backend queues, not we: what a client library with a pool of its own would do.
+            // Calls queue in the backend and not in the dispatcher, as with a client library that
+            // has its own pool.
             in_flight_calls_max: 10_000,
             queued_calls_max: 0,
-            // Slow is not down.
+            // A slow backend does not count as down.
             probe: ProbeOptions { failures_max: u32::MAX, ..ProbeOptions::default() },
             ..Options::default()
         };
@@ -66,7 +67,7 @@ impl World {
         }
     }
 
-    /// The next of a sequence of numbers without a pattern that matters here (xorshift64).
+    /// Returns the next number of a pseudorandom sequence (xorshift64).
     fn draw(&mut self) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -74,12 +75,13 @@ impl World {
         self.seed
     }
 
-    /// A second in which clients ask for `per_ms` keys each millisecond; what happened in it.
+    /// Simulates a second in which clients request `per_ms` keys each millisecond; returns its
+    /// counts.
     fn second(&mut self, per_ms: u64) -> Tally {
         self.second_of_lists(per_ms, 1)
     }
 
-    /// The same with lists of so many keys.
+    /// Does the same with lists of this many keys.
     fn second_of_lists(&mut self, per_ms: u64, length: u64) -> Tally {
         let before = self.tally;
         for _ in 0..1_000 {
@@ -135,8 +137,8 @@ impl World {
     fn carry_out(&mut self) {
         while let Some(action) = self.dispatch.poll_action() {
             match action {
-                // First come, first served, without cancelling: a database works on every call that
-                // it received.
+                // First come, first served, without cancellation: a database works on every call
+                // that it received.
                 Action::Call { attempt, keys, .. } => {
                     let worker = self.workers.iter_mut().min().expect("there is one");
                     *worker = (*worker).max(self.now) + self.service;
@@ -167,8 +169,8 @@ impl World {
     }
 }
 
-/// Two thousand calls a second can be served, twenty thousand keys a second are asked for, a
-/// hundred thousand there are.
+/// Creates a backend that serves 2,000 calls a second, for clients that request 20,000 of 100,000
+/// keys a second.
 fn cold(ramp: Option<RampOptions>) -> World {
     World::new(ramp, 20, 10 * MS, 100_000)
 }
@@ -183,7 +185,7 @@ fn without_a_ramp_a_cold_cache_stays_cold() {
 }
 
 #[test]
-fn with_it_the_cache_fills_at_nearly_the_backends_pace_and_next_to_nothing_fails() {
+fn ramp_fills_the_cache_at_nearly_the_backends_rate_and_few_fetches_fail() {
     let mut world = cold(Some(RampOptions::default()));
     let seconds: Vec<_> = (0..60).map(|_| world.second(20)).collect();
     let failed: u64 = seconds.iter().map(|second| second.failed).sum();
@@ -193,7 +195,7 @@ fn with_it_the_cache_fills_at_nearly_the_backends_pace_and_next_to_nothing_fails
 }
 
 #[test]
-fn it_ends_when_the_cache_is_warm_and_begins_again_when_it_is_flushed() {
+fn ramp_ends_when_the_cache_is_warm_and_restarts_on_a_flush() {
     let mut world = cold(Some(RampOptions::default()));
     let warm_after = (1..200).find(|_| {
         world.second(20);
@@ -204,7 +206,7 @@ fn it_ends_when_the_cache_is_warm_and_begins_again_when_it_is_flushed() {
     let Tally { asked, hits, ramped, failed, .. } = world.second(20);
     assert!(ramped == 0 && failed == 0 && hits > asked * 9 / 10, "{hits} of {asked}");
     world.dispatch.invalidate_where(|_| true);
-    assert!(world.standing().warm, "what is in flight may be old; the cache is not cold");
+    assert!(world.standing().warm, "keys in flight may be old; the cache is not cold");
     world.cached.clear();
     world.dispatch.restart_ramp();
     assert!(!world.standing().warm);
@@ -213,17 +215,17 @@ fn it_ends_when_the_cache_is_warm_and_begins_again_when_it_is_flushed() {
 }
 
 #[test]
-fn a_backend_that_keeps_up_is_soon_given_everything() {
+fn fast_backend_soon_gets_all_misses() {
     let mut world = World::new(Some(RampOptions::default()), 1_000, MS, 1 << 40);
     let refused: Vec<_> = (0..8).map(|_| world.second(20).ramped).collect();
     assert!(refused[0] > 0 && refused[6] == 0 && refused[7] == 0, "{refused:?}");
     assert_eq!(world.tally.failed, 0);
 }
 
-/// A fifth of a second each, however many are asked for: growth waits for answers, which is slower
-/// than a step an interval.
+/// Each call takes 200 ms, however many there are. The window grows with the answers, so more
+/// slowly than once per interval.
 #[test]
-fn a_backend_that_is_far_away_is_given_everything_a_little_later() {
+fn backend_of_long_latency_gets_all_misses_somewhat_later() {
     let mut world = World::new(Some(RampOptions::default()), 1_000, 200 * MS, 1 << 40);
     let refused: Vec<_> = (0..8).map(|_| world.second(2).ramped).collect();
     assert!(refused[0] > 0 && refused[5..].iter().all(|refused| *refused == 0), "{refused:?}");
@@ -231,7 +233,7 @@ fn a_backend_that_is_far_away_is_given_everything_a_little_later() {
 }
 
 #[test]
-fn little_to_do_does_not_end_it_before_there_is_much() {
+fn ramp_does_not_end_before_the_first_load() {
     let mut world = cold(Some(RampOptions::default()));
     for _ in 0..30 {
         assert_eq!(world.second(0).asked, 0);
@@ -242,7 +244,7 @@ fn little_to_do_does_not_end_it_before_there_is_much() {
 }
 
 #[test]
-fn a_backend_that_answers_nothing_is_asked_less_and_less() {
+fn window_of_a_silent_backend_shrinks_to_one_key() {
     let mut world = World::new(Some(RampOptions::default()), 1, Duration::from_secs(1_000_000), 100_000);
     (0..10).for_each(|_| {
         world.second(20);
@@ -250,10 +252,10 @@ fn a_backend_that_answers_nothing_is_asked_less_and_less() {
     assert_eq!(world.standing().keys, 1);
 }
 
-/// Twenty keys a second, of which twenty that were let through at once would have to wait for twice
-/// the time-out.
+/// The backend serves 20 keys a second. If 20 keys were sent at once, the last one would wait for
+/// twice the timeout.
 #[test]
-fn a_slow_backend_is_not_sent_more_than_it_has_in_its_time_out_to_find_out_that_it_is_slow() {
+fn few_fetches_of_a_slow_backend_time_out_at_the_start() {
     let mut world = World::new(Some(RampOptions::default()), 1, 50 * MS, 100_000);
     let seconds: Vec<_> = (0..20).map(|_| world.second(20)).collect();
     let sum = |of: fn(&Tally) -> u64| seconds.iter().map(of).sum::<u64>();
@@ -261,10 +263,9 @@ fn a_slow_backend_is_not_sent_more_than_it_has_in_its_time_out_to_find_out_that_
     assert!(failed < 40 && fetched > 250, "{failed} failed, {fetched} fetched of 400: {seconds:?}");
 }
 
-/// A fifth of what is asked for can be served, and a list of which one key is missing is as good as
-/// none.
+/// The backend serves a fifth of the requested keys. A list with one missing key counts as failed.
 #[test]
-fn keys_that_are_asked_for_together_are_let_through_together() {
+fn keys_of_one_list_are_admitted_together() {
     let mut world = World::new(Some(RampOptions::default()), 2, 10 * MS, 1 << 40);
     (0..10).for_each(|_| {
         world.second_of_lists(1, 10);
@@ -278,7 +279,7 @@ fn keys_that_are_asked_for_together_are_let_through_together() {
 }
 
 #[test]
-fn a_page_of_a_few_keys_is_let_through_however_cold_the_cache_and_one_that_comes_much_later_too() {
+fn list_of_start_keys_is_admitted_at_the_start_and_after_pauses() {
     let mut world = World::new(Some(RampOptions::default()), 1, 40 * MS, 100_000);
     for _ in 0..5 {
         (0..10).for_each(|_| world.ask());
@@ -292,7 +293,7 @@ fn a_page_of_a_few_keys_is_let_through_however_cold_the_cache_and_one_that_comes
 }
 
 #[test]
-fn a_refusal_is_said_in_the_ramps_words_and_counted() {
+fn refusal_names_the_ramp_and_is_counted() {
     let mut world = cold(Some(RampOptions { start_keys: 1, ..RampOptions::default() }));
     world.dispatch.handle_fetch(Instant::ZERO, &Demand::default(), [(1, 1), (2, 2)], 7);
     let refused = world.dispatch.poll_action();
@@ -302,7 +303,7 @@ fn a_refusal_is_said_in_the_ramps_words_and_counted() {
         "fetching the key was refused: misses of a cold cache that its backend may have at a time (`ramp`) \
          reached their limit of 1; slow down or raise the limit"
     );
-    // A joint wait for the same key costs the backend nothing.
+    // Joining a fetch in flight does not load the backend.
     world.dispatch.handle_fetch(Instant::ZERO, &Demand::default(), [(1, 3)], 7);
     let counters = world.dispatch.stats().counters;
     assert_eq!((counters.ramped, counters.refused, counters.joined), (1, 1, 1));
@@ -327,18 +328,18 @@ fn after(ramp: &mut Ramp, from: u64, latency: Duration) -> f64 {
 }
 
 #[test]
-fn it_grows_while_there_is_time_and_shrinks_when_there_is_not() {
+fn window_grows_below_the_allowed_latency_and_shrinks_above_it() {
     let mut ramp = Ramp::new(RampOptions { grow_ratio: 1.5, ..RampOptions::default() }, 500 * MS);
     let first = after(&mut ramp, 1, 30 * MS);
     assert!(first > 20.0, "{first}");
     let longer = after(&mut ramp, 10, 150 * MS);
-    assert!(longer > first, "half of the time-out is left: {longer}");
+    assert!(longer > first, "half of the timeout is left: {longer}");
     let slow = after(&mut ramp, 20, 400 * MS);
     assert!(slow < longer, "that is a queue: {slow}");
 }
 
 #[test]
-fn a_backend_that_has_become_slower_for_good_is_not_held_to_what_it_was() {
+fn unloaded_latency_adapts_to_a_backend_that_became_slower() {
     let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
     after(&mut ramp, 1, MS);
     let mut least = f64::MAX;
@@ -350,9 +351,9 @@ fn a_backend_that_has_become_slower_for_good_is_not_held_to_what_it_was() {
     assert!(grown, "{least}: {ramp:?}");
 }
 
-/// While its only replica is down, each key that is let through ends at once, and no call is made.
+/// While the only replica is down, each admitted key ends at once, and no call is made.
 #[test]
-fn an_outage_does_not_end_it() {
+fn outage_does_not_end_the_ramp() {
     let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
     after(&mut ramp, 1, 30 * MS);
     let mut pass = |from: u64, seconds: u64, answered: bool| {
@@ -367,12 +368,12 @@ fn an_outage_does_not_end_it() {
         ramp.warm
     };
     assert!(!pass(10, 60, false));
-    assert!(!pass(100, 5, true), "the backend is back, and what everybody waits for is still to come");
+    assert!(!pass(100, 5, true), "the backend is back, and its load is still to return");
     assert!(pass(105, 6, true));
 }
 
 #[test]
-fn a_failure_now_and_then_is_not_too_much_to_do() {
+fn occasional_failures_do_not_shrink_the_window() {
     let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
     let window = after(&mut ramp, 1, 30 * MS);
     assert!(window > 20.0);
@@ -385,9 +386,9 @@ fn a_failure_now_and_then_is_not_too_much_to_do() {
     assert!(ramp.window >= window, "{ramp:?}");
 }
 
-/// Keys in calls of a hundred wait long, and ten single ones among them do not.
+/// Calls of a hundred keys wait long, and ten calls of a single key do not.
 #[test]
-fn a_long_call_counts_for_its_keys() {
+fn latency_of_a_call_counts_once_per_key() {
     let mut ramp = Ramp::new(RampOptions { start_keys: 1_010, ..RampOptions::default() }, 500 * MS);
     let mut round = |from: u64, latency: Duration| {
         let now = Instant::from_secs(from);
@@ -409,10 +410,10 @@ fn a_long_call_counts_for_its_keys() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a backend does, what is out is at most twice the window at its largest, and the
-    /// first one before anything is known.
+    /// Keys in flight never exceed twice the largest window, nor the first window before anything
+    /// is known of the backend.
     #[test]
-    fn the_window_is_a_bound_whatever_happens(
+    fn keys_in_flight_stay_within_twice_the_largest_window(
         steps in prop::collection::vec((0..50_u64, 0..200_u64, 0..4_u8, 1..40_u64), 1..400),
         start in 1..1_000_u32,
     ) {

@@ -1,4 +1,5 @@
-//! A backend: its dispatcher, its replicas and their data, and what must hold after every input.
+//! A simulated backend: its dispatcher, its replicas and their data, and the invariants checked
+//! after every input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::draws::Draws;
 
 pub(crate) type Key = u64;
 
-/// A key's value names the key and the version that was read.
+/// The value of a key: the key and the version that was read.
 pub(crate) type Value = (Key, u64);
 
 pub(crate) type Waiter = u64;
@@ -53,7 +54,7 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// A backend that fails in all ways.
+    /// Creates a backend that fails in all ways.
     pub(crate) fn faulty(draws: &mut Draws) -> Self {
         let timeout = Duration::from_millis(draws.within(20..=200));
         let interval_min = Duration::from_millis(draws.within(1..=20));
@@ -154,7 +155,7 @@ impl Backend {
         }
     }
 
-    /// Gives an input and [follows](Self::follow) it.
+    /// Passes an input to the dispatcher and [follows](Self::follow) it.
     fn input(
         &mut self,
         now: Instant,
@@ -166,13 +167,14 @@ impl Backend {
         self.follow(now, &down_before, draws)
     }
 
-    /// Which replicas are down.
+    /// Returns for each replica whether it is down.
     fn down(&self) -> Vec<bool> {
         self.dispatch.stats().replicas.iter().map(|replica| !replica.up).collect()
     }
 
-    /// Carries out what follows from an input before which the replicas in `down_before` were down,
-    /// and checks what must hold. A call may go to a replica that the same input then took down.
+    /// Carries out the actions after an input and checks the invariants. The replicas in
+    /// `down_before` were down before the input. A call may go to a replica that the same input
+    /// then took down.
     fn follow(&mut self, now: Instant, down_before: &[bool], draws: &mut Draws) -> Vec<(Duration, Echo)> {
         let down = self.down();
         let mut echoes = Vec::new();
@@ -231,7 +233,7 @@ impl Backend {
         (0..echoes).map(echo).collect()
     }
 
-    /// Key 0 does not exist.
+    /// Reads a key; key 0 does not exist.
     fn read(&self, key: Key) -> Option<Value> {
         (key != 0).then(|| (key, self.versions[key as usize]))
     }
@@ -314,19 +316,19 @@ impl Backend {
         assert_eq!(self.dispatch.next_timeout(), None);
     }
 
-    /// As many calls as all replicas together can take reach all of them.
+    /// Checks that all replicas are called when as many calls are made as they can hold together.
     pub(crate) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
         self.calls_by_replica.fill(0);
         let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, .. } = self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;
         for call in 0..room.min(waiters_max) {
-            // Invalidating first makes every fetch a call of its own.
+            // Invalidating the key first makes every fetch a separate call.
             let key = Key::from(call) % KEYS;
             self.write(key);
             drop(self.fetch(now, vec![key], draws));
         }
         let all_used = self.calls_by_replica.iter().all(|calls| *calls > 0);
-        // A ramp lets through what it finds right, and that may be less.
+        // A ramp may admit fewer calls.
         let limited = waiters_max < room || ramp.is_some();
         assert!(all_used || limited, "calls by replica: {:?}", self.calls_by_replica);
     }

@@ -1,7 +1,7 @@
-//! Dispatchers in a world of their own: several backends, replicas that die and return, answers
-//! that are lost, late, repeated, reordered or wrong, a clock that stands still and jumps.
-//! Everything follows from one seed; a failure prints it. First the faults, then all is healed and
-//! the machines must come to rest and use every replica again.
+//! Fault simulation of dispatchers: several backends, replicas that die and return, answers that
+//! are lost, late, repeated, reordered or wrong, and a clock that stands still and jumps.
+//! Everything is derived from one seed, which a failure prints. After a phase of faults all is
+//! healed; then the dispatchers must come to rest and use every replica again.
 
 mod backend;
 mod draws;
@@ -26,9 +26,9 @@ proptest! {
     }
 }
 
-/// The faults must really occur, or the property above says nothing.
+/// Checks that the simulation contains every fault.
 #[test]
-fn the_world_shows_every_fault() {
+fn every_fault_occurs() {
     let mut sum = sherwood_dispatch::Counters::default();
     let mut downs = 0;
     for seed in 0..40 {

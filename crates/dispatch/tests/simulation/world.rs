@@ -1,4 +1,4 @@
-//! The clock, what is going to happen, and the order it happens in.
+//! The simulated clock and the scheduled events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct World {
     draws: Draws,
     /// Backend 0 is healthy.
     backends: Vec<Backend>,
-    /// By time, then by when they were planned.
+    /// Events by time, then in the order in which they were scheduled.
     events: BTreeMap<(Instant, u64), (usize, Event)>,
     planned: u64,
 }
@@ -56,7 +56,7 @@ impl World {
         self.backends.iter_mut().for_each(Backend::heal);
     }
 
-    /// Lets everything happen that is going to, except probes of replicas that stay dead.
+    /// Carries out all events, except probes of replicas that stay dead.
     pub(crate) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
             if !self.step() {
@@ -106,7 +106,7 @@ impl World {
         self.events.insert((self.now + after, self.planned), (backend, event));
     }
 
-    /// Goes to the next event or wake-up; false when there is none left worth waiting for.
+    /// Takes the next event or wake-up. Returns false if only probes of dead replicas are left.
     fn step(&mut self) -> bool {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let wake = self.backends.iter().filter_map(|backend| backend.dispatch.next_timeout()).min();
@@ -118,7 +118,7 @@ impl World {
         if self.draws.chance(2) {
             self.now += self.draws.up_to(JUMP_MAX);
         }
-        // A driver may look at its sockets or at its timers first.
+        // A driver may handle its sockets or its timers first.
         if event.is_some_and(|at| at <= self.now)
             && (wake.is_none_or(|at| at > self.now) || self.draws.chance(50))
         {
