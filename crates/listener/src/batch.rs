@@ -22,8 +22,8 @@ pub(super) const ROOM_BYTES: usize = 2 * INPUT_BYTES;
 #[derive(Debug, Default)]
 pub(super) struct InputBatch {
     buffer: ReadBuffer,
-    /// Clients in the order in which they were read, and where in the buffer the input of each
-    /// ends.
+    /// Clients in the order in which they were read, with the end of each one's input in the
+    /// buffer.
     ends: Vec<(Token, usize)>,
 }
 
@@ -32,8 +32,8 @@ impl InputBatch {
         Self { buffer: ReadBuffer::new(ROOM_BYTES), ends: Vec::with_capacity(CLIENTS_MAX) }
     }
 
-    /// Has `read` read a client into the buffer, which has [`INPUT_BYTES`] free while the batch is
-    /// not [full](Self::is_full). What it reads is the client's input.
+    /// Calls `read` to read a client into the buffer, which has [`INPUT_BYTES`] free while the
+    /// batch is not [full](Self::is_full). The bytes become the client's input.
     pub(super) fn read(&mut self, token: Token, read: impl FnOnce(&mut ReadBuffer) -> Received) -> Received {
         let ends = read(&mut self.buffer);
         if matches!(ends, Received::Input) {
@@ -47,13 +47,13 @@ impl InputBatch {
         self.ends.len() == CLIENTS_MAX || self.buffer.free() < INPUT_BYTES
     }
 
-    /// Clients and their input, in the order in which they were read.
+    /// Returns the clients and their input, in the order in which they were read.
     pub(super) fn inputs(&self) -> impl Iterator<Item = (Token, &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end)| end));
         starts.zip(&self.ends).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
     }
 
-    /// Prefetches each client's first key; its conversation knows about the others.
+    /// Prefetches each client's first key. Its conversation prefetches the others.
     pub(super) fn prefetch<C: Conversation>(&self, service: &Service) {
         prefetch(service, &mut self.inputs().filter_map(|(_, input)| C::keys_ahead(input).next()));
     }

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// A clock that also knows the wall time, which expiry times are given in.
+/// A monotonic clock with the wall time, in which clients give expiry times.
 pub trait Clock: Send + Sync {
-    /// Returns the time, as the cache counts it.
+    /// Returns the monotonic time, which the cache uses.
     fn now(&self) -> Instant;
 
     /// Returns the wall time at `at`, since 1970.
     fn unix(&self, at: Instant) -> Duration;
 
-    /// Returns the instant of a wall time; the clock's origin where the wall time lies before it.
+    /// Returns the instant of a wall time; the clock's origin if the wall time lies before it.
     fn at_unix(&self, unix: Duration) -> Instant;
 
-    /// Returns the time in both reckonings.
+    /// Returns the monotonic and the wall time.
     fn moment(&self) -> Moment {
         let now = self.now();
         Moment { now, unix_secs: self.unix(now).as_secs() }
     }
 }
 
-/// A moment in both reckonings.
+/// A moment in monotonic and wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The time, as the cache counts it.
+    /// The monotonic time.
     pub now: Instant,
     /// The wall time in whole seconds since 1970.
     pub unix_secs: u64,

@@ -1,12 +1,12 @@
 //! A client's connection: its socket, its buffers and its progress.
 //!
-//! A client gets a *turn* when something happened to it. The turn does what can be done without
-//! waiting: it sends pending output, reads once, executes what has arrived and sends the answers.
+//! A client gets a *turn* after an event. The turn does everything that is possible without
+//! waiting: it sends pending output, reads once, executes complete commands and sends the answers.
 //! Both buffers are bounded, because nothing is executed while output is pending and nothing is
 //! read while input can be executed: a client that does not read is soon unable to write.
 //!
-//! Most turns leave nothing behind, so they use buffers of the thread. A client has buffers of its
-//! own only for what is left: a silent client costs no memory but its slot.
+//! Most turns leave no bytes behind, so they use buffers of the thread. A client has buffers of its
+//! own only for incomplete input and pending output: an idle client costs only its slot.
 
 use std::future::Future;
 use std::io;
@@ -28,7 +28,7 @@ use super::slots::Token;
 use super::sockets::Socket;
 use crate::clock::Moment;
 
-/// Bytes read at once of short commands.
+/// Size of a read, in bytes, unless a longer command is incomplete.
 pub(super) const INPUT_BYTES: usize = 16 * 1024;
 
 /// A client's connection.
@@ -109,7 +109,7 @@ pub(super) enum Turn {
 /// The reason for which a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It ended as the protocol has it.
+    /// It ended regularly.
     Done,
     /// It broke.
     Lost(io::Error),
@@ -242,7 +242,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         turn.unwrap_or_else(Turn::End)
     }
 
-    /// Does what can be done now.
+    /// Does everything that is possible without waiting.
     pub(super) fn turn(&mut self, context: &mut ThreadContext<'_>) -> Turn {
         let turn = match self.stage {
             Stage::Fetching(_) => Ok(self.poll_fetch(context)),
@@ -301,7 +301,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         advance
     }
 
-    /// Carries out what the conversation asks for.
+    /// Carries out the step that the conversation returned.
     fn follow(&mut self, next: Next, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         match next {
             Next::Need(need) => {
@@ -359,11 +359,11 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.discard(context)
     }
 
-    /// Reads and discards what the client still sends. That does not start the timeout again.
+    /// Reads and discards the client's further input, which does not restart the timeout.
     fn discard(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
-            // The input that this turn has read is consumed, or of no use.
+            // The input that this turn has read is consumed or will be discarded.
             context.input.empty();
             self.receive(&mut context.input, context.counters)?;
         }
@@ -401,8 +401,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match received {
             Ok(0) => Err(End::Done),
             Ok(bytes) => {
-                // A short read took all there is. The system reports new input, but does not repeat
-                // the end.
+                // A short read took everything that had arrived. The system reports new input, but
+                // does not repeat the end.
                 self.readable = bytes == room || self.finished;
                 self.fresh = true;
                 counters.add(Count::BytesRead, bytes as u64);
@@ -416,8 +416,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Sends the output of the turn; what the system does not take becomes the client's own.
-    /// Returns whether it took everything.
+    /// Sends the output of the turn. The rest that the system does not take is moved to the client.
+    /// Returns true if everything was sent.
     fn send(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
         if context.output.is_empty() {
             return Ok(true);
@@ -449,8 +449,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         Ok(true)
     }
 
-    /// Frees the memory of output that is sent and the values in it. Values of a fetch without an
-    /// answer are there without output.
+    /// Frees the memory of sent output and of the fetched values in it. A fetch whose answer is
+    /// empty leaves values without output.
     fn release(&mut self) {
         self.output = Vec::new();
         self.sent = 0;

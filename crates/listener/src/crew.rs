@@ -1,8 +1,8 @@
 //! The threads of a listener: the number of clients of each, and connections handed over.
 //!
-//! The system spreads connections over sockets by a hash, so that of fifty one of two threads may
-//! get thirty: it is then busy while the other one waits. So a thread that accepts a connection
-//! gives it to the thread with fewest clients. A client stays on its thread.
+//! The system spreads connections over sockets by a hash, so that one of two threads may get thirty
+//! of fifty and be busy while the other one idles. So a thread that accepts a connection hands it
+//! to the thread with the fewest clients. A client stays on its thread.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -23,13 +23,13 @@ pub(super) struct Crew<S> {
 
 struct Member<S> {
     mailbox: Arc<Mailbox>,
-    /// Wakes the thread for its newcomers.
+    /// Wakes the thread to take its newcomers.
     bell: Waker,
     /// Wakes the thread because the listener is to stop.
     stop: Waker,
-    /// Its clients, newcomers included.
+    /// The number of its clients, newcomers included.
     clients: AtomicUsize,
-    /// Connections handed to it that it has not taken yet; no more than there are places.
+    /// Connections handed to it that it has not taken yet; at most the limit of connections.
     newcomers: Mutex<Vec<Newcomer<S>>>,
 }
 
@@ -57,8 +57,8 @@ impl<S> Crew<S> {
     }
 
     /// Chooses the thread of a client that thread `number` accepted, and counts the client there:
-    /// the thread with fewest clients, itself if it is one of them. Two threads that choose at once
-    /// may choose the same.
+    /// the thread with the fewest clients, preferably `number` itself. Two threads that choose at
+    /// the same time may choose the same one.
     pub(super) fn choose(&self, number: usize) -> usize {
         let clients = |number: usize| self.members[number].clients.load(Relaxed);
         let fewest =

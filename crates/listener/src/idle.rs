@@ -1,36 +1,37 @@
-//! Background work on the cache, done by threads whose clients leave them time.
+//! Background work on the cache, done by listener threads that have no events.
 //!
-//! A separate thread for this work is at odds with those that serve clients as soon as they share a
-//! core: the system lets it run on for most of a millisecond before it gives way to a client's
-//! thread that has been woken, whatever its priority, and a priority so low that it gives way at
-//! once would be a trap, because a thread that holds a shard's lock and is not run keeps every
-//! other thread from that shard. A listener's thread knows better than the system when it is idle.
-//! So while work waits, it asks for events without waiting for them, and when there are none it
-//! does one small step and asks again: a client waits for one such step at most, and all the time
-//! that clients leave is used.
+//! A separate thread for this work would compete with the threads that serve clients whenever they
+//! share a core: the system lets it run for most of a millisecond before it switches to a woken
+//! thread, whatever its priority. A priority so low that the thread yields at once would be
+//! dangerous, because a thread that holds a shard's lock and is not scheduled blocks all others
+//! from that shard. A listener's thread knows when it is idle. So while work waits, it polls for
+//! events without blocking, and if there are none it does one small step and polls again: a client
+//! waits for at most one step, and all idle time is used.
 //!
-//! A thread that finds its core busy with something else stops helping for a while: a thread that
-//! is never asleep has to queue for the core, and its clients with it, where one that sleeps as
-//! often as not is let in at once.
+//! A thread whose core is busy with something else stops helping for a while. A thread that never
+//! sleeps has to queue for the core, and its clients with it, whereas a thread that often sleeps is
+//! scheduled at once.
 
 use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// For how long after its last events a thread helps. Chosen: clients that ask a thousand times a
-/// second are enough.
+/// The time after its last events in which a thread helps. Chosen so that clients which send a
+/// thousand requests a second are enough.
 const IDLE_MAX: Duration = Duration::from_millis(1);
-/// The longest step after which the core counts as free; a longer one was interrupted.
+/// The longest step after which the core counts as free; a longer step was interrupted.
 const CROWDED: Duration = Duration::from_millis(1);
-/// For how long a thread does not help then. Chosen: as long as giving up a tenth of a cache takes.
+/// The time in which a thread does not help after that. Chosen: the time that freeing a tenth of a
+/// cache takes.
 const RETREAT: Duration = Duration::from_millis(100);
 
-/// Background work that the threads of listeners may help with.
+/// Background work that listener threads can help with.
 pub trait BackgroundWork: Send + Sync {
     /// Returns whether work waits.
     fn is_waiting(&self) -> bool;
 
-    /// Does one step of some ten microseconds. Returns whether there is more for this thread to do.
+    /// Does one step of some ten microseconds. Returns true if there is more work that this thread
+    /// can do.
     fn step(&self, now: Instant) -> bool;
 }
 
@@ -39,18 +40,17 @@ pub trait BackgroundWork: Send + Sync {
 pub(super) struct IdleTime {
     from: Instant,
     until: Instant,
-    /// The start of the step before this moment, if there was one.
+    /// The start of the previous step, if there was one.
     step: Option<Instant>,
 }
 
 impl IdleTime {
-    /// Returns whether there is work for a thread without events.
+    /// Returns true if there is work and the thread may help now.
     pub(super) fn is_used(&self, work: &dyn BackgroundWork, now: Instant) -> bool {
         work.is_waiting() && (self.from..self.until).contains(&now)
     }
 
-    /// Notes that the system was asked for events: whether it was to wait for them, and whether
-    /// there were any.
+    /// Records a poll for events: whether it could block, and whether there were any.
     pub(super) fn asked(&mut self, waited: bool, any: bool, now: Instant) {
         if self.step.take().is_some_and(|began| !waited && now > began + CROWDED) {
             self.from = now + RETREAT;
@@ -60,7 +60,8 @@ impl IdleTime {
         }
     }
 
-    /// Does one step. Where nothing is left for this thread, the rest of its time is for sleeping.
+    /// Does one step. If there is nothing left that this thread can do, it stops helping until its
+    /// next events.
     pub(super) fn help(&mut self, work: &dyn BackgroundWork, now: Instant) {
         if work.step(now) {
             self.step = Some(now);
@@ -76,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// A number of steps that are left.
+    /// Work of a number of steps.
     struct Steps(AtomicU64);
 
     impl Steps {

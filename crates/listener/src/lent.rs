@@ -1,9 +1,9 @@
 //! Buffers that the connections of a thread use in turn.
 //!
-//! Most turns leave nothing over, so the buffers that a turn needs belong to the thread. Bytes that
-//! one connection leaves in them must never reach another one. So there is one way to a shared
-//! buffer, [`Lendable::lend`]: its guard finds the buffer empty and empties it when it is dropped,
-//! on every way out of a turn: its end, an early return, an error, a panic.
+//! Most turns leave no bytes behind, so the buffers that a turn needs belong to the thread. Bytes
+//! that one connection leaves in them must never reach another one. So a shared buffer is only
+//! accessible through [`Lendable::lend`]: its guard gets an empty buffer and empties it when
+//! dropped, at every exit of a turn: its end, an early return, an error or a panic.
 
 use std::ops::{Deref, DerefMut};
 
@@ -18,7 +18,7 @@ pub(super) trait Empty {
 pub(super) struct Lendable<B>(B);
 
 impl<B: Empty> Lendable<B> {
-    /// Takes an empty buffer.
+    /// Wraps an empty buffer.
     pub(super) fn new(buffer: B) -> Self {
         Self(buffer)
     }
@@ -32,13 +32,13 @@ impl<B: Empty> Lendable<B> {
 }
 
 impl Lendable<Vec<u8>> {
-    /// Bytes of memory that the buffer takes.
+    /// Returns the bytes of memory that the buffer uses.
     pub(super) fn capacity(&self) -> usize {
         self.0.capacity()
     }
 }
 
-/// A shared buffer in the hands of one connection. Emptied when dropped.
+/// A guard of the shared buffer. Empties it when dropped.
 #[derive(Debug)]
 pub(super) struct Lent<'a, B: Empty>(&'a mut B);
 
@@ -84,18 +84,18 @@ pub(super) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// A buffer of `bytes`, all of them free.
+    /// Creates a buffer of `bytes`, all of them free.
     pub(super) fn new(bytes: usize) -> Self {
         Self { memory: vec![0; bytes].into(), filled: 0 }
     }
 
-    /// Free bytes.
+    /// Returns the number of free bytes.
     pub(super) fn free(&self) -> usize {
         self.memory.len() - self.filled
     }
 
-    /// Has `read` fill the start of the next `bytes` bytes and say how many it filled. `bytes` is
-    /// at least 1 and at most [`free`](Self::free).
+    /// Calls `read` with the next `bytes` bytes of the buffer. It fills the start of them and
+    /// returns how many. `bytes` is at least 1 and at most [`free`](Self::free).
     pub(super) fn fill<E>(
         &mut self,
         bytes: usize,

@@ -1,12 +1,11 @@
-//! The listeners: existing clients speak to the cache as if it were memcached, or Redis.
+//! Listeners: existing clients use the cache as if it were memcached or Redis.
 //!
-//! A cache is asked far more often than it is told, and each answer is small, so what costs is
-//! everything around it: system calls, wake-ups, locks. Hence one socket and one event loop per
-//! thread, and nothing handed over between threads but new connections, so that each has as many: a
-//! connection stays on its thread from its first byte to its last. All commands that arrived
-//! together are executed at one reading of the clock and answered by one write. And what is left
-//! then is waiting for memory, so what they will look up is asked for before the first of them is
-//! executed.
+//! Cache commands and their answers are small, so most of the cost is in system calls, wake-ups and
+//! locks. Hence each thread has one socket and one event loop, and a connection stays on its
+//! thread. Threads exchange only new connections, to balance their numbers. All commands that
+//! arrive together are executed with one reading of the clock and answered with one write. What
+//! remains is waiting for memory, so the keys of all commands are prefetched before the first one
+//! is executed.
 //!
 //! ```text
 //! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: recv ─▶ parse ─▶ session ─▶ send

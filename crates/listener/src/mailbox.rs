@@ -1,7 +1,7 @@
 //! Wake-ups of a listener's thread by other threads.
 //!
-//! A thread of a listener waits for sockets and has no runtime. It polls futures itself, such as
-//! the answer of a backend; their wakers put a token into the mailbox and make the wait return.
+//! A thread of a listener waits for sockets and has no async runtime. It polls futures itself, such
+//! as the answer of a backend; their wakers put a token into the mailbox and interrupt the wait.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
@@ -12,35 +12,35 @@ use super::sockets::Signal;
 
 /// Wake-ups of one thread.
 pub(super) struct Mailbox {
-    /// Raised while there are wake-ups.
+    /// Raised while the mailbox is not empty.
     signal: Arc<dyn Signal>,
-    /// The wakers that were used; each is in it once at most.
+    /// The wakers that were used, each at most once.
     woken: Mutex<Vec<Arc<MailboxWaker>>>,
 }
 
-/// A waker, which stands for one token.
+/// A waker of one token.
 struct MailboxWaker {
     mailbox: Weak<Mailbox>,
     token: u64,
-    /// Whether it is in the mailbox.
+    /// True while it is in the mailbox.
     waiting: AtomicBool,
 }
 
 impl Mailbox {
-    /// An empty mailbox that raises `signal` when something is in it.
+    /// Creates an empty mailbox that raises `signal` when it gets its first wake-up.
     pub(super) fn new(signal: Arc<dyn Signal>) -> Arc<Self> {
         Arc::new(Self { signal, woken: Mutex::default() })
     }
 
-    /// A waker that leaves `token` here.
+    /// Creates a waker that puts `token` into the mailbox.
     pub(super) fn waker(self: &Arc<Self>, token: u64) -> Waker {
         let mailbox = Arc::downgrade(self);
         Waker::from(Arc::new(MailboxWaker { mailbox, token, waiting: AtomicBool::new(false) }))
     }
 
-    /// Takes the tokens of all wakers used since the last time, and passes them to `wake`.
+    /// Takes the tokens of all wakers used since the last call, and passes them to `wake`.
     pub(super) fn empty(&self, mut wake: impl FnMut(u64)) {
-        // Lowered before looking: a token that comes in between raises it again.
+        // Lowered before the wakers are taken: a token that arrives in between raises it again.
         self.signal.lower();
         let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
         for waker in woken {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_used_waker_is_in_it_once() {
+    fn mailbox_holds_each_used_waker_once() {
         let mailbox = Mailbox::new(Wake::new().unwrap());
         let (one, two) = (mailbox.waker(1), mailbox.waker(2));
         assert!(woken(&mailbox).is_empty());

@@ -2,6 +2,6 @@
 
 /// The names and passwords that a listener accepts.
 pub trait Passwords: Send + Sync {
-    /// Returns whether `user` has this password, after the same time whether it has or not.
+    /// Returns true if `user` has this password. Takes the same time in both cases.
     fn know(&self, user: &[u8], password: &[u8]) -> bool;
 }

@@ -23,10 +23,10 @@ use super::system::{Epoll, Wake};
 use super::thread::{NEWCOMERS, STOP, Thread};
 use super::unix::{self, SocketFile};
 
-/// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
+/// Connections per socket that the system queues until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;
 
-/// A listener's sockets: bound, and connections wait in them to be served.
+/// The bound sockets of a listener that is not serving yet. Connections queue in them.
 #[derive(Debug)]
 pub struct Bound {
     options: ListenerOptions,
@@ -34,30 +34,31 @@ pub struct Bound {
     file: Option<SocketFile>,
 }
 
-/// Why a listener could not be bound.
+/// The error of a listener that could not be bound.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// Options that make no sense.
+    /// Invalid options.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The address is taken, or is none of this machine's, or its port needs privileges; or a UNIX
-    /// socket's path is taken by somebody who listens or by a file that is no socket, or is not to
-    /// be written to.
+    /// The address is in use, is not an address of this machine, or its port requires privileges;
+    /// or the path of a UNIX socket is in use by a process that listens or by a file that is not a
+    /// socket, or cannot be written to.
     #[error("a listener could not bind {address}: {error}; choose another address or stop what uses it")]
     Bind {
-        /// Where it was to listen.
+        /// The address.
         address: Address,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl Bound {
-    /// Binds one socket for each thread; of a UNIX socket there is one, which all threads accept
-    /// from. Its file is removed when what is returned, or what it becomes, goes.
+    /// Binds one socket for each thread, or a single UNIX socket that all threads accept from. The
+    /// file of a UNIX socket is removed when the returned value, or the listener it becomes, is
+    /// dropped.
     ///
     /// # Errors
-    /// When an option is out of range, or the address cannot be had.
+    /// If an option is out of range or the address cannot be bound.
     pub fn bind(options: ListenerOptions) -> Result<Self, BindError> {
         options.validate()?;
         match bind_all(&options.bind, options.threads) {
@@ -68,21 +69,21 @@ impl Bound {
         }
     }
 
-    /// Where it listens, with the port the system chose if it was asked to.
+    /// Returns the address, with the port the system chose if it was 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.options.bind
     }
 
-    /// Starts the threads, which serve until what is returned is told to stop or dropped.
+    /// Starts the threads. They serve until the returned value is told to stop or dropped.
     ///
     /// # Errors
-    /// When the system has no thread or no event queue for us.
+    /// If the system cannot create a thread or an event queue.
     pub fn serve(self, service: Service, clock: Arc<dyn Clock>) -> io::Result<Running> {
         self.speak(Memcached, service, clock)
     }
 
-    /// The same for clients of Redis. `seed` begins the sequence in which keys are drawn.
+    /// Does the same for clients of Redis. `seed` starts the random sequence of `RANDOMKEY`.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -90,7 +91,7 @@ impl Bound {
         self.speak(Redis::new(seed), service, clock)
     }
 
-    /// The same in any protocol.
+    /// Does the same in any protocol.
     pub(super) fn speak<P: Protocol>(
         self,
         protocol: P,
@@ -121,8 +122,8 @@ impl Bound {
     }
 }
 
-/// Sockets at one place that connections are spread over, and the place with the port the system
-/// chose if it was asked to.
+/// Binds `count` sockets that connections are spread over. Returns them with the address, whose
+/// port the system may have chosen.
 fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, Option<SocketFile>)> {
     let (address, sockets, file) = match bind {
         Address::Tcp(address) => {
@@ -142,11 +143,11 @@ fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, O
     Ok((address, sockets, file))
 }
 
-/// Sockets on one address that the system spreads connections over.
+/// Binds `count` sockets to one address, over which the system spreads connections.
 ///
-/// Sockets that share a port let in anybody of the same user who wants to share it, so a second
-/// node would go unnoticed and take half of the connections. Hence the first one binds alone, which
-/// fails when anybody is there, and agrees to share only then.
+/// Sockets that share a port admit any other process of the same user that wants to share it, so a
+/// second node would go unnoticed and take half of the connections. Hence the first socket is bound
+/// exclusively, which fails if another process uses the port, and permits sharing only afterwards.
 fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(address)?;
     first.bind(&address.into())?;
@@ -169,23 +170,23 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A listener that serves. Dropping it stops it, without waiting.
+/// A serving listener. Dropping it stops it, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
     crew: Arc<Crew<OwnedFd>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    /// Goes when nobody is served any more.
+    /// Removed once no client is served any more.
     _file: Option<SocketFile>,
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address, with the port the system chose if it was 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.shared.options.bind
     }
 
-    /// What it counts, for whoever shows that.
+    /// Returns a reader of its counters.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::downgrade(&self.shared))
@@ -197,10 +198,10 @@ impl Running {
         self.crew.stop();
     }
 
-    /// Waits until all threads have ended; [`stop`](Self::stop) tells them to.
+    /// Waits until all threads have ended; call [`stop`](Self::stop) first.
     ///
     /// # Errors
-    /// When a thread ended for another reason.
+    /// If a thread failed or panicked.
     pub fn join(mut self) -> io::Result<()> {
         for thread in std::mem::take(&mut self.threads) {
             thread.join().map_err(|_| io::Error::other("a listener's thread panicked"))??;

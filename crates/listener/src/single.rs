@@ -1,7 +1,6 @@
 //! A single thread of a listener on sockets that the caller provides.
 //!
-//! Simulations run the event loop with it that listeners have, under a clock and a network of their
-//! own.
+//! Simulations use it to run the event loop of listeners under a clock and network of their own.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +16,8 @@ use super::shared::{Service, Shared};
 use super::sockets::{Signal, Sockets};
 use super::thread::{NEWCOMERS, STOP, Thread};
 
-/// A listener of one thread. Whatever the options say, it runs on the caller's thread and sockets.
+/// A listener of one thread, which runs on the caller's thread and sockets whatever its options
+/// are.
 pub struct SingleThread {
     shared: Arc<Shared>,
     stop: Arc<dyn Fn()>,
@@ -25,7 +25,7 @@ pub struct SingleThread {
 }
 
 impl SingleThread {
-    /// A memcached listener on `sockets`, whose waits `signal` interrupts.
+    /// Creates a memcached listener on `sockets`; `signal` interrupts their waits.
     #[must_use]
     pub fn memcached<S: Sockets + 'static>(
         options: ListenerOptions,
@@ -37,7 +37,7 @@ impl SingleThread {
         Self::new(Memcached, Shared::new(options, service, clock), sockets, signal)
     }
 
-    /// The same for clients of Redis; `seed` begins the sequence in which keys are drawn.
+    /// Creates a Redis listener; `seed` starts the random sequence of `RANDOMKEY`.
     #[must_use]
     pub fn redis<S: Sockets + 'static>(
         options: ListenerOptions,
@@ -68,17 +68,17 @@ impl SingleThread {
         Arc::clone(&self.stop)
     }
 
-    /// Returns what it counts.
+    /// Returns a reader of its counters.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::downgrade(&self.shared))
     }
 
-    /// Serves until it is told to stop, and then until all clients are gone or have been waited for
-    /// long enough.
+    /// Serves until it is told to stop, and then until all clients are gone or the drain timeout is
+    /// over.
     ///
     /// # Errors
-    /// When the sockets cannot be waited for.
+    /// If waiting for the sockets fails.
     pub fn run(self) -> io::Result<()> {
         (self.run)()
     }

@@ -1,9 +1,9 @@
 //! Slots for clients, each with a token that never names another client.
 //!
-//! Events carry tokens, and so do wake-ups from other threads. Both may come after the client has
-//! gone and its slot was taken again. So a token holds the slot and its serial number.
+//! Events carry tokens, and so do wake-ups from other threads. Both may arrive after the client has
+//! gone and its slot has been reused. So a token holds the slot and a serial number.
 
-/// The name of a taken slot of [`Slots`].
+/// The token of a value in [`Slots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
@@ -31,7 +31,7 @@ impl Token {
     }
 }
 
-/// A growing list of slots, as long as the most that were taken at a time.
+/// A growing list of slots, as long as the largest number of values at a time.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
@@ -53,7 +53,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes a slot for the value that `make` makes of its token. O(1) amortised.
+    /// Stores the value that `make` creates from its token. O(1) amortised.
     pub(super) fn insert(&mut self, make: impl FnOnce(Token) -> T) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { serial: 0, value: None });

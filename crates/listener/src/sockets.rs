@@ -50,22 +50,22 @@ pub trait Sockets {
     /// Stops listening. Nothing is accepted any more.
     fn stop_accepting(&mut self);
 
-    /// Reports events of `socket`, with `token`, until it is dropped: for edges, so an event is not
+    /// Reports events of `socket` with `token` until it is dropped. Edge-triggered: an event is not
     /// repeated before something changes.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system call fails.
     fn watch(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()>;
 
-    /// Replaces `events` by new ones; waits for them at most for `timeout`, without end if there is
-    /// none. There may be no events at the end.
+    /// Replaces `events` by new ones. Waits for at most `timeout`, or without limit if there is
+    /// none. May return without events.
     ///
     /// # Errors
-    /// When the system fails in a way that a later call would not mend.
+    /// If the system fails permanently.
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()>;
 }
 
-/// A change that a thread is told of.
+/// A change that is reported to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// There may be a connection to accept.

@@ -1,7 +1,7 @@
 //! The system's sockets: one epoll instance for each thread, and an eventfd to wake it.
 //!
-//! Sockets are registered once and for edges, so that no call is needed per event but the read or
-//! write itself.
+//! Sockets are registered once, edge-triggered, so that an event needs no system call but the read
+//! or write itself.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,10 +19,10 @@ use super::sockets::{Event, Signal, Socket, Sockets};
 
 /// Events taken from the system at once. The clock is read anew after them.
 const EVENTS_MAX: usize = 256;
-/// Longest wait that is asked for at once.
+/// Longest single wait.
 const TIMEOUT_MS_MAX: u128 = 3_600_000;
 
-/// Tokens that no connection has: it would have to be among the last of 2^32.
+/// Tokens that no connection has: they belong to the last of 2^32 slots.
 const INCOMING: u64 = u64::MAX;
 const RAISED: u64 = u64::MAX - 1;
 
@@ -52,17 +52,17 @@ impl Socket for OwnedFd {
 /// A listening socket and an event queue.
 pub(super) struct Epoll {
     queue: OwnedFd,
-    /// Nothing once nothing is accepted any more.
+    /// The listening socket; none once the listener no longer accepts.
     listening: Option<socket2::Socket>,
-    /// Registered in the queue.
+    /// Registered in the event queue.
     _wake: Arc<Wake>,
 }
 
 impl Epoll {
-    /// Waits for connections to `listening`, and for `wake`.
+    /// Creates the event queue of `listening` and `wake`.
     ///
     /// # Errors
-    /// When the system has no file descriptor for us.
+    /// If the system has no free file descriptor.
     pub(super) fn new(listening: socket2::Socket, wake: Arc<Wake>) -> io::Result<Self> {
         let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -78,7 +78,7 @@ impl Sockets for Epoll {
     fn accept(&mut self) -> io::Result<OwnedFd> {
         let Some(listening) = &self.listening else { return Err(io::ErrorKind::WouldBlock.into()) };
         let socket = accept_with(listening, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
-        // Both only make things better; a connection without them works.
+        // Both are optimisations; a connection without them works.
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let _ = sockopt::set_socket_keepalive(&socket, true);
         Ok(socket)
@@ -94,8 +94,8 @@ impl Sockets for Epoll {
         Ok(epoll::add(&self.queue, socket, epoll::EventData::new_u64(token), all)?)
     }
 
-    /// Whole milliseconds are what every kernel and container understands; they are rounded up, so
-    /// that nothing is looked for before it is due.
+    /// Rounds the timeout up to milliseconds, which every kernel and container supports; rounding
+    /// up avoids waking too early.
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
         events.clear();
         let timeout = timeout.map(|timeout| {
@@ -132,10 +132,10 @@ fn event(event: &epoll::Event) -> Event {
 pub(super) struct Wake(OwnedFd);
 
 impl Wake {
-    /// A signal that is not raised.
+    /// Creates a signal that is not raised.
     ///
     /// # Errors
-    /// When the system has no file descriptor for us.
+    /// If the system has no free file descriptor.
     pub(super) fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
@@ -143,7 +143,7 @@ impl Wake {
 
 impl Signal for Wake {
     fn raise(&self) {
-        // It can only fail because it is as full as can be, and then it is readable.
+        // It fails only if the counter is at its maximum, and then the eventfd is readable.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 

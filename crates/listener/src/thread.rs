@@ -1,10 +1,10 @@
 //! The event loop of a thread: it waits for its sockets and gives each client its turn.
 //!
-//! At one command a packet a server spends its time in system calls, and it can save the calls that
-//! carry nothing. So sockets are registered once, for edges: the system reports changes and is
-//! never asked to repeat them. A read that filled less than its buffer was the last one. No client
-//! has a timer: timeouts are checked by a sweep over all clients once per timeout, so a client is
-//! closed after one to two of them.
+//! With one command per packet a server spends its time in system calls, so this loop avoids calls
+//! that carry no data. Sockets are registered once and edge-triggered: the system reports changes
+//! and is never asked to repeat them. A read that filled less than its buffer was the last one.
+//! Clients have no timers: each kind of timeout is checked by a sweep over all clients once per
+//! timeout, so a client is closed after one to two of them.
 //!
 //! The clock is read once after each wait, for all turns that follow.
 
@@ -34,13 +34,14 @@ use crate::clock::Moment;
 
 /// Connections accepted in a row before open ones have their turns.
 const ACCEPTS_MAX: usize = 64;
-/// The pause after a failed accept, mostly for want of file descriptors.
+/// The pause after a failed accept, mostly caused by a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The timeout for a client to finish after writing has ended, so that it can read why.
+/// The timeout for a client to close after the listener has ended writing, so that it can read the
+/// last error.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tokens of wake-ups for the whole thread; no client has them, it would have to be among the last
-/// of 2^32.
+/// Tokens of wake-ups for the whole thread. No client has them: they belong to the last of 2^32
+/// slots.
 pub(super) const STOP: u64 = u64::MAX - 2;
 pub(super) const NEWCOMERS: u64 = u64::MAX - 3;
 
@@ -70,14 +71,14 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
 
 /// The state of the listening socket.
 struct Accepting {
-    /// Whether a connection may wait to be accepted.
+    /// True if a connection may wait to be accepted.
     pending: bool,
     /// The time before which nothing is accepted.
     paused_until: Instant,
 }
 
 impl<P: Protocol, S: Sockets> Thread<P, S> {
-    /// Thread number `number`, which waits for `sockets`.
+    /// Creates thread number `number`, which waits for `sockets`.
     pub(super) fn new(
         protocol: Arc<P>,
         number: usize,
@@ -108,7 +109,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     /// over.
     ///
     /// # Errors
-    /// When the system fails in a way that no later call would mend.
+    /// If the system fails permanently.
     pub(super) fn run(mut self) -> io::Result<()> {
         if self.shared.options.pin_threads {
             keep_to_core(self.number);
@@ -133,8 +134,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.drain(moment, events)
     }
 
-    /// Answers what clients have sent, and closes. Reading ends for all of them: to the
-    /// conversations it looks as if their clients had finished.
+    /// Answers the input that clients have sent, and closes. Reading ends for all of them, so each
+    /// conversation sees the end of its client's input.
     fn drain(mut self, mut moment: Moment, mut events: Vec<Event>) -> io::Result<()> {
         self.accepting = None;
         self.sockets.stop_accepting();
@@ -182,7 +183,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             match event {
                 Event::Incoming => self.accepting.iter_mut().for_each(|accepting| accepting.pending = true),
                 Event::Raised => {
-                    // It may bring turns of clients in the batch, which have to be answered first.
+                    // It may contain turns of clients in the batch, which have to be answered
+                    // first.
                     self.answer(moment);
                     self.drain_mailbox(moment);
                 }
@@ -231,7 +233,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     fn drain_mailbox(&mut self, moment: Moment) {
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.empty(|token| match token {
-            // The loop asks the crew itself.
+            // The loop reads the stop flag itself.
             STOP => {}
             NEWCOMERS => {
                 for Newcomer { socket, place } in self.crew.newcomers(self.number) {
@@ -331,7 +333,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Makes a connection a client of this thread, which already counts it.
+    /// Adds a connection as a client of this thread, which already counts it.
     fn add_client(&mut self, socket: S::Socket, place: Place, now: Instant) {
         if self.accepting.is_none() {
             // It was handed over while the listener was stopping; nothing of it was read.

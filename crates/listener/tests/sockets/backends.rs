@@ -1,4 +1,5 @@
-//! Backends whose values follow from the keys and whose answers come when the world says.
+//! Simulated backends: values depend only on the key, and the world chooses the time of each
+//! answer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -15,25 +16,25 @@ type Results = Vec<Result<Option<FetchedValue>, String>>;
 /// Backends that fill `cache`.
 pub(crate) struct SimulatedBackends {
     cache: Arc<Cache>,
-    /// One of so many fetches is answered at once; all of them if it is 1.
+    /// Share of fetches that are answered at once: one in this many, all of them if it is 1.
     at_once_of: u64,
     fetches: AtomicU64,
     pending: Mutex<Vec<Fetch>>,
 }
 
-/// A fetch that is to be answered.
+/// A fetch without an answer.
 pub(crate) struct Fetch {
     pub(crate) keys: Vec<Bytes>,
     answer: oneshot::Sender<Results>,
 }
 
 impl SimulatedBackends {
-    /// Backends that answer at once.
+    /// Creates backends that answer at once.
     pub(crate) fn prompt(cache: Arc<Cache>) -> Arc<Self> {
         Self::new(cache, 1)
     }
 
-    /// Backends that leave four of five fetches to the caller.
+    /// Creates backends that leave four of five fetches to the caller.
     pub(crate) fn late(cache: Arc<Cache>) -> Arc<Self> {
         Self::new(cache, 5)
     }
@@ -42,7 +43,7 @@ impl SimulatedBackends {
         Arc::new(Self { cache, at_once_of, fetches: AtomicU64::new(0), pending: Mutex::default() })
     }
 
-    /// Takes the fetches that were begun since the last time.
+    /// Takes the fetches that began since the last call.
     pub(crate) fn take_pending(&self) -> Vec<Fetch> {
         std::mem::take(&mut self.pending.lock().expect("no panics while held"))
     }
@@ -67,7 +68,7 @@ impl SimulatedBackends {
     }
 }
 
-/// The value that the backend has for a key, if it does not fail.
+/// Returns the backend's value of a key, or its failure.
 fn value(key: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
     match sum % 5 {
@@ -97,5 +98,5 @@ impl Backends for SimulatedBackends {
     }
 }
 
-/// The beginning of each world.
+/// The time at which each world begins.
 pub(crate) const START: Instant = Instant::from_millis(1_000_000);

@@ -1,4 +1,4 @@
-//! Clients: how they send and read, and how they end.
+//! Simulated clients: their sending, reading and end.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ pub(crate) enum Fate {
     Leaves,
     /// It ends writing after the last command, and reads to the end.
     HalfCloses,
-    /// It closes after so many bytes were sent.
+    /// It closes after this many bytes were sent.
     Closes(usize),
-    /// It resets the connection some time after so many bytes were sent.
+    /// It resets the connection some time after this many bytes were sent.
     Resets(usize),
     /// It sends everything and never reads.
     NeverReads,
-    /// It sends nothing after so many bytes, and stays.
+    /// It sends nothing after this many bytes, and stays connected.
     IsSilent(usize),
 }
 
-/// One client.
+/// A client.
 pub(crate) struct Client {
     pub(crate) script: Script,
     pub(crate) fate: Fate,
@@ -41,7 +41,7 @@ pub(crate) struct Client {
     delay_micros_max: usize,
     pub(crate) writes_scheduled: bool,
     pub(crate) reads_scheduled: bool,
-    /// Whether it was told that there are too many clients.
+    /// True if it received the error for too many clients.
     pub(crate) turned_away: bool,
     pub(crate) done: bool,
 }
@@ -79,17 +79,17 @@ impl Client {
         Duration::from_micros(draw.up_to(self.delay_micros_max) as u64)
     }
 
-    /// Whether it reads.
+    /// Returns true if it reads.
     pub(crate) fn reads(&self) -> bool {
         self.fate != Fate::NeverReads
     }
 
-    /// Draws how many bytes it reads at once.
+    /// Draws the number of bytes that it reads at once.
     pub(crate) fn read_size(&self, draw: &mut Draw) -> usize {
         draw.up_to(self.reads_max)
     }
 
-    /// Bytes of the script that it ever sends.
+    /// Returns the number of bytes of the script that it ever sends.
     fn sends_all(&self) -> usize {
         match self.fate {
             Fate::Closes(bytes) | Fate::Resets(bytes) | Fate::IsSilent(bytes) => bytes,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Whether all was sent that is to be.
+    /// Returns true if it has sent everything that it ever sends.
     pub(crate) fn has_sent_all(&self) -> bool {
         self.sent == self.sends_all()
     }
@@ -107,7 +107,7 @@ impl Client {
         let ends = &self.script.ends;
         let answered = ends.partition_point(|&(_, answer)| answer <= self.matched);
         let allowed = match ends.get(answered.saturating_add(self.depth) - 1) {
-            // One that reads no answers waits for none.
+            // A client that does not read does not wait for answers.
             Some(&(command, _)) if self.reads() => command,
             _ => self.script.bytes.len(),
         };
@@ -118,7 +118,7 @@ impl Client {
         next
     }
 
-    /// Takes received bytes, which have to be the next that are expected.
+    /// Takes received bytes and checks that they are the next expected ones.
     pub(crate) fn take(&mut self, bytes: &[u8], too_many: Option<&[u8]>) {
         self.received.extend_from_slice(bytes);
         if !self.turned_away && self.takes_expected(bytes) {
@@ -149,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Whether every answer was received.
+    /// Returns true if every answer was received.
     pub(crate) fn is_answered(&self) -> bool {
         self.matched == self.script.expected.len()
     }

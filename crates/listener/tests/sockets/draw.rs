@@ -1,8 +1,8 @@
-//! Draws that follow from a seed.
+//! Random numbers derived from a seed.
 
 use sherwood_model::SplitMix64;
 
-/// A sequence of draws.
+/// A generator of random numbers.
 pub(crate) struct Draw(SplitMix64);
 
 impl Draw {
@@ -20,12 +20,12 @@ impl Draw {
         1 + self.below(max)
     }
 
-    /// Returns whether something of so many per cent happens.
+    /// Returns true with a probability of `percent` per cent.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Draws one of some.
+    /// Draws one of the values.
     pub(crate) fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }

@@ -1,20 +1,20 @@
-//! The event loop of a listener's thread on a simulated network, under a virtual clock: short reads
-//! and writes, calls that would block or are interrupted, connections that are closed, reset or
-//! half-closed at any moment, clients that are slow, silent or never read, answers of backends that
-//! come late or after their client has gone, places that are taken again, timeouts, and an end of
-//! the listener in the midst of it. Clients speak memcached's text and meta commands, RESP2 and
-//! RESP3, look-aside and read-through, with and without passwords. Everything follows from one
-//! seed. Whatever happens:
+//! Fault simulation of a listener's event loop on a simulated network, under a virtual clock. Reads
+//! and writes are short, would block or are interrupted; connections are closed, reset or
+//! half-closed at any time; clients are slow, silent or never read; backends answer late or after
+//! their client has gone; slots of connections are reused; timeouts expire; the listener stops
+//! while clients are active. Clients speak memcached's text and meta commands, RESP2 and RESP3,
+//! look-aside and read-through, with and without passwords. Everything is derived from one seed.
+//! Always:
 //!
-//! - each client receives exactly the answers to its own commands, in order, or a prefix of them
-//!   where its connection broke. What they are is computed beforehand by a conversation without
-//!   sockets that has no other clients;
-//! - a client that keeps to the protocol, reads and is not cut off receives all of them;
+//! - each client receives exactly the answers to its own commands, in order, or a prefix of them if
+//!   its connection broke. The expected answers are computed beforehand by a conversation without
+//!   sockets and other clients;
+//! - a client that follows the protocol, reads, and is not cut off receives all of them;
 //! - when all clients have gone, no connection and no buffer is left;
 //! - the listener does not panic.
 //!
-//! `SEED=n cargo test -p sherwood-listener --test sockets` replays a seed and writes to the
-//! terminal what happens.
+//! `SEED=n cargo test -p sherwood-listener --test sockets` replays a seed and writes its events to
+//! the terminal.
 
 #![allow(
     clippy::disallowed_methods,
@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 const SEEDS: u64 = 10_000;
-/// How often each event of [`MUST_HAPPEN`] has to occur in all seeds together.
+/// Smallest count of each event of [`MUST_HAPPEN`] in all seeds together.
 const OCCURRENCES_MIN: u64 = 100;
 
 /// Occurrences of events.
@@ -49,7 +49,7 @@ thread_local! {
     static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Runs the world of a seed. The listener survives a panic of one connection; a seed does not.
+/// Runs the world of a seed. The listener survives a panic of one connection, but the seed fails.
 fn live(seed: u64, told: bool) -> Seen {
     let seen = world::live(seed, told);
     assert_eq!(PANICS.get(), 0, "the listener panicked");
@@ -78,7 +78,7 @@ fn each_client_receives_the_answers_to_its_own_commands() {
             match catch_unwind(AssertUnwindSafe(|| live(seed, false))) {
                 Ok(one) => one.iter().for_each(|(what, count)| *seen.entry(what).or_default() += count),
                 Err(panic) => {
-                    // The others need not go on.
+                    // The other threads can stop.
                     next.store(SEEDS, Relaxed);
                     eprintln!(
                         "seed {seed} failed; SEED={seed} cargo test -p sherwood-listener --test sockets replays it"
@@ -98,10 +98,10 @@ fn each_client_receives_the_answers_to_its_own_commands() {
     let total = total.into_inner().expect("no panics while held");
     let rare: Vec<_> =
         MUST_HAPPEN.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < OCCURRENCES_MIN).collect();
-    assert!(rare.is_empty(), "the simulation says nothing without these events: {rare:?} in {total:?}");
+    assert!(rare.is_empty(), "events too rare to test the invariants: {rare:?} in {total:?}");
 }
 
-/// Events without which the properties would hold of a network in which nothing happens.
+/// Events that have to occur often enough for the invariants to be tested.
 const MUST_HAPPEN: &[&str] = &[
     "accept: aborted",
     "accept: no descriptors",

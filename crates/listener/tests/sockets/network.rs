@@ -1,4 +1,4 @@
-//! Connections between clients and the listener, as a system has them.
+//! Simulated connections between clients and the listener.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,32 +13,32 @@ use sherwood_listener::{Event, Signal, Socket, Sockets};
 
 use crate::world::World;
 
-/// One connection, with both of its directions.
+/// A connection, with both of its directions.
 #[derive(Default)]
 pub(crate) struct Link {
     /// Bytes on their way to the listener.
     pub(crate) inbound: VecDeque<u8>,
     pub(crate) inbound_max: usize,
-    /// Whether nothing follows them.
+    /// True if nothing follows these bytes.
     pub(crate) inbound_end: bool,
     /// Bytes on their way to the client.
     pub(crate) outbound: VecDeque<u8>,
     pub(crate) outbound_max: usize,
-    /// Whether nothing follows them.
+    /// True if nothing follows these bytes.
     pub(crate) outbound_end: bool,
-    /// Whether the client has closed its side.
+    /// True if the client has closed its side.
     pub(crate) client_gone: bool,
-    /// Whether the connection broke, and whether the listener was told so.
+    /// Set if the connection broke: it tells whether the listener has been notified.
     pub(crate) broken: Option<Broken>,
-    /// Whether the listener has closed its side.
+    /// True if the listener has closed its side.
     pub(crate) closed: bool,
-    /// Whether the listener has ended reading.
+    /// True if the listener has ended reading.
     pub(crate) reading_ended: bool,
     /// The token it is watched with.
     pub(crate) token: Option<u64>,
-    /// Whether there is an event that was not reported.
+    /// True if there is an event that was not reported.
     pub(crate) changed: bool,
-    /// Whether the listener was told that sending would block.
+    /// True if the listener's last send was refused because it would block.
     pub(crate) full: bool,
 }
 
@@ -92,7 +92,7 @@ impl SimulatedSocket {
         let spurious = world.draw.chance(3);
         let link = &mut world.links[self.link];
         if spurious && !link.inbound.is_empty() {
-            // What has arrived is reported again.
+            // Bytes that have arrived are reported again.
             link.changed = true;
             world.note("receive: would block", self.link);
             return Err(io::ErrorKind::WouldBlock.into());
@@ -153,7 +153,7 @@ impl Socket for SimulatedSocket {
             return Err(kind.into());
         }
         if link.client_gone {
-            // The bytes leave, and the answer to them is a reset.
+            // The bytes are sent, and answered with a reset.
             let lose_inbound = world.draw.chance(50);
             world.links[self.link].break_off(lose_inbound);
             world.note("send: to a closed client", self.link);
@@ -162,7 +162,7 @@ impl Socket for SimulatedSocket {
         let room = link.outbound_max.saturating_sub(link.outbound.len());
         if room == 0 || spurious {
             link.full = true;
-            // Where there is room, it is reported at once.
+            // Room is reported at once.
             link.changed |= room > 0;
             world.note("send: would block", self.link);
             return Err(io::ErrorKind::WouldBlock.into());
@@ -194,7 +194,7 @@ impl Socket for SimulatedSocket {
 
 impl Drop for SimulatedSocket {
     fn drop(&mut self) {
-        // A test that fails may be in the middle of a call.
+        // A failing test may be in the middle of a call.
         let Ok(mut world) = self.world.try_borrow_mut() else { return };
         let link = &mut world.links[self.link];
         (link.closed, link.outbound_end) = (true, true);
@@ -257,7 +257,7 @@ impl Sockets for SimulatedSockets {
 }
 
 impl World {
-    /// Reports what has changed, in any order, and sometimes only some of it.
+    /// Reports changed connections in any order, and sometimes only some of them.
     pub(crate) fn report(&mut self, events: &mut Vec<Event>) {
         if std::mem::take(&mut self.incoming) {
             events.push(Event::Incoming);

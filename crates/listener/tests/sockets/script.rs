@@ -1,4 +1,4 @@
-//! The commands of a client, and what it has to receive.
+//! The commands of a client, and the expected answers.
 
 use sherwood_listener::{Moment, Talk};
 
@@ -23,18 +23,18 @@ pub(crate) enum Expected {
     Digits,
 }
 
-/// What a client sends and has to receive.
+/// The input of a client and its expected output.
 #[derive(Default)]
 pub(crate) struct Script {
     pub(crate) bytes: Vec<u8>,
     pub(crate) expected: Vec<Expected>,
-    /// For each command, where it and its answer end.
+    /// The ends of each command and of its answer.
     pub(crate) ends: Vec<(usize, usize)>,
-    /// Whether the listener closes the connection after the last answer.
+    /// True if the listener closes the connection after the last answer.
     pub(crate) closes: bool,
 }
 
-/// What is drawn of a world.
+/// The properties of a world that affect its scripts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) protocol: Protocol,
@@ -84,7 +84,7 @@ impl Script {
     }
 }
 
-/// An answer, without the number that `HELLO` gives the client.
+/// Returns the expected bytes of an answer, where the client's number from `HELLO` is any digits.
 fn expected(answer: &[u8]) -> Vec<Expected> {
     const BEFORE: &[u8] = b"$2\r\nid\r\n:";
     let bytes = |bytes: &[u8]| bytes.iter().copied().map(Expected::Byte).collect::<Vec<_>>();
@@ -94,7 +94,7 @@ fn expected(answer: &[u8]) -> Vec<Expected> {
     [bytes(before), vec![Expected::Digits], bytes(&rest[digits..])].concat()
 }
 
-/// The commands that a connection begins with.
+/// Draws the first commands of a connection.
 fn greeting(draw: &mut Draw, options: Options) -> Vec<Vec<u8>> {
     let password = if draw.chance(80) { PASSWORD } else { "wrong" };
     let resp3 = draw.chance(50);
@@ -115,7 +115,7 @@ fn key(draw: &mut Draw, client: usize) -> String {
     format!("c{client}-{}", draw.below(8))
 }
 
-/// The client that a key belongs to.
+/// Returns the client that a key belongs to.
 pub(crate) fn client_of(key: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(key).ok()?.strip_prefix('c')?;
     text.split('-').next()?.parse().ok()
@@ -165,7 +165,7 @@ fn memcached(draw: &mut Draw, client: usize, bytes_max: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A request as an array of bulk strings.
+/// Encodes a request as an array of bulk strings.
 fn request(arguments: &[&str]) -> Vec<u8> {
     let mut text = format!("*{}\r\n", arguments.len());
     for argument in arguments {

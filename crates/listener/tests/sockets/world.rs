@@ -1,4 +1,4 @@
-//! A listener, its clients and backends, and the time in which they live.
+//! The simulated world: a listener, its clients and backends, and their time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,17 +21,17 @@ use crate::draw::Draw;
 use crate::network::{Link, SimulatedSignal, SimulatedSockets};
 use crate::script::{NAME, Options, PASSWORD, Protocol, Script, client_of};
 
-/// By then every client has been served or cut off.
+/// Time within which every client is served or cut off.
 const ALL_DONE: Duration = Duration::from_secs(300);
-/// By then, after the last client has gone, the listener has noticed.
+/// Time after the last client has gone within which the listener has noticed.
 const AT_REST: Duration = Duration::from_secs(60);
-/// How long a client stays that sends or reads nothing.
+/// Time for which a client that sends or reads nothing stays connected.
 const STAYS: Duration = Duration::from_secs(60);
-/// Most bytes that the buffers of a thread without connections hold: what it reads into, and the
+/// Most bytes that the buffers of a thread without connections hold: its read buffer, and the
 /// memory of the largest answers.
 const THREAD_BYTES_MAX: u64 = 256 * 1024;
 
-/// Something that happens at its time.
+/// A scheduled event.
 enum Act {
     Connect(usize),
     Write(usize),
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) links: Vec<Link>,
     /// Connections that are not accepted yet.
     pub(crate) backlog: VecDeque<usize>,
-    /// Whether one of them was not reported.
+    /// True if one of them was not reported.
     pub(crate) incoming: bool,
     pub(crate) signal: Arc<SimulatedSignal>,
     now: Instant,
@@ -58,11 +58,11 @@ pub(crate) struct World {
     clients: Vec<Client>,
     backends: Arc<SimulatedBackends>,
     buffers: Arc<AtomicU64>,
-    /// What clients are told of which there are too many, where there can be.
+    /// The error for clients over the limit; none if the limit cannot be reached.
     too_many: Option<&'static [u8]>,
     stop: Arc<dyn Fn()>,
     stopping: bool,
-    /// Whether the listener is to end before its clients are done.
+    /// True if the listener stops before its clients are done.
     ends_early: bool,
     seen: Seen,
     told: bool,
@@ -183,7 +183,7 @@ impl World {
         self.plan(Duration::from_micros(after), Act::Connect(number));
     }
 
-    /// Counts an event, and tells it where a seed is replayed.
+    /// Counts an event, and prints it if the seed is replayed.
     pub(crate) fn note(&mut self, what: &'static str, link: usize) {
         *self.seen.entry(what).or_default() += 1;
         if self.told {
@@ -199,7 +199,7 @@ impl World {
     /// Lets time pass until there are events or `timeout` is over.
     pub(crate) fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) {
         let end = timeout.map(|timeout| self.now + timeout);
-        // Whatever the thread did took some time.
+        // The thread's work took some time.
         let took = Duration::from_nanos(self.draw.below(20_000) as u64);
         self.pass_to(self.now + took);
         loop {
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Does everything that is due until `until`.
+    /// Carries out all acts that are due by `until`.
     fn pass_to(&mut self, until: Instant) {
         self.plan_answers();
         while let Some(first) = self.acts.first_entry().filter(|first| first.key().0 <= until) {
@@ -232,7 +232,7 @@ impl World {
         assert!(!late, "clients are not served: {}", self.describe());
     }
 
-    /// Lets the next act happen during a call of the listener, sometimes.
+    /// Sometimes carries out the next act during a call of the listener.
     pub(crate) fn meanwhile(&mut self) {
         let soon = self.now + Duration::from_micros(50);
         if self.draw.chance(12)
@@ -308,14 +308,14 @@ impl World {
         }
     }
 
-    /// Has the client of a connection go on sending, as there is room or an answer.
+    /// Lets the client of a connection send more, because there is room or an answer has arrived.
     pub(crate) fn wake_writer(&mut self, link: usize) {
         if !self.clients[link].done && !self.clients[link].has_sent_all() {
             self.plan_write(link);
         }
     }
 
-    /// Has the client of a connection read.
+    /// Lets the client of a connection read.
     pub(crate) fn wake_reader(&mut self, link: usize) {
         let client = &mut self.clients[link];
         let due = !client.done && (client.reads() || self.links[link].closed);
@@ -338,7 +338,7 @@ impl World {
             link.changed = true;
         }
         if !client.has_sent_all() {
-            // Otherwise it is woken by room or by an answer.
+            // If not, it continues when there is room or an answer arrives.
             if !bytes.is_empty() {
                 self.plan_write(number);
             }
@@ -368,7 +368,7 @@ impl World {
 
     fn leave_if_answered(&mut self, number: usize) {
         let client = &self.clients[number];
-        // One on which the listener closes waits for that.
+        // If the listener is to close the connection, the client waits for that.
         let leaves = client.fate == Fate::Leaves && client.has_sent_all() && client.is_answered();
         if leaves && !client.script.closes && !client.done {
             self.note("client: all answers received", number);
@@ -398,7 +398,7 @@ impl World {
         self.leave_if_answered(number);
     }
 
-    /// The listener has closed, or will send nothing more.
+    /// Handles the end of a client's input: the listener has closed, or will send nothing more.
     fn end_of_answers(&mut self, number: usize) {
         let client = &self.clients[number];
         let broken = self.links[number].broken.is_some();
@@ -417,7 +417,8 @@ impl World {
         self.close(number);
     }
 
-    /// The client closes its side. With answers that it has not read, the connection is reset.
+    /// Closes the client's side. If there are answers that it has not read, the connection is
+    /// reset.
     fn close(&mut self, number: usize) {
         let link = &mut self.links[number];
         if link.outbound.is_empty() {
@@ -444,7 +445,7 @@ impl World {
         assert!(bytes <= THREAD_BYTES_MAX, "{bytes} bytes are held for no client");
     }
 
-    /// Has every client read what was sent before the listener ended.
+    /// Lets every client read the bytes that were sent before the listener ended.
     fn read_the_rest(&mut self) {
         for (client, link) in self.clients.iter_mut().zip(&mut self.links) {
             if !client.done {
