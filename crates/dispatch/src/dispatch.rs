@@ -303,7 +303,12 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Returns the next action for the driver to carry out, or none until the next input.
     pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
         self.shown = self.shown.saturating_sub(1);
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if self.actions.is_empty() {
+            // The ring begins again at its start, whose memory is in the processor's cache.
+            self.actions.clear();
+        }
+        action
     }
 
     /// Shows `see` each [`Action::Deliver`] added since the last call that has not been polled: its

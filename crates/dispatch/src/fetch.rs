@@ -1,8 +1,8 @@
 //! The two records behind a call: the fetch that wants keys, and its attempts at replicas.
 
 use sherwood_model::{Demand, Instant, ReplicaId};
+use smallvec::SmallVec;
 
-use crate::few::Few;
 use crate::rules::CancelRule;
 use crate::slab::Id;
 use crate::{Failure, FetchError};
@@ -23,8 +23,8 @@ pub(crate) struct Fetch {
     pub(crate) expires_at: Instant,
     /// The only replica that may be asked; none if all may.
     pub(crate) only: Option<ReplicaId>,
-    /// Attempts that are queued or started.
-    pub(crate) live: Few<Id>,
+    /// Attempts that are queued or started, at most [`ATTEMPTS_MAX`](crate::few::ATTEMPTS_MAX).
+    pub(crate) live: SmallVec<[Id; 1]>,
     /// Attempts that were given to a replica, the queued ones included.
     pub(crate) made: u32,
     /// Attempts that were started.
@@ -36,7 +36,8 @@ pub(crate) struct Fetch {
     /// The treatment of the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
     /// The failure of the attempt that failed last.
-    pub(crate) failure: Option<Failure>,
+    /// Boxed since it is rare.
+    pub(crate) failure: Option<Box<Failure>>,
 }
 
 /// Keys of a fetch on the way to one replica.
@@ -76,7 +77,7 @@ impl Fetch {
             asked_at,
             expires_at,
             only,
-            live: Few::new(Id::default()),
+            live: SmallVec::new(),
             made: 0,
             started: 0,
             retries: 0,
@@ -93,7 +94,7 @@ impl Fetch {
 
     /// Returns the error of the attempts that have failed; none if no attempt has.
     pub(crate) fn failed(&self) -> Option<FetchError> {
-        self.failure.clone().map(|failure| self.error(failure))
+        self.failure.clone().map(|failure| self.error(*failure))
     }
 
     /// Returns `failure` as the error of a key.

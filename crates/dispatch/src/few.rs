@@ -20,23 +20,11 @@ impl<T: Copy + PartialEq> Few<T> {
         &self.values[..usize::from(self.len)]
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Appends `value`. Does nothing if the list has it already or is full.
     pub(crate) fn push(&mut self, value: T) {
         if usize::from(self.len) < ATTEMPTS_MAX && !self.as_slice().contains(&value) {
             self.values[usize::from(self.len)] = value;
             self.len += 1;
-        }
-    }
-
-    /// Removes `value` if the list has it.
-    pub(crate) fn remove(&mut self, value: T) {
-        if let Some(at) = self.as_slice().iter().position(|held| *held == value) {
-            self.values.copy_within(at + 1..usize::from(self.len), at);
-            self.len -= 1;
         }
     }
 }
@@ -50,9 +38,5 @@ mod tests {
         let mut few = Few::new(0);
         (1..=9).flat_map(|value| [value, value]).for_each(|value| few.push(value));
         assert_eq!(few.as_slice(), [1, 2, 3, 4, 5, 6, 7, 8]);
-        [3, 8, 9].into_iter().for_each(|value| few.remove(value));
-        assert_eq!(few.as_slice(), [1, 2, 4, 5, 6, 7]);
-        few.push(3);
-        assert_eq!(few.as_slice(), [1, 2, 4, 5, 6, 7, 3]);
     }
 }

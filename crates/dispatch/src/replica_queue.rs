@@ -92,6 +92,10 @@ impl<T: Copy + PartialEq> ReplicaQueue<T> {
             return None;
         }
         let (_, entry) = self.queued.pop_front()?;
+        if self.queued.is_empty() {
+            // The ring begins again at its start, whose memory is in the processor's cache.
+            self.queued.clear();
+        }
         self.in_flight += 1;
         Some(entry)
     }

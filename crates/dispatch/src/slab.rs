@@ -13,12 +13,14 @@ pub(crate) struct Id {
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
-    vacant: Vec<u32>,
+    /// The ids to give out next. They are kept apart from the entries so that an insertion depends
+    /// on no memory that it only writes.
+    vacant: Vec<Id>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<T> {
-    /// Incremented at each removal.
+    /// The generation of the value that it stores, or stored last.
     generation: u32,
     value: Option<T>,
 }
@@ -36,10 +38,9 @@ impl<T> Slab<T> {
 
     /// Stores a value. The caller's own bounds keep the number of values below 2^32.
     pub(crate) fn insert(&mut self, value: T) -> Id {
-        if let Some(index) = self.vacant.pop() {
-            let entry = &mut self.entries[index as usize];
-            entry.value = Some(value);
-            return Id { index, generation: entry.generation };
+        if let Some(id) = self.vacant.pop() {
+            self.entries[id.index as usize] = Entry { generation: id.generation, value: Some(value) };
+            return id;
         }
         let index =
             u32::try_from(self.entries.len()).expect("fewer than 2^32 values are held, by `waiters_max`");
@@ -60,14 +61,13 @@ impl<T> Slab<T> {
     }
 
     /// Removes the value of `id`, which becomes invalid; none if it was invalid.
-    pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
-        let entry = self.entries.get_mut(id.index as usize)?;
-        if entry.generation != id.generation {
+    pub(crate) fn remove(&mut self, Id { index, generation }: Id) -> Option<T> {
+        let entry = self.entries.get_mut(index as usize)?;
+        if entry.generation != generation {
             return None;
         }
         let value = entry.value.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.vacant.push(id.index);
+        self.vacant.push(Id { index, generation: generation.wrapping_add(1) });
         Some(value)
     }
 }

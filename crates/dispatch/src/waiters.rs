@@ -15,26 +15,30 @@ use std::{iter, vec};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiters<W> {
     first: W,
-    others: Vec<W>,
+    /// Boxed since it is rare: a dispatcher holds as many of these as keys are in flight.
+    others: Option<Box<Others<W>>>,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Others<W>(Vec<W>);
 
 impl<W> Waiters<W> {
     /// Creates the list with its first waiter.
     #[must_use]
     pub const fn new(first: W) -> Self {
-        Self { first, others: Vec::new() }
+        Self { first, others: None }
     }
 
     /// Adds a waiter. The caller bounds their number.
     pub fn push(&mut self, waiter: W) {
-        self.others.push(waiter);
+        self.others.get_or_insert_with(|| Box::new(Others(Vec::new()))).0.push(waiter);
     }
 
     /// Returns the number of waiters, at least 1.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
-    pub const fn len(&self) -> usize {
-        1 + self.others.len()
+    pub fn len(&self) -> usize {
+        1 + self.others.as_ref().map_or(0, |others| others.0.len())
     }
 }
 
@@ -43,6 +47,7 @@ impl<W> IntoIterator for Waiters<W> {
     type IntoIter = iter::Chain<iter::Once<W>, vec::IntoIter<W>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        iter::once(self.first).chain(self.others)
+        let others = self.others.map_or_else(Vec::new, |others| others.0);
+        iter::once(self.first).chain(others)
     }
 }

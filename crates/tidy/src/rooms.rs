@@ -23,6 +23,7 @@ pub const PURE_DEPENDENCIES: &[&str] = &[
     "rapidhash",
     "serde",
     "serde_json",
+    "smallvec",
     "thiserror",
 ];
 

@@ -26,7 +26,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         };
         usable.clear();
         usable.extend(replicas.iter().filter(may_take).map(Replica::load));
-        for attempt in fetch.live.as_slice() {
+        for attempt in &fetch.live {
             let taken = attempts.get(*attempt).map(|attempt| attempt.replica);
             usable.retain(|load| Some(load.replica) != taken);
         }
@@ -110,7 +110,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Removes an attempt from the records, but from no queue.
     pub(super) fn remove_attempt(&mut self, id: Id) -> Option<Attempt<K>> {
         let attempt = self.attempts.remove(id)?;
-        self.fetches.get_mut(attempt.fetch).expect(STORED).live.remove(id);
+        self.fetches.get_mut(attempt.fetch).expect(STORED).live.retain(|live| *live != id);
         Some(attempt)
     }
 

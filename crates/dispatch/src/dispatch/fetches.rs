@@ -164,7 +164,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// attempts, or with a retry on another replica where that is safe, affordable and possible.
     fn is_continued(&mut self, now: Instant, id: Id, failed: ReplicaId, failure: &Failure) -> bool {
         let fetch = self.fetches.get_mut(id).expect(STORED);
-        fetch.failure = Some(failure.clone());
+        fetch.failure = Some(Box::new(failure.clone()));
         if !fetch.live.is_empty() {
             return true;
         }
@@ -201,12 +201,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// the timeout: an attempt that spent its time in our queue says nothing about the replica.
     pub(super) fn expire(&mut self, now: Instant, id: Id) {
         let timeout = self.options.timeout;
-        let Fetch { live, open, asked_at, expires_at, .. } = *self.fetches.get(id).expect(STORED);
+        let fetch = self.fetches.get(id).expect(STORED);
+        let Fetch { open, asked_at, expires_at, .. } = *fetch;
+        let live = fetch.live.clone();
         if open > 0 {
             self.note_call(now, asked_at, open, false);
         }
-        for attempt in live.as_slice() {
-            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) = self.cancel(*attempt)
+        for attempt in live {
+            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) = self.cancel(attempt)
                 && expires_at - at >= timeout / 2
             {
                 self.blame(now, replica, &Arc::from("no answer in time"));
@@ -234,24 +236,25 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if fetch.open > 0 {
             return;
         }
-        let (live, cancel) = (fetch.live, fetch.cancel);
-        for attempt in live.as_slice() {
+        let (live, cancel) = (fetch.live.clone(), fetch.cancel);
+        for attempt in live {
             let is_queued = |attempt: &Attempt<K>| attempt.state == AttemptState::Queued;
             let is_cancelled = match cancel {
                 CancelRule::Never => false,
-                CancelRule::Queued => self.attempts.get(*attempt).is_some_and(is_queued),
+                CancelRule::Queued => self.attempts.get(attempt).is_some_and(is_queued),
                 CancelRule::Always => true,
             };
             if is_cancelled {
-                self.cancel(*attempt);
+                self.cancel(attempt);
             }
         }
-        if self.fetches.get(id).expect(STORED).live.is_empty() {
-            let fetch = self.fetches.remove(id).expect(STORED);
+        let fetch = self.fetches.get(id).expect(STORED);
+        if fetch.live.is_empty() {
             self.expiries.remove(&(fetch.expires_at, id));
             if let Some((at, _)) = fetch.later {
                 self.later.remove(&(at, id));
             }
+            self.fetches.remove(id);
         }
     }
 
