@@ -304,6 +304,14 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.resting.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// Returns the time at which a turn comes or a fence ends; none while nothing is resting or
+    /// fenced.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let fenced = self.fenced.first_key_value().map(|((at, _), _)| *at);
+        let all = self.all.map(|fence| fence.until);
+        self.next_turn().into_iter().chain(fenced).chain(all).min()
+    }
+
     /// Fences a key that was changed by other means, at the store or in the cache. The values of
     /// running writes are not kept, nor those fetched until `settle` has passed.
     pub(crate) fn fence(&mut self, now: Instant, key: &K) {

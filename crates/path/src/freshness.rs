@@ -79,12 +79,13 @@ impl Rules {
     /// Returns the lifetime of a value of `key` for which the store sets `good_for`: the shorter of
     /// that and the rule of the key, less its jitter. O(prefixes).
     #[must_use]
+    #[inline]
     pub fn lifetime(&self, key: &[u8], good_for: Option<Duration>) -> Lifetime {
-        let of_key = self.by_prefix.iter().filter(|(prefix, _)| key.starts_with(prefix));
-        let of_key = of_key.max_by_key(|(prefix, _)| prefix.len()).map(|&(_, ttl)| ttl).or(self.ttl);
-        match of_key.into_iter().chain(good_for).min() {
-            None => Lifetime::Unlimited,
-            Some(ttl) => self.jittered(key, ttl),
+        let of_key = if self.by_prefix.is_empty() { self.ttl } else { self.ttl_by_prefix(key) };
+        match (of_key, good_for) {
+            (None, None) => Lifetime::Unlimited,
+            (Some(ttl), None) | (None, Some(ttl)) => self.jittered(key, ttl),
+            (Some(of_key), Some(of_store)) => self.jittered(key, of_key.min(of_store)),
         }
     }
 
@@ -92,6 +93,7 @@ impl Rules {
     /// [grace](sherwood_cache::Partition::grace): the longest time for which any rule may serve
     /// one.
     #[must_use]
+    #[inline]
     pub fn grace(&self) -> Duration {
         self.keep_stale.max(self.stale_if_error).max(self.stale_while_revalidate)
     }
@@ -111,6 +113,7 @@ impl Rules {
     /// Returns the item to store for an answer that came at `now`; `fetched` is none if the store
     /// has no value. Returns none if nothing is to be stored.
     #[must_use]
+    #[inline]
     pub(crate) fn item<'a>(
         &self,
         key: &[u8],
@@ -163,6 +166,11 @@ impl Rules {
             _ => (Change::Remove, false),
         })?;
         added.map(|_| replaced)
+    }
+
+    fn ttl_by_prefix(&self, key: &[u8]) -> Option<Duration> {
+        let matching = self.by_prefix.iter().filter(|(prefix, _)| key.starts_with(prefix));
+        matching.max_by_key(|(prefix, _)| prefix.len()).map(|&(_, ttl)| ttl).or(self.ttl)
     }
 
     /// Returns the lifetime `ttl` less the jitter of `key`.

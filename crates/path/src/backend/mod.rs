@@ -119,6 +119,9 @@ pub struct Backend<K, V, W> {
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
     /// The times at which writes end without answers, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,
+    /// A time before which no flush, fence, turn or write is due, so that most inputs look at none
+    /// of them. Zero after one was added, until the next input.
+    due: Instant,
     /// Actions that the dispatcher does not hold.
     actions: VecDeque<Action<K, V, W>>,
     fills: FillCounts,
@@ -140,6 +143,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             flushes: BTreeMap::new(),
             writes: BTreeMap::new(),
             writes_due: BTreeSet::new(),
+            due: Instant::ZERO,
             actions: VecDeque::new(),
             fills: FillCounts::default(),
             options,
@@ -235,6 +239,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         at: Instant,
     ) {
         self.flushes.insert(partition, at);
+        self.due = Instant::ZERO;
         self.advance(now, cache);
     }
 
@@ -242,6 +247,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// its [`handle_shutdown`](Self::handle_shutdown) returned.
     pub fn handle_restart(&mut self, now: Instant, unsettled: Instant) {
         self.fences.fence_all(now, unsettled);
+        self.due = Instant::ZERO;
     }
 
     /// Begins the ramp of a cold cache anew, since most of the backend's values are gone.
@@ -276,6 +282,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// waited for.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
+        if self.due == Instant::NEVER {
+            return self.dispatch.next_timeout();
+        }
         let write = self.writes_due.first().map(|(due, _)| *due);
         self.dispatch.next_timeout().into_iter().chain(self.fences.next_turn()).chain(write).min()
     }
@@ -312,7 +321,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
 
     /// Carries out the flushes, ends of fences, turns and timeouts of writes that are due. All of
     /// it precedes an input of the same time.
+    #[inline]
     fn advance(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        if self.due <= now {
+            self.carry_out_due(now, cache);
+        }
+    }
+
+    fn carry_out_due(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         let to_come = self.flushes.len();
         self.flushes.retain(|_, at| *at > now);
         if self.flushes.len() < to_come {
@@ -332,6 +348,10 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         {
             self.end_write(now, cache, write);
         }
+        let flush = self.flushes.values().min().copied();
+        let write = self.writes_due.first().map(|(due, _)| *due);
+        self.due =
+            flush.into_iter().chain(self.fences.next_due()).chain(write).min().unwrap_or(Instant::NEVER);
     }
 
     /// Fills the cache with the answers that the dispatcher has just received, and notes which keys
@@ -376,6 +396,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     fn invalidate(&mut self, now: Instant, which: Invalidation<'_, K>) {
+        self.due = Instant::ZERO;
         let Self { dispatch, fences, .. } = self;
         match which {
             Invalidation::Key(key) => {
