@@ -7,7 +7,7 @@ use rand_core::Rng as _;
 use sherwood_cache::Access;
 use sherwood_dispatch::{AttemptId, Reply};
 use sherwood_model::{BackendId, Demand, Instant, ReplicaId, Slo};
-use sherwood_path::{Action, FetchKey, Request};
+use sherwood_path::{Action, FetchKey, Query, Request};
 use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::Rng;
 use sherwood_workload::onerf::Limits;
@@ -311,11 +311,17 @@ impl World {
     }
 
     fn look_up(&mut self) {
-        let now = self.now;
         let Arrived { server, queries, bytes } = self.traffic.next_request();
         if let Some(sizes) = &mut self.sizes {
             sizes.ask(&queries, &bytes);
         }
+        self.start(server, queries);
+        self.expect_arrival();
+    }
+
+    /// Starts a request at a server, and fetches what its cache does not have.
+    fn start(&mut self, server: usize, queries: Vec<Query<Key>>) {
+        let now = self.now;
         self.queries += queries.iter().map(|query| query.keys.len() as u64).sum::<u64>();
         let mut request = Request::start(now - self.hit_latency, queries);
         let fetches = request
@@ -337,7 +343,6 @@ impl World {
             machine.handle_fetch(now, &SizedCache(cache), &demand, keys, entropy);
             self.drive(server as u16, fetch.backend);
         }
-        self.expect_arrival();
     }
 
     /// Schedules the look-up of the next request, or stops the run if there is none.

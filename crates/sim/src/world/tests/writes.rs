@@ -1,7 +1,10 @@
 //! Writes beside fetches, of two tenants that share a backend.
 
+use std::time::Duration;
+
 use sherwood_cache::Access;
-use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, TenantId};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, TenantId};
+use sherwood_path::{Query, Staleness};
 
 use super::{World, slow};
 use crate::key::Key;
@@ -50,6 +53,50 @@ fn caches_hold_no_value_older_than_a_settled_write() {
         }
     }
     assert!(kept > 1_000, "hardly any written object was cached: {kept}");
+}
+
+/// A value that was read during the fence must not fill: no input invalidates its fetch, which
+/// begins after the end of the write and is answered before the end of the fence.
+#[test]
+fn value_read_before_a_write_of_unknown_outcome_lands_does_not_fill() {
+    const PARTITION: PartitionId = PartitionId(0);
+    let (written, other) = (Key::new(7), Key::new(8));
+    let mut setup = slow(200, 1, 600.0);
+    setup.knobs.load_ratio = 1e-6;
+    let mut world = World::new(&setup).expect("valid");
+    let query = |key| Query {
+        backend: BACKEND,
+        partition: PARTITION,
+        keys: vec![key],
+        demand: Demand::default(),
+        timeout: Duration::from_secs(1),
+        staleness: Staleness::default(),
+    };
+    let advance = |world: &mut World, ms| world.advance(Instant::from_millis(ms)).expect("the books balance");
+    let cached = |world: &World| {
+        let access = Access::at(world.now());
+        world.servers[0].cache.peek(PARTITION, written.as_ref(), &access, |item| item.value.len())
+    };
+    let is_fenced = |world: &World| world.servers[0].machines[BACKEND.index()].is_fenced(&written);
+
+    // The write waits for the call before it, lands at 1,200 ms, and ends unknown at 1,010 ms.
+    world.start(0, vec![query(other)]);
+    advance(&mut world, 10);
+    world.write(0, PARTITION, written.object(), 1_001).expect("nothing else is written");
+    advance(&mut world, 1_100);
+    assert!(is_fenced(&world));
+    world.start(0, vec![query(written)]);
+    advance(&mut world, 1_810);
+    let fills = world.servers[0].machines[BACKEND.index()].fills();
+    assert_eq!((fills.allowed, fills.withheld), (1, 1));
+    assert!(is_fenced(&world));
+    assert_eq!(cached(&world), None);
+
+    // The next fetch after the end of the fence reads what was written.
+    advance(&mut world, 2_100);
+    world.start(0, vec![query(written)]);
+    advance(&mut world, 2_800);
+    assert_eq!((cached(&world), world.queries()), (Some(1_001), 3), "the test's queries alone");
 }
 
 #[test]
