@@ -3,9 +3,9 @@
 //! The answers must depend only on the bytes a client sent. They must not depend on how the network
 //! cut the bytes into pieces, on how full buffers were, or on where an answer was too long to be
 //! sent at once. Each target sends the same bytes to new listeners in several ways and compares the
-//! answers. Other properties of a conversation are checked by [`Talk::say`]. Listeners are small,
-//! so that their limits are reached: of a value, of a partition, and of the answers sent at once.
-//! Half of the keys are fetched from a backend that fails for some of them.
+//! answers. Other properties of a conversation are checked by [`InMemoryClient::send`]. Listeners
+//! are small, so that their limits are reached: of a value, of a partition, and of the answers sent
+//! at once. Half of the keys are fetched from a backend that fails for some of them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Backends, Clock, FetchedValue, ListenerOptions, ManualClock, Moment, Places, Routing, Service, Talk,
-    Target,
+    Backends, Clock, FetchedValue, InMemoryClient, ListenerOptions, ManualClock, Moment, Places, Routing,
+    Service, Target,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -50,14 +50,14 @@ pub fn redis_conversation(input: &[u8]) {
 
 /// Creates a client of a new memcached listener.
 #[must_use]
-pub fn memcached(clock: Arc<dyn Clock>) -> Talk {
-    Talk::memcached(options(), service(), clock)
+pub fn memcached(clock: Arc<dyn Clock>) -> InMemoryClient {
+    InMemoryClient::memcached(options(), service(), clock)
 }
 
 /// Creates a client of a new Redis listener.
 #[must_use]
-pub fn redis(clock: Arc<dyn Clock>) -> Talk {
-    Talk::redis(options(), service(), clock, 1)
+pub fn redis(clock: Arc<dyn Clock>) -> InMemoryClient {
+    InMemoryClient::redis(options(), service(), clock, 1)
 }
 
 /// A clock that stands still.
@@ -66,13 +66,13 @@ pub fn clock() -> Arc<dyn Clock> {
     Arc::new(ManualClock::new(Instant::from_secs(1), Duration::from_secs(1_800_000_000)))
 }
 
-fn same_however_cut(stream: &[u8], talk: fn(Arc<dyn Clock>) -> Talk) {
+fn same_however_cut(stream: &[u8], open: fn(Arc<dyn Clock>) -> InMemoryClient) {
     let clock = clock();
     let moment = clock.moment();
     let [whole, others @ ..] = ways_to_cut(stream);
-    let whole = answers(&whole, moment, talk(Arc::clone(&clock)));
+    let whole = answers(&whole, moment, open(Arc::clone(&clock)));
     for pieces in others {
-        let other = answers(&pieces, moment, talk(Arc::clone(&clock)));
+        let other = answers(&pieces, moment, open(Arc::clone(&clock)));
         let at = other.iter().zip(&whole).take_while(|(one, other)| one == other).count();
         assert!(
             other == whole,
@@ -87,9 +87,9 @@ fn same_however_cut(stream: &[u8], talk: fn(Arc<dyn Clock>) -> Talk) {
 /// Returns all answers to `pieces`, followed by whether the connection was closed. Time stands
 /// still.
 #[must_use]
-pub fn answers(pieces: &[&[u8]], moment: Moment, mut talk: Talk) -> Vec<u8> {
-    let mut answers: Vec<u8> = pieces.iter().flat_map(|piece| talk.say(moment, piece)).collect();
-    answers.extend_from_slice(if talk.is_closed() { b"(closed)" } else { b"" });
+pub fn answers(pieces: &[&[u8]], moment: Moment, mut client: InMemoryClient) -> Vec<u8> {
+    let mut answers: Vec<u8> = pieces.iter().flat_map(|piece| client.send(moment, piece)).collect();
+    answers.extend_from_slice(if client.is_closed() { b"(closed)" } else { b"" });
     answers
 }
 

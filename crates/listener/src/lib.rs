@@ -23,7 +23,7 @@
 //! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
 //! | `login` | what a memcached client has to say first where the listener asks for a password |
 //! | `redis` | the Redis protocol as that |
-//! | `talk` | one client without a socket, for tests and fuzz targets |
+//! | `in_memory_client` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | a client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: turns, accepting, timeouts, draining; `slots` hold its clients |
 //! | `lent` | buffers of a thread that its connections use in turn |
@@ -59,6 +59,7 @@ mod counters;
 mod crew;
 mod fetch;
 mod idle;
+mod in_memory_client;
 mod lent;
 mod login;
 mod mailbox;
@@ -78,7 +79,6 @@ mod slots;
 mod sockets;
 mod stats;
 mod system;
-mod talk;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -90,6 +90,7 @@ pub use backends::{Backends, FetchedValue};
 pub use clock::{Clock, ManualClock, Moment};
 pub use counters::{Count, Counts};
 pub use idle::BackgroundWork;
+pub use in_memory_client::InMemoryClient;
 pub use meter::{Meter, Reading};
 pub use options::{ListenerOptions, OptionsError};
 pub use passwords::Passwords;
@@ -100,7 +101,6 @@ pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
 pub use single::SingleThread;
 pub use sockets::{Event, Signal, Socket, Sockets};
-pub use talk::Talk;
 
 /// The answer to `version`: the memcached that this listener was compared with, then Sherwood.
 /// Clients take this number for memcached's: those that speak meta commands look for 1.6 and for

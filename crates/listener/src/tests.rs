@@ -14,12 +14,12 @@ use super::backends::{Backends, FetchedValue};
 use super::clock::{ManualClock, Moment};
 use super::counters::Count;
 use super::fetch::fetch;
+use super::in_memory_client::InMemoryClient;
 use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
 use super::shared::{Places, Service};
-use super::talk::Talk;
 
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
@@ -52,7 +52,7 @@ pub(super) fn clock() -> Arc<ManualClock> {
 
 /// A client whose listener has no socket.
 pub(super) struct Client {
-    talk: Talk,
+    inner: InMemoryClient,
     elapsed: Duration,
     on_fetch: Option<Box<dyn Fn()>>,
 }
@@ -61,8 +61,8 @@ impl Client {
     pub(super) fn new(service: Service) -> Self {
         let options =
             ListenerOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..ListenerOptions::default() };
-        let talk = Talk::memcached(options, service, clock());
-        Self { talk, elapsed: Duration::from_secs(1), on_fetch: None }
+        let inner = InMemoryClient::memcached(options, service, clock());
+        Self { inner, elapsed: Duration::from_secs(1), on_fetch: None }
     }
 
     pub(super) fn plain() -> Self {
@@ -81,12 +81,12 @@ impl Client {
     /// Returns the answers to `bytes`, up to the end or the closing of the connection.
     pub(super) fn send(&mut self, bytes: &[u8]) -> String {
         let moment = Moment { now: self.now(), unix_secs: UNIX_SECS + self.elapsed.as_secs() };
-        let backends = self.talk.shared.service.backends.clone();
-        let mut said = self.talk.say_with(moment, bytes, |wanted| {
+        let backends = self.inner.shared.service.backends.clone();
+        let mut said = self.inner.send_with(moment, bytes, |wanted| {
             self.on_fetch.iter().for_each(|what| what());
             fetch(backends.as_ref(), wanted).now_or_never().expect("fakes answer at once")
         });
-        if self.talk.is_closed() {
+        if self.inner.is_closed() {
             said.extend_from_slice(b"(closed)");
         }
         String::from_utf8(said).unwrap()
@@ -97,7 +97,7 @@ impl Client {
     }
 
     pub(super) fn count(&self, count: Count) -> u64 {
-        self.talk.shared.counts().get(count)
+        self.inner.shared.counts().get(count)
     }
 
     #[track_caller]
@@ -464,7 +464,7 @@ fn flushes_go_through_the_backends() {
     let (mut client, fake, _) = read_through();
     client.check(&[("flush_all\r\nflush_all 10\r\n", "OK\r\nOK\r\n")]);
     let log = fake.log();
-    let parts = client.talk.shared.service.routing.partitions().len();
+    let parts = client.inner.shared.service.routing.partitions().len();
     assert_eq!(log.len(), 2 * parts, "{log:?}");
     assert!(log[..parts].iter().all(|line| line.ends_with(" at 1 s")), "{log:?}");
     assert!(log[parts..].iter().all(|line| line.ends_with(" at 11 s")), "{log:?}");

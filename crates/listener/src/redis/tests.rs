@@ -15,11 +15,11 @@ use super::{Redis, connection_bytes_max};
 use crate::backends::{Backends, FetchedValue};
 use crate::clock::{ManualClock, Moment};
 use crate::counters::Count;
+use crate::in_memory_client::InMemoryClient;
 use crate::options::ListenerOptions;
 use crate::passwords::Passwords;
 use crate::routing::{Routing, Target};
 use crate::shared::{Places, Service, Shared};
-use crate::talk::Talk;
 
 mod commands;
 mod login;
@@ -72,9 +72,9 @@ impl Listener {
         Self::new(cache(1), Routing::single(target(0, false)), None)
     }
 
-    fn client(&self) -> Talk {
+    fn client(&self) -> InMemoryClient {
         let bytes_max = connection_bytes_max(&self.shared.options);
-        Talk::open(&self.redis, Arc::clone(&self.shared), bytes_max)
+        InMemoryClient::open(&self.redis, Arc::clone(&self.shared), bytes_max)
     }
 
     fn pass(&mut self, time: Duration) {
@@ -91,8 +91,8 @@ impl Listener {
     }
 
     /// Returns the answers to `bytes`, up to the end or the closing of the connection.
-    fn send(&self, client: &mut Talk, bytes: &[u8]) -> Vec<u8> {
-        let mut said = client.say(Moment { now: self.now, unix_secs: self.unix_secs() }, bytes);
+    fn send(&self, client: &mut InMemoryClient, bytes: &[u8]) -> Vec<u8> {
+        let mut said = client.send(Moment { now: self.now, unix_secs: self.unix_secs() }, bytes);
         if client.is_closed() {
             said.extend_from_slice(b"(closed)");
         }
@@ -101,13 +101,13 @@ impl Listener {
 
     /// Sends a request whose arguments are the words of `line`. Returns the answer with its line
     /// ends shown as spaces.
-    fn ask(&self, client: &mut Talk, line: &str) -> String {
+    fn ask(&self, client: &mut InMemoryClient, line: &str) -> String {
         let answer = self.send(client, &request(line));
         String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()
     }
 
     #[track_caller]
-    fn check(&self, client: &mut Talk, table: &[(&str, &str)]) {
+    fn check(&self, client: &mut InMemoryClient, table: &[(&str, &str)]) {
         for (line, expected) in table {
             assert_eq!(self.ask(client, line), *expected, "after {line:?}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sherwood_listener::{Clock, Talk};
+use sherwood_listener::{Clock, InMemoryClient};
 
 use crate::conversations::{answers, clock, memcached, redis};
 
@@ -97,11 +97,15 @@ fn cut<'s>(mut stream: &'s [u8], lengths: &[usize]) -> Vec<&'s [u8]> {
     pieces
 }
 
-fn check(stream: &[u8], lengths: &[usize], talk: fn(Arc<dyn Clock>) -> Talk) -> Result<(), TestCaseError> {
+fn check(
+    stream: &[u8],
+    lengths: &[usize],
+    open: fn(Arc<dyn Clock>) -> InMemoryClient,
+) -> Result<(), TestCaseError> {
     let clock = clock();
     let moment = clock.moment();
     let shown =
-        |pieces: &[&[u8]]| answers(pieces, moment, talk(Arc::clone(&clock))).escape_ascii().to_string();
+        |pieces: &[&[u8]]| answers(pieces, moment, open(Arc::clone(&clock))).escape_ascii().to_string();
     prop_assert_eq!(shown(&cut(stream, lengths)), shown(&[stream]));
     Ok(())
 }

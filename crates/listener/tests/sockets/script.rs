@@ -1,6 +1,6 @@
 //! The commands of a client, and the expected answers.
 
-use sherwood_listener::{Moment, Talk};
+use sherwood_listener::{InMemoryClient, Moment};
 
 use crate::draw::Draw;
 
@@ -43,21 +43,21 @@ pub(crate) struct Options {
 }
 
 impl Script {
-    /// Draws the commands of client `client`, and has `talk` answer them.
+    /// Draws the commands of client `client`, and has `reference` answer them.
     pub(crate) fn draw(
         draw: &mut Draw,
         options: Options,
         client: usize,
-        talk: &mut Talk,
+        reference: &mut InMemoryClient,
         moment: Moment,
     ) -> Self {
         let mut script = Self::default();
         let mut add = |command: Vec<u8>| {
-            let answer = talk.say(moment, &command);
+            let answer = reference.send(moment, &command);
             script.bytes.extend_from_slice(&command);
             script.expected.extend(expected(&answer));
             script.ends.push((script.bytes.len(), script.expected.len()));
-            script.closes = talk.is_closed();
+            script.closes = reference.is_closed();
             !script.closes
         };
         let mut open = true;

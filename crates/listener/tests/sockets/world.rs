@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_listener::{
-    Backends, Clock, Event, ListenerOptions, ManualClock, Passwords, Places, Routing, Service, SingleThread,
-    Talk, Target,
+    Backends, Clock, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords, Places, Routing,
+    Service, SingleThread, Target,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -133,11 +133,11 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     for number in 0..clients {
         let service = service(Arc::clone(&alone), &SimulatedBackends::prompt(Arc::clone(&alone)));
         let clock = Arc::clone(&waits);
-        let mut talk = match protocol {
-            Protocol::Memcached => Talk::memcached(listener_options.clone(), service, clock),
-            Protocol::Redis => Talk::redis(listener_options.clone(), service, clock, seed),
+        let mut reference = match protocol {
+            Protocol::Memcached => InMemoryClient::memcached(listener_options.clone(), service, clock),
+            Protocol::Redis => InMemoryClient::redis(listener_options.clone(), service, clock, seed),
         };
-        let script = Script::draw(&mut world.draw, options, number, &mut talk, waits.moment());
+        let script = Script::draw(&mut world.draw, options, number, &mut reference, waits.moment());
         world.add_client(script);
     }
     if world.ends_early {

@@ -22,7 +22,7 @@ use crate::clock::{Clock, Moment};
 const TURNS_MAX: usize = 1 << 20;
 
 /// A client of a listener without a socket.
-pub struct Talk {
+pub struct InMemoryClient {
     pub(super) shared: Arc<Shared>,
     conversation: Box<dyn Conversation>,
     /// Input that is not consumed.
@@ -34,7 +34,7 @@ pub struct Talk {
     closed: bool,
 }
 
-impl Talk {
+impl InMemoryClient {
     /// Creates the only client of a memcached listener.
     #[must_use]
     pub fn memcached(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
@@ -64,15 +64,15 @@ impl Talk {
     /// When the conversation breaks its contract: it consumes more than the input, needs a number
     /// of bytes that is already present or exceeds the bound, appends more output than its bound,
     /// fetches no or too many keys, or does not end.
-    pub fn say(&mut self, moment: Moment, bytes: &[u8]) -> Vec<u8> {
+    pub fn send(&mut self, moment: Moment, bytes: &[u8]) -> Vec<u8> {
         let backends = self.shared.service.backends.clone();
-        self.say_with(moment, bytes, |wanted| {
+        self.send_with(moment, bytes, |wanted| {
             fetch(backends.as_ref(), wanted).now_or_never().expect("backends answer at once")
         })
     }
 
-    /// Like `say`, but calls `fetch` to get keys from backends.
-    pub(super) fn say_with(
+    /// Like `send`, but calls `fetch` to get keys from backends.
+    pub(super) fn send_with(
         &mut self,
         moment: Moment,
         bytes: &[u8],
