@@ -29,7 +29,7 @@
 //! | `lent` | buffers of a thread that its connections use in turn |
 //! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | what commands that have arrived will look up is prefetched |
-//! | `crew`, `mailbox` | connections handed between threads, and wake-ups |
+//! | `thread_group`, `mailbox` | connections handed between threads, and wake-ups |
 //! | `fetch` | what a conversation wants from the backends |
 //! | `sockets`, `system` | sockets as traits of the event loop, and the system's |
 //! | `single` | the event loop on other sockets, for simulations |
@@ -56,7 +56,6 @@ mod clock;
 mod connection;
 mod conversation;
 mod counters;
-mod crew;
 mod fetch;
 mod idle;
 mod in_memory_client;
@@ -82,6 +81,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod thread_group;
 mod unix;
 
 pub use account::{BufferBytes, FETCHED_COPIES};

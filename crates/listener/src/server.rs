@@ -12,7 +12,6 @@ use thiserror::Error;
 use super::address::Address;
 use super::clock::Clock;
 use super::conversation::Protocol;
-use super::crew::Crew;
 use super::memcached::Memcached;
 use super::meter::Meter;
 use super::options::{ListenerOptions, OptionsError};
@@ -20,7 +19,8 @@ use super::redis::Redis;
 use super::shared::{Service, Shared};
 use super::sockets::Signal;
 use super::system::{Epoll, Wake};
-use super::thread::{NEWCOMERS, STOP, Thread};
+use super::thread::{NEW_CONNECTIONS, STOP, Thread};
+use super::thread_group::ThreadGroup;
 use super::unix::{self, SocketFile};
 
 /// Connections per socket that the system queues until they are accepted: memcached's default.
@@ -103,14 +103,14 @@ impl Bound {
         let shared = Arc::new(Shared::new(options, service, clock));
         let wakes = sockets.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
         let signals = wakes.iter().map(|wake| Arc::clone(wake) as Arc<dyn Signal>);
-        let crew = Arc::new(Crew::new(signals, NEWCOMERS, STOP));
+        let group = Arc::new(ThreadGroup::new(signals, NEW_CONNECTIONS, STOP));
         let thread = |(number, (socket, wake))| {
-            let (protocol, shared, crew) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&crew));
-            Ok(Thread::new(protocol, number, shared, crew, Epoll::new(socket, wake)?))
+            let (protocol, shared, group) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&group));
+            Ok(Thread::new(protocol, number, shared, group, Epoll::new(socket, wake)?))
         };
         let threads: Vec<Thread<P, Epoll>> =
             sockets.into_iter().zip(wakes).enumerate().map(thread).collect::<io::Result<_>>()?;
-        let mut running = Running { shared, crew, threads: Vec::new(), _file: file };
+        let mut running = Running { shared, group, threads: Vec::new(), _file: file };
         let spawn = |(number, thread): (usize, Thread<P, Epoll>)| {
             let name = format!("{}-{number}", P::THREADS);
             std::thread::Builder::new().name(name).spawn(move || thread.run())
@@ -173,7 +173,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 /// A serving listener. Dropping it stops it, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
-    crew: Arc<Crew<OwnedFd>>,
+    group: Arc<ThreadGroup<OwnedFd>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Removed once no client is served any more.
     _file: Option<SocketFile>,
@@ -195,7 +195,7 @@ impl Running {
     /// Tells the threads to stop: they answer what clients have sent, and end after the
     /// `drain_timeout` at the latest.
     pub fn stop(&self) {
-        self.crew.stop();
+        self.group.stop();
     }
 
     /// Waits until all threads have ended; call [`stop`](Self::stop) first.

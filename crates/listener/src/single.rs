@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::clock::Clock;
 use super::conversation::Protocol;
-use super::crew::Crew;
 use super::memcached::Memcached;
 use super::meter::Meter;
 use super::options::ListenerOptions;
 use super::redis::Redis;
 use super::shared::{Service, Shared};
 use super::sockets::{Signal, Sockets};
-use super::thread::{NEWCOMERS, STOP, Thread};
+use super::thread::{NEW_CONNECTIONS, STOP, Thread};
+use super::thread_group::ThreadGroup;
 
 /// A listener of one thread, which runs on the caller's thread and sockets whatever its options
 /// are.
@@ -57,9 +57,9 @@ impl SingleThread {
         signal: Arc<dyn Signal>,
     ) -> Self {
         let shared = Arc::new(shared);
-        let crew = Arc::new(Crew::new([signal], NEWCOMERS, STOP));
-        let thread = Thread::new(Arc::new(protocol), 0, Arc::clone(&shared), Arc::clone(&crew), sockets);
-        Self { shared, stop: Arc::new(move || crew.stop()), run: Box::new(move || thread.run()) }
+        let group = Arc::new(ThreadGroup::new([signal], NEW_CONNECTIONS, STOP));
+        let thread = Thread::new(Arc::new(protocol), 0, Arc::clone(&shared), Arc::clone(&group), sockets);
+        Self { shared, stop: Arc::new(move || group.stop()), run: Box::new(move || thread.run()) }
     }
 
     /// Returns a function that tells the listener to stop.

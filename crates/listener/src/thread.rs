@@ -22,7 +22,6 @@ use super::batch::{InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, INPUT_BYTES, Readiness, Received, ThreadContext, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
-use super::crew::{Crew, Newcomer};
 use super::idle::IdleTime;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
@@ -30,6 +29,7 @@ use super::options::ListenerOptions;
 use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
+use super::thread_group::{NewConnection, ThreadGroup};
 use crate::clock::Moment;
 
 /// Connections accepted in a row before open ones have their turns.
@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tokens of wake-ups for the whole thread. No client has them: they belong to the last of 2^32
 /// slots.
 pub(super) const STOP: u64 = u64::MAX - 2;
-pub(super) const NEWCOMERS: u64 = u64::MAX - 3;
+pub(super) const NEW_CONNECTIONS: u64 = u64::MAX - 3;
 
 /// A thread's state.
 pub(super) struct Thread<P: Protocol, S: Sockets> {
@@ -51,7 +51,7 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     number: usize,
     shared: Arc<Shared>,
     sockets: S,
-    crew: Arc<Crew<S::Socket>>,
+    group: Arc<ThreadGroup<S::Socket>>,
     mailbox: Arc<Mailbox>,
     /// None once the listener is stopping.
     accepting: Option<Accepting>,
@@ -83,10 +83,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         protocol: Arc<P>,
         number: usize,
         shared: Arc<Shared>,
-        crew: Arc<Crew<S::Socket>>,
+        group: Arc<ThreadGroup<S::Socket>>,
         sockets: S,
     ) -> Self {
-        let mailbox = Arc::clone(crew.mailbox(number));
+        let mailbox = Arc::clone(group.mailbox(number));
         Self {
             protocol,
             number,
@@ -94,7 +94,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             account: shared.service.account(),
             shared,
             sockets,
-            crew,
+            group,
             mailbox,
             accepting: Some(Accepting { pending: true, paused_until: Instant::ZERO }),
             clients: Slots::default(),
@@ -118,7 +118,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let mut events = Vec::new();
         let background = self.shared.service.background.clone();
         let mut idle = IdleTime::default();
-        while !self.crew.is_stopping() {
+        while !self.group.is_stopping() {
             let background =
                 background.as_deref().filter(|work| self.again.is_empty() && idle.is_used(*work, moment.now));
             let helps = background.is_some();
@@ -235,8 +235,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         mailbox.empty(|token| match token {
             // The loop reads the stop flag itself.
             STOP => {}
-            NEWCOMERS => {
-                for Newcomer { socket, place } in self.crew.newcomers(self.number) {
+            NEW_CONNECTIONS => {
+                for NewConnection { socket, place } in self.group.new_connections(self.number) {
                     self.add_client(socket, place, moment.now);
                 }
             }
@@ -327,9 +327,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             let _ = socket.send(P::TOO_MANY);
             return;
         };
-        match self.crew.choose(self.number) {
+        match self.group.choose_thread(self.number) {
             chosen if chosen == self.number => self.add_client(socket, place, now),
-            chosen => self.crew.hand_over(chosen, Newcomer { socket, place }),
+            chosen => self.group.hand_over(chosen, NewConnection { socket, place }),
         }
     }
 
@@ -337,7 +337,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     fn add_client(&mut self, socket: S::Socket, place: Place, now: Instant) {
         if self.accepting.is_none() {
             // It was handed over while the listener was stopping; nothing of it was read.
-            self.crew.gone(self.number);
+            self.group.remove_client(self.number);
             return;
         }
         let conversation = self.protocol.open(&self.shared, self.number);
@@ -356,7 +356,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
 
     fn end(&mut self, token: Token) {
         if self.clients.remove(token).is_some() {
-            self.crew.gone(self.number);
+            self.group.remove_client(self.number);
         }
     }
 

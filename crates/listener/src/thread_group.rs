@@ -16,37 +16,41 @@ use super::shared::Place;
 use super::sockets::Signal;
 
 /// All threads of a listener, by their numbers.
-pub(super) struct Crew<S> {
+pub(super) struct ThreadGroup<S> {
     members: Box<[Member<S>]>,
     stopping: AtomicBool,
 }
 
 struct Member<S> {
     mailbox: Arc<Mailbox>,
-    /// Wakes the thread to take its newcomers.
-    bell: Waker,
+    /// Wakes the thread to take its new connections.
+    arrival: Waker,
     /// Wakes the thread because the listener is to stop.
     stop: Waker,
-    /// The number of its clients, newcomers included.
+    /// The number of its clients, new connections included.
     clients: AtomicUsize,
     /// Connections handed to it that it has not taken yet; at most the limit of connections.
-    newcomers: Mutex<Vec<Newcomer<S>>>,
+    new_connections: Mutex<Vec<NewConnection<S>>>,
 }
 
 /// An accepted connection on its way to its thread.
-pub(super) struct Newcomer<S> {
+pub(super) struct NewConnection<S> {
     pub(super) socket: S,
     pub(super) place: Place,
 }
 
-impl<S> Crew<S> {
-    /// A crew of one thread for each signal, each woken with `newcomers` when it has some, and with
-    /// `stop` when the listener is to stop.
-    pub(super) fn new(signals: impl IntoIterator<Item = Arc<dyn Signal>>, newcomers: u64, stop: u64) -> Self {
+impl<S> ThreadGroup<S> {
+    /// Creates a group of one thread for each signal. A thread is woken with the token
+    /// `new_connections` when it has some, and with `stop` when the listener is to stop.
+    pub(super) fn new(
+        signals: impl IntoIterator<Item = Arc<dyn Signal>>,
+        new_connections: u64,
+        stop: u64,
+    ) -> Self {
         let member = |signal| {
             let mailbox = Mailbox::new(signal);
-            let (bell, stop) = (mailbox.waker(newcomers), mailbox.waker(stop));
-            Member { mailbox, bell, stop, clients: AtomicUsize::new(0), newcomers: Mutex::default() }
+            let (arrival, stop) = (mailbox.waker(new_connections), mailbox.waker(stop));
+            Member { mailbox, arrival, stop, clients: AtomicUsize::new(0), new_connections: Mutex::default() }
         };
         Self { members: signals.into_iter().map(member).collect(), stopping: AtomicBool::new(false) }
     }
@@ -59,7 +63,7 @@ impl<S> Crew<S> {
     /// Chooses the thread of a client that thread `number` accepted, and counts the client there:
     /// the thread with the fewest clients, preferably `number` itself. Two threads that choose at
     /// the same time may choose the same one.
-    pub(super) fn choose(&self, number: usize) -> usize {
+    pub(super) fn choose_thread(&self, number: usize) -> usize {
         let clients = |number: usize| self.members[number].clients.load(Relaxed);
         let fewest =
             (0..self.members.len()).min_by_key(|&other| (clients(other), other != number)).unwrap_or(number);
@@ -67,16 +71,18 @@ impl<S> Crew<S> {
         fewest
     }
 
-    /// Gives a client to the thread that was [chosen](Self::choose).
-    pub(super) fn hand_over(&self, to: usize, newcomer: Newcomer<S>) {
+    /// Gives a client to the thread that was [chosen](Self::choose_thread).
+    pub(super) fn hand_over(&self, to: usize, connection: NewConnection<S>) {
         let member = &self.members[to];
-        member.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(newcomer);
-        member.bell.wake_by_ref();
+        member.new_connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        member.arrival.wake_by_ref();
     }
 
     /// Takes the connections that were handed to a thread.
-    pub(super) fn newcomers(&self, number: usize) -> Vec<Newcomer<S>> {
-        std::mem::take(&mut *self.members[number].newcomers.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn new_connections(&self, number: usize) -> Vec<NewConnection<S>> {
+        std::mem::take(
+            &mut *self.members[number].new_connections.lock().unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Tells every thread that the listener is to stop.
@@ -91,7 +97,7 @@ impl<S> Crew<S> {
     }
 
     /// Notes that a client of a thread has gone.
-    pub(super) fn gone(&self, number: usize) {
+    pub(super) fn remove_client(&self, number: usize) {
         self.members[number].clients.fetch_sub(1, Relaxed);
     }
 }
@@ -104,10 +110,10 @@ mod tests {
     #[test]
     fn client_goes_to_the_thread_with_fewest_clients_and_stays_on_a_tie() {
         let signals = (0..3).map(|_| Wake::new().unwrap() as Arc<dyn Signal>);
-        let crew: Crew<()> = Crew::new(signals, 7, 8);
-        let chosen: Vec<usize> = (0..6).map(|_| crew.choose(1)).collect();
+        let group: ThreadGroup<()> = ThreadGroup::new(signals, 7, 8);
+        let chosen: Vec<usize> = (0..6).map(|_| group.choose_thread(1)).collect();
         assert_eq!(chosen, [1, 0, 2, 1, 0, 2]);
-        crew.gone(2);
-        assert_eq!((crew.choose(0), crew.choose(0)), (2, 0));
+        group.remove_client(2);
+        assert_eq!((group.choose_thread(0), group.choose_thread(0)), (2, 0));
     }
 }
