@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Backends, Clock, FetchedValue, InMemoryClient, ListenerOptions, ManualClock, Moment, Places, Routing,
-    Service, Target,
+    Backends, Clock, ConnectionLimit, FetchedValue, InMemoryClient, ListenerOptions, ManualClock, Moment,
+    Routing, Service, Target,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -121,7 +121,7 @@ fn service() -> Service {
         cache: Arc::new(cache),
         routing: Routing::by_prefix(prefixes).expect("prefixes that differ"),
         backends: Some(Arc::new(Known)),
-        places: Arc::new(Places::new(1)),
+        connection_limit: Arc::new(ConnectionLimit::new(1)),
         buffers: Arc::new(AtomicU64::new(0)),
         background: None,
         passwords: None,

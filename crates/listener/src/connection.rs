@@ -23,7 +23,7 @@ use super::counters::{Count, Counters};
 use super::fetch::fetch;
 use super::lent::{Empty, Lent, ReadBuffer};
 use super::mailbox::Mailbox;
-use super::shared::{Place, Shared};
+use super::shared::{ConnectionPermit, Shared};
 use super::slots::Token;
 use super::sockets::Socket;
 use crate::clock::Moment;
@@ -62,7 +62,7 @@ pub(super) struct Connection<C, S> {
     pub(super) queued: bool,
     /// The waker of its fetches, made with the first one.
     waker: Option<Waker>,
-    _place: Place,
+    _permit: ConnectionPermit,
 }
 
 /// The state of a connection.
@@ -153,7 +153,13 @@ pub(super) struct Readiness {
 }
 
 impl<C: Conversation, S: Socket> Connection<C, S> {
-    pub(super) fn new(token: Token, socket: S, conversation: C, place: Place, account: Account) -> Self {
+    pub(super) fn new(
+        token: Token,
+        socket: S,
+        conversation: C,
+        permit: ConnectionPermit,
+        account: Account,
+    ) -> Self {
         Self {
             token,
             socket,
@@ -171,7 +177,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             lingers: false,
             queued: false,
             waker: None,
-            _place: place,
+            _permit: permit,
         }
     }
 

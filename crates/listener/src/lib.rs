@@ -98,7 +98,7 @@ pub use redis::connection_bytes_max as redis_connection_bytes_max;
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
-pub use shared::{Places, Service};
+pub use shared::{ConnectionLimit, Service};
 pub use single::SingleThread;
 pub use sockets::{Event, Signal, Socket, Sockets};
 

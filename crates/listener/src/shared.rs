@@ -24,7 +24,7 @@ pub struct Service {
     /// Backends, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
     /// Bound on connections, common to all listeners that share it.
-    pub places: Arc<Places>,
+    pub connection_limit: Arc<ConnectionLimit>,
     /// The count of the bytes in the buffers of connections.
     pub buffers: Arc<dyn BufferBytes>,
     /// The background work that threads without events help with, if there is any.
@@ -70,12 +70,12 @@ impl Service {
 
 /// A bound on concurrent connections.
 #[derive(Debug)]
-pub struct Places {
+pub struct ConnectionLimit {
     max: usize,
     taken: AtomicUsize,
 }
 
-impl Places {
+impl ConnectionLimit {
     /// Creates a bound of `max` connections; 0 refuses every connection.
     #[must_use]
     pub fn new(max: usize) -> Self {
@@ -93,7 +93,7 @@ impl Places {
         self.taken.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
-    fn give_back(&self) {
+    fn release(&self) {
         self.taken.fetch_sub(1, Relaxed);
     }
 }
@@ -148,16 +148,17 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Takes a place for a new connection, if one is free. Dropping it gives it back.
-    pub(super) fn open(shared: &Arc<Shared>) -> Option<Place> {
+    /// Counts a new connection and returns its permit; none at the limit. Dropping the permit ends
+    /// the count.
+    pub(super) fn open(shared: &Arc<Shared>) -> Option<ConnectionPermit> {
         let connections = &shared.connections;
         connections.total.fetch_add(1, Relaxed);
-        if !shared.service.places.take() {
+        if !shared.service.connection_limit.take() {
             connections.rejected.fetch_add(1, Relaxed);
             return None;
         }
         connections.open.fetch_add(1, Relaxed);
-        Some(Place(Arc::clone(shared)))
+        Some(ConnectionPermit(Arc::clone(shared)))
     }
 
     /// Returns the number of open connections.
@@ -176,12 +177,12 @@ impl Connections {
     }
 }
 
-/// The place of one connection among those allowed.
-pub(super) struct Place(Arc<Shared>);
+/// The permit of one connection, counted as open until it is dropped.
+pub(super) struct ConnectionPermit(Arc<Shared>);
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.connections.open.fetch_sub(1, Relaxed);
-        self.0.service.places.give_back();
+        self.0.service.connection_limit.release();
     }
 }

@@ -38,7 +38,7 @@ fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
     stat("time", &moment.unix_secs);
     stat("version", &super::VERSION);
     stat("pointer_size", &usize::BITS);
-    stat("max_connections", &service.places.max());
+    stat("max_connections", &service.connection_limit.max());
     stat("curr_connections", &connections.now());
     stat("total_connections", &connections.total());
     stat("rejected_connections", &connections.rejected());
@@ -62,7 +62,7 @@ fn settings(shared: &Shared, out: &mut Vec<u8>) {
     let options = &shared.options;
     let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
     stat("maxbytes", &shared.service.cache.options().total_bytes);
-    stat("maxconns", &shared.service.places.max());
+    stat("maxconns", &shared.service.connection_limit.max());
     let tcp = options.bind.tcp();
     stat("tcpport", &tcp.map_or(0, |address| address.port()));
     stat("udpport", &0);

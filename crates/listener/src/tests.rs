@@ -19,7 +19,7 @@ use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
-use super::shared::{Places, Service};
+use super::shared::{ConnectionLimit, Service};
 
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
@@ -29,7 +29,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         cache,
         routing,
         backends,
-        places: Arc::new(Places::new(1)),
+        connection_limit: Arc::new(ConnectionLimit::new(1)),
         buffers: Arc::new(AtomicU64::new(0)),
         background: None,
         passwords: None,

@@ -26,7 +26,7 @@ use super::idle::IdleTime;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::options::ListenerOptions;
-use super::shared::{Connections, Place, Shared};
+use super::shared::{ConnectionPermit, Connections, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use super::thread_group::{NewConnection, ThreadGroup};
@@ -236,8 +236,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             // The loop reads the stop flag itself.
             STOP => {}
             NEW_CONNECTIONS => {
-                for NewConnection { socket, place } in self.group.new_connections(self.number) {
-                    self.add_client(socket, place, moment.now);
+                for NewConnection { socket, permit } in self.group.new_connections(self.number) {
+                    self.add_client(socket, permit, moment.now);
                 }
             }
             token => self.turn(Token::from_number(token), moment),
@@ -322,19 +322,19 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 
     fn admit(&mut self, socket: S::Socket, now: Instant) {
-        let Some(place) = Connections::open(&self.shared) else {
+        let Some(permit) = Connections::open(&self.shared) else {
             // The connection is closed whether this arrives or not.
             let _ = socket.send(P::TOO_MANY);
             return;
         };
         match self.group.choose_thread(self.number) {
-            chosen if chosen == self.number => self.add_client(socket, place, now),
-            chosen => self.group.hand_over(chosen, NewConnection { socket, place }),
+            chosen if chosen == self.number => self.add_client(socket, permit, now),
+            chosen => self.group.hand_over(chosen, NewConnection { socket, permit }),
         }
     }
 
     /// Adds a connection as a client of this thread, which already counts it.
-    fn add_client(&mut self, socket: S::Socket, place: Place, now: Instant) {
+    fn add_client(&mut self, socket: S::Socket, permit: ConnectionPermit, now: Instant) {
         if self.accepting.is_none() {
             // It was handed over while the listener was stopping; nothing of it was read.
             self.group.remove_client(self.number);
@@ -342,7 +342,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
         let conversation = self.protocol.open(&self.shared, self.number);
         let account = self.shared.service.account();
-        let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place, account));
+        let token =
+            self.clients.insert(|token| Connection::new(token, socket, conversation, permit, account));
         let sockets = &mut self.sockets;
         let added = self.clients.get_mut(token).map(|client| sockets.watch(client.socket(), token.number()));
         if let Some(Err(error)) = added {
@@ -391,8 +392,8 @@ fn keep_to_core(number: usize) {
     let kept = sched_getaffinity(None).and_then(|allowed| {
         let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
         let mut only = CpuSet::new();
-        if let Some(place) = number.checked_rem(cores.len()) {
-            only.set(cores[place]);
+        if let Some(index) = number.checked_rem(cores.len()) {
+            only.set(cores[index]);
         }
         sched_setaffinity(None, &only)
     });

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use super::mailbox::Mailbox;
-use super::shared::Place;
+use super::shared::ConnectionPermit;
 use super::sockets::Signal;
 
 /// All threads of a listener, by their numbers.
@@ -36,7 +36,7 @@ struct Member<S> {
 /// An accepted connection on its way to its thread.
 pub(super) struct NewConnection<S> {
     pub(super) socket: S,
-    pub(super) place: Place,
+    pub(super) permit: ConnectionPermit,
 }
 
 impl<S> ThreadGroup<S> {

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::buffers::Buffers;
     use crate::clock::Clock;
-    use sherwood_listener::{Bound, ListenerOptions, Places, Routing, Service, Target};
+    use sherwood_listener::{Bound, ConnectionLimit, ListenerOptions, Routing, Service, Target};
 
     const BYTES: u64 = 1 << 20;
 
@@ -130,7 +130,7 @@ mod tests {
             cache: Arc::clone(&cache),
             routing: Routing::single(target),
             backends: None,
-            places: Arc::new(Places::new(1)),
+            connection_limit: Arc::new(ConnectionLimit::new(1)),
             buffers: Buffers::new(1 << 20),
             background: Some(Arc::clone(&chores) as Arc<dyn BackgroundWork>),
             passwords: None,

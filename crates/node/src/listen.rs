@@ -20,8 +20,8 @@ use crate::setup::{ListenerSetup, RouteSetup};
 use crate::start::StartError;
 use crate::waiter::Waiter;
 use sherwood_listener::{
-    Backends, BackgroundWork, Bound, BufferBytes, Clock, FETCHED_COPIES, FetchedValue, ListenerOptions,
-    Passwords, Places, Routing, Running, Service, Target,
+    Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchedValue,
+    ListenerOptions, Passwords, Routing, Running, Service, Target,
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
@@ -48,7 +48,7 @@ pub(crate) fn serve(
     connections_max: usize,
     entropy: &Entropy,
 ) -> Result<Vec<Running>, StartError> {
-    let places = Arc::new(Places::new(connections_max));
+    let connection_limit = Arc::new(ConnectionLimit::new(connections_max));
     let open = |setup: &ListenerSetup| -> Result<Option<Arc<dyn Passwords>>, AccessError> {
         let Some(path) = &setup.auth_file else { return Ok(None) };
         Ok(Some(Arc::new(PasswordFile::open(path)?)))
@@ -60,7 +60,7 @@ pub(crate) fn serve(
         let service = Service {
             cache: Arc::clone(&core.cache),
             routing: routing(core, setup)?,
-            places: Arc::clone(&places),
+            connection_limit: Arc::clone(&connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.chores) as Arc<dyn BackgroundWork>),
             passwords,

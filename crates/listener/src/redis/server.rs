@@ -90,8 +90,8 @@ fn port(session: &Session<'_>) -> u16 {
 }
 
 fn clients(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    let places = session.shared.service.places.max();
-    write!(text, "connected_clients:{}\r\nmaxclients:{places}\r\n", session.shared.connections.now())?;
+    let max = session.shared.service.connection_limit.max();
+    write!(text, "connected_clients:{}\r\nmaxclients:{max}\r\n", session.shared.connections.now())?;
     write!(text, "blocked_clients:0\r\n")
 }
 
@@ -171,7 +171,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
         ("io-threads", options.threads.to_string()),
         ("lazyfree-lazy-user-del", "yes".to_owned()),
         ("lazyfree-lazy-user-flush", "yes".to_owned()),
-        ("maxclients", service.places.max().to_string()),
+        ("maxclients", service.connection_limit.max().to_string()),
         ("maxmemory", service.cache.options().total_bytes.to_string()),
         ("maxmemory-policy", POLICY.to_owned()),
         // Frameworks read it before enabling keyspace notifications; empty means disabled.

@@ -19,7 +19,7 @@ use crate::in_memory_client::InMemoryClient;
 use crate::options::ListenerOptions;
 use crate::passwords::Passwords;
 use crate::routing::{Routing, Target};
-use crate::shared::{Places, Service, Shared};
+use crate::shared::{ConnectionLimit, Service, Shared};
 
 mod commands;
 mod login;
@@ -56,7 +56,7 @@ impl Listener {
             cache,
             routing,
             backends,
-            places: Arc::new(Places::new(9)),
+            connection_limit: Arc::new(ConnectionLimit::new(9)),
             buffers: Arc::new(AtomicU64::new(0)),
             background: None,
             passwords,

@@ -15,11 +15,14 @@ use crate::support::{Client, Server, options};
 const LIMIT: usize = 1 << 20;
 
 /// Runs a test with each protocol on each kind of socket.
-pub(crate) fn with_each(options: &ListenerOptions, places: usize, test: impl Fn(Protocol, &Server)) {
+pub(crate) fn with_each(options: &ListenerOptions, connections_max: usize, test: impl Fn(Protocol, &Server)) {
     for protocol in PROTOCOLS {
-        test(protocol, &Server::speak(protocol, options.clone(), places));
+        test(protocol, &Server::speak(protocol, options.clone(), connections_max));
         let (_directory, bind) = unix();
-        test(protocol, &Server::speak(protocol, ListenerOptions { bind, ..options.clone() }, places));
+        test(
+            protocol,
+            &Server::speak(protocol, ListenerOptions { bind, ..options.clone() }, connections_max),
+        );
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant as Monotonic, SystemTime};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Address, Backends, Bound, BufferBytes, Clock, Count, ListenerOptions, Passwords, Places, Reading,
-    Routing, Running, Service, Target,
+    Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Passwords,
+    Reading, Routing, Running, Service, Target,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
@@ -78,8 +78,8 @@ impl Server {
     }
 
     /// Starts a listener of either protocol with this limit of connections.
-    pub(crate) fn speak(protocol: Protocol, options: ListenerOptions, places: usize) -> Self {
-        Self::serve(protocol, options, Routing::single(target(0, false)), None, places, None)
+    pub(crate) fn speak(protocol: Protocol, options: ListenerOptions, connections_max: usize) -> Self {
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, connections_max, None)
     }
 
     /// Starts a listener of either protocol that requires the passwords of a file.
@@ -116,18 +116,18 @@ impl Server {
         options: ListenerOptions,
         routing: Routing,
         backends: Option<Arc<dyn Backends>>,
-        places: usize,
+        connections_max: usize,
         passwords: Option<Arc<dyn Passwords>>,
     ) -> Self {
         let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
-        let places = Arc::new(Places::new(places));
+        let connection_limit = Arc::new(ConnectionLimit::new(connections_max));
         let buffers = Arc::new(AtomicU64::new(0));
         let service = Service {
             cache: Arc::new(cache),
             routing,
             backends,
-            places,
+            connection_limit,
             buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>,
             background: None,
             passwords,

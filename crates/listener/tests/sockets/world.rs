@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_listener::{
-    Backends, Clock, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords, Places, Routing,
-    Service, SingleThread, Target,
+    Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords,
+    Routing, Service, SingleThread, Target,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -76,7 +76,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let options = Options { protocol, passwords: draw.chance(20), value_bytes_max: item_size_max };
     let read_through = draw.chance(50);
     let clients = draw.up_to(10);
-    let places = if draw.chance(15) { draw.up_to(clients) } else { clients };
+    let connections_max = if draw.chance(15) { draw.up_to(clients) } else { clients };
     let clock = Arc::new(ManualClock::new(START, Duration::from_secs(1_000_000_000)));
     let listener_options = ListenerOptions {
         threads: 1,
@@ -93,7 +93,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         cache,
         routing: Routing::single(Target { partition: PartitionId(0), tenant: TenantId(0), read_through }),
         backends: Some(Arc::clone(backends) as Arc<dyn Backends>),
-        places: Arc::new(Places::new(places)),
+        connection_limit: Arc::new(ConnectionLimit::new(connections_max)),
         buffers: Arc::clone(&buffers) as _,
         background: None,
         passwords: options.passwords.then(|| Arc::new(OnePassword) as Arc<dyn Passwords>),
@@ -112,7 +112,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         clients: Vec::new(),
         backends: Arc::clone(&backends),
         buffers: Arc::clone(&buffers),
-        too_many: (places < clients).then_some(match protocol {
+        too_many: (connections_max < clients).then_some(match protocol {
             Protocol::Memcached => b"ERROR Too many open connections\r\n",
             Protocol::Redis => b"-ERR max number of clients reached\r\n",
         }),
