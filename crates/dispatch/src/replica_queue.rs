@@ -130,6 +130,7 @@ impl<T: Copy + PartialEq> ReplicaQueue<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use sherwood_model::DeadlineClass;
 
     use super::*;
@@ -190,5 +191,104 @@ mod tests {
         assert_eq!(queue.entries().collect::<Vec<_>>(), [3, 4, 2, 5, 1, 6]);
         assert_eq!(queue.take_all().collect::<Vec<_>>(), [3, 4, 2, 5, 1, 6]);
         assert_eq!(queue.queued(), 0);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Enqueue { class: u8, attempt: u32 },
+        Cancel(u32),
+        StartNext,
+        Complete,
+        TakeAll,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            8 => (0..3_u8, 0..3_u32).prop_map(|(class, attempt)| Step::Enqueue { class, attempt }),
+            2 => (0..60_u32).prop_map(Step::Cancel),
+            6 => Just(Step::StartNext),
+            4 => Just(Step::Complete),
+            1 => Just(Step::TakeAll),
+        ];
+        proptest::collection::vec(step, 0..120)
+    }
+
+    /// What a queue does, in time linear in the entries.
+    struct Model {
+        room: usize,
+        workers: usize,
+        /// The rank and the number of each entry that waits. Numbers ascend with the arrival.
+        waiting: Vec<((u8, u32), u32)>,
+        in_flight: usize,
+    }
+
+    impl Model {
+        fn enqueue(&mut self, rank: (u8, u32), entry: u32) -> bool {
+            let has_room = self.in_flight + self.waiting.len() < self.room;
+            self.waiting.extend(has_room.then_some((rank, entry)));
+            has_room
+        }
+
+        fn cancel(&mut self, entry: u32) -> bool {
+            let before = self.waiting.len();
+            self.waiting.retain(|(_, waiting)| *waiting != entry);
+            self.waiting.len() < before
+        }
+
+        fn start_next(&mut self) -> Option<u32> {
+            let next = *self.waiting.iter().min().filter(|_| self.in_flight < self.workers)?;
+            self.waiting.retain(|waiting| *waiting != next);
+            self.in_flight += 1;
+            Some(next.1)
+        }
+
+        fn in_order(&self) -> Vec<u32> {
+            let mut waiting = self.waiting.clone();
+            waiting.sort_unstable();
+            waiting.into_iter().map(|(_, entry)| entry).collect()
+        }
+    }
+
+    proptest! {
+        /// Entries are numbered in the order in which they are offered, and never reused.
+        #[test]
+        fn queue_behaves_like_a_sorted_list(
+            ranked: bool, workers in 0..4_u32, queued_max in 0..12_u32, steps in steps()
+        ) {
+            let mut queue = ReplicaQueue::new(QueueChoice::Fifo, workers, queued_max);
+            if ranked {
+                queue.order = AnyOrder::Test(|demand, attempt| Rank {
+                    class: demand.class.0,
+                    at: Instant::from_millis(attempt.into()),
+                });
+            }
+            let (room, workers) = ((workers + queued_max) as usize, workers as usize);
+            let mut model = Model { room, workers, waiting: Vec::new(), in_flight: 0 };
+            for (entry, step) in (0..).zip(steps) {
+                match step {
+                    Step::Enqueue { class, attempt } => {
+                        let demand = Demand { class: DeadlineClass(class), ..Demand::default() };
+                        let rank = if ranked { (class, attempt) } else { (0, 0) };
+                        let has_room = queue.has_room();
+                        let is_queued = queue.enqueue(Instant::ZERO, entry, &demand, attempt);
+                        prop_assert_eq!(is_queued, model.enqueue(rank, entry));
+                        prop_assert_eq!(is_queued, has_room);
+                    }
+                    Step::Cancel(entry) => prop_assert_eq!(queue.cancel(entry), model.cancel(entry)),
+                    Step::StartNext => prop_assert_eq!(queue.start_next(), model.start_next()),
+                    Step::Complete => {
+                        queue.complete();
+                        model.in_flight = model.in_flight.saturating_sub(1);
+                    }
+                    Step::TakeAll => {
+                        prop_assert_eq!(queue.take_all().collect::<Vec<_>>(), model.in_order());
+                        model.waiting.clear();
+                    }
+                }
+                prop_assert_eq!(queue.entries().collect::<Vec<_>>(), model.in_order());
+                prop_assert_eq!(queue.queued() as usize, model.waiting.len());
+                prop_assert_eq!(queue.in_flight() as usize, model.in_flight);
+            }
+        }
     }
 }
