@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::account::{Account, FETCHED_COPIES};
-use super::conversation::{Advance, Conversation, Fetched, Next};
+use super::conversation::{Advance, Conversation, Fetched, NextStep};
 use super::counters::{Count, Counters};
 use super::fetch::fetch;
 use super::lent::{Empty, Lent, ReadBuffer};
@@ -308,28 +308,28 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     }
 
     /// Carries out the step that the conversation returned.
-    fn follow(&mut self, next: Next, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
+    fn follow(&mut self, next: NextStep, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         match next {
-            Next::Need(need) => {
+            NextStep::Need(need) => {
                 self.need = need;
                 Ok(if self.send(context)? { self.go_on() } else { Turn::Wait(Wait::Output) })
             }
-            Next::Send => {
+            NextStep::Send => {
                 self.need = 0;
                 Ok(if self.send(context)? { Turn::Again } else { Turn::Wait(Wait::Output) })
             }
-            Next::Fetch(wanted) => {
+            NextStep::Fetch(wanted) => {
                 self.need = 0;
                 self.output = context.output.take();
                 self.stage =
                     Stage::Fetching(Box::pin(fetch(context.shared.service.backends.as_ref(), wanted)));
                 Ok(self.poll_fetch(context))
             }
-            Next::Close => {
+            NextStep::Close => {
                 self.stage = Stage::Closing;
                 if self.send(context)? { Err(End::Done) } else { Ok(Turn::Wait(Wait::Output)) }
             }
-            Next::HangUp => {
+            NextStep::HangUp => {
                 self.stage = Stage::HangingUp;
                 if self.send(context)? { self.hang_up(context) } else { Ok(Turn::Wait(Wait::Output)) }
             }

@@ -34,8 +34,8 @@ pub(super) trait Protocol: Send + Sync + 'static {
 /// The state of one client of a protocol.
 ///
 /// The driver calls [`advance`](Self::advance) with all bytes that are not consumed and carries out
-/// the returned step. After [`Next::Fetch`] it calls [`resume`](Self::resume) once before it
-/// advances again. After [`Next::Close`] and [`Next::HangUp`] it calls nothing.
+/// the returned step. After [`NextStep::Fetch`] it calls [`resume`](Self::resume) once before it
+/// advances again. After [`NextStep::Close`] and [`NextStep::HangUp`] it calls nothing.
 pub(super) trait Conversation: Send + 'static {
     /// Executes the commands at the start of `input` until one is incomplete, `output` holds
     /// `output_bytes_max` of the listener's options, or keys have to be fetched. Appends the
@@ -62,12 +62,12 @@ pub(super) struct Advance {
     /// Bytes consumed from the start of the input. The rest is passed again to the next call.
     pub(super) consumed: usize,
     /// The next step of the connection.
-    pub(super) next: Next,
+    pub(super) next: NextStep,
 }
 
 /// The next step of a connection.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Send the output, and advance again once this many unconsumed bytes are present: always more
     /// than there are, at least 1, and never more than the protocol's longest command.
     Need(usize),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::conversation::{Conversation, Fetched, Next, Protocol, Wanted};
+use super::conversation::{Conversation, Fetched, NextStep, Protocol, Wanted};
 use super::fetch::fetch;
 use super::memcached::Memcached;
 use super::options::ListenerOptions;
@@ -87,20 +87,20 @@ impl InMemoryClient {
             assert!(output.len() <= self.bytes_max, "{} bytes at once", output.len());
             self.need = 0;
             match advance.next {
-                Next::Need(need) => {
+                NextStep::Need(need) => {
                     let held = self.input.len();
                     assert!(need > held && need <= self.bytes_max, "{need} bytes asked for with {held}");
                     self.need = need;
                 }
-                Next::Send => {
+                NextStep::Send => {
                     turns += 1;
                     assert!(turns < TURNS_MAX, "{} bytes keep it busy for ever", self.input.len());
                 }
-                Next::Fetch(wanted) => {
+                NextStep::Fetch(wanted) => {
                     assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()), "{} keys", wanted.len());
                     self.conversation.resume(moment, fetch(wanted), &mut output);
                 }
-                Next::Close | Next::HangUp => self.closed = true,
+                NextStep::Close | NextStep::HangUp => self.closed = true,
             }
             said.append(&mut output);
         }

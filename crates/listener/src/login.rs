@@ -40,14 +40,14 @@ pub(super) struct Login {
 pub(super) struct LoginOutcome {
     /// Bytes consumed.
     pub(super) consumed: usize,
-    pub(super) next: Next,
+    pub(super) next: LoginStep,
     /// Login attempts made.
     pub(super) tried: u64,
 }
 
 /// The next step of a login.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum LoginStep {
     /// The client has logged in.
     Admit,
     /// More input is needed: this many bytes that are not consumed.
@@ -77,12 +77,12 @@ impl Login {
         let (mut consumed, mut tried) = (0, 0);
         loop {
             let (bytes, answer, hang_up) = match Step::of(&input[consumed..]) {
-                Step::Need(need) => return LoginOutcome { consumed, next: Next::Need(need), tried },
+                Step::Need(need) => return LoginOutcome { consumed, next: LoginStep::Need(need), tried },
                 Step::Try(bytes, user, password) => {
                     tried += 1;
                     if passwords.know(user, password) {
                         out.extend_from_slice(reply::STORED);
-                        return LoginOutcome { consumed: consumed + bytes, next: Next::Admit, tried };
+                        return LoginOutcome { consumed: consumed + bytes, next: LoginStep::Admit, tried };
                     }
                     (bytes, FAILURE, false)
                 }
@@ -93,7 +93,7 @@ impl Login {
             out.extend_from_slice(answer);
             self.refusals += 1;
             if hang_up || self.refusals >= REFUSALS_MAX {
-                return LoginOutcome { consumed, next: Next::HangUp, tried };
+                return LoginOutcome { consumed, next: LoginStep::HangUp, tried };
             }
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
 use super::ahead::prefetch;
-use super::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
 use super::counters::Count;
-use super::login::{self, Login};
+use super::login::{Login, LoginOutcome, LoginStep};
 use super::retrieval::{Misses, Portion};
-use super::session::{self, Session};
+use super::session::{AfterCommand, Session};
 use super::shared::Shared;
 use crate::clock::Moment;
 
@@ -97,20 +97,20 @@ impl Conversation for Client {
                 ahead = input.len() - keys.left();
             }
             let next = match parsed.event {
-                Event::Incomplete { need } => Some(Next::Need(need)),
+                Event::Incomplete { need } => Some(NextStep::Need(need)),
                 Event::Refused { refusal, noreply, close } => {
                     session.refuse(refusal, noreply, output);
-                    close.then_some(Next::HangUp)
+                    close.then_some(NextStep::HangUp)
                 }
                 Event::Command(command) => match session.execute(moment, command, output) {
-                    session::Next::Continue => None,
-                    session::Next::Close => Some(Next::Close),
-                    session::Next::Retrieve(retrieval) => {
+                    AfterCommand::Continue => None,
+                    AfterCommand::Close => Some(NextStep::Close),
+                    AfterCommand::Retrieve(retrieval) => {
                         begin(session, moment, retrieval, aside, misses, output)
                     }
-                    session::Next::Fetch(meta, wanted) => {
+                    AfterCommand::Fetch(meta, wanted) => {
                         *aside = Some(Aside::of(meta));
-                        Some(Next::Fetch(vec![wanted]))
+                        Some(NextStep::Fetch(vec![wanted]))
                     }
                 },
             };
@@ -118,7 +118,7 @@ impl Conversation for Client {
                 return Advance { consumed, next };
             }
         }
-        Advance { consumed, next: Next::Send }
+        Advance { consumed, next: NextStep::Send }
     }
 
     fn is_outside(&self) -> bool {
@@ -148,22 +148,22 @@ impl Conversation for Client {
 
 impl Client {
     /// Advances the login. Returns the next step of the connection until the client has logged in.
-    fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<Next> {
+    fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<NextStep> {
         let passwords = self.shared.service.passwords.as_deref()?;
-        let login::LoginOutcome { consumed: used, next, tried } =
+        let LoginOutcome { consumed: used, next, tried } =
             self.login.as_mut()?.advance(passwords, input, output);
-        let admitted = next == login::Next::Admit;
+        let admitted = next == LoginStep::Admit;
         let counters = &self.shared.counters[self.thread];
         counters.add(Count::AuthCmds, tried);
         counters.add(Count::AuthErrors, tried - u64::from(admitted));
         *consumed = used;
         match next {
-            login::Next::Admit => {
+            LoginStep::Admit => {
                 self.login = None;
                 None
             }
-            login::Next::Need(need) => Some(Next::Need(need)),
-            login::Next::HangUp => Some(Next::HangUp),
+            LoginStep::Need(need) => Some(NextStep::Need(need)),
+            LoginStep::HangUp => Some(NextStep::HangUp),
         }
     }
 }
@@ -182,7 +182,7 @@ fn begin(
     aside: &mut Option<Aside>,
     misses: &mut Misses,
     output: &mut Vec<u8>,
-) -> Option<Next> {
+) -> Option<NextStep> {
     let next = retrieve(session, moment, &mut retrieval, misses, output)?;
     let Retrieval { keys, cas, touch, last } = retrieval;
     let list = KeyList { text: keys.text().to_vec(), done: 0, cas, touch, last };
@@ -197,7 +197,7 @@ fn go_on(
     aside: &mut Option<Aside>,
     misses: &mut Misses,
     output: &mut Vec<u8>,
-) -> Option<Next> {
+) -> Option<NextStep> {
     let Some(Aside::Keys(list)) = aside else { return None };
     let mut retrieval = list.retrieval();
     let next = retrieve(session, moment, &mut retrieval, misses, output);
@@ -216,14 +216,14 @@ fn retrieve(
     retrieval: &mut Retrieval<'_>,
     misses: &mut Misses,
     output: &mut Vec<u8>,
-) -> Option<Next> {
+) -> Option<NextStep> {
     let output_max = session.shared.options.output_bytes_max;
     let portion = session.retrieve(moment, retrieval, misses, output, output_max);
     if !misses.is_empty() {
-        return Some(Next::Fetch(misses.wanted()));
+        return Some(NextStep::Fetch(misses.wanted()));
     }
     if portion == Portion::More {
-        return Some(Next::Send);
+        return Some(NextStep::Send);
     }
     if retrieval.last {
         output.extend_from_slice(reply::END);

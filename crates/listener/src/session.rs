@@ -29,7 +29,7 @@ pub(super) struct Session<'a> {
 
 /// The next step after a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<'a> {
+pub(super) enum AfterCommand<'a> {
     /// Execute the next command.
     Continue,
     /// Look up keys.
@@ -42,19 +42,24 @@ pub(super) enum Next<'a> {
 
 impl Session<'_> {
     /// Executes `command` and appends its answer to `out`.
-    pub(super) fn execute<'c>(&self, moment: Moment, command: Command<'c>, out: &mut Vec<u8>) -> Next<'c> {
+    pub(super) fn execute<'c>(
+        &self,
+        moment: Moment,
+        command: Command<'c>,
+        out: &mut Vec<u8>,
+    ) -> AfterCommand<'c> {
         let (answer, noreply) = match command {
-            Command::Retrieval(retrieval) => return Next::Retrieve(retrieval),
+            Command::Retrieval(retrieval) => return AfterCommand::Retrieve(retrieval),
             Command::Meta(meta) => return self.meta(moment, meta, out),
             Command::MetaNoOp => (reply::META_NO_OP, false),
-            Command::Quit => return Next::Close,
+            Command::Quit => return AfterCommand::Close,
             Command::Stats(words) => {
                 stats::write(self.shared, moment, words, out);
-                return Next::Continue;
+                return AfterCommand::Continue;
             }
             Command::Version => {
                 reply::version(out, super::VERSION);
-                return Next::Continue;
+                return AfterCommand::Continue;
             }
             Command::Arithmetic { key, delta, noreply } => {
                 match self.arithmetic(moment, key, delta) {
@@ -62,7 +67,7 @@ impl Session<'_> {
                     Err(answer) if !noreply => out.extend_from_slice(answer),
                     _ => {}
                 }
-                return Next::Continue;
+                return AfterCommand::Continue;
             }
             Command::Storage(storage) => (self.store(moment, &storage), storage.noreply),
             Command::TooLarge { verb, key, noreply } => (self.too_large(moment, verb, key), noreply),
@@ -74,7 +79,7 @@ impl Session<'_> {
         if !noreply {
             out.extend_from_slice(answer);
         }
-        Next::Continue
+        AfterCommand::Continue
     }
 
     /// Answers bytes that are not a command.

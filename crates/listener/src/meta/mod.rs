@@ -25,7 +25,7 @@ use sherwood_wire::memcached::{KEY_BYTES_MAX, Meta, MetaVerb};
 use super::conversation::Wanted;
 use super::counters::Count;
 use super::routing::Target;
-use super::session::{Next, Session, access};
+use super::session::{AfterCommand, Session, access};
 use crate::clock::Moment;
 
 /// Mark of a stale value, which a client should replace.
@@ -71,7 +71,7 @@ impl Asked<'_> {
 
 impl Session<'_> {
     /// Executes a meta command and appends its answer to `out`.
-    pub(crate) fn meta<'c>(&self, moment: Moment, meta: Meta<'c>, out: &mut Vec<u8>) -> Next<'c> {
+    pub(crate) fn meta<'c>(&self, moment: Moment, meta: Meta<'c>, out: &mut Vec<u8>) -> AfterCommand<'c> {
         self.counters.increment(Count::CmdMeta);
         let mut room = [0; KEY_BYTES_MAX];
         let key = meta.key.bytes(&mut room);
@@ -79,8 +79,8 @@ impl Session<'_> {
         match (meta.verb, asked) {
             (MetaVerb::Get, Some(asked)) => {
                 return match self.meta_get(&asked, out) {
-                    Some(wanted) => Next::Fetch(meta, wanted),
-                    None => Next::Continue,
+                    Some(wanted) => AfterCommand::Fetch(meta, wanted),
+                    None => AfterCommand::Continue,
                 };
             }
             (MetaVerb::Set { mode, value }, Some(asked)) => self.meta_set(&asked, mode, value, out),
@@ -90,7 +90,7 @@ impl Session<'_> {
             (MetaVerb::Debug, Some(asked)) => self.meta_debug(&asked, out),
             (verb, None) => self.meta_nowhere(verb, meta, key, out),
         }
-        Next::Continue
+        AfterCommand::Continue
     }
 
     /// Returns the command with its item, or none if no route takes its key.

@@ -13,7 +13,7 @@ use super::listing::Listing;
 use super::session::{Session, arg};
 use crate::FETCH_KEYS_MAX;
 use crate::ahead::prefetch;
-use crate::conversation::{Fetched, Next, Wanted};
+use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
 
 /// The rest of a command.
@@ -76,14 +76,14 @@ impl Session<'_> {
 
     /// Continues the command that was put aside. Returns the next step of the connection while the
     /// command is unfinished.
-    pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<Next> {
+    pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<NextStep> {
         let next = match self.client.aside.take()? {
             Aside::Values(mut values) => {
                 let next = self.more_values(&mut values, out);
                 (next, Aside::Values(values))
             }
             Aside::Listing(mut listing) => {
-                let next = (!listing.go_on(self, out)).then_some(Next::Send);
+                let next = (!listing.go_on(self, out)).then_some(NextStep::Send);
                 (next, Aside::Listing(listing))
             }
         };
@@ -92,7 +92,7 @@ impl Session<'_> {
         Some(next)
     }
 
-    fn more_values(&self, values: &mut Values, out: &mut Vec<u8>) -> Option<Next> {
+    fn more_values(&self, values: &mut Values, out: &mut Vec<u8>) -> Option<NextStep> {
         let before = out.len();
         while values.misses.is_empty() && !self.is_full(out) {
             let key = values.next()?;
@@ -104,9 +104,9 @@ impl Session<'_> {
             }
         }
         if values.misses.is_empty() {
-            return Some(Next::Send);
+            return Some(NextStep::Send);
         }
-        Some(Next::Fetch(values.misses.iter().map(|miss| miss.wanted.clone()).collect()))
+        Some(NextStep::Fetch(values.misses.iter().map(|miss| miss.wanted.clone()).collect()))
     }
 
     /// Inserts the fetched values into `out` at their offsets.

@@ -9,7 +9,7 @@ use super::clients::Card;
 use super::session::{Session, State};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
-use crate::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
 use crate::shared::Shared;
 
 /// The Redis protocol.
@@ -79,10 +79,10 @@ impl Conversation for Client {
                 break next;
             }
             if session.client.quit {
-                break Next::Close;
+                break NextStep::Close;
             }
             if session.is_full(output) {
-                break Next::Send;
+                break NextStep::Send;
             }
             let parsed = parser.parse(&input[consumed..]);
             consumed += parsed.consumed;
@@ -92,7 +92,7 @@ impl Conversation for Client {
                 ahead = input.len() - keys.left();
             }
             match parsed.event {
-                Event::Incomplete { need } => break Next::Need(need),
+                Event::Incomplete { need } => break NextStep::Need(need),
                 Event::Request(args) => {
                     let outside = session.is_outside();
                     session.execute(args, output);
@@ -102,12 +102,12 @@ impl Conversation for Client {
                 }
                 Event::TooLarge(_) if session.is_outside() => {
                     session.too_large_outside(output);
-                    break Next::HangUp;
+                    break NextStep::HangUp;
                 }
                 Event::TooLarge(args) => session.too_large(args, output),
                 Event::Broken(error) => {
                     session.broken(error, output);
-                    break Next::HangUp;
+                    break NextStep::HangUp;
                 }
             }
             session.commands += 1;

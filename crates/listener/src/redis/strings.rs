@@ -18,7 +18,7 @@ pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) 
 /// | KEEPTTL]`
 pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (key, value) = (arg(args, 1), arg(args, 2));
-    let options = Options::parse(args, 3, Kind::Set)?;
+    let options = Options::parse(args, 3, OptionSyntax::Set)?;
     let expires = options.expire.map(|expire| session.deadline(expire, "set")).transpose()?;
     if options.get || options.only.is_some() || options.keep_ttl {
         return set_if(session, key, value, &options, expires, out);
@@ -99,7 +99,7 @@ pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
 pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
-    let options = Options::parse(args, 2, Kind::GetEx)?;
+    let options = Options::parse(args, 2, OptionSyntax::GetEx)?;
     let session = &*session;
     session.update(arg(args, 1), |old| {
         session.count_read(old.is_some());
@@ -230,29 +230,32 @@ pub(super) struct Expire<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OptionSyntax {
     Set,
     GetEx,
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: Args<'a>, first: usize, kind: Kind) -> Result<Self, Failure> {
+    fn parse(args: Args<'a>, first: usize, syntax: OptionSyntax) -> Result<Self, Failure> {
         let mut options = Self::default();
         let mut index = first;
         while let Some(word) = args.get(index) {
             index += 1;
             match word {
-                _ if kind == Kind::Set && is(word, "nx") && options.only != Some(Only::IfThere) => {
+                _ if syntax == OptionSyntax::Set && is(word, "nx") && options.only != Some(Only::IfThere) => {
                     options.only = Some(Only::IfNotThere);
                 }
-                _ if kind == Kind::Set && is(word, "xx") && options.only != Some(Only::IfNotThere) => {
+                _ if syntax == OptionSyntax::Set
+                    && is(word, "xx")
+                    && options.only != Some(Only::IfNotThere) =>
+                {
                     options.only = Some(Only::IfThere);
                 }
-                _ if kind == Kind::Set && is(word, "get") => options.get = true,
-                _ if kind == Kind::Set && is(word, "keepttl") && options.expire.is_none() => {
+                _ if syntax == OptionSyntax::Set && is(word, "get") => options.get = true,
+                _ if syntax == OptionSyntax::Set && is(word, "keepttl") && options.expire.is_none() => {
                     options.keep_ttl = true
                 }
-                _ if kind == Kind::GetEx && is(word, "persist") && options.expire.is_none() => {
+                _ if syntax == OptionSyntax::GetEx && is(word, "persist") && options.expire.is_none() => {
                     options.persist = true;
                 }
                 _ => {
