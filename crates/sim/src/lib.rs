@@ -52,7 +52,7 @@ mod what_if;
 mod world;
 
 pub use events::EventQueue;
-pub use frontier::{Axis, Board, Bracket, Next, Probe, STEPS_MAX, Search};
+pub use frontier::{Axis, Board, Bracket, Probe, STEPS_MAX, Search, WorkerAction};
 pub use recorded::{Requests, Trace, TraceStop};
 pub use requests::Met;
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};

@@ -151,7 +151,7 @@ impl Drop for Pool {
 }
 
 /// The next step of a thread without a call.
-enum Next {
+enum ThreadStep {
     /// Execute this call, which is counted as started.
     Job(Job),
     /// Check again at this time.
@@ -163,21 +163,21 @@ enum Next {
 }
 
 impl State {
-    fn next(&mut self, now: Instant) -> Next {
+    fn next(&mut self, now: Instant) -> ThreadStep {
         if self.closed {
-            return Next::Closed;
+            return ThreadStep::Closed;
         }
         while self.queue.front().is_some_and(Job::is_abandoned) {
             self.queue.pop_front();
         }
-        let Some(job) = self.queue.pop_front() else { return Next::AfterAnEvent };
+        let Some(job) = self.queue.pop_front() else { return ThreadStep::AfterAnEvent };
         let wait = match self.gate.admission(now) {
             Admission::Now => {
                 self.gate.begin(now, job.ops());
-                return Next::Job(job);
+                return ThreadStep::Job(job);
             }
-            Admission::At(at) => Next::At(at),
-            Admission::AfterACall => Next::AfterAnEvent,
+            Admission::At(at) => ThreadStep::At(at),
+            Admission::AfterACall => ThreadStep::AfterAnEvent,
         };
         self.queue.push_front(job);
         wait
@@ -209,8 +209,8 @@ impl Shared {
         loop {
             let now = self.clock.now();
             let until = match state.next(now) {
-                Next::Closed => return None,
-                Next::Job(job) => {
+                ThreadStep::Closed => return None,
+                ThreadStep::Job(job) => {
                     if !state.queue.is_empty() {
                         // This thread may have received the notification of the next call while it
                         // waited for this one.
@@ -218,8 +218,8 @@ impl Shared {
                     }
                     return Some(job);
                 }
-                Next::At(at) => Some((now, at)),
-                Next::AfterAnEvent => None,
+                ThreadStep::At(at) => Some((now, at)),
+                ThreadStep::AfterAnEvent => None,
             };
             state = self.sleep(state, &self.work, until);
         }

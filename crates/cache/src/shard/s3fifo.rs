@@ -65,7 +65,7 @@ impl Evicted {
 
 /// The queue that gives the next victim.
 #[derive(Clone, Copy, Debug)]
-struct Next {
+struct VictimQueue {
     set: usize,
     is_main: bool,
 }
@@ -155,7 +155,7 @@ impl Locked<'_> {
         is_dead: &impl Fn(&Record<'_>) -> bool,
     ) -> Option<(Handle, Cause)> {
         for chance in 0.. {
-            let Next { set, is_main } = self.next(sets.clone())?;
+            let VictimQueue { set, is_main } = self.next(sets.clone())?;
             let at = self.store.sets[set].queue(is_main).oldest()?;
             let record = self.store.record(at);
             self.store.prefetch_behind(&record);
@@ -179,13 +179,13 @@ impl Locked<'_> {
     }
 
     /// The next queue; if there are several, it turns by its oldest item.
-    fn next(&mut self, sets: Range<usize>) -> Option<Next> {
+    fn next(&mut self, sets: Range<usize>) -> Option<VictimQueue> {
         let is_main = self.takes_main(sets.clone())?;
         if sets.len() == 1 {
-            return Some(Next { set: sets.start, is_main });
+            return Some(VictimQueue { set: sets.start, is_main });
         }
         let set = self.least_turned(sets, is_main)?;
-        Some(Next { set, is_main })
+        Some(VictimQueue { set, is_main })
     }
 
     /// True if the main queues of `sets` give the next victim, false if the small ones do; none if

@@ -85,7 +85,7 @@ pub(super) fn write_block(file: &mut impl Write, payload: &[u8]) -> io::Result<(
 
 /// The next block of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextBlock {
     /// An intact block of this length is in the buffer.
     Block(usize),
     /// The regular end of the file.
@@ -98,25 +98,25 @@ pub(super) enum Next {
 ///
 /// # Errors
 /// Fails when the system cannot read; a truncated file is damaged and no error.
-pub(super) fn read_block(file: &mut impl Read, payload: &mut Vec<u8>) -> io::Result<Next> {
+pub(super) fn read_block(file: &mut impl Read, payload: &mut Vec<u8>) -> io::Result<NextBlock> {
     let mut head = [0; HEAD_BYTES];
     match fill(file, &mut head)? {
-        0 => return Ok(Next::End),
+        0 => return Ok(NextBlock::End),
         HEAD_BYTES => {}
-        _ => return Ok(Next::Damaged),
+        _ => return Ok(NextBlock::Damaged),
     }
     let number = |from: usize| u64::from_le_bytes(head[from..from + 8].try_into().expect("eight bytes"));
     let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
     if number(12) != checksum(&head[..12]) || length > PAYLOAD_BYTES_MAX {
-        return Ok(Next::Damaged);
+        return Ok(NextBlock::Damaged);
     }
     payload.clear();
     // Allocates as data is read, not by the length, which may be damaged.
     file.take(length as u64).read_to_end(payload)?;
     if payload.len() < length || number(4) != checksum(payload) {
-        return Ok(Next::Damaged);
+        return Ok(NextBlock::Damaged);
     }
-    Ok(Next::Block(HEAD_BYTES + length))
+    Ok(NextBlock::Block(HEAD_BYTES + length))
 }
 
 /// Fills `bytes` from the file and returns the number of bytes read.

@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 use sherwood_cache::{Access, Cache, Change, Kind, Marks, NewCas, NewItem, Value};
 use sherwood_model::PartitionId;
 
-use super::file::{Header, MAGIC, Next, is_of_another_version, read_block};
+use super::file::{Header, MAGIC, NextBlock, is_of_another_version, read_block};
 use super::record::Record;
 use super::{SnapshotError, SnapshotSetup, Standing};
 use crate::clock::Clock;
@@ -141,7 +141,7 @@ impl Reading {
     /// Reads the header, or returns the reason why it is invalid.
     fn header(&mut self) -> io::Result<Result<Header, String>> {
         let refused = |why: &str| Ok(Err(why.to_owned()));
-        if !matches!(read_block(&mut self.file, &mut self.block)?, Next::Block(_)) {
+        if !matches!(read_block(&mut self.file, &mut self.block)?, NextBlock::Block(_)) {
             return match is_of_another_version(&mut self.file)? {
                 true => refused("it is of another version of Sherwood, whose format is another"),
                 false => refused("it is damaged from its beginning"),
@@ -159,12 +159,12 @@ impl Reading {
         let (mut at, mut blocks) = (self.file.stream_position()?, Vec::new());
         loop {
             match read_block(&mut self.file, &mut self.block)? {
-                Next::Block(bytes) => {
+                NextBlock::Block(bytes) => {
                     blocks.push((self.block.first().copied(), at));
                     at += bytes as u64;
                 }
-                Next::End => break,
-                Next::Damaged => {
+                NextBlock::End => break,
+                NextBlock::Damaged => {
                     restored.damaged = true;
                     break;
                 }
@@ -174,7 +174,9 @@ impl Reading {
         for (_, at) in blocks {
             self.file.seek(SeekFrom::Start(at))?;
             match (read_block(&mut self.file, &mut self.block)?, self.block.split_first()) {
-                (Next::Block(_), Some((_, records))) => store(records, cache, clock, header, &mut restored),
+                (NextBlock::Block(_), Some((_, records))) => {
+                    store(records, cache, clock, header, &mut restored)
+                }
                 _ => restored.damaged = true,
             }
         }

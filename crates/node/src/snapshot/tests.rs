@@ -343,8 +343,8 @@ fn recently_used_items_are_written_first_and_evicted_last() {
         world.write();
         let bytes = fs::read(&world.setup.path).unwrap();
         let (mut file, mut block, mut numbers) = (&bytes[..], Vec::new(), Vec::<u32>::new());
-        assert!(matches!(file::read_block(&mut file, &mut block), Ok(file::Next::Block(_))));
-        while let Ok(file::Next::Block(_)) = file::read_block(&mut file, &mut block) {
+        assert!(matches!(file::read_block(&mut file, &mut block), Ok(file::NextBlock::Block(_))));
+        while let Ok(file::NextBlock::Block(_)) = file::read_block(&mut file, &mut block) {
             let mut records = &block[1..];
             while let Some(record) = Record::take(&mut records) {
                 numbers.push(std::str::from_utf8(record.key).unwrap().parse().unwrap());

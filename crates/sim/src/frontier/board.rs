@@ -28,7 +28,7 @@ impl Probe {
 
 /// Next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum WorkerAction {
     /// Run this and pass the verdict, or that there is none, to [`Board::learn`].
     Try(Probe),
     /// All possible tries are in flight; call again after the next verdict.
@@ -45,9 +45,9 @@ pub enum Next {
 /// searches and seeds; a search makes at most 15 tries.
 ///
 /// ```
-/// use sherwood_sim::{Axis, Board, Next, Verdict};
+/// use sherwood_sim::{Axis, Board, WorkerAction, Verdict};
 /// let mut board = Board::new(1, &[1, 2]);
-/// while let Next::Try(probe) = board.take() {
+/// while let WorkerAction::Try(probe) = board.take() {
 ///     let kept = probe.step < if probe.axis == Axis::Load { 2 } else { 9 };
 ///     board.learn(probe, Some(if kept { Verdict::Kept } else { Verdict::Broken }));
 /// }
@@ -88,7 +88,7 @@ impl Board {
     }
 
     /// Returns the next action of a worker.
-    pub fn take(&mut self) -> Next {
+    pub fn take(&mut self) -> WorkerAction {
         let mut left = false;
         for axis_search in &self.axis_searches {
             for (search, &seed) in axis_search.searches.iter().zip(&self.seeds) {
@@ -96,11 +96,11 @@ impl Board {
                 left = true;
                 let probe = Probe::new(axis_search.policy, seed, axis_search.axis, step);
                 if self.in_flight.insert(probe) {
-                    return Next::Try(probe);
+                    return WorkerAction::Try(probe);
                 }
             }
         }
-        if left { Next::Wait } else { Next::Done }
+        if left { WorkerAction::Wait } else { WorkerAction::Done }
     }
 
     /// Records the verdict of a try; none if no verdict is possible, because a trace ends before
@@ -174,12 +174,12 @@ mod tests {
         let (mut tried, mut busy) = (Vec::new(), Vec::new());
         loop {
             match board.take() {
-                Next::Try(probe) => {
+                WorkerAction::Try(probe) => {
                     tried.push(probe);
                     busy.push(probe);
                 }
-                Next::Wait => assert!(!busy.is_empty(), "no worker is busy"),
-                Next::Done => return tried,
+                WorkerAction::Wait => assert!(!busy.is_empty(), "no worker is busy"),
+                WorkerAction::Done => return tried,
             }
             if busy.len() == workers || board.nothing_to_take() {
                 let probe = busy.swap_remove((draws % busy.len() as u64) as usize);
@@ -191,7 +191,7 @@ mod tests {
 
     impl Board {
         fn nothing_to_take(&self) -> bool {
-            self.clone().take() == Next::Wait
+            self.clone().take() == WorkerAction::Wait
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn missing_verdict_ends_only_its_search() {
         let mut board = Board::new(1, &[1, 2]);
-        while let Next::Try(probe) = board.take() {
+        while let WorkerAction::Try(probe) = board.take() {
             let ended = probe.axis == Axis::Load && probe.step > 3;
             let kept = if probe.step < 9 { Verdict::Kept } else { Verdict::Broken };
             board.learn(probe, (!ended).then_some(kept));

@@ -17,7 +17,7 @@ use std::fmt::{self, Display};
 
 use crate::setup::Knobs;
 
-pub use board::{Board, Next, Probe};
+pub use board::{Board, Probe, WorkerAction};
 pub use search::{Bracket, Search};
 
 /// A condition that can be made harder.

@@ -114,10 +114,10 @@ fn slots_bound_running_calls() {
     pool.set_limit(Limit::Slots(Some(2)));
     let _answers = ["a", "b", "c", "d"].map(|key| get(&pool, key).unwrap());
     let mut state = pool.shared.lock();
-    let mut begins = || matches!(state.next(Instant::ZERO), Next::Job(_));
+    let mut begins = || matches!(state.next(Instant::ZERO), ThreadStep::Job(_));
     assert_eq!([begins(), begins(), begins(), begins()], [true, true, false, false]);
     state.gate.end();
-    let mut begins = || matches!(state.next(Instant::ZERO), Next::Job(_));
+    let mut begins = || matches!(state.next(Instant::ZERO), ThreadStep::Job(_));
     assert_eq!([begins(), begins()], [true, false], "one ended, one begins");
 }
 
@@ -130,7 +130,8 @@ fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
     let mut state = pool.shared.lock();
     let mut ended = 0;
     for tick in 0..1_000 {
-        let begin = |state: &mut State| matches!(state.next(Instant::from_millis(10 * tick)), Next::Job(_));
+        let begin =
+            |state: &mut State| matches!(state.next(Instant::from_millis(10 * tick)), ThreadStep::Job(_));
         let running = (0..threads).filter(|_| begin(&mut state)).count();
         (0..running).for_each(|_| state.gate.end());
         ended += running;

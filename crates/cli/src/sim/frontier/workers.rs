@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use sherwood_sim::{Board, Next, Probe, Verdict};
+use sherwood_sim::{Board, Probe, Verdict, WorkerAction};
 
 use super::trials::{Trials, Tried};
 use crate::exit::Failure;
@@ -85,11 +85,11 @@ impl<'a> Workers<'a> {
                 return None;
             }
             match board.take() {
-                Next::Try(probe) => return Some(probe),
-                Next::Done => return None,
+                WorkerAction::Try(probe) => return Some(probe),
+                WorkerAction::Done => return None,
                 // Another thread works on the prerequisite and notifies this one when it ends, in
                 // every case.
-                Next::Wait => board = self.news.wait(board).expect("no panics while held"),
+                WorkerAction::Wait => board = self.news.wait(board).expect("no panics while held"),
             }
         }
     }
