@@ -6,7 +6,7 @@ use std::time::Duration;
 use sherwood_dispatch::{AttemptId, QueueChoice, ReplicaQueue};
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
 use sherwood_path::{FetchKey, WriteId};
-use sherwood_workload::onerf::{BackendModel as Law, Limits};
+use sherwood_workload::onerf::{BackendModel, Limits};
 
 use crate::key::Key;
 
@@ -41,8 +41,8 @@ pub(crate) enum Work {
 
 /// A backend, shared by all servers. Jobs wait by their number in the simulation's table.
 #[derive(Clone)]
-pub(crate) struct Backend {
-    pub(crate) law: Law,
+pub(crate) struct SimulatedBackend {
+    pub(crate) model: BackendModel,
     /// The queue of each replica, which the dispatchers of all servers share.
     queues: Vec<ReplicaQueue<u32>>,
     /// Bytes of each fetched object of the catalogue; 0 for those not fetched yet.
@@ -52,15 +52,15 @@ pub(crate) struct Backend {
     draws: u64,
 }
 
-impl Backend {
-    pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
-        let (workers, replicas) = (law.service.workers[profile], law.service.replicas.at(profile));
+impl SimulatedBackend {
+    pub(crate) fn new(model: &BackendModel, profile: &str, seed: u64) -> Self {
+        let (workers, replicas) = (model.service.workers[profile], model.service.replicas.at(profile));
         let queue = || ReplicaQueue::new(QueueChoice::Fifo, workers, QUEUED_MAX);
         let queues = (0..replicas).map(|_| queue()).collect();
-        let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
-        let objects = law.objects.get(profile).copied().unwrap_or_default();
+        let draws = SplitMix64::new(seed ^ (u64::from(model.id) << 48)).next_u64();
+        let objects = model.objects.get(profile).copied().unwrap_or_default();
         let sizes = vec![0; objects.min(SIZES_MAX) as usize];
-        Self { law: law.clone(), queues, sizes, written: BTreeMap::new(), draws }
+        Self { model: model.clone(), queues, sizes, written: BTreeMap::new(), draws }
     }
 
     pub(crate) fn replicas(&self) -> u16 {
@@ -94,10 +94,10 @@ impl Backend {
 
     /// Bytes of an object, cached since computing a size takes longer than reading it.
     pub(crate) fn object_bytes(&mut self, object: u64) -> u32 {
-        let law = &self.law;
-        let Some(known) = self.sizes.get_mut(object as usize) else { return law.object_bytes(object) };
+        let model = &self.model;
+        let Some(known) = self.sizes.get_mut(object as usize) else { return model.object_bytes(object) };
         if *known == 0 {
-            *known = law.object_bytes(object);
+            *known = model.object_bytes(object);
         }
         *known
     }
@@ -114,7 +114,7 @@ impl Backend {
         };
         let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);
         let draw = SplitMix64::new(self.draws ^ moment).next_u64();
-        self.law.service_time(items, limit, draw)
+        self.model.service_time(items, limit, draw)
     }
 }
 

@@ -54,7 +54,7 @@ mod world;
 pub use events::EventQueue;
 pub use frontier::{Axis, Board, Bracket, Probe, STEPS_MAX, Search, WorkerAction};
 pub use recorded::{Requests, Trace, TraceStop};
-pub use requests::Met;
+pub use requests::ScheduledRequest;
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};

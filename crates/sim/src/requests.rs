@@ -1,4 +1,4 @@
-//! Requests of a run, without simulating it.
+//! The requests of a run, without simulating it.
 
 use sherwood_model::{BackendId, Instant};
 
@@ -6,9 +6,9 @@ use crate::partitions::Partitions;
 use crate::setup::{Setup, SetupError};
 use crate::traffic::{Arrived, Traffic};
 
-/// A request of a run.
+/// A request of a run, with its arrival time and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct ScheduledRequest {
     /// Arrival time.
     pub at: Instant,
     /// Number of the application server it is sent to, from 0.
@@ -32,7 +32,7 @@ impl Setup {
     ///
     /// # Errors
     /// If the setup names something that does not exist, or a number in it is out of range.
-    pub fn requests(&self) -> Result<impl Iterator<Item = Met> + use<>, SetupError> {
+    pub fn requests(&self) -> Result<impl Iterator<Item = ScheduledRequest> + use<>, SetupError> {
         self.validate()?;
         let servers = self.knobs.servers.unwrap_or(self.profile()?.app_servers);
         let partitions = Partitions::new(1, self.model.backends().len());
@@ -43,7 +43,7 @@ impl Setup {
             let queries = queries
                 .into_iter()
                 .map(|query| (query.backend, query.keys.into_iter().map(|key| key.object()).collect()));
-            Some(Met { at, server, queries: queries.collect() })
+            Some(ScheduledRequest { at, server, queries: queries.collect() })
         }))
     }
 }

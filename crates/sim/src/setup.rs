@@ -268,7 +268,7 @@ impl Setup {
     /// The run in which policy `tao` learns its sizes: RobinHood in the first fifth of the spikes'
     /// measurement (of this scenario if the model has no spikes), with the same seed and settings.
     /// None for other policies, and if the sizes are given. Its result
-    /// ([`World::learnt`](crate::World::learnt)) is to be stored in
+    /// ([`World::learned_allocation`](crate::World::learned_allocation)) is to be stored in
     /// `knobs.control.tao.budgets_bytes`; without it, `tao` learns at the beginning of its own run,
     /// as in a node.
     ///

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 pub use self::fork::ForkError;
 
-use crate::backend::{Backend, Job, Work, left_of, limit_at};
+use crate::backend::{Job, SimulatedBackend, Work, left_of, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
 use crate::partitions::Partitions;
@@ -68,7 +68,7 @@ pub struct World {
     /// Random numbers with which dispatchers choose replicas.
     route_draws: Rng,
     servers: Vec<Server>,
-    backends: Vec<Backend>,
+    backends: Vec<SimulatedBackend>,
     jobs: Slab<Job>,
     live: Slab<Live>,
     statistics: Statistics,
@@ -163,12 +163,12 @@ impl World {
         let scenario = setup.scenario()?;
         let (model, knobs) = (&setup.model, &setup.knobs);
         let servers = knobs.servers.unwrap_or(profile.app_servers);
-        let law = model.slo();
+        let slo = model.slo();
         let slo = Slo {
-            percentile: law.percentile,
-            bound: Duration::from_secs_f64(law.limit_ms / 1e3),
-            window: Duration::from_secs_f64(law.window_s),
-            observe: Duration::from_secs_f64(law.every_s),
+            percentile: slo.percentile,
+            bound: Duration::from_secs_f64(slo.limit_ms / 1e3),
+            window: Duration::from_secs_f64(slo.window_s),
+            observe: Duration::from_secs_f64(slo.every_s),
         };
         let measured_from = Instant::ZERO + minutes(scenario.warmup_min);
         let partitions = Partitions::new(tenants, model.backends().len());
@@ -195,7 +195,7 @@ impl World {
             backends: model
                 .backends()
                 .iter()
-                .map(|law| Backend::new(law, &setup.profile, setup.seed))
+                .map(|model| SimulatedBackend::new(model, &setup.profile, setup.seed))
                 .collect(),
             jobs: Slab::new(),
             live: Slab::new(),
@@ -271,11 +271,11 @@ impl World {
         self.recorder.samples()
     }
 
-    /// Mean allocation of each backend in the measurement so far over the servers, in bytes: what
-    /// policy `tao` learns from a run of RobinHood ([`Setup::learning`]). Empty before the first
-    /// observation.
+    /// Returns the mean allocation of each backend in the measurement so far over the servers, in
+    /// bytes: what policy `tao` learns from a run of RobinHood ([`Setup::learning`]). Empty before
+    /// the first observation.
     #[must_use]
-    pub fn learnt(&self, mode: TaoMode) -> Vec<u64> {
+    pub fn learned_allocation(&self, mode: TaoMode) -> Vec<u64> {
         let samples = self.samples();
         let of = match mode {
             TaoMode::Mean => samples,
@@ -496,10 +496,10 @@ impl World {
             Work::Call { attempt, keys } => {
                 // The keys are filled next.
                 cache.prefetch(keys.iter().map(|key| (key.partition, key.as_ref())));
-                let law = &mut self.backends[backend.index()];
+                let simulated = &mut self.backends[backend.index()];
                 let sizes = keys.into_iter().map(|FetchKey { key, .. }| match &self.sizes {
                     // A replica reads when the call is sent.
-                    None => Some(law.read(replica, key.object(), sent)),
+                    None => Some(simulated.read(replica, key.object(), sent)),
                     Some(sizes) => Some(sizes.bytes(backend, key)),
                 });
                 machine.handle_reply(self.now, &SizedCache(cache), attempt, Reply::Ok(sizes.collect()));
@@ -574,11 +574,11 @@ impl World {
     }
 
     fn observe(&mut self) {
-        let limit = |(index, backend): (usize, &Backend)| {
+        let limit = |(index, backend): (usize, &SimulatedBackend)| {
             left_of(backend.replicas(), |replica| self.limit(BackendId::from_index(index), replica))
         };
         let limits = self.backends.iter().enumerate().map(limit).collect();
-        let waiting = self.backends.iter().map(Backend::waiting).collect();
+        let waiting = self.backends.iter().map(SimulatedBackend::waiting).collect();
         let query_p99 = self.statistics.query_p99(self.now);
         let stands_for = f64::from(self.setup.knobs.sample);
         self.recorder.observe(self.now, &self.servers, Backlog { limits, waiting, query_p99, stands_for });

@@ -101,7 +101,7 @@ impl Learning {
             Ok(false) => return Ok(Learned::Stopped),
             Err(halt) => return play::trace_end(halt).map(Learned::Ended),
         }
-        let sizes = world.learnt(self.learning.knobs.control.tao.mode);
+        let sizes = world.learned_allocation(self.learning.knobs.control.tao.mode);
         if sizes.is_empty() {
             return Err(Failure::usage(
                 "policy tao learns in the first fifth of a measurement, and no observation falls into it: \

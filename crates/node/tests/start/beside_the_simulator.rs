@@ -15,9 +15,9 @@ use serde_json::json;
 use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
-use sherwood_sim::{Met, Setup as Simulated, World};
+use sherwood_sim::{ScheduledRequest, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
-use sherwood_workload::onerf::{BackendModel as Law, Model};
+use sherwood_workload::onerf::{BackendModel, Model};
 
 use crate::control::Pin;
 use crate::gateway;
@@ -59,13 +59,13 @@ const MODEL: &str = r#"{
 /// A backend that advances the driven clock by the simulated backend's time, and has values of the
 /// same sizes.
 struct Modelled {
-    law: Law,
+    model: BackendModel,
     hand: Hand,
 }
 
 impl Store for Modelled {
     fn name(&self) -> &str {
-        &self.law.name
+        &self.model.name
     }
 
     fn kind(&self) -> Kind {
@@ -73,13 +73,13 @@ impl Store for Modelled {
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
-        let takes = self.law.service_time(keys.len() as u32, 1.0, 1 << 63);
+        let takes = self.model.service_time(keys.len() as u32, 1.0, 1 << 63);
         let value = move |key: &Bytes| {
-            Some(Found::from(Bytes::from(vec![0; self.law.object_bytes(object(key)) as usize])))
+            Some(Found::from(Bytes::from(vec![0; self.model.object_bytes(object(key)) as usize])))
         };
         Box::pin(async move {
             // Queries of the same request to faster backends end before the clock advances.
-            for _ in 0..self.law.id {
+            for _ in 0..self.model.id {
                 tokio::task::yield_now().await;
             }
             self.hand.let_pass(takes);
@@ -167,7 +167,7 @@ fn simulated() -> Simulated {
     let quiet = |&seed: &u64| {
         setup.seed = seed;
         let requests =
-            setup.requests().unwrap().map(|met| met.at).take_while(|&at| at <= decision(DECISIONS));
+            setup.requests().unwrap().map(|request| request.at).take_while(|&at| at <= decision(DECISIONS));
         let times: Vec<_> = requests.collect();
         let unknown = |&at: &Instant| {
             // From the report, with its requests in flight, to its decision.
@@ -197,8 +197,8 @@ struct Driven {
 impl Driven {
     fn new(simulated: &Simulated) -> Self {
         let (model, hand) = (&simulated.model, Hand::new());
-        let backend = |law: &Law| BackendSetup {
-            name: law.name.clone(),
+        let backend = |backend: &BackendModel| BackendSetup {
+            name: backend.name.clone(),
             dispatch: sherwood_dispatch::Options {
                 batch_keys_max: 1_000,
                 timeout: model.timeout(),
@@ -207,11 +207,11 @@ impl Driven {
             rules: sherwood_path::Rules::default(),
             late_after: None,
             writes: crate::config::Writes::default(),
-            stores: vec![Arc::new(Modelled { law: law.clone(), hand })],
+            stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
         };
-        let partition = |law: &Law| PartitionSetup {
+        let partition = |backend: &BackendModel| PartitionSetup {
             tenant: TenantId(0),
-            backend: law.backend_id(),
+            backend: backend.backend_id(),
             initial_bytes: None,
             pin: Pin::default(),
         };
@@ -260,13 +260,13 @@ impl Driven {
     }
 
     /// Runs a request through the gateway.
-    fn request(&self, met: &Met) {
-        self.hand.be_at(met.at);
+    fn request(&self, request: &ScheduledRequest) {
+        self.hand.be_at(request.at);
         let query = |(backend, objects): &(BackendId, Vec<u64>)| {
             let keys: Vec<_> = objects.iter().map(|&object| key(object)).collect();
             json!({"backend": self.core.names.backend(*backend), "keys": keys})
         };
-        let queries: Vec<_> = met.queries.iter().map(query).collect();
+        let queries: Vec<_> = request.queries.iter().map(query).collect();
         let body = WholeBody {
             bytes: json!({"values": false, "queries": queries}).to_string().into(),
             hold: self.core.buffers.hold(),
@@ -301,11 +301,11 @@ fn compare(simulated: &Simulated, world: &mut World) -> Vec<Vec<u64>> {
     let mut budgets = Vec::new();
     for number in 1..=DECISIONS {
         let due = decision(number);
-        while let Some((request, met)) = requests.next_if(|(_, met)| met.at < due) {
-            advance(world, met.at + REQUEST_MAX);
-            driven.request(&met);
+        while let Some((index, request)) = requests.next_if(|(_, request)| request.at < due) {
+            advance(world, request.at + REQUEST_MAX);
+            driven.request(&request);
             let policy = &simulated.policy;
-            assert_eq!(driven.usage(), world.usage(0), "{policy}: request {request}, {met:?}");
+            assert_eq!(driven.usage(), world.usage(0), "{policy}: request {index}, {request:?}");
         }
         advance(world, due);
         driven.decide(due);

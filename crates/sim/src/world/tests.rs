@@ -299,13 +299,13 @@ fn tao_applies_the_mean_allocation_of_robinhood_in_the_spikes() {
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
     let learning = setup.learning().expect("there is such a scenario").expect("tao learns");
     assert_eq!((learning.scenario.as_str(), learning.policy.as_str()), ("onerf-spikes", "robinhood"));
-    let learnt = run(&learning).learnt(TaoMode::Mean);
-    assert!(learnt.iter().max() > learnt.iter().min(), "a fifth of 30 s holds an observation: {learnt:?}");
-    setup.knobs.control.tao.budgets_bytes = learnt.clone();
+    let learned = run(&learning).learned_allocation(TaoMode::Mean);
+    assert!(learned.iter().max() > learned.iter().min(), "a fifth of 30 s holds an observation: {learned:?}");
+    setup.knobs.control.tao.budgets_bytes = learned.clone();
     assert!(setup.learning().expect("valid").is_none());
     let world = run(&setup);
-    for (budget, learnt) in world.servers[0].controller.budgets().iter().zip(learnt) {
-        assert!(budget.abs_diff(learnt) <= 20, "{budget} and {learnt} differ by what was rounded off");
+    for (budget, learned) in world.servers[0].controller.budgets().iter().zip(learned) {
+        assert!(budget.abs_diff(learned) <= 20, "{budget} and {learned} differ by what was rounded off");
     }
     assert!(brief("none", "robinhood").learning().expect("valid").is_none());
 }
@@ -476,8 +476,8 @@ fn sample_has_proportional_caches_and_reports_full_sizes() {
     assert_eq!(of(&full) / 4, of(&sampled));
     let bytes = |world: &World| world.results().allocation_bytes.values().map(|one| one.mean).sum::<f64>();
     assert!((bytes(&sampled) / bytes(&full) - 1.0).abs() < 1e-3, "{} {}", bytes(&sampled), bytes(&full));
-    let learnt: u64 = sampled.learnt(TaoMode::Mean).iter().sum();
-    assert!(learnt.abs_diff(of(&sampled)) <= 20, "{learnt}");
+    let learned: u64 = sampled.learned_allocation(TaoMode::Mean).iter().sum();
+    assert!(learned.abs_diff(of(&sampled)) <= 20, "{learned}");
     setup.knobs.sample = 0;
     let error = World::new(&setup).err().expect("refused").to_string();
     assert_eq!(error, "cannot simulate with sample = 0: the accepted range is 1 to 1024");
