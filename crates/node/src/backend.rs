@@ -1,8 +1,8 @@
-//! Drives one backend's machine: carries its actions out at the stores, and reports what came of
-//! them.
+//! Drives one backend's state machine: performs its actions at the stores and reports their results
+//! to it.
 //!
 //! The machine decides under a short lock, which misses and writes enter. It fills the cache under
-//! that lock, so that no fill comes after a write that it began before. Calls, writes and
+//! that lock, so that no fill overwrites a write that came after its fetch. Calls, writes and
 //! deliveries happen outside the lock. A task for each backend wakes the machine up when a timeout
 //! or a probe is due.
 
@@ -42,7 +42,7 @@ pub(crate) struct State {
     pub(crate) writes: HashMap<WriteId, PendingWrite>,
 }
 
-/// The cache as one backend fills it.
+/// The cache as seen by one backend's machine.
 pub(crate) struct BackendCache<'a> {
     backend: &'a str,
     cache: &'a Cache,
@@ -70,13 +70,14 @@ impl AnswerCache<Found> for BackendCache<'_> {
     }
 }
 
-/// One backend: its machine, its replicas, and the tasks that carry out what the machine asks for.
+/// The driver of one backend: its machine, its replicas, and the tasks that perform the machine's
+/// actions.
 pub(crate) struct Backend {
     pub(crate) name: String,
     pub(crate) timeout: Duration,
-    /// Lifetimes of its values, and when stale ones are served.
+    /// Lifetimes of its values, and the conditions for serving stale ones.
     pub(crate) rules: Rules,
-    /// Time after which a fetch is late, where a query takes a stale value then.
+    /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
     /// Keys that were answered with stale values.
     pub(crate) stale_answers: AtomicU64,
@@ -106,12 +107,12 @@ pub(crate) struct BackendParts {
     pub(crate) id: BackendId,
     pub(crate) name: String,
     pub(crate) options: Options,
-    /// Lifetimes of its values, and when stale ones are served.
+    /// Lifetimes of its values, and the conditions for serving stale ones.
     pub(crate) rules: Rules,
-    /// Time after which a fetch is late, where a query takes a stale value then.
+    /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
     pub(crate) writes: config::Writes,
-    /// The partitions of its values, every tenant's.
+    /// The partitions of its values, those of all tenants.
     pub(crate) partitions: Vec<PartitionId>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     pub(crate) recording: Arc<Recording>,
@@ -164,20 +165,20 @@ impl Backend {
         Ok(backend)
     }
 
-    /// Fetches keys. Each waiter hears of its key once, within the backend's timeout.
+    /// Fetches keys. Each waiter receives one result, within the backend's timeout.
     pub(crate) fn fetch(self: &Arc<Self>, demand: &Demand, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
         let entropy = self.entropy.draw();
         self.drive(|state, now, cache| state.machine.handle_fetch(now, cache, demand, keys, entropy));
     }
 
-    /// Fetches stale keys that have been answered already.
+    /// Revalidates stale keys that have been answered already.
     pub(crate) fn refresh(self: &Arc<Self>, demand: &Demand, keys: impl Iterator<Item = FetchKey>) {
         let (keys, entropy) = (keys.map(|key| (key, Waiter::NOBODY)), self.entropy.draw());
         self.drive(|state, now, cache| state.machine.handle_revalidate(now, cache, demand, keys, entropy));
     }
 
-    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before
-    /// fills the cache afterwards.
+    /// Runs `change`, which stores or removes `key` in the cache, and fences the key: no earlier
+    /// fetch fills it afterwards.
     pub(crate) fn write<R>(
         self: &Arc<Self>,
         partition: PartitionId,
@@ -191,8 +192,8 @@ impl Backend {
         })
     }
 
-    /// Makes `change`, which flushes `partition` of the cache from the time `at` on, so that
-    /// nothing fetched before `at` fills the cache afterwards.
+    /// Runs `change`, which flushes `partition` from the time `at` on, and fences the partition: no
+    /// fetch from before `at` fills it afterwards.
     pub(crate) fn flush<R>(
         self: &Arc<Self>,
         partition: PartitionId,
@@ -210,19 +211,20 @@ impl Backend {
         self.drive(|state, now, cache| state.machine.handle_invalidate(now, cache, which));
     }
 
-    /// Ends all writes, since the node ends. Returns until when one may land; none if none may.
+    /// Ends all writes, since the node ends. Returns the latest time at which one may still reach a
+    /// store; none if none may.
     pub(crate) fn shut_down(self: &Arc<Self>) -> Option<Instant> {
         self.drive(|state, now, cache| state.machine.handle_shutdown(now, cache))
     }
 
-    /// Fences all keys for the sake of writes of the node before, one of which may land until
+    /// Fences all keys, because a write of the previous process may reach a store until
     /// `unsettled`.
     pub(crate) fn restart(&self, unsettled: Instant) {
         let mut state = lock(&self.state);
         state.machine.handle_restart(self.clock.now(), unsettled);
     }
 
-    /// Begins the ramp of a cold cache: most of what the cache had of the backend is gone.
+    /// Begins the ramp of a cold cache: most of the backend's items are gone.
     pub(crate) fn note_cold(&self) {
         lock(&self.state).machine.handle_cold_cache();
     }
@@ -232,8 +234,8 @@ impl Backend {
         lock(&self.state).machine.stats()
     }
 
-    /// Gives the machine an input, then carries out what it asks for. The time is read under the
-    /// lock, so that it never steps back.
+    /// Gives the machine an input, then performs its actions. The time is read under the lock, so
+    /// that it never steps back.
     pub(crate) fn drive<R>(
         self: &Arc<Self>,
         input: impl FnOnce(&mut State, Instant, &BackendCache<'_>) -> R,
@@ -263,7 +265,7 @@ impl Backend {
                     action => actions.push(action),
                 }
             }
-            // The wake-up task looks again if something is due sooner than before.
+            // Rearms the wake-up task if something is due sooner than before.
             let after = state.machine.next_timeout();
             if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
                 self.rearm.notify_one();
@@ -304,8 +306,8 @@ impl Backend {
         timeout: Duration,
     ) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
-        // The table is locked until the task is in it, so that a call that ends at once finds
-        // itself there to remove.
+        // The table stays locked until the task is in it, so that a call that ends at once can
+        // remove itself.
         let mut calls = lock(&self.calls);
         let task = self.runtime.spawn(async move {
             let asked: Vec<_> = keys.into_iter().map(|key| key.key).collect();
@@ -322,9 +324,8 @@ impl Backend {
                     backend.errors.failed(&backend, &error);
                     Reply::Failed(failure(&error))
                 }
-                // The machine has given the call up by itself. Its `Cancel` ends the task as a
-                // rule, but one that was carried out before the task was in the table has ended
-                // nothing.
+                // The machine has timed the call out as well. Its `Cancel` usually aborts this
+                // task, but it has no effect if it ran before the task was in the table.
                 Err(_) => return,
             };
             backend.drive(|state, now, cache| state.machine.handle_reply(now, cache, attempt, reply));
@@ -332,7 +333,7 @@ impl Backend {
         calls.insert(attempt, task.abort_handle());
     }
 
-    /// A store's answers as a reply to the machine.
+    /// Converts a store's answers into a reply to the machine.
     fn reply(&self, answers: Vec<KeyAnswer>) -> Reply<Found> {
         let heard = |answer: KeyAnswer| {
             answer.map_err(|error| {
@@ -347,8 +348,8 @@ impl Backend {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         let keys = key.into_iter().map(|key| key.key).collect();
         self.runtime.spawn(async move {
-            // A probe is made and judged as a call: the replica is up if it answers, even if it
-            // declines the key.
+            // A probe is an ordinary call: the replica is up if it answers, even if it declines the
+            // key.
             let is_up = match tokio::time::timeout(timeout, store.get_each(keys)).await {
                 Ok(Ok(answers)) => {
                     let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
@@ -365,7 +366,7 @@ impl Backend {
         });
     }
 
-    /// Wakes the machine up whenever a timeout is due, as long as the runtime lives.
+    /// Wakes the machine up whenever a timeout is due, until the runtime ends.
     async fn wake_up(self: Arc<Self>) {
         loop {
             let due = lock(&self.state).machine.next_timeout();
@@ -383,7 +384,7 @@ impl Backend {
     }
 }
 
-/// A store's error as a failure of a call, which only reads.
+/// Converts a store's error into the failure of a call, which only reads.
 fn failure(error: &StoreError) -> Failure {
     let kind = match error.fault() {
         Fault::Unreachable => FailureKind::Unreachable,

@@ -1,13 +1,13 @@
 //! Bytes held for clients, bounded over the whole process.
 //!
-//! What one request may hold has a bound of its own, and so has the number of connections; but the
-//! product of the two is more than any machine has. So the bodies of requests, values on their way
-//! into answers, and the texts of answers share one budget. Whoever finds it spent is told so at
-//! once: nothing waits for others to let go, and so nothing waits for ever.
+//! The memory of one request is bounded, and so is the number of connections, but their product is
+//! more than any machine has. Bodies of requests, values held for answers, and the texts of answers
+//! therefore share one budget. A request that exceeds it is refused at once: nothing waits for
+//! memory, so there are no deadlocks.
 //!
-//! The buffers of listeners' connections are bounded each, and only counted here: with the budget
-//! they are what the process holds beside its cache for the clients' sake ([`Buffers::bytes`]),
-//! which is nothing that evicting could mend.
+//! The buffers of listeners' connections have a bound each and are only counted here. Together with
+//! the budget they are the memory that the process holds for clients beside its cache
+//! ([`Buffers::bytes`]); evicting items would not free it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,12 +17,12 @@ use bytes::Bytes;
 use crate::config::ByteSize;
 use sherwood_listener::BufferBytes;
 
-/// The bytes that a [`Hold`] takes from the budget beyond its need, so that a value is not an
-/// access to a counter that all threads change. Chosen: with every connection in use it adds up to
-/// a fraction of the least budget.
+/// Bytes that a [`Hold`] takes from the budget in advance, so that not every value changes the
+/// shared counter. Chosen: with every connection in use, they sum to a fraction of the smallest
+/// budget.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// The budget of one process, and what is held. All figures are bytes.
+/// The budget of the process and its use, bytes.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     bytes_max: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// A budget of `bytes_max` of which nothing is held.
+    /// Creates an unused budget of `bytes_max`.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
@@ -42,7 +42,7 @@ impl Buffers {
         })
     }
 
-    /// The budget.
+    /// The size of the budget.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
@@ -57,7 +57,7 @@ impl Buffers {
         self.refused.load(Relaxed)
     }
 
-    /// Why somebody was refused, and what to do about it.
+    /// The error for a refusal, with the remedy.
     pub(crate) fn spent(&self) -> String {
         format!(
             "the node holds as many bytes for requests and answers as it may, {}; ask again later, or raise buffers in [memory]",
@@ -65,7 +65,7 @@ impl Buffers {
         )
     }
 
-    /// A hold on nothing yet.
+    /// Creates an empty hold.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         Hold { buffers: Arc::clone(self), held: 0, spare: 0 }
     }
@@ -80,14 +80,14 @@ impl Buffers {
 #[derive(Debug)]
 pub(crate) struct Hold {
     buffers: Arc<Buffers>,
-    /// All that was taken from the budget.
+    /// Bytes taken from the budget.
     held: u64,
-    /// The free part of that.
+    /// The unused part of `held`.
     spare: u64,
 }
 
 impl Hold {
-    /// Takes `bytes` more if the budget has them; else nothing changes, but it is counted.
+    /// Takes `bytes` more and returns true, or counts a refusal if the budget has too few left.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         if let Some(spare) = self.spare.checked_sub(bytes) {
@@ -95,7 +95,7 @@ impl Hold {
             return true;
         }
         let missing = bytes - self.spare;
-        // Towards the end of the budget there may be room for what is needed and for nothing more.
+        // Near the end of the budget there may be no room for bytes in advance.
         for spare in [STEP_BYTES, 0] {
             if self.buffers.take(missing.saturating_add(spare)) {
                 self.held += missing + spare;
@@ -107,7 +107,8 @@ impl Hold {
         false
     }
 
-    /// `bytes` that give this hold back when the last of their clones is dropped.
+    /// Returns `bytes` as an owner of this hold, which is released when their last clone is
+    /// dropped.
     pub(crate) fn guard(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Guarded { bytes, _hold: self })
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_spent_to_the_last_byte_and_refusals_are_counted() {
+    fn budget_can_be_used_up_and_refusals_are_counted() {
         let buffers = Buffers::new(STEP_BYTES + 10);
         let (mut one, mut two) = (buffers.hold(), buffers.hold());
         assert!(one.take(10), "with a step to spare");
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn guarded_bytes_hold_until_the_last_clone_is_gone() {
+    fn guarded_bytes_release_the_hold_with_their_last_clone() {
         let buffers = Buffers::new(100);
         let mut hold = buffers.hold();
         assert!(hold.take(100));
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_counted_beside_the_budget() {
+    fn buffers_of_connections_do_not_use_the_budget() {
         let buffers = Buffers::new(10);
         buffers.add(100);
         assert!(buffers.hold().take(10), "they take nothing from the budget");
@@ -186,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_held_is_what_was_granted_and_never_over_the_budget(
+        fn held_bytes_equal_the_granted_ones_within_the_budget(
             bytes_max in 0..100_000u64,
             takes in prop::collection::vec((0..4usize, 0..50_000usize, any::<bool>()), 0..40),
         ) {

@@ -1,8 +1,8 @@
 //! The cache's background work, shared by the housekeeper and the threads of listeners.
 //!
-//! The housekeeper begins the work, and goes on with it where no listener does enough of it:
-//! because none has clients just now, because they leave no time, or because other threads want the
-//! core. [`BackgroundWork`] says when a listener helps.
+//! The housekeeper begins the work, and continues it where listeners do too little of it: because
+//! they have no clients, are busy, or other threads want the core. [`BackgroundWork`] defines when
+//! a listener helps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,31 +14,31 @@ use sherwood_model::Instant;
 use crate::vital::Vital;
 use sherwood_listener::BackgroundWork;
 
-/// Items of a listener's step. Chosen: some ten microseconds (and a look at every shard where
-/// little is left to do), a few times as long as asking for events takes.
+/// Items of a listener's step. Chosen: some ten microseconds (and a visit to every shard when
+/// little is left to do), a few times the cost of polling for events.
 const STEP_ITEMS: usize = 32;
-/// Steps of listeners in a millisecond that the housekeeper leaves the work to. Chosen: they take
-/// about a quarter of a core.
+/// Steps of listeners in a millisecond above which the housekeeper leaves the work to them. Chosen:
+/// they take about a quarter of a core.
 const STEPS_A_MS: u64 = 16;
-/// The time from one look of the housekeeper at what listeners do to the next.
+/// Interval of the housekeeper's checks of the listeners' progress.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// Background work that waits, and what listeners have done of it.
+/// Pending background work, and the listeners' progress with it.
 #[derive(Debug)]
 pub(crate) struct Chores {
     cache: Arc<Cache>,
     waiting: AtomicBool,
-    /// Steps after which there was more to do.
+    /// Steps that left more work to do.
     steps: AtomicU64,
 }
 
 impl Chores {
-    /// Creates the background work of `cache`, none of which waits.
+    /// Creates the background work of `cache`, with nothing pending.
     pub(crate) fn new(cache: Arc<Cache>) -> Self {
         Self { cache, waiting: AtomicBool::new(false), steps: AtomicU64::new(0) }
     }
 
-    /// Notes whether there is work for listeners.
+    /// Sets whether listeners have work to do.
     pub(crate) fn set_waiting(&self, waiting: bool) {
         if self.waiting.load(Relaxed) != waiting {
             self.waiting.store(waiting, Relaxed);
@@ -61,7 +61,7 @@ impl BackgroundWork for Chores {
     }
 }
 
-/// The progress of listeners when the housekeeper looked last.
+/// The listeners' progress at the housekeeper's last check.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     at: Instant,
@@ -69,8 +69,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns whether listeners have done enough since the last look for the work to be left to
-    /// them; false where that was less than [`LOOK`] ago.
+    /// Returns whether listeners have done enough since the last check for the work to be left to
+    /// them; false if the last check was less than [`LOOK`] ago.
     pub(crate) fn is_enough(&mut self, chores: &Chores, now: Instant) -> bool {
         if now < self.at + LOOK {
             return false;
@@ -101,7 +101,7 @@ mod tests {
         Instant::from_millis(1) + Duration::from_micros(micros)
     }
 
-    /// A cache that has to give up all it holds.
+    /// A cache whose items are all over its budget.
     fn over() -> Cache {
         let partition = Partition::new(TenantId(0), BackendId(0), BYTES);
         let options = Options { total_bytes: BYTES, ..Options::default() };
@@ -145,7 +145,7 @@ mod tests {
         ask();
         let used = cache.used_bytes();
         chores.set_waiting(true);
-        // A step at least for most of them, whatever the machine does besides.
+        // Most of the calls run at least one step, whatever else the machine does.
         (0..1_000_000).take_while(|_| cache.used_bytes() > 0).for_each(|_| ask());
         assert!(used > 0 && cache.used_bytes() == 0, "{} of {used} bytes are left", cache.used_bytes());
         running.stop();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_within_a_millisecond_count_as_one() {
+    fn checks_within_a_millisecond_count_as_one() {
         let (chores, mut progress) = (Chores::new(Arc::new(over())), Progress::default());
         assert!(!progress.is_enough(&chores, at(0)));
         for (micros, steps) in [(40, 1), (80, 2), (999, 16)] {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Classes counted by name; the requests of any further one count as `other`, so that clients
-/// cannot grow the metrics.
+/// Upper bound of classes counted by name; requests of further ones count as `other`, so that
+/// clients cannot grow the metrics.
 const CLASSES_MAX: usize = 32;
 
 /// Requests by class.
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_cannot_grow_the_table() {
+    fn classes_beyond_the_maximum_count_as_other() {
         let classes = Classes::default();
         (0..1000).for_each(|i| classes.count(&format!("c{i:04}")));
         let counts = classes.counts();

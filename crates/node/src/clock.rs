@@ -1,4 +1,4 @@
-//! The daemon's clocks: one for decisions, one for people.
+//! The daemon's clocks: monotonic time for decisions, wall time for display.
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,20 +8,19 @@ use sherwood_model::Instant;
 
 use sherwood_listener as listener;
 
-/// Turns the machine's monotonic clock into the pure rooms' [`Instant`], and back into wall time
-/// for people.
+/// Converts the monotonic clock into the pure crates' [`Instant`], and instants into wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Monotonic,
     origin_unix: Duration,
-    /// Nanoseconds from the pure rooms' origin, where a test is what moves the clock.
+    /// Nanoseconds from the origin of [`Instant`], where a test sets the time.
     #[cfg(test)]
     driven: Option<&'static AtomicU64>,
 }
 
 impl Clock {
-    /// A clock whose origin lies a year back, so that "a minute ago" exists from the first second
-    /// on.
+    /// Starts a clock whose origin is a year back, so that "a minute ago" exists from the first
+    /// second on.
     #[must_use]
     pub fn start() -> Self {
         let origin_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -33,7 +32,7 @@ impl Clock {
         }
     }
 
-    /// A clock that shows what was last written into `nanos`.
+    /// Creates a clock that shows the value of `nanos`.
     #[cfg(test)]
     pub(crate) fn driven(nanos: &'static AtomicU64) -> Self {
         Self { driven: Some(nanos), ..Self::start() }
@@ -41,7 +40,7 @@ impl Clock {
 
     const HEAD_START: Duration = Duration::from_secs(365 * 24 * 3600);
 
-    /// Now, for the pure rooms.
+    /// The present time, for the pure crates.
     #[must_use]
     pub fn now(&self) -> Instant {
         #[cfg(test)]
@@ -63,21 +62,20 @@ impl Clock {
         (self.origin_unix + at.since(Instant::ZERO)).saturating_sub(Self::HEAD_START)
     }
 
-    /// The moment of a wall time; what lies before the clock's origin by more than a year is the
-    /// origin.
+    /// Returns the instant of a wall time; the origin for times before it.
     #[must_use]
     pub fn at_unix(&self, unix: Duration) -> Instant {
         Instant::ZERO + (unix + Self::HEAD_START).saturating_sub(self.origin_unix)
     }
 }
 
-/// Milliseconds with a fraction, as answers show durations.
+/// Milliseconds with a fraction, the unit of durations in answers.
 pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
 }
 
-/// The wall time follows the monotonic clock from the start on, so a step of the system's clock
-/// while the node runs moves no expiry.
+/// Wall time follows the monotonic clock from the start on, so a step of the system's clock moves
+/// no expiry.
 impl listener::Clock for Clock {
     fn now(&self) -> Instant {
         self.now()
@@ -97,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wall_time_and_back() {
+    fn wall_time_converts_back_to_the_same_instant() {
         let clock = Clock::start();
         let now = clock.now();
         assert_eq!(clock.at_unix(clock.unix(now)), now);

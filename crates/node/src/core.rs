@@ -1,4 +1,4 @@
-//! The state that request handlers and threads of the daemon share.
+//! The state shared by the daemon's request handlers and threads.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -22,7 +22,7 @@ use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use sherwood_listener::{Address, Meter};
 
-/// Everything a handler or thread of the daemon may reach.
+/// The state shared by all handlers and threads.
 pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) names: Arc<Names>,
@@ -32,49 +32,48 @@ pub(crate) struct Core {
     pub(crate) backends: Vec<Option<Arc<Backend>>>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shadow: Arc<Shadow>,
-    /// The recording that a simulation replays, while one is made.
+    /// The recording for a simulation, while one is being made.
     pub(crate) recording: Arc<Recording>,
     pub(crate) events: Arc<Events>,
     pub(crate) classes: Classes,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
-    /// The cache's background work, as far as listeners may help.
+    /// The cache's background work that listeners may do.
     pub(crate) chores: Arc<Chores>,
     pub(crate) control: Arc<Mutex<Control>>,
-    /// Flushes and invalidations of most of a backend.
+    /// Ordered losses: flushes and invalidations of most of a backend.
     pub(crate) losses: Arc<Losses>,
-    /// The caches that are resized in place of our own, one for each partition; empty where that is
-    /// ours.
+    /// The external caches that are resized in place of the node's own, one for each partition;
+    /// empty if the node has its own.
     pub(crate) instances: Vec<Arc<Instance>>,
-    /// Places for readers of the event stream.
+    /// Permits for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
     /// The listeners' counters, by address; empty until they serve.
     pub(crate) meters: OnceLock<Vec<(Address, Meter)>>,
-    /// The turn of work beside the gateway's threads.
+    /// Lets one piece of blocking admin work run at a time.
     pub(crate) aside: Arc<Semaphore>,
     /// Counts of the requests that the HTTP port refused.
     pub(crate) refusals: Arc<Refusals>,
-    /// The turn of walks through the cache, which take longer still.
+    /// Lets one walk through the cache run at a time; these take longer still.
     pub(crate) walks: Arc<Semaphore>,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
 impl Core {
-    /// The backend that fetches for `backend`, if it has a store.
+    /// Returns the driver of `backend`, if it has a store.
     pub(crate) fn backend(&self, backend: BackendId) -> Option<&Arc<Backend>> {
         self.backends[backend.index()].as_ref()
     }
 
-    /// The partition a key of `backend` is looked up in for `tenant`: the tenant's own, or else the
-    /// default tenant's, which is everybody's who has none. So a tenant without a partition of its
-    /// own shares items and space with the default tenant and all others without. None when the
-    /// backend has neither.
+    /// Returns the partition in which a key of `backend` is looked up for `tenant`: the tenant's
+    /// own, or else the default tenant's. Tenants without a partition of their own therefore share
+    /// items and space with the default tenant. None when neither has a partition for the backend.
     pub(crate) fn partition(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
         self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
     }
 
-    /// Returns the usage of a partition, in our own cache or in an instance.
+    /// Returns the usage of a partition, in the node's own cache or in an instance.
     pub(crate) fn usage(&self, partition: PartitionId) -> Usage {
         match self.instances.get(partition.index()) {
             Some(instance) => instance.usage(),
@@ -82,15 +81,15 @@ impl Core {
         }
     }
 
-    /// Removes a key from the cache so that no fetch that is under way brings it back. True when it
-    /// was there.
+    /// Removes a key from the cache and fences it, so that no fetch in flight brings it back.
+    /// Returns true if it was there.
     pub(crate) fn remove(&self, partition: PartitionId, key: &[u8]) -> bool {
         let access = Access::at(self.clock.now());
         self.write(partition, key, || self.cache.remove(partition, key, &access))
     }
 
-    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before
-    /// fills it afterwards.
+    /// Runs `change`, which stores or removes `key` in the cache, and fences the key: no earlier
+    /// fetch fills it afterwards.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         match self.backend(self.names.partitions()[partition.index()].backend) {
             Some(backend) => backend.write(partition, key, change),
@@ -98,8 +97,8 @@ impl Core {
         }
     }
 
-    /// Makes `change`, which flushes a partition of the cache from the time `at` on, so that
-    /// nothing fetched before `at` fills it afterwards.
+    /// Runs `change`, which flushes a partition from the time `at` on, and fences the partition: no
+    /// fetch from before `at` fills it afterwards.
     pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
         self.losses.note(at);
         match self.backend(self.names.partitions()[partition.index()].backend) {
@@ -108,20 +107,20 @@ impl Core {
         }
     }
 
-    /// Returns whether the node drains: it ends what was begun, and whoever asks for more should
-    /// ask another.
+    /// Returns whether the node drains: requests in flight end, and clients should send further
+    /// ones to another node.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
-    /// Every tenant's partition of `backend`.
+    /// The partitions of `backend`, those of all tenants.
     pub(crate) fn partitions_of(&self, backend: BackendId) -> impl Iterator<Item = PartitionId> + '_ {
         let all = self.names.partitions().iter().enumerate();
         all.filter(move |(_, partition)| partition.backend == backend)
             .map(|(index, _)| PartitionId::from_index(index))
     }
 
-    /// The control loop.
+    /// Locks the control loop.
     pub(crate) fn control(&self) -> std::sync::MutexGuard<'_, Control> {
         self.control.lock().expect("no panics while held")
     }

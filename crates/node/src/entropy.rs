@@ -5,18 +5,18 @@ use std::sync::Mutex;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Random words for the pure rooms. Not for secrets.
+/// Random words for the pure crates. Not for secrets.
 #[derive(Debug)]
 pub(crate) struct Entropy(Mutex<Xoshiro256PlusPlus>);
 
 impl Entropy {
-    /// The sequence that `seed` begins.
+    /// Creates the sequence of `seed`.
     #[must_use]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed)))
     }
 
-    /// A sequence nobody can foresee, seeded by the operating system.
+    /// Creates an unpredictable sequence, seeded by the operating system.
     #[must_use]
     pub(crate) fn from_system() -> Self {
         use std::hash::{BuildHasher, RandomState};

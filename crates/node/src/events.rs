@@ -1,4 +1,4 @@
-//! Events of the node, in words, for the log and for subscribers.
+//! Events of the node, as text, for the log and for subscribers.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::clock::Clock;
 
-/// Number of events kept per subscriber; one further behind is told how many it missed.
+/// Events kept per subscriber; one that falls further behind is told how many it missed.
 const BACKLOG: usize = 256;
 /// Latest events kept for the status page.
 const KEPT: usize = 64;
@@ -95,9 +95,8 @@ impl Events {
     }
 }
 
-/// Returns whether the two have the same message and the same moves. The other figures of a
-/// decision, such as the bytes still on their way after an earlier one, may change under it without
-/// anything new being decided.
+/// Returns whether both have the same message and the same moves. Other figures of a decision, such
+/// as bytes still to be moved after an earlier one, may differ between two equal decisions.
 fn says_the_same(a: &Event, b: &Event) -> bool {
     a.kind == b.kind && a.message == b.message && a.data.get("moves") == b.data.get("moves")
 }

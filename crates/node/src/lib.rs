@@ -1,4 +1,4 @@
-//! The daemon: everything that touches the world, around the rooms that decide.
+//! The daemon: sockets, threads and clocks around the pure crates, which make the decisions.
 //!
 //! ```text
 //!  memcached ──▶ listener ─┐                          ┌─▶ store replicas

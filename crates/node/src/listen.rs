@@ -1,4 +1,4 @@
-//! The listeners of a setup, and their way to the backends.
+//! Starts the listeners of a setup, and connects them to the backends.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(crate) fn serve(
         Ok(Some(Arc::new(PasswordFile::open(path)?)))
     };
     let clock: Arc<dyn Clock> = Arc::new(core.clock);
-    // All of them before the first thread starts.
+    // All passwords are read before the first thread starts.
     let passwords: Vec<_> = setups.iter().map(open).collect::<Result<_, _>>()?;
     let serve = |((setup, bound), passwords): ((&ListenerSetup, Bound), Option<Arc<dyn Passwords>>)| {
         let service = Service {
@@ -137,7 +137,7 @@ impl Backends for Behind {
     }
 }
 
-/// The value, with its part of the budget: for itself, and for its copies in the output.
+/// Takes the budget for a value and for its copies in the output.
 fn held(buffers: &Arc<Buffers>, found: Found) -> Result<FetchedValue, String> {
     let mut hold = buffers.hold();
     if hold.take((1 + FETCHED_COPIES) * found.value.len()) {

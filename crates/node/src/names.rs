@@ -13,7 +13,7 @@ pub(crate) struct PartitionName {
     pub(crate) name: String,
     /// The tenant that owns it.
     pub(crate) tenant: TenantId,
-    /// The backend whose answers it holds.
+    /// The backend of its values.
     pub(crate) backend: BackendId,
 }
 
@@ -51,7 +51,7 @@ impl Names {
         Self { backends, tenants, partitions, backend_ids, partition_ids }
     }
 
-    /// The backend called `name`.
+    /// Returns the backend called `name`.
     #[must_use]
     pub(crate) fn backend_id(&self, name: &str) -> Option<BackendId> {
         self.backend_ids.get(name).copied()
@@ -69,7 +69,7 @@ impl Names {
         &self.backends
     }
 
-    /// The tenant called `name`.
+    /// Returns the tenant called `name`.
     #[must_use]
     pub(crate) fn tenant_id(&self, name: &str) -> Option<TenantId> {
         self.tenants.iter().position(|tenant| tenant == name).map(TenantId::from_index)
@@ -96,19 +96,19 @@ impl Names {
         }
     }
 
-    /// The partition of `tenant` and `backend`.
+    /// Returns the partition of `tenant` and `backend`.
     #[must_use]
     pub(crate) fn partition_id(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
         self.partition_ids.get(&(tenant, backend)).copied()
     }
 
-    /// The partition called `name`.
+    /// Returns the partition called `name`.
     #[must_use]
     pub(crate) fn partition_named(&self, name: &str) -> Option<PartitionId> {
         self.partitions.iter().position(|partition| partition.name == name).map(PartitionId::from_index)
     }
 
-    /// All partitions, in the order of their ids.
+    /// The partitions, in the order of their ids.
     #[must_use]
     pub(crate) fn partitions(&self) -> &[PartitionName] {
         &self.partitions

@@ -92,8 +92,8 @@ impl Recording {
         self.on.load(Relaxed)
     }
 
-    /// Records a request that queries each of these backends for so many keys, and took `hit` if
-    /// all were in the cache. A request without backends is ignored.
+    /// Records a request with the number of keys that it queries from each backend, and its latency
+    /// `hit` if all were in the cache. A request without backends is ignored.
     pub(crate) fn request(
         &self,
         now: Instant,

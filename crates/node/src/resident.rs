@@ -83,7 +83,8 @@ impl Watch {
         self.buffers_bytes = held.max(fades);
     }
 
-    /// Next ceiling, when the process takes `resident` bytes without the buffers of clients.
+    /// Returns the next ceiling when the process takes `resident` bytes without the buffers of
+    /// clients.
     fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
         let excess = resident.saturating_sub(self.bytes_max);
         if excess == 0 {

@@ -13,19 +13,19 @@ use sherwood_model::{
 /// 0.8%.
 const EXACT_MAX: usize = 100_000;
 
-/// The requests that an SLO is about.
+/// The requests that an SLO covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SloScope {
-    /// The requests that name this class.
+    /// Requests that name this class.
     Class(String),
-    /// The requests of this tenant.
+    /// Requests of this tenant.
     Tenant(TenantId),
 }
 
-/// An SLO of a class or tenant, before the node is started.
+/// Configuration of an SLO of a class or tenant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SloSetup {
-    /// The requests it is about.
+    /// The requests it covers.
     pub to: SloScope,
     /// The percentile, its bound and the window.
     pub slo: Slo,
@@ -39,7 +39,7 @@ pub(crate) struct Counted {
     tenant: Option<usize>,
 }
 
-/// Every SLO and the requests it is about; a lock for each.
+/// Every SLO and the requests it covers, each under a lock of its own.
 #[derive(Debug)]
 pub(crate) struct Slos(Vec<(SloScope, Mutex<Kept>)>);
 

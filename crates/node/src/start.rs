@@ -1,7 +1,7 @@
-//! From a [`Setup`] to a running node, and back.
+//! Starts a node from a [`Setup`], and stops it.
 //!
-//! Everything that can be refused is refused, and every port is bound, before the first thread
-//! starts. Threads:
+//! All checks that can refuse a setup run, and every port is bound, before the first thread starts.
+//! Threads:
 //!
 //! ```text
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
@@ -54,12 +54,11 @@ use sherwood_listener::{Address, Running};
 
 pub use error::StartError;
 
-/// How long the tasks of a node that stops may take to end, which is when each waits for something
-/// the next time. A look-up of a name that hangs cannot be ended, and is not waited for any longer:
-/// the snapshot is still to be written.
+/// Timeout of the tasks of a stopping node; a task ends at its next await. A blocked name look-up
+/// cannot be cancelled and is abandoned then, because the snapshot is still to be written.
 const TASKS_END: Duration = Duration::from_secs(2);
 
-/// A running node. [`Node::stop`] ends it in good order; dropping it ends it at once.
+/// A running node. [`Node::stop`] drains it; dropping it ends it at once.
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
@@ -79,7 +78,7 @@ impl Node {
     /// Binds every port, then starts every thread.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left behind.
+    /// See [`StartError`]; nothing keeps running.
     pub fn start(setup: Setup) -> Result<Self, StartError> {
         if let Some(snapshot) = &setup.snapshot {
             snapshot.try_out()?;
@@ -95,7 +94,7 @@ impl Node {
         let keeper = threads::housekeeper(parts.keeper(&setup)).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone()));
-        // Before anybody is served: see `snapshot`.
+        // Before the first request is served: see `snapshot`.
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
         }
@@ -191,8 +190,8 @@ impl Node {
         self.core.names.backends().iter().enumerate().map(usage).collect()
     }
 
-    /// Stops taking connections, lets what is under way end (at most five seconds), ends every
-    /// thread, and writes the snapshot if there is to be one.
+    /// Stops accepting connections, waits for requests in flight (at most five seconds), ends every
+    /// thread, and writes the snapshot if configured.
     pub fn stop(self) {
         let Self {
             core,
@@ -221,7 +220,7 @@ impl Node {
             tracing::error!("the HTTP port ended early: {error}");
         }
         workers.into_iter().for_each(Worker::stop);
-        // Fetches that nobody waits for any more could still fill.
+        // Abandoned fetches could still fill the cache.
         runtime.shutdown_timeout(TASKS_END);
         if let Some(snapshot) = snapshot {
             snapshot::keep(&snapshot, &core);
@@ -236,7 +235,7 @@ struct Door {
 }
 
 impl Door {
-    /// That of a port bound to `bound`, its files read.
+    /// Opens the access control of a port bound to `bound`, and reads its files.
     fn open(access: &AccessSetup, bound: SocketAddr) -> Result<Self, AccessError> {
         let AccessSetup { tls, token_file, read_token_file } = access;
         let tokens =
@@ -250,7 +249,7 @@ impl Door {
     }
 }
 
-/// The cache of a node, and who is going to divide it.
+/// The cache of a node, and the actuator that divides it.
 struct Engine {
     clock: Clock,
     entropy: Arc<Entropy>,
@@ -260,7 +259,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// The engine of a setup, empty.
+    /// Creates the empty cache of a setup.
     fn new(setup: &Setup, clock: Clock) -> Result<Self, StartError> {
         let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
         setup.control.validate(setup.divided_bytes(), setup.partitions.len())?;
@@ -268,7 +267,7 @@ impl Engine {
         let budgets = start_budgets(setup)?;
         let own = match &setup.instances {
             None => budgets.clone(),
-            // What is left of our cache is divided once and for all.
+            // With external instances, the node's own cache keeps a fixed division.
             Some(_) => {
                 let equal = vec![StartSize::default(); setup.partitions.len()];
                 setup.control.start_budgets(setup.cache.total_bytes, &equal)?
@@ -293,7 +292,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The parts around `engine`, with the backends' tasks on `runtime`.
+    /// Creates the parts around `engine`, with the backends' tasks on `runtime`.
     fn new(engine: Engine, setup: &Setup, runtime: &Handle) -> Result<Self, StartError> {
         let hash = SeededState::new(engine.entropy.draw());
         let shadow = Arc::new(Shadow::new(setup.cache.total_bytes, engine.cache.partitions(), hash)?);
@@ -316,7 +315,7 @@ impl Parts {
         }
     }
 
-    /// All of it together; `keeper` is woken when there is something to evict.
+    /// Builds the core; `keeper` is woken when there is something to evict.
     fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
         let Self { engine, shadow, recording, backends, buffers, chores } = self;
         let Engine { clock, entropy: _, policy, budgets, cache } = engine;
@@ -378,9 +377,9 @@ pub struct BackendUsage {
     pub allocated_bytes: u64,
     /// Charged bytes of items.
     pub used_bytes: u64,
-    /// Look-ups that ended in the cache, since the start.
+    /// Look-ups that found an item, since the start.
     pub hits: u64,
-    /// Look-ups that did not, since the start.
+    /// Look-ups that found none, since the start.
     pub misses: u64,
     /// P99 of query latency in the RBC window.
     pub query_p99: Option<Duration>,
@@ -400,7 +399,7 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
     setup.control.start_budgets(setup.divided_bytes(), &sizes)
 }
 
-/// The instances that partitions stand for; none where the node has a cache of its own.
+/// The external instances, one for each partition; none if the node has a cache of its own.
 fn instances_of(setup: &Setup) -> Vec<Arc<Instance>> {
     let Some(InstancesSetup { total_bytes, each }) = &setup.instances else { return Vec::new() };
     let ledger = Arc::new(Ledger::new(*total_bytes, each.len()));

@@ -1,4 +1,4 @@
-//! Windows over recent requests and queries: soft state, lost with a restart.
+//! Windows over recent requests and queries, lost with a restart.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};

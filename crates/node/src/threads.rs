@@ -16,15 +16,15 @@ use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::vital::Vital;
 
-/// Items the housekeeper evicts or moves before it lets others have the processor: some tens of
-/// microseconds, which is as long as a request on its core then waits for it.
+/// Items that the housekeeper evicts or moves between two yields: some tens of microseconds, by
+/// which it may delay a request on its core.
 const STEP_ITEMS: usize = 64;
-/// Items between two yields when others have had the processor for long, and want all of it: each
-/// hands the processor over for milliseconds, and a lowered budget is to be reached all the same.
+/// Items between two yields on a crowded machine, where each yield takes milliseconds: a lowered
+/// budget must be reached there too.
 const STEP_ITEMS_CROWDED: usize = 512;
-/// For how long the processor is away when others want all of it.
+/// Duration of a yield from which on the machine counts as crowded.
 const CROWDED: Duration = Duration::from_millis(1);
-/// The time between looks for expired items when nothing wakes the housekeeper.
+/// Interval of searches for expired items when nothing wakes the housekeeper.
 const REST: Duration = Duration::from_millis(50);
 
 /// A thread that runs until it is told to stop, or its worker is dropped.
@@ -35,8 +35,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that calls `round` again and again and sleeps for as long as it says, unless
-    /// woken; where it says nothing, it only lets others go first.
+    /// Starts a thread that calls `round` repeatedly. It sleeps for the returned time unless woken,
+    /// or only yields if `round` returns none.
     fn start(
         name: &str,
         mut round: impl FnMut() -> Option<Duration> + Send + 'static,
@@ -61,7 +61,7 @@ impl Worker {
         self.thread.clone()
     }
 
-    /// Lets the round under way end, and no further one begin.
+    /// Waits for the current round to end and starts no further one.
     pub(crate) fn stop(mut self) {
         self.tell_to_stop();
         if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
@@ -91,8 +91,8 @@ pub(crate) struct Keeper {
     pub(crate) watch: Option<Watch>,
 }
 
-/// Sees to it that what is over its budget is evicted, in small steps, and the dead reclaimed, by
-/// listeners or by itself, and looks at the process.
+/// Starts the housekeeper: evicts items above a budget and reclaims dead ones in small steps,
+/// unless listeners do so, and checks the process's memory.
 pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     let Keeper { cache, shadow, buffers, chores, clock, mut watch } = keeper;
     let mut progress = Progress::default();
@@ -106,7 +106,7 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
         }
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
-        // Where a listener is at it, nobody knows yet.
+        // More work may be left than the listeners have done so far.
         let more = cache.work(now, items) != Work::Done;
         chores.set_waiting(more);
         if more || shadow.step(now, items) {
@@ -131,7 +131,7 @@ pub(crate) fn control(
         if now >= due {
             let mut control = control.lock().expect("no panics while held");
             control.decide(now);
-            // A round that was missed is not made up for: decisions would crowd.
+            // Missed rounds are skipped, so that decisions do not follow each other too closely.
             due = if due + control.delta() > now { due + control.delta() } else { now + control.delta() };
         }
         Some(observe.min(due).since(clock.now()))

@@ -1,9 +1,10 @@
-//! Work without which a node only looks healthy.
+//! Ends the process when essential work fails.
 
 use std::thread;
 
-/// Ends the process when the thread that holds it panics: a node whose loop or housekeeping is gone
-/// would keep an old plan and grow, where a restart mends all of it.
+/// Aborts the process when the thread that holds it panics. Without its control loop or
+/// housekeeper, a node would keep an old plan and its memory would grow, while a restart repairs
+/// it.
 pub(crate) struct Vital;
 
 impl Drop for Vital {

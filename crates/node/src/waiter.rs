@@ -1,15 +1,15 @@
-//! Who waits for a key that is being fetched.
+//! Waiters for keys that are being fetched.
 
 use sherwood_dispatch::FetchError;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
 
-/// What became of one key: the position the waiter gave it, and its value, its absence or why
-/// nobody knows.
+/// The result for one key: the position that its waiter carries, and its value, its absence or an
+/// error.
 pub(crate) type Arrival = (usize, Result<Option<Found>, FetchError>);
 
-/// A place to tell what became of one key. Its channel needs no bound of its own: it carries one
-/// message for each key asked for, and requests bound their keys.
+/// The receiver of one key's result. Its channel needs no bound: it carries one message for each
+/// key of a request, and requests bound their keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     sender: Option<mpsc::UnboundedSender<Arrival>>,
@@ -21,10 +21,10 @@ impl Waiter {
         Self { sender: Some(sender), position }
     }
 
-    /// Nobody: the value is only to enter the cache.
+    /// No receiver: the value only fills the cache.
     pub(crate) const NOBODY: Self = Self { sender: None, position: 0 };
 
-    /// Tells the waiter, unless it has gone away.
+    /// Sends the result, unless the receiver was dropped.
     pub(crate) fn tell(self, result: Result<Option<Found>, FetchError>) {
         if let Some(sender) = self.sender {
             let _ = sender.send((self.position, result));

@@ -1,8 +1,8 @@
 //! Writes through the gateway: the tasks that send them to replicas, and their errors.
 //!
 //! The machine decides when a write is sent and how it ends. Each replica's part is a task of its
-//! own, so that a client that goes away does not interrupt the write. A task that ends without an
-//! answer, even in a panic, leaves the write to the machine's timeout.
+//! own, so that a client that disconnects does not interrupt the write. If a task ends without an
+//! answer, even by a panic, the machine's timeout ends the write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,13 +16,14 @@ use tokio::sync::oneshot;
 
 use crate::backend::Backend;
 
-/// Why a write was not acknowledged.
+/// The reason a write was not acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// It was refused at once.
+    /// The machine refused it at once.
     #[error(transparent)]
     Refused(#[from] WriteRefused),
-    /// Other writes of its key took half of its time, or one of unknown outcome could still land.
+    /// It waited half of its time for other writes of its key, which were in flight or whose
+    /// outcome was unknown.
     #[error(
         "the write waited {0:?}, half of the backend's time-out, for others of its key, which are under way or may still land, and was not sent; write it again later"
     )]
@@ -32,10 +33,10 @@ pub(crate) enum WriteError {
         "the store did not answer the write within {0:?}, the backend's time-out; it may be done yet: read the key, or write it again"
     )]
     Late(Duration),
-    /// A replica failed at it.
+    /// A replica failed.
     #[error("{error}{}", if *outcome == WriteOutcome::Unknown { "; it may be done yet, or in part: read the key, or write it again" } else { "" })]
     Failed {
-        /// The store's words.
+        /// The store's error.
         error: StoreError,
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
@@ -55,7 +56,7 @@ impl WriteError {
         }
     }
 
-    /// Whether no replica can be written to at all.
+    /// Returns whether every replica is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Failed { error, outcome: WriteOutcome::NotDone } if is_read_only(error))
     }
@@ -79,7 +80,7 @@ impl Written {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// The counts since the start, by the name of the outcome.
+    /// Returns the counts since the start, by the name of the outcome.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 3] {
         let Self { acknowledged, not_done, unknown } = self;
         [("acknowledged", acknowledged), ("not_done", not_done), ("unknown", unknown)]
@@ -90,7 +91,7 @@ impl Written {
 /// A write in flight: its client, and the answers of the replicas it was sent to.
 pub(crate) struct PendingWrite {
     client: oneshot::Sender<Result<(), WriteError>>,
-    /// One for each replica, none while it has not answered.
+    /// Answers by replica; none while it has not answered.
     answers: Vec<Option<Result<(), StoreError>>>,
 }
 
@@ -99,7 +100,7 @@ impl PendingWrite {
         Self { client, answers: Vec::new() }
     }
 
-    /// Expects answers of so many replicas.
+    /// Expects the answers of `replicas` replicas.
     pub(crate) fn note_sent(&mut self, replicas: usize) {
         self.answers.resize_with(replicas, || None);
     }
@@ -110,7 +111,7 @@ impl PendingWrite {
         }
     }
 
-    /// Tells the client how its write ended.
+    /// Sends the client the outcome of its write.
     pub(crate) fn end(self, backend: &Backend, outcome: WriteOutcome, sent: bool) {
         let Self { client, answers } = self;
         let result = match (outcome, sent) {
@@ -121,17 +122,17 @@ impl PendingWrite {
                 None => WriteError::Late(backend.timeout),
             }),
         };
-        // A client that has gone away needs no answer.
+        // The client may have disconnected.
         let _ = client.send(result);
     }
 }
 
 impl Backend {
     /// Makes a change at the store, and then in the cache. If the store has made it, later fetches
-    /// find it and the cache has nothing older. If not, the cache does not have the key.
+    /// find it and the cache has nothing older. If not, the key is not in the cache.
     ///
     /// # Errors
-    /// When the store did not acknowledge the change. [`WriteError::outcome`] says whether it may
+    /// When the store did not acknowledge the change. [`WriteError::outcome`] tells whether it may
     /// have been made.
     pub(crate) async fn write_through(
         self: &Arc<Self>,
@@ -150,7 +151,7 @@ impl Backend {
         end.await.unwrap_or(Err(WriteError::Ended))
     }
 
-    /// Sends a write to its replicas, at once.
+    /// Sends a write to its replicas at once.
     pub(crate) fn send(self: &Arc<Self>, order: WriteOrder<Bytes, Found>) {
         let WriteOrder { write, replicas, key, change, deadline } = order;
         let timeout = deadline.since(self.clock.now());
@@ -160,7 +161,7 @@ impl Backend {
             self.runtime.spawn(async move {
                 match tokio::time::timeout(timeout, made).await {
                     Ok(answer) => backend.report(write, replica, answer),
-                    // The machine has ended the write by itself, or is about to.
+                    // The machine has timed the write out, or is about to.
                     Err(_) => backend.errors.late(&backend),
                 }
             });
@@ -190,9 +191,9 @@ async fn make(change: Change<Found>, store: Arc<dyn Store>, key: Bytes) -> Resul
     }
 }
 
-/// The failure that says most about a write: the lack of an answer (none) or a broken connection,
-/// which leave its outcome open, or else an error with a remedy, or else that a replica takes no
-/// writes.
+/// Returns the failure that is reported for a write: a missing answer (none) or a broken
+/// connection, which leave its outcome open; else an error with a remedy; else that a replica is
+/// read-only.
 fn most_telling(answers: Vec<Option<Result<(), StoreError>>>) -> Option<StoreError> {
     let rank = |failure: &Option<StoreError>| match failure {
         None => 0,

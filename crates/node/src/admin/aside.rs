@@ -1,10 +1,9 @@
-//! Work that is too long for the threads that requests run on.
+//! Runs long admin work off the gateway's threads.
 //!
-//! Looking at the window of finished requests copies and sorts up to a million of them, and whoever
-//! decides does that while holding the control loop. On a thread of the gateway every request there
-//! would wait for it, and asking how the tail fares would make the tail longer. So it is done on a
-//! thread for blocking work; one at a time, since scrapes that come faster than they are answered
-//! would otherwise take every core.
+//! Reading the window of finished requests copies and sorts up to a million of them while the
+//! control loop is locked. On a gateway thread it would delay every request of that thread. It
+//! therefore runs on a blocking thread, one piece of work at a time: otherwise scrapes that arrive
+//! faster than they are answered would take every core.
 
 use std::sync::Arc;
 
@@ -14,12 +13,12 @@ use tokio::sync::Semaphore;
 use crate::core::Core;
 use crate::http::Problem;
 
-/// Does `work` beside the gateway's threads when it is its turn. Who waits holds a connection, and
-/// those are bounded. Work that has begun goes on to its end when its client goes away, and keeps
-/// its turn until then.
+/// Runs `work` on a blocking thread, when no other such work is running. The caller waits with its
+/// connection open; the number of connections is bounded. Work that has started runs to its end
+/// even if its client disconnects, and keeps its turn until then.
 ///
 /// # Errors
-/// When the node ends meanwhile.
+/// When the node shuts down meanwhile.
 pub(super) async fn aside<R: Send + 'static>(
     core: Arc<Core>,
     work: impl FnOnce(&Arc<Core>) -> R + Send + 'static,
@@ -28,10 +27,10 @@ pub(super) async fn aside<R: Send + 'static>(
     in_turn(turns, core, work).await
 }
 
-/// As [`aside`], in turn with other work of the same kind only.
+/// Runs `work` like [`aside`], but excludes only other work that uses the same `turns`.
 ///
 /// # Errors
-/// When the node ends meanwhile.
+/// When the node shuts down meanwhile.
 pub(super) async fn in_turn<R: Send + 'static>(
     turns: Arc<Semaphore>,
     core: Arc<Core>,

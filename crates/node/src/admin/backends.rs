@@ -1,4 +1,4 @@
-//! `/v1/backends`: limiting an embedded store while it runs.
+//! `/v1/backends`: changes the limits of an embedded store at run time.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ pub(crate) async fn limit(
     for replica in &backend.replicas {
         replica.set_limit(limit).map_err(Problem::unprocessable)?;
     }
-    // Replicas are limited alike, so the first speaks for all.
+    // All replicas have the same limits.
     let Limits { slots, ops_per_s, cpu_ratio } = backend.replicas[0].limits();
     let view = json!({ "backend": name, "slots": slots, "ops_per_s": ops_per_s, "cpu_ratio": cpu_ratio });
     core.events.say("backend", format!("{name} limited by hand: {}", words(limit)), view.clone());
     Ok(Json(view))
 }
 
-/// The limit that a body names. Read apart from its JSON, since of none or of two serde says where
-/// and not what is wrong.
+/// Returns the limit that a body sets. Parsed by hand: for a body with no limit or with two,
+/// serde's error gives the position and not the reason.
 fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
     if body.len() != 1 {
         let named = body.len();

@@ -1,4 +1,4 @@
-//! `/v1/control`: which policy decides, and changing it.
+//! `/v1/control`: shows and changes the policy.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/v1/events`: what happens, as it happens (server-sent events).
+//! `/v1/events`: streams events as they happen (server-sent events).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::core::Core;
 use crate::http;
 use crate::http::Problem;
 
-/// Streams at a time: they never end, and must leave the port's connections to requests.
+/// Upper bound of open streams. Streams do not end by themselves and must leave connections of the
+/// port to other requests.
 pub(crate) const STREAMS_MAX: usize = 64;
 
 pub(crate) async fn stream(
@@ -35,7 +36,7 @@ pub(crate) async fn stream(
             }
         })
     });
-    // A stream has no end of its own, and would hold up a node that drains.
+    // An open stream would keep a draining node from shutting down.
     let events = events.take_until(async move {
         let _place = place;
         http::stopped(&mut stopping).await;

@@ -1,10 +1,9 @@
-//! `/v1/invalidate`: taking many keys of a backend out of the cache, by name, by their beginning or
-//! by a tag.
+//! `/v1/invalidate`: removes many keys of a backend from the cache, by name, prefix or tag.
 //!
-//! What is being fetched loses the right to fill first; whatever is fetched from then on was read
-//! later than the request was made. Then the partitions are walked in steps, each of which holds
-//! one shard's lock for a few dozen items at a time, and between which others have the processor.
-//! The answer is given when the walk is through, so who has it knows that nothing older is served.
+//! The fills of matching fetches in flight are fenced first, so whatever fills the cache from then
+//! on was read after the request arrived. Then the partitions are walked in steps. Each step holds
+//! one shard's lock for a few dozen items at a time, and the task yields between steps. The reply
+//! is sent after the walk: from then on no older value is served.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +23,7 @@ use crate::core::Core;
 use crate::http::JsonBody;
 use crate::http::Problem;
 
-/// Items looked at before others may have the processor: a few hundredths of a millisecond.
+/// Items visited before the task yields: a few hundredths of a millisecond.
 const STEP_PLACES: usize = 256;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +35,7 @@ pub(crate) struct Asked {
     tag: Option<String>,
 }
 
-/// Which items that a walk comes by go.
+/// The items that a walk removes.
 #[derive(Debug)]
 enum Which {
     Prefix(String),
@@ -44,8 +43,8 @@ enum Which {
 }
 
 impl Which {
-    /// Whether this one does. The word that there is no value goes with every tag: nobody knows
-    /// which ones a value would have.
+    /// Returns whether `item` is removed. A cached "not found" matches every tag, because the tags
+    /// that a value would have are unknown.
     fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
         match self {
             Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
@@ -53,7 +52,7 @@ impl Which {
         }
     }
 
-    /// The same for a backend's machine.
+    /// The same selection in the backend machine's terms.
     fn invalidation(&self) -> Invalidation<'_, Bytes> {
         match self {
             Self::Prefix(prefix) => Invalidation::Prefix(prefix.as_bytes()),
@@ -85,14 +84,14 @@ pub(crate) async fn handle(
     Ok(Json(json!({ "removed": removed })))
 }
 
-/// Removes keys of a backend by name; how many items there were.
+/// Removes keys of a backend by name. Returns the number of items removed.
 fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
     let all = core.partitions_of(backend).flat_map(|partition| keys.iter().map(move |key| (partition, key)));
     all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64
 }
 
-/// Removes what is meant of all partitions of a backend, items that few see among it; how many
-/// there were.
+/// Fences the selected keys of a backend and removes their items from all its partitions. Returns
+/// the number of items removed.
 fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     let driver = core.backend(backend);
     if let Some(driver) = driver {
@@ -100,8 +99,7 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     }
     let items: u64 = core.partitions_of(backend).map(|partition| core.cache.usage(partition).items).sum();
     let removed = walk(core, backend, which);
-    // A tag or a page of many is no reason to spare the backend; most of what there was is as good
-    // as a flush.
+    // Losing most of a backend's items has the effect of a flush, whatever selected them.
     if removed > items / 2 {
         core.losses.note(core.clock.now());
         driver.into_iter().for_each(|driver| driver.note_cold());
@@ -109,8 +107,8 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     removed
 }
 
-/// Removes the items of a backend that are meant, those that few see among them; how many they
-/// were.
+/// Walks the cache and removes a backend's selected items, including those that ordinary look-ups
+/// do not see (stale items, cached absences). Returns their number.
 fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
     let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
     let is_its = |partition: PartitionId| core.names.partitions()[partition.index()].backend == backend;
@@ -123,8 +121,8 @@ fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
                 found.push((partition, key.to_vec()));
             }
         });
-        // What has been stored since under such a key is fresher than it has to be, and is only
-        // fetched again.
+        // A value stored under such a key since then is newer than required; removing it costs one
+        // more fetch.
         for (partition, key) in found.drain(..) {
             removed += u64::from(core.cache.remove(partition, &key, &access));
         }

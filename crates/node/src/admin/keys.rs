@@ -1,5 +1,4 @@
-//! `/v1/keys`: writing one key, at its backend and then in the cache; taking one key out of the
-//! cache.
+//! `/v1/keys`: writes one key to its backend and then to the cache, or removes one key.
 
 use std::sync::Arc;
 
@@ -19,16 +18,16 @@ use crate::http::WholeBody;
 use crate::http::{InPath, Problem};
 use crate::write::WriteError;
 
-/// What may stand after the path.
+/// The query parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Writer {
-    /// Who writes; the default tenant where nobody is named.
+    /// Name of the writing tenant; the default tenant where absent.
     tenant: Option<String>,
 }
 
-/// Stores the body under a key: 204 once the backend has it. From then on every read through this
-/// node answers it, or what was written later.
+/// Stores the body under a key. Replies 204 once the backend has it. From then on every read
+/// through this node returns this value or a later one.
 pub(crate) async fn put(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
@@ -63,9 +62,8 @@ pub(crate) async fn put(
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
 }
 
-/// Removes a key, from the backend unless that takes no changes at all, and from every tenant's
-/// partition. 204 whether it was there or not: afterwards it is not, and no fetch that was under
-/// way brings it back.
+/// Removes a key from every tenant's partition, and from the backend unless the backend is
+/// read-only. Replies 204 even if the key did not exist. No fetch in flight brings it back.
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
@@ -75,7 +73,7 @@ pub(crate) async fn remove(
     if query.is_some() {
         return Err(question_mark(&"a key is removed for every tenant, and nothing may follow it"));
     }
-    // What is written may be held off for a while, by its key.
+    // A write may fence its key, and a fence keeps a copy of the key.
     check(&key)?;
     let Some(backend) = backend else {
         core.partitions_of(id).for_each(|partition| {
@@ -86,13 +84,13 @@ pub(crate) async fn remove(
     let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None };
     match backend.write_through(write).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        // The cache has let go of it, which is all there is to do.
+        // The cache has removed it, which is all there is to do for a read-only backend.
         Err(error) if error.is_read_only() => Ok(StatusCode::NO_CONTENT),
         Err(error) => Err(problem(&name, &error)),
     }
 }
 
-/// The backend called `name`, and what drives it if it has a store.
+/// Returns the id of the backend called `name`, and its driver if it has a store.
 pub(super) fn place<'a>(
     core: &'a Core,
     name: &str,
@@ -102,7 +100,7 @@ pub(super) fn place<'a>(
     Ok((id, core.backend(id)))
 }
 
-/// What the value may be invalidated by: `Sherwood-Tags: a, b`, as often as it is there.
+/// Reads the value's tags from the headers `Sherwood-Tags: a, b`, which may be repeated.
 fn tags(headers: &HeaderMap) -> Tags {
     let lists = headers.get_all("sherwood-tags").into_iter().map(HeaderValue::as_bytes);
     lists
@@ -112,13 +110,13 @@ fn tags(headers: &HeaderMap) -> Tags {
         .collect()
 }
 
-/// What follows a key is not understood. Were it passed over, another key would be written or
-/// removed than was meant.
+/// The reply to a query string that is not understood. Ignoring it could write or remove another
+/// key than the client meant: an unescaped `?` in a key starts a query string.
 fn question_mark(why: &dyn std::fmt::Display) -> Problem {
     Problem::bad_request(format!("{why}; a question mark in a key is written %3F"))
 }
 
-/// Whether a key can be asked for.
+/// Checks that a key can be looked up.
 fn check(key: &str) -> Result<(), Problem> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
@@ -127,7 +125,7 @@ fn check(key: &str) -> Result<(), Problem> {
     Err(Problem::unprocessable(format!("a key of {bytes} bytes; keys have 1 to {KEY_BYTES_MAX}: shorten it")))
 }
 
-/// A write that was not acknowledged, with the store's words for it.
+/// The reply to a write that was not acknowledged, with the store's error text.
 fn problem(backend: &str, error: &WriteError) -> Problem {
     let (status, cause) = match error {
         WriteError::Refused(_) | WriteError::NoTurn(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),

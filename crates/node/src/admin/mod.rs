@@ -55,8 +55,8 @@ pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Rout
         .with_state(core)
 }
 
-/// Whether requests should be sent here: from the start on, since every listener accepts before
-/// this port is served, until the node drains.
+/// The readiness probe: 200 from the start until the node drains. Every listener accepts
+/// connections before this port is served.
 async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
     if core.is_stopping() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node is shutting down; ask another"));

@@ -1,4 +1,4 @@
-//! `/v1/mrc/{partition}`: what a partition would miss at other sizes.
+//! `/v1/mrc/{partition}`: a partition's miss ratio at other sizes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::http::{InPath, Problem};
 #[derive(Debug, Serialize)]
 pub(crate) struct CurveView {
     partition: String,
-    /// What it has at present.
+    /// Bytes of its present budget.
     allocated_bytes: u64,
     bytes: Vec<u64>,
     miss_ratio: Vec<f64>,

@@ -1,4 +1,4 @@
-//! `/v1/partitions`: who has how much, and setting it by hand.
+//! `/v1/partitions`: shows and sets the sizes of the partitions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::http::JsonBody;
 use crate::http::{InPath, Problem};
 use crate::names::PartitionName;
 
-/// One partition as the API shows it.
+/// A partition as the API shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct PartitionView {
     pub(crate) name: String,
@@ -29,12 +29,13 @@ pub(crate) struct PartitionView {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
-    /// Least bytes it may be given.
+    /// Least bytes of its budget.
     pub(crate) min_bytes: u64,
-    /// Most bytes it may be given; null for all there is.
+    /// Most bytes of its budget; null for no limit.
     pub(crate) max_bytes: Option<u64>,
     pub(crate) dry_run: bool,
-    /// The cache of somebody else's that it stands for; left out where it is ours.
+    /// The external cache instance it stands for; left out where the partition is in this node's
+    /// cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<InstanceView>,
 }
@@ -45,7 +46,7 @@ pub(crate) struct InstanceView {
     kind: &'static str,
     address: String,
     reached: bool,
-    /// Why it is not reached; null while it is.
+    /// The error that keeps it from being resized; null while it is reachable.
     error: Option<String>,
 }
 
@@ -84,7 +85,7 @@ pub(crate) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<Parti
     aside(core, |core| Json(views(core))).await
 }
 
-/// What is to change about a partition; what is not said stays.
+/// A change to a partition; absent fields stay as they are.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Change {
@@ -122,7 +123,7 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
     }
     let pin = Pin {
         min_bytes: asked.min_bytes.unwrap_or(before.min_bytes),
-        // All there is, or more, is no limit.
+        // A maximum of the total or more is no limit.
         max_bytes: asked.max_bytes.or(before.max_bytes).filter(|&max| max < control.total_bytes()),
         dry_run: asked.dry_run.unwrap_or(before.dry_run),
     };
@@ -144,7 +145,7 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
     let PartitionView { name, allocated_bytes, min_bytes, max_bytes, dry_run, .. } = view;
     Ok(Json(json!({
         "name": name,
-        // An instance may take a while to get there.
+        // An instance may take a while to reach its size.
         "allocated_bytes": asked.allocated_bytes.unwrap_or(allocated_bytes),
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
@@ -167,8 +168,8 @@ fn resize(
     Ok(())
 }
 
-/// Whether a partition may be set to `bytes`: what the others leave, and within its bounds, to
-/// which the next decision would bring it back.
+/// Checks that a partition can be set to `bytes`: within what the others leave free, and within its
+/// own bounds, to which the next decision would return it.
 fn check(name: &str, bytes: u64, room: Room) -> Result<(), Problem> {
     let Room { min_bytes, max_bytes, free_bytes } = room;
     if bytes > free_bytes {

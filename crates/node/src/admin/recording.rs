@@ -1,4 +1,4 @@
-//! `/v1/recording`: what a simulation of this node has to know.
+//! `/v1/recording`: the measurements that a simulation of this node needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::core::Core;
 use crate::http::Problem;
 use crate::recording::{Calls, Kind, Recorded};
 
-/// What was recorded, as the API shows it.
+/// A recording as the API shows it.
 #[derive(Debug, Serialize)]
 struct RecordingView {
     recorded_s: f64,
-    /// Of the cache.
+    /// Total size of the cache.
     total_bytes: u64,
     slo_observe_s: f64,
-    /// Median latency of requests whose keys all were in the cache; null when there was none.
+    /// Median latency of requests with only cache hits; null if there was none.
     hit_latency_ms: Option<f64>,
     requests: Vec<KindView>,
-    /// Requests of kinds there was no room for.
+    /// Requests of kinds beyond the maximum number of kinds.
     other_requests: u64,
     backends: Vec<BackendView>,
 }
@@ -35,26 +35,26 @@ struct RecordingView {
 #[derive(Debug, Serialize)]
 struct KindView {
     requests: u64,
-    /// By backend, the mean number of keys and its standard deviation.
+    /// Mean and standard deviation of the number of keys, by backend.
     keys: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize)]
 struct BackendView {
     name: String,
-    /// Null where there is no store.
+    /// Timeout of a fetch; null if the backend has no store.
     timeout_ms: Option<f64>,
-    /// Null where there is no store.
+    /// Number of replicas; null if the backend has no store.
     replicas: Option<usize>,
-    /// Calls that its replicas are given at a time at most; null where there is no store.
+    /// Upper bound of calls in flight to its replicas together; null if the backend has no store.
     calls_at_once_max: Option<u64>,
     calls: u64,
     call_keys: u64,
-    /// Quantiles of the times of calls, `[share, ms]`; empty without calls.
+    /// Quantiles of call durations, `[share, ms]`; empty without calls.
     call_ms: Vec<(f64, f64)>,
 }
 
-/// What may be said about a recording that begins.
+/// The options of a new recording.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Begin {
@@ -62,8 +62,7 @@ pub(crate) struct Begin {
     for_s: Option<f64>,
 }
 
-/// The longest recording, and that of whoever says nothing: what a command watches at most, and an
-/// hour to come for it.
+/// Longest recording, and the default: the longest time of `sherwood sim record` and an hour more.
 const TIME_MAX: Duration = Duration::from_secs(25 * 3_600);
 
 pub(crate) async fn begin(
@@ -129,7 +128,7 @@ fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
     })
 }
 
-/// Percentiles, and closer and closer to the longest time.
+/// Returns the percentiles, then ever finer shares near the maximum.
 fn shares() -> impl Iterator<Item = f64> {
     (0..100).map(|percent| f64::from(percent) / 100.0).chain([0.995, 0.999, 0.999_5, 0.999_9, 1.0])
 }

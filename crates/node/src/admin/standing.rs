@@ -1,4 +1,4 @@
-//! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: how requests fare.
+//! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: latency of requests against their SLOs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::http::{Problem, listed};
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
-/// Most reports in one body.
+/// Upper bound of reports in one body.
 const REPORTS_MAX: usize = 100_000;
 
 pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
@@ -56,7 +56,7 @@ pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
     }))
 }
 
-/// Shows the SLOs of classes and tenants that are `wanted`.
+/// Shows the SLOs whose scope is `wanted`.
 fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
     let shown = |(to, slo, standing): (&SloScope, Slo, SloStanding)| {
         json!({
@@ -78,13 +78,13 @@ fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
     latency_us: u64,
-    /// Name of the backend of its slowest query; null when it asked none.
+    /// Name of the backend of its slowest query; null if it made no query.
     blocking: Option<String>,
-    /// Its class, for the SLO of that class.
+    /// The request's class, for the SLO of that class.
     class: Option<String>,
-    /// Its tenant, for the SLO of that tenant; the default tenant where absent.
+    /// The request's tenant, for the SLO of that tenant; the default tenant where absent.
     tenant: Option<String>,
-    /// When it ended, milliseconds since 1970; now where absent.
+    /// Time at which it ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
 }
 
@@ -132,12 +132,12 @@ pub(crate) async fn reports(
     Ok(Json(json!({"accepted": accepted, "dropped": reports.len() - accepted})))
 }
 
-/// One page of text for whoever opens the port in a browser or with curl.
+/// A page of text for browsers and curl.
 pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Problem> {
     aside(core, page_text).await
 }
 
-/// What can be asked of this port.
+/// The paths of this port.
 const PATHS: &str = "
 GET     /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/events /metrics
 POST    /v1/requests /v1/reports /v1/invalidate /v1/recording

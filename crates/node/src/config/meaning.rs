@@ -164,7 +164,7 @@ pub struct Backend {
     pub freshness: Freshness,
     /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
-    /// One store per replica, in the order of their ids; empty for a plain cache, at most 64.
+    /// The stores, one per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
 }
 
@@ -220,7 +220,7 @@ pub struct Partition {
     pub dry_run: bool,
     /// External cache that is resized for it. Either all partitions have one, or none.
     pub instance: Option<InstanceSetup>,
-    /// Its initial budget, computed by [`sherwood_policy::Options::start_budgets`].
+    /// The initial budget, computed by [`sherwood_policy::Options::start_budgets`].
     pub initial_bytes: u64,
 }
 

@@ -20,7 +20,7 @@ pub struct ConfigError {
     pub unlisted: usize,
 }
 
-/// One problem.
+/// A problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Place of the wrong value.

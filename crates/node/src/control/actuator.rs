@@ -1,4 +1,4 @@
-//! What a plan is carried out on.
+//! The caches that plans are applied to.
 
 use std::sync::Arc;
 use std::thread::Thread;
@@ -8,63 +8,63 @@ use sherwood_model::{CachePlan, PartitionId};
 
 use super::instances::Instance;
 
-/// What one partition holds, and what happened in it since the start.
+/// A partition's size, and its counters since the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// Whether it can be resized now; when not, it stays as it is.
+    /// True if it can be resized now; otherwise it keeps its size.
     pub(crate) reached: bool,
     /// Budget in force, bytes.
     pub(crate) allocated_bytes: u64,
     /// Charged bytes of its items.
     pub(crate) used_bytes: u64,
-    /// Look-ups that ended in it.
+    /// Look-ups that found an item.
     pub(crate) hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that found none.
     pub(crate) misses: u64,
-    /// Times it was seen to have been started anew, and so to have lost what it held.
+    /// Restarts of its instance that were detected; each lost its items.
     pub(crate) restarts: u64,
 }
 
-/// A cache whose partitions can be looked at and resized.
+/// A cache whose partitions can be observed and resized.
 pub(crate) trait Actuator: Send + Sync {
-    /// Bytes the budgets may sum to.
+    /// Upper bound of the sum of the budgets, bytes.
     fn total_bytes(&self) -> u64;
 
-    /// Every partition, in the order of their ids.
+    /// Returns the state of every partition, in the order of their ids.
     fn observe(&self) -> Vec<Held>;
 
-    /// Least bytes a partition can be told to keep to; 0 where there is no such size.
+    /// Smallest budget that a partition can be given, bytes; 0 if there is no such limit.
     fn bytes_min(&self, partition: PartitionId) -> u64;
 
-    /// Asks for the plan, which is reached some time afterwards.
+    /// Requests the plan, which takes effect some time later.
     ///
     /// # Errors
     /// When the plan does not fit the cache; nothing has changed then.
     fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError>;
 
-    /// The budgets in force; none where partitions share, or where what is in force is for others
-    /// to say.
+    /// Returns the budgets in force; none if the partitions share one LRU or if the actuator does
+    /// not know them.
     fn budgets(&self) -> Option<Vec<u64>>;
 
-    /// Whether its partitions can share one LRU.
+    /// Returns whether its partitions can share one LRU.
     fn can_share(&self) -> bool;
 }
 
-/// Why a plan is not carried out.
+/// The reason a plan is not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApplyError {
-    /// It does not fit.
+    /// The plan does not fit the cache.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// It is for one cache.
+    /// The plan shares one LRU, and the partitions are separate caches.
     #[error(
         "caches that are instances of others cannot share one LRU; choose a policy that divides, such as robinhood"
     )]
     Sharing,
 }
 
-/// The node's own cache: a plan is in force at once, and the bytes over it are evicted in small
-/// steps by the housekeeper.
+/// The node's own cache. A plan is in force at once; the housekeeper evicts the bytes above it in
+/// small steps.
 pub(crate) struct OwnCache {
     cache: Arc<Cache>,
     partitions: usize,
@@ -72,8 +72,8 @@ pub(crate) struct OwnCache {
 }
 
 impl OwnCache {
-    /// Acts on `cache` of `partitions` partitions, and wakes `housekeeper` when there is something
-    /// to evict.
+    /// Applies plans to `cache`, which has `partitions` partitions, and wakes `housekeeper` when
+    /// there is something to evict.
     #[must_use]
     pub(crate) fn new(cache: Arc<Cache>, partitions: usize, housekeeper: Thread) -> Self {
         Self { cache, partitions, housekeeper }
@@ -122,8 +122,8 @@ impl Actuator for OwnCache {
     }
 }
 
-/// Instances of other caches, one for each partition: a plan leaves each a wish, which its own task
-/// works off.
+/// External cache instances, one for each partition. A plan sets each instance's wanted size; the
+/// instance's task then resizes it.
 pub(crate) struct Instances {
     total_bytes: u64,
     each: Vec<Arc<Instance>>,

@@ -1,6 +1,6 @@
-//! What other sizes would bring, for the policies that ask: from the cache's own miss ratio curves,
-//! which see every protocol, and from the times of the gateway's misses. Read once a decision, and
-//! only while it is asked for.
+//! Reads what-if data for policies that ask for it: the cache's miss ratio curves, which cover
+//! every protocol, and the latency of the gateway's misses. Read once per decision, and only if
+//! asked for.
 
 use sherwood_cache::Cache;
 use sherwood_model::{Instant, PartitionId};
@@ -9,14 +9,15 @@ use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionSeen};
 use super::actuator::Held;
 use crate::telemetry::Telemetry;
 
-/// Each partition's look-ups up to the last decision.
+/// Look-ups of each partition up to the last decision.
 #[derive(Debug, Default)]
 pub(super) struct Beyond {
     look_ups: Vec<u64>,
 }
 
 impl Beyond {
-    /// Adds what `needs` asks for to what was `seen` of the partitions that are `held`.
+    /// Adds the data that `needs` asks for to the observation `seen`; `held` is the state of the
+    /// partitions.
     pub(super) fn add(
         &mut self,
         (cache, telemetry, now): (&Cache, &Telemetry, Instant),

@@ -1,4 +1,4 @@
-//! The guard in words and for programs.
+//! The guard's events and state, as text and as JSON.
 
 use serde_json::{Map, Value, json};
 use sherwood_model::Instant;
@@ -7,7 +7,7 @@ use sherwood_policy::{GuardStanding, Harm};
 use crate::clock::millis;
 use crate::names::Names;
 
-/// What is said when the guard goes back.
+/// Returns the event's text and data for a roll-back by the guard.
 pub(super) fn tripped(names: &Names, now: Instant, harm: &Harm) -> (String, Value) {
     let Harm { tail, good_tail, good_at, blamed, until } = harm;
     let blamed: Vec<&str> = blamed.iter().map(|backend| names.backend(*backend)).collect();
@@ -31,7 +31,7 @@ pub(super) fn tripped(names: &Names, now: Instant, harm: &Harm) -> (String, Valu
     (line, data)
 }
 
-/// Backends that a line names.
+/// Upper bound of backends named in an event's text.
 const NAMED_MAX: usize = 6;
 
 /// The guard as the admin API shows it.

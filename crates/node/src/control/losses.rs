@@ -1,30 +1,31 @@
-//! What takes items out of caches and is not the loop's doing: flushes, invalidations of most of a
-//! backend, instances that were started anew. The misses that follow are nobody's fault, least of
-//! all that of the last moves, so the guard forgets the allocations before.
+//! Losses of cached items that the control loop did not cause: flushes, invalidations of most of a
+//! backend, restarted instances. The misses that follow do not speak against the latest allocation,
+//! so the guard discards its record of earlier allocations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sherwood_model::Instant;
 
-/// What was taken out by order, noted by whoever carries it out; read by the loop without a lock.
+/// Losses that were ordered; recorded by the code that carries them out, read by the loop without a
+/// lock.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     orders: AtomicU64,
-    /// The latest time, in nanoseconds, at which one of them is carried out: a flush may be ordered
-    /// for later.
+    /// The latest time at which an ordered loss takes effect, in nanoseconds: a flush may be
+    /// scheduled.
     due_nanos: AtomicU64,
 }
 
 impl Losses {
-    /// Most of what some partition holds goes at the time `at`, now or later. Of several that are
-    /// to come, the last one counts.
+    /// Records that most items of some partition are removed at the time `at`, now or later. Of
+    /// several scheduled losses, the last one counts.
     pub(crate) fn note(&self, at: Instant) {
         self.due_nanos.fetch_max(at.as_nanos(), Relaxed);
         self.orders.fetch_add(1, Relaxed);
     }
 }
 
-/// What the loop has seen of it.
+/// The losses that the loop has seen.
 #[derive(Debug, Default)]
 pub(super) struct Noticed {
     at: Instant,
@@ -33,7 +34,7 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    /// Whether something was lost since the last time this was asked.
+    /// Returns whether something was lost since the last call.
     pub(super) fn advance(&mut self, now: Instant, losses: &Losses, restarts: u64) -> bool {
         let due = Instant::from_nanos(losses.due_nanos.load(Relaxed));
         let next = Self { at: now, orders: losses.orders.load(Relaxed), restarts };
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_is_noticed_when_it_is_ordered_and_when_it_comes_and_a_new_start_once() {
+    fn flush_is_noticed_when_ordered_and_when_due_and_a_restart_once() {
         let (losses, mut noticed) = (Losses::default(), Noticed::default());
         let at = Instant::from_secs;
         assert!(!noticed.advance(at(5), &losses, 0));

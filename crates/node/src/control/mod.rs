@@ -1,8 +1,7 @@
 //! The control loop: every Δ, observe, decide, act.
 //!
-//! It adds no judgement of its own: what was observed is put into an `Observation`, the policy room
-//! decides, and the actuator is asked for the plan. When the loop is late or fails, the cache keeps
-//! its last plan.
+//! The loop makes no decisions of its own: it fills an `Observation`, the policy decides, and the
+//! actuator applies the plan. When the loop is late or fails, the cache keeps its last plan.
 
 mod actuator;
 mod beyond;
@@ -37,33 +36,33 @@ pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 pub(crate) use losses::Losses;
 pub use pins::Pin;
 
-/// Characters of a policy's name that a refusal repeats.
+/// Characters of a policy's name that an error quotes.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The policy under which no partition has a size of its own.
+/// The policy under which partitions have no sizes of their own.
 const SHARING: &str = "shared-lru";
 
-/// Partitions that a warning names.
+/// Upper bound of partitions named in a warning.
 const NAMED_MAX: usize = 6;
 
-/// What a partition may be set to, bytes.
+/// The range of a partition's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The minimum.
+    /// Minimum, bytes.
     pub(crate) min_bytes: u64,
-    /// The maximum, or the total.
+    /// Maximum, or the total, bytes.
     pub(crate) max_bytes: u64,
-    /// The total less what all others have.
+    /// The total less the budgets of all others, bytes.
     pub(crate) free_bytes: u64,
 }
 
-/// Why the loop is not changed as asked for.
+/// The reason a change of the loop is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
-    /// There is no such policy.
+    /// No policy has this name.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The caches cannot do what it does.
+    /// The caches do not support the policy.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
@@ -94,7 +93,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// A loop around `controller`, which starts from what `actuator` has.
+    /// Creates a loop around `controller`, starting from the sizes that `actuator` reports.
     pub(crate) fn new(
         controller: Controller,
         options: Options,
@@ -128,17 +127,17 @@ impl Control {
         self.controller.policy()
     }
 
-    /// The band whose blocking counts are shown: the configured one.
+    /// The configured band, whose blocking counts are shown.
     pub(crate) fn band(&self) -> Band {
         self.options.band
     }
 
-    /// Bytes that the partitions may have together.
+    /// Total bytes of all partitions.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.actuator.total_bytes()
     }
 
-    /// How the guard stands; none when there is none.
+    /// The state of the guard; none if there is no guard.
     pub(crate) fn guard(&self) -> Option<GuardStanding> {
         self.controller.guard()
     }
@@ -148,11 +147,11 @@ impl Control {
         &self.pins
     }
 
-    /// Whether a partition may be pinned, and set to `bytes` by hand, if given.
+    /// Checks that a partition can be pinned, and set to `bytes` by hand, if given.
     ///
     /// # Errors
-    /// When budgets that obey all pins, and are kept where there is a dry run, could not sum to the
-    /// total, or its cache could not be told so little.
+    /// When budgets that obey all pins, with those in a dry run unchanged, could not sum to the
+    /// total, or when the partition's cache does not accept so small a size.
     pub(crate) fn check_pin(
         &self,
         partition: PartitionId,
@@ -168,9 +167,9 @@ impl Control {
         pins::check_sums(&pins, &budgets, total)
     }
 
-    /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]).
-    /// What comes of a new pin is the operator's doing and no harm that the guard could mend, so it
-    /// begins anew.
+    /// Pins a partition from the next decision on. The caller has checked it
+    /// ([`Control::check_pin`]). The guard starts anew, because effects of a new pin are the
+    /// operator's choice and not to be rolled back.
     pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) {
         if std::mem::replace(&mut self.pins[partition.index()], pin) != pin {
             self.controller.restart_guard();
@@ -182,8 +181,8 @@ impl Control {
         self.decisions
     }
 
-    /// Switches between acting on decisions and only reporting them, then to another policy, which
-    /// decides at once.
+    /// Switches between acting on decisions and only reporting them, then switches the policy,
+    /// which decides at once.
     pub(crate) fn change(
         &mut self,
         policy: Option<&str>,
@@ -215,8 +214,7 @@ impl Control {
         Ok(())
     }
 
-    /// Says whose pins and dry runs wait while all partitions share one LRU, in which nobody has a
-    /// size.
+    /// Warns that pins and dry runs have no effect while all partitions share one LRU.
     pub(crate) fn warn_of_idle_pins(&self) {
         let pinned =
             self.parts.names.partitions().iter().zip(&self.pins).filter(|(_, pin)| **pin != Pin::default());
@@ -232,8 +230,7 @@ impl Control {
         }
     }
 
-    /// A name that is too long to be one is refused by its beginning, so that a refusal stays
-    /// readable.
+    /// Returns the policy called `name`. An error quotes only the beginning of a long name.
     fn policy_called(&self, name: &str) -> Result<Box<dyn Policy>, PolicyError> {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         by_name(&name, &self.options)
@@ -248,8 +245,8 @@ impl Control {
         Ok(())
     }
 
-    /// Takes over the budgets of a node like this one, unless the policy leaves them to the
-    /// operator or they do not fit.
+    /// Restores the budgets of a node with the same partitions, unless the policy leaves budgets to
+    /// the operator or they do not fit.
     pub(crate) fn restore(&mut self, budgets: &[u64]) {
         let fits = |(pin, &bytes): (&Pin, &u64)| {
             (pin.min_bytes..=pin.max_bytes.unwrap_or(u64::MAX)).contains(&bytes)
@@ -266,7 +263,7 @@ impl Control {
         }
     }
 
-    /// What `partition` may be set to by hand under `pin`.
+    /// Returns the range that `partition` may be set to by hand under `pin`.
     pub(crate) fn room(&self, partition: PartitionId, pin: Pin) -> Room {
         let total = self.actuator.total_bytes();
         let others = self.budgets().into_iter().enumerate().filter(|(i, _)| *i != partition.index());
@@ -277,12 +274,12 @@ impl Control {
         }
     }
 
-    /// The budgets in force, or, where all share, those that wait.
+    /// The budgets in force; where all partitions share, those that apply once they no longer do.
     pub(crate) fn budgets(&self) -> Vec<u64> {
         self.actuator.budgets().unwrap_or_else(|| self.controller.budgets().to_vec())
     }
 
-    /// One round: observes, decides, acts, and says what was decided.
+    /// Runs one round: observes, decides, acts, and reports the decision.
     pub(crate) fn decide(&mut self, now: Instant) {
         let seen = self.observe(now);
         let decision = self.controller.decide(now, &seen);
@@ -367,7 +364,7 @@ impl Control {
     }
 }
 
-/// A decision for programs.
+/// A decision as JSON.
 fn described(names: &Names, decision: &Decision) -> Value {
     let moves: Vec<_> = decision
         .moves

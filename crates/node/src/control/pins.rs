@@ -1,65 +1,66 @@
-//! What the operator says of each partition's size, and whether all of it can be obeyed.
+//! The operator's limits for each partition's size, and checks that they can all be obeyed.
 
 /// Least and most bytes of a partition, set by the configuration and the admin API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
-    /// Least bytes, 0 for none.
+    /// Least bytes; 0 for no minimum.
     pub min_bytes: u64,
-    /// Most bytes, none for no limit.
+    /// Most bytes; none for no limit.
     pub max_bytes: Option<u64>,
-    /// Whether it keeps its budget, and what it would be is only said.
+    /// True if the partition keeps its budget and decisions about it are only reported.
     pub dry_run: bool,
 }
 
-/// Why a partition is not pinned as asked for.
+/// The reason a partition is not pinned as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PinError {
-    /// Its own two contradict each other.
+    /// The minimum is above the maximum.
     #[error("a minimum of {min} bytes is above the maximum of {max}; lower one or raise the other")]
     Crossed {
-        /// The minimum.
+        /// The minimum, bytes.
         min: u64,
-        /// The maximum.
+        /// The maximum, bytes.
         max: u64,
     },
-    /// Its cache cannot be told to keep to so little.
+    /// The cache of the partition does not accept so small a size.
     #[error(
         "a {what} of {bytes} bytes is less than its cache can be told to keep to, {least} bytes; raise it"
     )]
     Least {
         /// `minimum` or `maximum`.
         what: &'static str,
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
-        /// The least it can be told.
+        /// Smallest size that it accepts, bytes.
         least: u64,
     },
-    /// There is not enough for all minimums.
+    /// The minimums of all partitions exceed the total.
     #[error(
         "the minimums of all partitions would sum to {min_bytes} bytes, counting the budgets that those in a dry run keep, and there are \
          {total}; lower one, or end a dry run"
     )]
     Minimums {
-        /// Their sum.
+        /// Their sum, bytes.
         min_bytes: u64,
-        /// The total.
+        /// The total, bytes.
         total: u64,
     },
-    /// Some of the total would have no partition to go to.
+    /// The maximums of all partitions leave a part of the total unused.
     #[error(
         "the maximums of all partitions would sum to {max_bytes} bytes, counting the budgets that those in a dry run keep, less than the \
          total of {total}; raise one, or end a dry run"
     )]
     Maximums {
-        /// Their sum.
+        /// Their sum, bytes.
         max_bytes: u64,
-        /// The total.
+        /// The total, bytes.
         total: u64,
     },
 }
 
 impl Pin {
-    /// Whether its own two agree, and leave its cache the `least` it can be told to keep to.
+    /// Checks that minimum and maximum agree, and that both are at least `least`, the smallest size
+    /// its cache accepts.
     pub(super) fn check(&self, least: u64) -> Result<(), PinError> {
         let less = |(what, bytes)| PinError::Least { what, bytes, least };
         let bounds = [("minimum", Some(self.min_bytes)), ("maximum", self.max_bytes)];
@@ -74,8 +75,8 @@ impl Pin {
     }
 }
 
-/// Whether budgets that obey all of `pins` can sum to `total`, where those in a dry run keep theirs
-/// of `budgets`.
+/// Checks that budgets that obey all of `pins` can sum to `total`, where partitions in a dry run
+/// keep their `budgets`.
 pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<(), PinError> {
     let bounds = |(pin, &budget): (&Pin, &u64)| match pin.dry_run {
         true => (budget, budget),
@@ -93,11 +94,11 @@ pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<()
     Ok(())
 }
 
-/// `pins` as a decision has to obey them that comes after one of these `budgets`. Who is not
-/// `reached` keeps its budget, not what it has: the budgets make up the total together, so what is
-/// left for the others fits them, however far the instance is from its own. What it has beyond that
-/// is kept from the others by the ledger. Where the pins have been changed such that its budget no
-/// longer goes with them, they win, and it is told its new one when it is back.
+/// Returns the pins that the next decision has to obey: a partition that is not `reached` is pinned
+/// to its budget. Its budget counts and not its actual size, because the budgets sum to the total;
+/// the rest then fits the other partitions even if the instance's size differs from its budget. The
+/// ledger keeps its bytes above the budget from the others. If the operator's pins contradict that
+/// budget, the pins win, and the instance gets its new size when it is reachable again.
 pub(super) fn while_absent(pins: &[Pin], budgets: &[u64], reached: &[bool], total: u64) -> Vec<Pin> {
     let keep = |((pin, &budget), &reached): ((&Pin, &u64), &bool)| {
         let kept = budget.min(pin.max_bytes.unwrap_or(u64::MAX)).max(pin.min_bytes);
@@ -122,8 +123,8 @@ mod tests {
         Pin { min_bytes: min_mib * MIB, max_bytes: max_mib.map(|mib| mib * MIB), dry_run: false }
     }
 
-    /// Budgets in MiB after a round of `policy` from those of `mib`, of which the first is of an
-    /// instance that is not reached.
+    /// Returns the budgets in MiB after a round of `policy` that starts from `mib`, where the
+    /// instance of the first one is not reached.
     fn without_the_first(policy: &str, pins: &[Pin], mib: &[u64], total_mib: u64) -> Vec<u64> {
         let options = Options::default();
         let budgets: Vec<u64> = mib.iter().map(|mib| mib * MIB).collect();
@@ -154,9 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_reached_keeps_its_budget_and_the_others_theirs_whatever_it_has() {
-        // It may have a hundred times as much as there is to divide; the others do not lose a byte
-        // by that.
+    fn unreachable_instance_keeps_its_budget_and_does_not_shrink_others() {
+        // The instance may use a hundred times the total; the other budgets stay the same.
         let pins = [pin(2, None); 2];
         for policy in ["static", "equal", "robinhood"] {
             assert_eq!(without_the_first(policy, &pins, &[32, 32], 64), [32, 32], "{policy}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_dry_run_counts_with_its_budget() {
+    fn partition_in_a_dry_run_counts_with_its_budget() {
         let dry = Pin { dry_run: true, ..pin(0, None) };
         let check = |pins: &[Pin], mib: &[u64]| {
             check_sums(pins, &mib.iter().map(|mib| mib * MIB).collect::<Vec<_>>(), 64 * MIB)
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_that_no_longer_go_with_its_budget_win() {
+    fn pins_win_over_the_budget_of_an_unreachable_instance() {
         let pins = [pin(0, None), pin(0, Some(20)), pin(0, Some(30))];
         assert_eq!(without_the_first("equal", &pins, &[32, 32, 32], 96), [46, 20, 30]);
         let pins = [pin(0, None), pin(60, None), pin(0, None)];

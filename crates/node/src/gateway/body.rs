@@ -1,4 +1,4 @@
-//! The bodies of `POST /v1/requests`: what may be asked, and how it is answered.
+//! The bodies of `POST /v1/requests`: requests and answers.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use super::json;
 use crate::config::STALE_OK_MAX;
 use crate::http::KEY_BYTES_MAX;
 
-/// Most bytes of values in one answer.
+/// Upper bound of the values in one answer, bytes.
 pub(crate) const VALUES_BYTES_MAX: usize = 16 << 20;
-/// Most queries in a request.
+/// Upper bound of queries in a request.
 pub(crate) const QUERIES_MAX: usize = 256;
-/// Most keys in a request, over all its queries.
+/// Upper bound of keys in a request, over all its queries.
 pub(crate) const KEYS_MAX: usize = 16_384;
-/// More than what is kept of a key while it is looked up and written in the answer, with an error
-/// of some length.
+/// Upper bound of the memory for one key beside its text: look-up state, its part of the answer,
+/// and an error of some length.
 const KEY_OVERHEAD_BYTES: usize = 1024;
-/// Longest class name, bytes.
+/// Upper bound of a class name, bytes.
 pub(crate) const CLASS_BYTES_MAX: usize = 64;
 
-/// A request as it is asked.
+/// A request as parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with `queries`")]
 pub(crate) struct AskedRequest<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct AskedRequest<'a> {
     /// The tenant whose partitions are looked up; the default tenant where absent.
     #[serde(borrow)]
     pub(crate) tenant: Option<Cow<'a, str>>,
-    /// Not built yet, and so refused.
+    /// Not supported yet; refused.
     pub(crate) deadline_ms: Option<f64>,
     /// True, the default, if the answer carries the values.
     pub(crate) values: Option<bool>,
@@ -49,20 +49,20 @@ pub(crate) struct AskedQuery<'a> {
     /// Name of a configured backend.
     #[serde(borrow)]
     pub(crate) backend: Cow<'a, str>,
-    /// The keys to look up there.
+    /// The keys to look up.
     #[serde(borrow)]
     pub(crate) keys: Vec<Text<'a>>,
-    /// Not built yet, and so refused.
+    /// Not supported yet; refused.
     pub(crate) deadline_ms: Option<f64>,
-    /// How long past its freshness a value may be, up to 7 days, where its backend is late or
-    /// fails; 0 where absent.
+    /// Longest staleness of a value that is used when the backend is late or fails, up to 7 days; 0
+    /// where absent.
     pub(crate) stale_ok_ms: Option<f64>,
-    /// A best-effort query's failure does not count against the request.
+    /// True if a failure of this query does not count against the request.
     pub(crate) best_effort: Option<bool>,
 }
 
-/// A text that is a part of the body wherever it holds no escapes. (Serde borrows a `Cow` that is a
-/// field, but not one within a vector.)
+/// A text borrowed from the body unless it has escapes. (Serde borrows a `Cow` that is a field, but
+/// not one within a vector.)
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -78,11 +78,11 @@ impl std::ops::Deref for Text<'_> {
 /// The answer to a request.
 #[derive(Debug, Serialize)]
 pub(crate) struct RequestAnswer<'a> {
-    /// Arrival to the end of the last key.
+    /// Time from arrival to the answer of the last key.
     pub(crate) latency_ms: f64,
     /// Name of the backend of the slowest query.
     pub(crate) blocking_backend: Option<&'a str>,
-    /// The answers of the keys, in the order of the request.
+    /// The answers for the keys, in the order of the request.
     pub(crate) results: Vec<KeyAnswer<'a>>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct RequestAnswer<'a> {
 pub(crate) struct KeyAnswer<'a> {
     /// Name of the backend.
     pub(crate) backend: &'a str,
-    /// The key as it was asked for.
+    /// The key.
     pub(crate) key: &'a str,
     /// `hit`, `stale` (cached and no longer fresh), `miss` (fetched from the backend), `rejected`
     /// (no room for it at the backend, in the answer or in the node), `timeout`, `error` or
@@ -106,27 +106,27 @@ pub(crate) struct KeyAnswer<'a> {
     /// The encoding of `value`: `utf8` or `base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) encoding: Option<&'static str>,
-    /// The request's arrival to the end of this key.
+    /// Time from the request's arrival to the answer for this key.
     pub(crate) latency_ms: f64,
-    /// The time by which a `stale` value is past its freshness.
+    /// Staleness of a `stale` value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) age_ms: Option<f64>,
-    /// Why there is no value.
+    /// The reason there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
-/// The encoding of a value.
+/// A value with its encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form<'a> {
-    /// As it is: it is UTF-8.
+    /// UTF-8, unchanged.
     Utf8(&'a str),
     /// In base64.
     Base64(&'a [u8]),
 }
 
 impl<'a> Form<'a> {
-    /// The form that `value` has to have.
+    /// Returns the form for `value`: text if it is UTF-8.
     #[must_use]
     pub(crate) fn of(value: &'a [u8]) -> Self {
         std::str::from_utf8(value).map_or(Self::Base64(value), Self::Utf8)
@@ -141,7 +141,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// What writing it takes when it is `bytes` long, bytes: base64 is made first and copied
+    /// Memory for writing it when it is `bytes` long, bytes: base64 is encoded first and copied
     /// afterwards.
     #[must_use]
     pub(crate) fn memory_bytes(self, bytes: usize) -> usize {
@@ -161,10 +161,10 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Why a request was not run.
+/// The reason a request was not run.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum Refusal {
-    /// The body is not what `POST /v1/requests` takes.
+    /// The body does not follow the format of `POST /v1/requests`.
     #[error("reading the request: {reason}, at {path}")]
     Malformed {
         /// JSON path of the offending value.
@@ -172,7 +172,7 @@ pub(crate) enum Refusal {
         /// The problem with it.
         reason: String,
     },
-    /// A name that the configuration does not know.
+    /// A name that is not in the configuration.
     #[error("{what} {name:?} is not known here; known: {known}")]
     Unknown {
         /// JSON path of the name.
@@ -181,25 +181,25 @@ pub(crate) enum Refusal {
         what: &'static str,
         /// The name.
         name: String,
-        /// Names that would do.
+        /// Valid names.
         known: String,
     },
 }
 
 impl AskedRequest<'_> {
-    /// Reads a request and checks what needs no configuration.
+    /// Parses a request and checks everything that does not depend on the configuration.
     ///
     /// # Errors
-    /// [`Refusal::Malformed`] with the JSON path of what is wrong.
+    /// [`Refusal::Malformed`] with the JSON path of the problem.
     pub(crate) fn parse(body: &[u8]) -> Result<AskedRequest<'_>, Refusal> {
         let asked: AskedRequest<'_> = serde_json::from_slice(body).map_err(|_| misread(body))?;
         asked.check()?;
         Ok(asked)
     }
 
-    /// What the request, which came in a body of `body` bytes, takes at most beside that body and
-    /// the values of its answer, bytes: its keys once more and once more in the answer, and what is
-    /// kept and written of each key.
+    /// Upper bound of the request's memory beside its body of `body` bytes and the values of its
+    /// answer, bytes: a second copy of its keys, a third one in the answer, and the state and
+    /// output for each key.
     pub(crate) fn bytes_max(&self, body: usize) -> usize {
         2 * body + KEY_OVERHEAD_BYTES * (1 + self.keys())
     }
@@ -228,7 +228,7 @@ impl AskedRequest<'_> {
 }
 
 impl AskedQuery<'_> {
-    /// How long past its freshness a value may be.
+    /// Longest staleness of a value that may be used.
     pub(crate) fn stale_ok(&self) -> Duration {
         self.stale_ok_ms.map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
     }
@@ -252,8 +252,8 @@ impl AskedQuery<'_> {
     }
 }
 
-/// What is wrong with a body that could not be read, and where. It is read once more, because
-/// keeping track of the path takes time that sound requests need not pay.
+/// Returns the problem of a body that failed to parse, and its path. The body is parsed a second
+/// time, because tracking the path takes time that valid requests need not spend.
 fn misread(body: &[u8]) -> Refusal {
     let mut json = serde_json::Deserializer::from_slice(body);
     match serde_path_to_error::deserialize::<_, AskedRequest<'_>>(&mut json) {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_text_are_base64() {
+    fn values_that_are_not_utf8_are_base64() {
         assert_eq!(Form::of(b"plain").text(), ("plain".into(), "utf8"));
         assert_eq!(Form::of(&[0xff, 0]).text(), ("/wA=".into(), "base64"));
         assert_eq!((Form::of(b"plain").bytes(), Form::of(&[0xff, 0]).bytes()), (7, 6));

@@ -1,4 +1,4 @@
-//! Values on their way into an answer, bounded in sum: those of one answer, and those of all.
+//! Values held for an answer, bounded per answer and in sum over all answers.
 
 use bytes::Bytes;
 
@@ -7,18 +7,18 @@ use crate::buffers::Hold;
 /// A key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// As it will be answered.
+    /// The value.
     Bytes(Bytes),
-    /// There is one, but it was not wanted, or there was no room for it.
+    /// There is a value, but the request did not want it or there was no room for it.
     Withheld(Lack),
 }
 
-/// What there was not enough room in.
+/// The bound that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// The answer, which holds so many bytes of values.
+    /// The bound of values in one answer.
     Answer,
-    /// The budget that all answers share.
+    /// The budget shared by all answers.
     Node,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room for `bytes`, as long as `hold` finds them in the budget.
+    /// Creates room for `bytes`, each taken from the shared budget through `hold`.
     pub(super) fn new(bytes: usize, hold: Hold) -> Self {
         Self { left: bytes, hold }
     }
 
-    /// Takes room for a value of `bytes`, which takes `memory` bytes as it is held.
+    /// Takes room for a value of `bytes` in the answer, which uses `memory` bytes while it is held.
     pub(super) fn take(&mut self, bytes: usize, memory: usize) -> Result<(), Lack> {
         let left = self.left.checked_sub(bytes).ok_or(Lack::Answer)?;
         if !self.hold.take(memory) {
@@ -45,7 +45,7 @@ impl Room {
         Ok(())
     }
 
-    /// Holds what `value` gives, of `bytes` bytes, if there is room for it.
+    /// Holds the value that `value` returns, of `bytes` bytes, if there is room for it.
     pub(super) fn hold(&mut self, bytes: usize, value: impl FnOnce() -> Bytes) -> Held {
         match self.take(bytes, bytes) {
             Ok(()) => Held::Bytes(value()),
@@ -53,7 +53,7 @@ impl Room {
         }
     }
 
-    /// The part taken from the budget.
+    /// Returns the part taken from the shared budget.
     pub(super) fn into_hold(self) -> Hold {
         self.hold
     }
@@ -65,7 +65,7 @@ mod tests {
     use crate::buffers::Buffers;
 
     #[test]
-    fn a_value_that_does_not_fit_leaves_the_room_to_smaller_ones() {
+    fn value_that_does_not_fit_leaves_room_for_smaller_ones() {
         let mut room = Room::new(3, Buffers::new(100).hold());
         let value = || Bytes::from_static(b"ab");
         assert_eq!(room.hold(2, value), Held::Bytes(value()));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_budget_is_told_from_a_full_answer() {
+    fn exhausted_budget_differs_from_a_full_answer() {
         let mut room = Room::new(100, Buffers::new(10).hold());
         assert_eq!(room.hold(11, || unreachable!("not read")), Held::Withheld(Lack::Node));
         assert_eq!((room.take(100, 10), room.take(0, 1)), (Ok(()), Err(Lack::Node)));

@@ -1,18 +1,18 @@
-//! The answer to a request, written as JSON.
+//! Writes the answer to a request as JSON.
 //!
-//! An answer repeats a short object for each key and holds each value once; a general serializer,
-//! which looks at every byte by itself and grows its buffer as it goes, costs as much as all the
-//! look-ups. Here one buffer of the right size is filled: texts, nearly always free of what JSON
-//! escapes, are checked many bytes at a time and copied.
+//! An answer has a short object for each key and each value once. A general serializer checks every
+//! byte by itself and grows its buffer as it goes, which costs as much as all the look-ups. This
+//! one fills a buffer of the right size; texts are checked for escapes many bytes at a time and
+//! copied.
 
 use super::body::{KeyAnswer, RequestAnswer};
 
-/// More bytes than a key's object takes beside its texts.
+/// Upper bound of a key's object without its texts, bytes.
 const KEY_BYTES: usize = 168;
-/// What a text takes more than its bytes.
+/// The quotes around a text.
 const QUOTES: usize = 2;
 
-/// The answer as JSON; what serde makes of it, byte for byte.
+/// Returns the answer as JSON, identical to serde's output.
 pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
     let RequestAnswer { latency_ms, blocking_backend, results } = answer;
     let mut out = Vec::with_capacity(KEY_BYTES + results.iter().map(bytes_of).sum::<usize>());
@@ -35,15 +35,15 @@ pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
     out
 }
 
-/// What a key's object takes; it is more only where names, keys or errors are long or have to be
-/// escaped.
+/// Expected length of a key's object; exceeded only if names, keys or errors are long or have
+/// escapes.
 fn bytes_of(answer: &KeyAnswer<'_>) -> usize {
     let error = answer.error.as_ref().map_or(0, String::len);
     KEY_BYTES + answer.backend.len() + answer.key.len() + answer.value_bytes + error
 }
 
-/// What a text takes as JSON, bytes: its own and two more, if nothing in it is escaped, and only
-/// then.
+/// Returns the length of a text as JSON, bytes. It is the text's length and two exactly if nothing
+/// in it is escaped.
 pub(super) fn text_bytes(text: &str) -> usize {
     let more = if is_plain(text.as_bytes()) { 0 } else { text.bytes().map(escape_bytes).sum() };
     QUOTES + text.len() + more
@@ -68,8 +68,8 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     text(out, status);
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        // Whoever counted its bytes has looked at each of them: a second look would cost as much as
-        // copying them.
+        // The length tells whether the value has escapes; scanning it again would cost as much as
+        // copying it.
         match *value_bytes == value.len() + QUOTES {
             true => plain(out, value),
             false => other(out, value),
@@ -92,7 +92,7 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     out.push(b'}');
 }
 
-/// The text of the latest latency: the keys that the cache has, mostly all, have one latency.
+/// The text of the latest latency: most keys are cache hits and have the same latency.
 #[derive(Default)]
 struct Latency {
     ms: f64,
@@ -117,7 +117,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// A text that is [plain](is_plain).
+/// Writes a text that is [plain](is_plain).
 fn plain(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
@@ -127,7 +127,7 @@ fn plain(out: &mut Vec<u8>, text: &str) {
 /// Returns whether JSON shows the text unescaped.
 fn is_plain(text: &[u8]) -> bool {
     let is_escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
-    // Without a way out inside a chunk, all of its bytes are compared at once.
+    // Without an early exit inside a chunk, its bytes are compared with vector instructions.
     text.chunks(64).all(|chunk| !chunk.iter().fold(false, |any, &byte| any | is_escaped(byte)))
 }
 
@@ -169,12 +169,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_texts_length_is_known_beforehand(written in "[ -~\u{0}-\u{1f}\u{7f}\u{e9}]{0,100}") {
+        fn text_bytes_is_the_written_length(written in "[ -~\u{0}-\u{1f}\u{7f}\u{e9}]{0,100}") {
             assert_eq!(text_bytes(&written), serde_json::to_vec(&written).expect("serializes").len());
         }
 
         #[test]
-        fn what_is_written_is_what_serde_writes(
+        fn output_equals_serdes(
             latency_us: u32,
             blocking_backend in prop::option::of("[a-z\"]{1,5}"),
             keys in prop::collection::vec((".{1,70}", prop::option::of(".{0,200}"), prop::option::of(".{0,9}"), 0..3u32), 0..5),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_json_escapes_is_found_wherever_it_is() {
+    fn every_escaped_byte_is_found_at_any_position() {
         for byte in 0..0x80u8 {
             for place in [0, 63, 64, 99] {
                 let mut text = vec![b'x'; 100];

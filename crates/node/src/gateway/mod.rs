@@ -1,5 +1,4 @@
-//! `POST /v1/requests`: one request, its queries looked up in parallel, each key answered on its
-//! own.
+//! `POST /v1/requests`: one request whose queries are looked up in parallel.
 
 mod body;
 mod held;
@@ -51,8 +50,8 @@ pub(crate) async fn handle(
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
     let text = json::encode(&answer(&core, &running.request, values, &mut room));
-    // What the text takes is given back when it has been sent, or when there is nobody to send it
-    // to.
+    // The memory of the text is returned to the budget when the text was sent or its client has
+    // gone.
     let text = room.into_hold().guard(text);
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
@@ -65,27 +64,26 @@ fn refused(refusal: Refusal) -> Problem {
     }
 }
 
-/// A request under way. When its client goes away before the end, what is still open counts as
-/// failed: a client that gave up waited too long, and its request must not be missing from the
-/// tail.
+/// A request in flight. If its client disconnects, keys without an answer count as failed: the
+/// client waited too long, and its request must count in the tail latency.
 struct Running<'a> {
     core: &'a Arc<Core>,
     request: Request<Bytes, Held>,
     /// The SLOs it counts for.
     counted: Counted,
-    /// What is fetched, by the position its waiter tells.
+    /// The state of each fetched key, by the position that its waiter carries.
     slots: Vec<Slot>,
-    /// For values.
+    /// Room for values.
     room: Room,
 }
 
 impl Running<'_> {
-    /// Looks every key up, fetches what is missing, and waits for the last answer.
+    /// Looks up every key, fetches the missing ones, and waits for the last answer.
     async fn run(&mut self) {
         let room = &mut self.room;
         let access = Access::at(self.core.clock.now());
         let read = |partition, key: &Bytes, item: Item<'_>| {
-            // Another is fetched in the place of a stale one, and that is seen when it comes.
+            // A stale value may be replaced by a fetched one, which is counted when it arrives.
             if item.stale_since(access.now).is_none() {
                 self.core.shadow.access(access.now, partition, key, item.value.len());
             }
@@ -109,8 +107,8 @@ impl Running<'_> {
         record(self.core, self.counted, &self.request);
     }
 
-    /// The next arrival, or none when all keys have their answers. Where stale values are answers
-    /// once their fetch is late, it sees to that meanwhile.
+    /// Returns the next arrival, or none when all keys have their answers. Meanwhile answers with
+    /// stale values once a fetch that allows them is late.
     async fn next(&mut self, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Option<Arrival> {
         while self.request.finished().is_none() {
             let Some(late) = self.request.next_timeout() else { return arrivals.recv().await };
@@ -125,9 +123,9 @@ impl Running<'_> {
         None
     }
 
-    /// Notes what is asked while somebody records. It is due with the look-up, which the cache
-    /// counts from then on: were it noted at its end, keys of a request under way would have been
-    /// looked up and be nobody's.
+    /// Records the request while a recording is active. Called at the look-up, when the cache
+    /// counts the keys: if it were called at the end, look-ups of requests in flight would be
+    /// counted without their request.
     fn note(&self, now: Instant, all_hit: bool) {
         if self.core.recording.is_on() {
             let finished = self.request.finished().filter(|_| all_hit);
@@ -136,8 +134,8 @@ impl Running<'_> {
         }
     }
 
-    /// Asks a query's backend for what missed. A backend without a store has nothing but what is
-    /// cached.
+    /// Fetches the missing keys of a query from its backend. A backend without a store answers from
+    /// the cache only.
     fn fetch(&mut self, fetch: QueryFetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
         let QueryFetch { backend, partition, keys, demand, awaited, .. } = fetch;
         let Some(backend) = self.core.backend(backend) else {
@@ -171,7 +169,7 @@ fn counted(core: &Core, asked: &AskedRequest<'_>) -> Counted {
     core.telemetry.slos().counted(asked.class.as_deref(), tenant)
 }
 
-/// Names to ids, or the first name that is not known.
+/// Resolves names to ids. Fails with the first unknown name.
 fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, Refusal> {
     let tenant = match &asked.tenant {
         Some(name) => core.names.tenant_id(name).ok_or_else(|| Refusal::Unknown {
@@ -207,19 +205,18 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
     asked.queries.iter().enumerate().map(query).collect()
 }
 
-/// Takes note of how the request and its queries ended.
+/// Records the outcome of the request and its queries.
 fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
     let Some(finished) = request.finished() else { return };
     if finished.blocking.is_none() {
-        // Nobody was asked for anything: a client that only tries the port would make the tail look
-        // better.
+        // A request without keys is not counted: it would make the tail latency look better.
         return;
     }
     let now = core.clock.now();
     core.telemetry.request(now, now, counted, finished);
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
-        // Keys of a query end together, hits at the look-up and misses with their call: few
-        // different latencies.
+        // Keys of a query end together, hits at the look-up and misses with their call, so there
+        // are few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
             let (backend, latency) = (equal[0].0, equal[0].2.latency);
             core.telemetry.query(now, backend, latency, equal.len() as u64);
@@ -235,8 +232,8 @@ fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
     }
 }
 
-/// What the request is answered; `room` is for the texts of values. Keys that were asked for twice
-/// share what is held, but not what is written.
+/// Returns the answer to the request; `room` is for the texts of values. Repeated keys share the
+/// held value, but each writes its own text.
 fn answer<'a>(
     core: &'a Core,
     request: &'a Request<Bytes, Held>,
@@ -247,7 +244,7 @@ fn answer<'a>(
     let results = request.answers().map(|(backend, key, answer)| {
         let blank = KeyAnswer {
             backend: core.names.backend(backend),
-            // Keys were text when they were asked for.
+            // Keys were parsed from text.
             key: std::str::from_utf8(key).unwrap_or_default(),
             status: status(answer.status),
             value: None,
@@ -275,7 +272,7 @@ fn answer<'a>(
             }
         }
     });
-    // What was waited for, which is less than what a failure counts as.
+    // The time actually waited, which is less than the latency counted for a failure.
     let latency = request.answers().map(|(_, _, answer)| answer.latency).max().unwrap_or_default();
     RequestAnswer {
         latency_ms: millis(latency),
@@ -286,7 +283,7 @@ fn answer<'a>(
     }
 }
 
-/// Why a value that is there is not in the answer.
+/// The error for a value that is not in the answer for lack of room.
 fn no_room(core: &Core, lack: Lack) -> String {
     match lack {
         Lack::Answer => {

@@ -1,8 +1,8 @@
-//! Bodies of requests, read whole: each bounded in size and time, all together by the budget of
+//! Reads the bodies of requests whole: each bounded in size and time, all together by the budget of
 //! [`crate::buffers`].
 //!
-//! A body takes its part of the budget as it arrives, and not by what its head announces, so that
-//! announcing costs nothing.
+//! A body takes its part of the budget as it arrives, not by its announced length, so that
+//! announcing a large body costs nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +24,17 @@ pub(crate) const KEY_BYTES_MAX: usize = 250;
 /// of a megabyte a second.
 const BODY_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The bytes of memory that a body takes for each of its bytes: it is put together in a buffer that
-/// doubles as it grows.
+/// Memory for each byte of a body: it is collected in a buffer that doubles as it grows.
 const BODY_COPIES: usize = 2;
 
-/// State of a server that bodies take their part of the budget from.
+/// Server state with the budget for bodies.
 pub(crate) trait HasBuffers {
     /// Returns the budget.
     fn buffers(&self) -> &Arc<Buffers>;
 }
 
 /// A whole body. One that is too large is refused with 413, one that is too slow with 408, and one
-/// for which the node has no buffers with 503.
+/// that exceeds the budget with 503.
 #[derive(Debug)]
 pub(crate) struct WholeBody {
     pub(crate) bytes: Vec<u8>,
@@ -52,7 +51,7 @@ impl<S: HasBuffers + Send + Sync> FromRequest<Arc<S>> for WholeBody {
 }
 
 impl WholeBody {
-    /// A body that is a value to be stored, of at most `bytes_max`.
+    /// Reads a body of at most `bytes_max` as a value to store.
     pub(crate) async fn of_value(
         body: Body,
         buffers: &Arc<Buffers>,
@@ -74,7 +73,7 @@ async fn read(
     })
 }
 
-/// Puts the pieces of a body together, as long as they are within its bounds.
+/// Collects the pieces of a body, within its bounds.
 async fn gather(body: Body, buffers: &Arc<Buffers>, bytes_max: usize) -> Result<WholeBody, Problem> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
@@ -99,7 +98,7 @@ fn too_large(bytes_max: usize) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
-/// A JSON body; whatever is wrong with it is said with its JSON path.
+/// A JSON body. Errors name the JSON path of the problem.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for JsonBody<T> {
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_never_ends_is_given_up_with_what_it_held() {
+    fn endless_body_times_out_and_releases_its_budget() {
         let buffers = Buffers::new(1 << 20);
         let never = Body::from_stream(stream::iter([piece()]).chain(stream::pending()));
         let refused = read_whole(never, &buffers, Duration::from_millis(1)).expect_err("no body");
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_its_part_of_the_budget_and_is_refused_where_there_is_none() {
+    fn body_takes_budget_and_is_refused_without_it() {
         let buffers = Buffers::new(500 << 10);
         let pieces = |count| Body::from_stream(stream::iter((0..count).map(|_| piece())));
         let whole = read_whole(pieces(2), &buffers, BODY_TIMEOUT).expect("a body");
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_over_its_bound_is_refused_by_its_announcement_or_as_it_comes() {
+    fn too_large_body_is_refused_by_its_length_or_as_it_arrives() {
         let buffers = Buffers::new(64 << 20);
         let announced = Body::from(vec![b'x'; BODY_BYTES_MAX + 1]);
         let growing = Body::from_stream(stream::repeat_with(piece));

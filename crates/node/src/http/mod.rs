@@ -1,9 +1,9 @@
 //! The HTTP port: accepts within its bounds, serves, and drains.
 //!
-//! Bounds: connections at once, handshakes among them and time for one ([`crate::tls`]), time for a
-//! request's head, size of the head, time for the client to take its answer, and (where bodies are
-//! read) size of the body and time for it. A connection beyond the bound waits in the kernel's
-//! backlog; it costs the node nothing.
+//! Bounds: connections at once, handshakes among them and the time for one ([`crate::tls`]), time
+//! and size of a request's head, time for the client to take its answer, and (where bodies are
+//! read) size and time of the body. A connection beyond the bound waits in the kernel's backlog and
+//! takes no memory of the node.
 
 mod body;
 mod reply;
@@ -32,35 +32,32 @@ use crate::tls::Tls;
 pub(crate) use body::{HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
 pub(crate) use reply::{InPath, Problem, listed};
 
-/// Longest time a client may take for the head of a request; also how long an idle connection is
-/// kept.
+/// Timeout of the head of a request, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Largest head of a request, bytes; and the bound of what is read and of what is written at a
-/// time.
+/// Largest head of a request, bytes; also the bound of the read buffer and of the write buffer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// The most bytes a connection may hold beside its part of the budget that all share
-/// ([`crate::buffers`]), bytes: what it reads and what it writes.
+/// Upper bound of a connection's read and write buffers, which are not part of the shared budget
+/// ([`crate::buffers`]), bytes.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
-/// Longest time in which a client may take nothing of what was sent to it, where the system can
-/// watch over that.
+/// Timeout of a client that takes nothing of its answer, where the system supports one.
 #[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time that requests in flight have to end when the node stops.
+/// Time for requests in flight to end when the node stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Binds the port, so that its errors are known before anything is served.
 ///
 /// # Errors
-/// As the system gives them: the address is in use, or not this machine's.
+/// The system's: the address is in use, or not an address of this machine.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Serves `router`, over TLS where there is some, until `stop` turns true, then drains: requests
-/// under way end, and as long as they do, who asks whether the node is ready is told that it is
-/// not. Who has not ended its handshake then has asked for nothing, and is cut off.
+/// Serves `router`, over TLS if configured, until `stop` turns true, then drains: requests in
+/// flight end, and meanwhile readiness probes are answered that the node is not ready. Connections
+/// still in their handshake are closed, since they have sent no request.
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
     router: Router,
@@ -89,7 +86,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Waits until the node is told to stop, or is gone.
+/// Waits until the node is told to stop, or was dropped.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -97,19 +94,19 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 struct Port {
     listener: TcpListener,
     router: Router,
-    /// With where its failures are counted.
+    /// TLS, and the counters of its failures.
     tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     places: Arc<Semaphore>,
 }
 
-/// A client that has ended its handshake, with its place.
+/// A connection after its handshake, with its permit.
 type Greeted = Option<(TlsStream<TcpStream>, OwnedSemaphorePermit)>;
 
 impl Port {
-    /// Accepts connections and serves each in a task of its own that `clients` can end. Those that
-    /// shake hands end with this.
+    /// Accepts connections and serves each in a task of its own, which `clients` can end.
+    /// Handshakes in flight end with this future.
     async fn serve(&self, clients: &GracefulShutdown) -> Infallible {
-        // As many as there are places, at most.
+        // Bounded by the number of permits.
         let mut greetings: JoinSet<Greeted> = JoinSet::new();
         loop {
             tokio::select! {
@@ -128,7 +125,7 @@ impl Port {
         }
     }
 
-    /// The next connection, and a place for it.
+    /// Accepts the next connection, after a permit for it is free.
     async fn accept(&self) -> (TcpStream, OwnedSemaphorePermit) {
         let place = Arc::clone(&self.places).acquire_owned().await.expect("never closed");
         loop {
@@ -138,7 +135,7 @@ impl Port {
                     return (stream, place);
                 }
                 Err(error) => {
-                    // Out of descriptors, mostly: trying again at once would only spin.
+                    // Usually the descriptors are used up; retrying at once would only spin.
                     tracing::warn!("accepting a connection failed: {error}");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -187,10 +184,9 @@ where
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }
 
-/// Asks the system to look after a connection. All of it only makes things better; a connection
-/// without it works.
+/// Sets socket options. They are improvements only; a connection works without them.
 fn tend(stream: &TcpStream) {
-    // Answers are written whole, so there is nothing for the kernel to wait for.
+    // Answers are written whole, so the kernel need not wait for more data.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
     let _ = socket.set_keepalive(true);

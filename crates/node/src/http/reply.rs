@@ -1,4 +1,4 @@
-//! Answers of the admin API: JSON, and errors that say what to do.
+//! Replies of the admin API: JSON, and errors with a remedy.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path};
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// An error as the admin API answers it: `{"error": "…"}` and whatever helps a program beside it.
+/// An error reply of the admin API: `{"error": "…"}` and further fields for programs.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -40,7 +40,7 @@ impl Problem {
         self.status
     }
 
-    /// The same with another field in its body.
+    /// Adds a field to the body.
     pub(crate) fn with(mut self, field: &str, value: impl Into<serde_json::Value>) -> Self {
         self.body[field] = value.into();
         self
@@ -53,7 +53,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The names in a path. One that is no text is answered as every other mistake is.
+/// The parameters in a path. Malformed ones are answered with a [`Problem`] as well.
 pub(crate) struct InPath<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {
@@ -67,7 +67,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
     }
 }
 
-/// Names for people, at most twenty of them.
+/// Lists at most twenty names in a message.
 pub(crate) fn listed(names: &[String]) -> String {
     const SHOWN: usize = 20;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

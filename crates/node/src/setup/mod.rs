@@ -94,7 +94,7 @@ pub struct AccessSetup {
 
 /// A backend, before the node is started.
 pub struct BackendSetup {
-    /// Its name.
+    /// Unique name.
     pub name: String,
     /// Limits and times of its dispatcher.
     pub dispatch: sherwood_dispatch::Options,
@@ -105,7 +105,7 @@ pub struct BackendSetup {
     pub late_after: Option<Duration>,
     /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
-    /// Its replicas; empty for a backend that is only looked up in the cache.
+    /// The stores, one per replica; empty for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
 }
 
@@ -136,9 +136,9 @@ pub struct SnapshotSetup {
 /// A listener, before the node is started.
 #[derive(Clone, Debug)]
 pub struct ListenerSetup {
-    /// Its protocol.
+    /// Protocol of its clients.
     pub protocol: Protocol,
-    /// Its address.
+    /// Address or UNIX socket.
     pub bind: Address,
     /// File of the names and passwords that clients must give; none requires no password.
     pub auth_file: Option<PathBuf>,

@@ -16,7 +16,7 @@ const NEVER: u64 = u64::MAX;
 /// Length of the fields before key and value, bytes.
 pub(super) const FIXED_BYTES: usize = 2 + 1 + 1 + 4 + 8 + 8 + 2 + 4;
 
-/// One item.
+/// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) partition: u16,

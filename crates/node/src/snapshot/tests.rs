@@ -413,7 +413,7 @@ fn damage_loses_only_the_data_behind_it() {
 
 proptest! {
     #[test]
-    fn a_record_is_read_as_it_was_written_and_any_bytes_are_survived(
+    fn record_round_trips_and_arbitrary_bytes_never_panic(
         partition: u16,
         bits in 0..256_u32,
         flags: u32,

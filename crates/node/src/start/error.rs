@@ -1,28 +1,28 @@
-//! Reasons why a node does not start.
+//! Reasons that a node does not start.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::access::AccessError;
 
-/// Why a node did not start.
+/// The reason a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// What was asked for cannot work.
+    /// The cache's options are invalid.
     #[error(transparent)]
     Cache(#[from] sherwood_cache::OptionsError),
-    /// A backend's dispatcher cannot work.
+    /// The options of a backend's dispatcher are invalid.
     #[error("backend `{backend}`: {error}")]
     Dispatch {
         /// The backend.
         backend: String,
-        /// Why.
+        /// The reason.
         error: sherwood_dispatch::OptionsError,
     },
-    /// The loop's options make no sense.
+    /// The control loop's options are invalid.
     #[error(transparent)]
     Control(#[from] sherwood_policy::OptionsError),
-    /// There is no such policy.
+    /// No policy has this name.
     #[error(transparent)]
     Policy(#[from] sherwood_policy::PolicyError),
     /// A port could not be bound.
@@ -30,48 +30,48 @@ pub enum StartError {
         "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"
     )]
     Bind {
-        /// The address asked for.
+        /// The address.
         address: SocketAddr,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
     /// A listener could not be bound.
     #[error(transparent)]
     Listener(#[from] sherwood_listener::BindError),
-    /// A file of certificates, keys, tokens or passwords is of no use.
+    /// A file of certificates, keys, tokens or passwords is unusable.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// What is to be kept at the end could not be written.
+    /// The snapshot's file cannot be written.
     #[error(
         "the snapshot {path} cannot be written: {error}; make its directory, writable for this user, or choose another path \
          ([memory] snapshot)"
     )]
     Snapshot {
-        /// The file that was tried.
+        /// The path that was tried.
         path: String,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// Something else is where the snapshot is to be.
+    /// Another kind of file is in the snapshot's place.
     #[error(
         "the snapshot would take the place of {path}, which is {what}; remove that, or choose another path ([memory] snapshot)"
     )]
     SnapshotPlace {
-        /// What is there, or beside it.
+        /// The path of that file.
         path: String,
-        /// What it is, such as `a directory`.
+        /// The kind of that file, such as `a directory`.
         what: &'static str,
     },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
     Thread(io::Error),
-    /// A listener's keys would have nowhere to go.
+    /// A listener's backend has no partition of the default tenant.
     #[error("a listener leads to backend `{backend}`, which has no partition of the default tenant; add one")]
     NoPartition {
         /// The backend.
         backend: String,
     },
-    /// Keys cannot be told apart by their prefixes.
+    /// The prefixes of a listener's routes are ambiguous.
     #[error(transparent)]
     Routing(#[from] sherwood_listener::RoutingError),
 }

@@ -1,39 +1,41 @@
-//! What the instances have together, so that one grows only into what another has given.
+//! Tracks the memory of all instances, so that an instance grows only by memory that another has
+//! released.
 //!
-//! To lower a limit takes a moment, and to give the memory back takes longer: pages are emptied one
-//! by one. One that is told to grow takes memory as fast as it is written to. Were both told at
-//! once, all together would have more than the total in between, and the machine that has no more
-//! than that would have to kill one.
+//! Lowering a limit takes a moment, and releasing memory takes longer: pages are emptied one by
+//! one. An instance that may grow takes memory as fast as it is written to. If both were resized at
+//! once, all instances together would use more than the total meanwhile, and a machine with no more
+//! memory would kill one of them.
 //!
-//! What an instance *has* here is the most it may take: its limit, or what it still holds beyond
-//! that, or what it has been granted and was not seen to have yet. One that is not reached has what
-//! it had. What instances have of their own when they are met may be more than the total: nobody
-//! grows then, and nobody is made to give up what it has for that; it takes a smaller wish.
+//! An instance *has*, in this module, the most bytes it may use: its limit, or its use if that is
+//! still larger, or a grant that was not yet seen to be in force. An unreachable instance has what
+//! it had last. When instances are first reached, they may have more than the total together. None
+//! grows then, and none is shrunk because of it; only a smaller wanted size shrinks one.
 
 use tokio::sync::watch;
 
-/// Who has how much of a total. All of it is under one short lock.
+/// The bytes of each instance out of a total, under one short lock.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     total_bytes: u64,
-    /// What each has, in the order of the partitions; told to who waits when somebody has less.
+    /// Bytes of each instance, in the order of the partitions. Subscribers are notified when one
+    /// has less.
     has: watch::Sender<Vec<u64>>,
 }
 
 impl Ledger {
-    /// Nobody has anything of `total_bytes`, as far as is known.
+    /// Creates a ledger of `total_bytes` in which no instance is known to have any.
     pub(crate) fn new(total_bytes: u64, instances: usize) -> Self {
         Self { total_bytes, has: watch::channel(vec![0; instances]).0 }
     }
 
-    /// An instance was seen to have so much.
+    /// Records that an instance was seen to have `bytes`.
     pub(super) fn note(&self, instance: usize, bytes: u64) {
         self.has.send_if_modified(|has| std::mem::replace(&mut has[instance], bytes) > bytes);
     }
 
-    /// What an instance may be told to have, that has `own` already (its limit, or what it holds
-    /// where it has none) and is to have `wish`: all of that if it is to shrink, else as much as
-    /// nobody has, and no less than its own.
+    /// Returns and records the limit to give an instance that has `own` bytes already (its limit,
+    /// or its use if it has no limit) and wants `wish`: the whole wish if it shrinks, otherwise at
+    /// most what is free, and at least `own`.
     pub(super) fn grant(&self, instance: usize, wish: u64, own: u64) -> u64 {
         let mut granted = wish;
         self.has.send_if_modified(|has| {
@@ -48,7 +50,7 @@ impl Ledger {
         granted
     }
 
-    /// Hears when somebody has given.
+    /// Subscribes to releases of memory.
     pub(super) fn gifts(&self) -> watch::Receiver<Vec<u64>> {
         self.has.subscribe()
     }
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_grows_gets_what_nobody_has_and_hears_of_what_is_given() {
+    fn growing_instance_gets_free_bytes_and_is_notified_of_releases() {
         let ledger = Ledger::new(100, 2);
         ledger.note(0, 60);
         ledger.note(1, 40);
@@ -78,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn what_one_has_been_granted_no_other_gets() {
+    fn granted_bytes_are_not_granted_twice() {
         let ledger = Ledger::new(100, 3);
         (0..3).for_each(|instance| ledger.note(instance, 20));
         assert_eq!([ledger.grant(0, 50, 20), ledger.grant(1, 50, 20)], [50, 30]);
     }
 
     #[test]
-    fn who_has_no_limit_keeps_what_it_holds_and_is_not_made_smaller_for_want_of_room() {
+    fn unlimited_instance_keeps_its_use_when_nothing_is_free() {
         let ledger = Ledger::new(100, 2);
         ledger.note(0, 60);
         assert_eq!(ledger.grant(1, 80, 50), 50, "ten are free, and what it holds is no growth");
@@ -98,18 +100,17 @@ mod tests {
     }
 
     proptest! {
-        /// Instances that are met with whatever they have, some without a limit: no turn brings all
-        /// of them together beyond the total, or further beyond it than what they had of their own
-        /// did.
+        /// Instances are first reached with any size, some without a limit. No step brings their
+        /// sum above the total, or further above it than their initial sizes did.
         #[test]
-        fn they_have_more_than_the_total_only_by_what_they_had_of_their_own(
+        fn sum_exceeds_the_total_only_by_initial_sizes(
             own in prop::array::uniform4((prop_oneof![Just(0), 1..100_u64], 0..100_u64)),
             wishes in prop::array::uniform4(0..=40_u64),
             steps in prop::collection::vec((0..4_usize, 0..30_u64), 0..200),
         ) {
             const TOTAL: u64 = 160;
             let ledger = Ledger::new(TOTAL, 4);
-            // Limit and use of each that has been met.
+            // Limit and use of each instance reached so far.
             let mut met: [Option<(u64, u64)>; 4] = [None; 4];
             let takes = |(limit, used): (u64, u64)| limit.max(used);
             for (instance, gives) in steps {
@@ -127,16 +128,16 @@ mod tests {
             }
         }
 
-        /// Instances that begin within the total and do what they are told, each at its own pace,
-        /// never have more than that together, and have their shares in the end.
+        /// Instances that start within the total and resize at different speeds never exceed it
+        /// together, and reach their wanted sizes in the end.
         #[test]
-        fn they_never_have_more_than_the_total_and_come_to_their_wishes(
+        fn sum_stays_within_the_total_and_wishes_are_reached(
             shares in prop::collection::vec(prop::collection::vec(1..40_u64, 4), 1..6),
             steps in prop::collection::vec((0..4_usize, 0..30_u64), 0..200),
         ) {
             const TOTAL: u64 = 160;
             let ledger = Ledger::new(TOTAL, 4);
-            // Limit and use of each.
+            // Limit and use of each instance.
             let mut each = [(40, 40); 4];
             (0..4).for_each(|instance| ledger.note(instance, 40));
             let turn = |each: &mut [(u64, u64); 4], wishes: &[u64], instance: usize, gives: u64| {

@@ -10,64 +10,64 @@ use tokio::time::timeout;
 
 use crate::access::AccessError;
 
-/// How long an instance may take to be reached, and for each answer. Chosen: a cache answers in a
-/// millisecond, and one that takes a second is of no use to those who wait for it either.
+/// Timeout of connecting and of each answer. Chosen: a cache answers in a millisecond, and one that
+/// takes a second is of no use to its clients either.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Most bytes of one answer: statistics of all slab classes are a tenth of this.
+/// Upper bound of one answer, bytes: the statistics of all slab classes are a tenth of this.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of an answer that a message repeats.
+/// Bytes of an answer that an error quotes.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// Why an instance cannot be resized now.
+/// The reason an instance cannot be resized now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// Nobody is there.
+    /// Connecting failed.
     #[error("connecting failed: {0}; is it running, and is the address right?")]
     Connect(io::Error),
-    /// There is no password to show.
+    /// The password could not be read.
     #[error(transparent)]
     Password(#[from] AccessError),
-    /// Too slow.
+    /// An operation timed out.
     #[error("{doing} took longer than {PATIENCE:?}; is it overloaded, or stopped?")]
     Late {
-        /// What was attempted.
+        /// The operation.
         doing: &'static str,
     },
-    /// It went away.
+    /// The connection broke.
     #[error("{doing} failed: {error}; it is tried again")]
     Broken {
-        /// What was attempted.
+        /// The operation.
         doing: &'static str,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// It said no, or what is no answer.
+    /// The instance refused, or its answer is malformed.
     #[error("{doing} was answered {said:?}; {remedy}")]
     Refused {
-        /// What was attempted.
+        /// The operation.
         doing: &'static str,
         /// The beginning of the answer.
         said: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// It answers, and is left alone.
+    /// The instance answers, but its settings prevent resizing.
     #[error(transparent)]
     Unfit(#[from] Unfit),
 }
 
-/// What an instance says of itself that keeps it from being resized.
+/// A setting of an instance that prevents resizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
-    /// A Redis that would refuse writes.
+    /// Redis without eviction: it refuses writes once it is full.
     #[error(
         "its maxmemory-policy is noeviction, under which it refuses writes once it is full; \
          set one that evicts, such as allkeys-lru"
     )]
     NoEviction,
-    /// A memcached that would be told to be small and stay large.
+    /// memcached that cannot give memory back when its limit is lowered.
     #[error(
         "its slab_reassign is off (no_slab_reassign, no_modern, or a version before 1.5), so it gives no memory back; \
          start it with -o slab_reassign"
@@ -83,8 +83,7 @@ impl Trouble {
     }
 }
 
-/// A function of the protocol that finds the next piece of an answer: its bytes, and whether more
-/// follow.
+/// A protocol's parser for the next piece of an answer: its length, and whether more pieces follow.
 pub(super) type Piece = fn(&[u8]) -> Step<()>;
 
 /// An answer in flight, kept as it is received.
@@ -115,7 +114,7 @@ impl Exchange for Answer {
 /// An answer of more than [`ANSWER_BYTES_MAX`] bytes.
 struct TooLong;
 
-/// A connection.
+/// A connection to an instance.
 pub(super) struct Link {
     stream: TcpStream,
     piece: Piece,
@@ -123,7 +122,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to an instance, whose answers `piece` reads.
+    /// Connects to an instance; `piece` parses its answers.
     pub(super) async fn open(address: &str, piece: Piece) -> Result<Self, Trouble> {
         let opened = timeout(PATIENCE, TcpStream::connect(address)).await;
         let stream = opened.map_err(|_| Trouble::Late { doing: "connecting" })?.map_err(Trouble::Connect)?;
@@ -131,7 +130,7 @@ impl Link {
         Ok(Self { stream, piece, pipeline: Pipeline::new(limits) })
     }
 
-    /// Sends `request` and returns its answer. After an error the connection is of no further use.
+    /// Sends `request` and returns its answer. The connection must not be used after an error.
     pub(super) async fn ask(&mut self, doing: &'static str, request: &[u8]) -> Result<Vec<u8>, Trouble> {
         let asked = timeout(PATIENCE, self.exchange(request)).await;
         let answer = asked.map_err(|_| Trouble::Late { doing })?;
@@ -156,8 +155,8 @@ impl Link {
     }
 }
 
-/// The line at the start of `input`, of any text, as a whole answer. Used for lines that the
-/// protocol's parser does not know, so that a message can quote them.
+/// Parses the line at the start of `input`, with any text, as a whole answer. Used for lines that
+/// the protocol's parser does not know, so that an error can quote them.
 pub(super) fn line(input: &[u8]) -> Step<()> {
     let end = input.iter().position(|&byte| byte == b'\n');
     end.map_or(Step::Incomplete(input.len() + 1), |end| Step::Done(end + 1, ()))

@@ -1,9 +1,9 @@
-//! What memcached is told and asked, in its text protocol.
+//! Commands for memcached, in its text protocol.
 //!
-//! A size is whole mebibytes, eight at least. `cache_memlimit` alone frees nothing: memory lies in
-//! pages of slab classes, and only pages that no class owns are given back. So while it holds more
-//! than it may, pages are moved out of the classes, which evicts what is in them
-//! (`slabs reassign -1 0`: any class, to the pool of free pages).
+//! A limit is in whole mebibytes, at least eight. `cache_memlimit` alone frees nothing: memory is
+//! in pages of slab classes, and only pages of the free pool are given back. While memcached holds
+//! more than its limit, pages are therefore moved out of the classes to the pool (`slabs reassign
+//! -1 0`), which evicts the items in them.
 
 use sherwood_wire::memcached::client::{self, Progress, Reply};
 use sherwood_wire::pipeline::Step;
@@ -13,20 +13,20 @@ use super::link::{Link, Trouble, Unfit, line};
 
 const MIB: u64 = 1 << 20;
 
-/// Least bytes `cache_memlimit` takes.
+/// Smallest limit that `cache_memlimit` takes, bytes.
 pub(super) const BYTES_MIN: u64 = 8 * MIB;
 
-/// Pages asked back at one look. Each takes memcached some milliseconds; what it is still busy with
-/// is asked for again.
+/// Pages requested back at one poll. Each takes memcached some milliseconds; those refused because
+/// it is busy are requested again.
 const PAGES_AT_ONCE: u64 = 16;
 
-/// The limit that stands for a size.
+/// Returns the limit set for a size.
 pub(super) const fn limit(bytes: u64) -> u64 {
     let whole = bytes / MIB * MIB;
     if whole < BYTES_MIN { BYTES_MIN } else { whole }
 }
 
-/// Authenticates as memcached's text protocol has it (`-Y`): by a store whose value is user and
+/// Authenticates as memcached's text protocol requires (`-Y`): by a `set` whose value is user and
 /// password.
 pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result<(), Trouble> {
     let doing = "authenticating";
@@ -39,7 +39,7 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
 
 const NO_REASSIGN: &[u8] = b"STAT slab_reassign no\r\n";
 
-/// Reads size, use and counts, and whether it can be resized.
+/// Reads limit, use and counters, and checks that it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading statistics";
     let remedy = "is it memcached, and does it want a password?";
@@ -60,17 +60,18 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     if state.limit == 0 {
         return Err(Trouble::refused(doing, &stats, remedy));
     }
-    // Pages, since a page is what is taken and given back, and what no other class can use.
+    // Use is counted in pages: memory is taken and given back in pages, and other classes cannot
+    // use a page that one class owns.
     let slabs = link.ask(doing, b"stats slabs\r\n").await?;
     state.used = pairs(&slabs).find(|(name, _)| *name == "total_malloced").map_or(0, |(_, value)| value);
-    // One that cannot move pages would take a smaller limit and hold on to all it has.
+    // An instance that cannot move pages would accept a smaller limit and keep all its memory.
     let settings = link.ask("reading settings", b"stats settings\r\n").await?;
     let cannot = settings.windows(NO_REASSIGN.len()).any(|at| at == NO_REASSIGN);
     state.unfit = cannot.then_some(Unfit::NoReassign);
     Ok(state)
 }
 
-/// Tells it the size.
+/// Sets the limit.
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     let doing = "setting cache_memlimit";
     let request = format!("cache_memlimit {}\r\n", limit(bytes) / MIB);
@@ -79,7 +80,7 @@ pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     if said == b"OK\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
 
-/// Takes pages out of the classes while there are too many; whether there are.
+/// Moves pages to the free pool while use exceeds the limit. Returns whether it does.
 pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trouble> {
     let over = state.used.saturating_sub(state.limit);
     let doing = "taking pages back";
@@ -87,9 +88,9 @@ pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trou
         let said = link.ask(doing, b"slabs reassign -1 0\r\n").await?;
         match &said[..] {
             b"OK\r\n" => {}
-            // It is moving the one before.
+            // It is still moving the previous page.
             said if said.starts_with(b"BUSY") => return Ok(true),
-            // Each class has one page left, which it keeps.
+            // Each class keeps its last page.
             said if said.starts_with(b"NOSPARE") => return Ok(false),
             said => return Err(Trouble::refused(doing, said, "memcached must be able to move pages")),
         }
@@ -97,7 +98,7 @@ pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trou
     Ok(over > 0)
 }
 
-/// The next piece of an answer: one of several statistics, or a line that ends the answer.
+/// Parses the next piece of an answer: one of several statistics, or the line that ends the answer.
 pub(super) fn piece(input: &[u8]) -> Step<()> {
     match client::parse(input, 0) {
         Ok(Progress::Incomplete { need }) => Step::Incomplete(need),
@@ -108,7 +109,7 @@ pub(super) fn piece(input: &[u8]) -> Step<()> {
     }
 }
 
-/// The numbers of a list, by name.
+/// The numbers of a list of statistics, by name.
 fn pairs(list: &[u8]) -> impl Iterator<Item = (&str, u64)> {
     list.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_are_read_up_to_their_end_and_other_answers_are_one_line() {
+    fn statistics_end_with_end_and_other_answers_are_one_line() {
         let stats = b"STAT pid 1\r\nSTAT version 1.6\r\nSTAT get_hits 7\r\nEND\r\n";
         assert_eq!(piece(stats), Step::Used(12));
         assert_eq!(piece(&stats[..11]), Step::Incomplete(12));

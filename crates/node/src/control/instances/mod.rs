@@ -1,19 +1,17 @@
-//! Caches that somebody runs already, one for each partition, resized by the same loop.
+//! External caches, one for each partition, resized by the same control loop.
 //!
-//! RobinHood was built on an off-the-shelf cache, and needs no more of one than that it can be told
-//! its size and asked how it fares. Both are done here over the network, so both may be slow or
-//! fail; and the loop must not wait. So each instance has a task and a connection of its own:
+//! RobinHood only needs a cache that can be resized and that reports its counters. Both happen over
+//! the network here, so both may be slow or fail, and the loop must not wait. Each instance
+//! therefore has a task and a connection of its own:
 //!
-//! - The loop leaves a *wish*, a size. The newest one wins: what was asked for and not begun is
-//!   never asked for.
-//! - The task tells the instance, once a second reads back what it holds and counts, and leaves
-//!   that for the loop.
-//! - Who is to grow is told so as others have given (`ledger`): all together never have more than
-//!   the total.
-//! - Each exchange has a time-out. An instance that does not answer keeps its size, since nobody
-//!   can tell it another, and its budget: the loop divides the rest among the others. What it has
-//!   beyond its budget nobody else gets meanwhile (`ledger`). When it is back, it is told the
-//!   newest wish. One that answers and cannot be resized is treated alike.
+//! - The loop sets a *wish*, the wanted size. A new wish replaces one that was not started.
+//! - The task resizes the instance, polls its use and counters once a second, and stores them for
+//!   the loop.
+//! - An instance grows only as others release memory (`ledger`): the sum never exceeds the total.
+//! - Each exchange has a timeout. An instance that does not answer keeps its size, since it cannot
+//!   be told another, and its budget: the loop divides the rest among the others. Its bytes above
+//!   its budget are not given to others (`ledger`). When it is reachable again, it gets the newest
+//!   wish. An instance that answers but cannot be resized is treated the same.
 
 mod ledger;
 mod link;
@@ -37,26 +35,26 @@ pub(crate) use ledger::Ledger;
 pub(crate) use link::Trouble;
 use link::{Link, Unfit};
 
-/// Time between two looks at an instance.
+/// Time between two polls of an instance.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time between two looks at one that gives memory back.
+/// Time between two polls of an instance that is releasing memory.
 const LOOK_SHRINKING: Duration = Duration::from_millis(50);
-/// Time to the first try to reach an instance again; it doubles with each that fails.
+/// Delay before the first reconnection; it doubles with each failure.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// What the doubling stops at.
+/// Longest delay before a reconnection.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// What an instance is.
+/// Kind of cache server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceKind {
-    /// memcached, resized by `cache_memlimit` in whole MiB, of which it needs eight.
+    /// memcached, resized by `cache_memlimit` in whole MiB, at least eight.
     Memcached,
     /// Redis or Valkey, resized by `CONFIG SET maxmemory`.
     Redis,
 }
 
 impl InstanceKind {
-    /// Its name, as in the configuration.
+    /// The name of the kind, as in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,7 +63,7 @@ impl InstanceKind {
         }
     }
 
-    /// Least bytes it can be told to keep to.
+    /// Smallest limit it accepts, bytes.
     #[must_use]
     pub const fn bytes_min(self) -> u64 {
         match self {
@@ -74,7 +72,7 @@ impl InstanceKind {
         }
     }
 
-    /// What it will say its size is when it was told to have `bytes`.
+    /// Returns the limit it reports after it was set to `bytes`.
     const fn limit(self, bytes: u64) -> u64 {
         match self {
             Self::Memcached => memcached::limit(bytes),
@@ -83,35 +81,35 @@ impl InstanceKind {
     }
 }
 
-/// An instance, before the node is started.
+/// Configuration of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceSetup {
-    /// What it is.
+    /// Kind of server.
     pub kind: InstanceKind,
     /// Host and port.
     pub address: String,
-    /// Who asks; for Redis without one, its default user.
+    /// User to authenticate as; for Redis without one, its default user.
     pub user: Option<String>,
-    /// A file with the password, if it asks for one; nobody else may read it, and it is read
-    /// whenever the instance is connected to.
+    /// File with the password, if the instance requires one. It must be readable by its owner only,
+    /// and is read on every connect.
     pub password_file: Option<PathBuf>,
 }
 
-/// The instances that a node divides memory among, in place of a cache of its own.
+/// The external instances that a node divides memory among, in place of a cache of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstancesSetup {
-    /// What their sizes sum to, bytes.
+    /// Sum of their sizes, bytes.
     pub total_bytes: u64,
-    /// One for each partition, in the order of their ids.
+    /// The instances, in the order of their partitions' ids.
     pub each: Vec<InstanceSetup>,
 }
 
-/// What an instance said of itself.
+/// The state that an instance reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// Its size, bytes.
+    /// Memory limit, bytes.
     limit: u64,
-    /// What it takes of that.
+    /// Memory in use, bytes.
     used: u64,
     items: u64,
     hits: u64,
@@ -119,30 +117,31 @@ struct State {
     stores: u64,
     evictions: u64,
     expired: u64,
-    /// Why it is left alone; none where it can be resized.
+    /// A setting that prevents resizing; none if it can be resized.
     unfit: Option<Unfit>,
 }
 
-/// What is known of an instance.
+/// The state of an instance as last known.
 #[derive(Debug, Default)]
 struct Known {
-    /// Counts go on where the instance was started anew.
+    /// Use, and counters since the node's start; they are continued across restarts of the
+    /// instance.
     usage: Usage,
-    /// Times its counts were seen to have begun anew.
+    /// Restarts detected by counters that fell.
     restarts: u64,
-    /// What it said last; nothing before the first look, since what it has counted before that is
-    /// none of ours.
+    /// The last reported state; none before the first poll. Counts from before the first poll are
+    /// ignored.
     last: Option<State>,
-    /// Why it is not reached; none while it is.
+    /// The error that makes it unreachable; none while it is reachable.
     trouble: Option<String>,
     reached_ever: bool,
 }
 
-/// One instance; its task is [`Instance::work`].
+/// An external instance; its task is [`Instance::work`].
 #[derive(Debug)]
 pub(crate) struct Instance {
     setup: InstanceSetup,
-    /// Its partition.
+    /// The partition that it stands for.
     partition: PartitionId,
     ledger: Arc<Ledger>,
     wish: watch::Sender<Option<u64>>,
@@ -160,27 +159,27 @@ impl Instance {
         &self.setup
     }
 
-    /// Asks for a size, bytes; in place of any that was asked for before.
+    /// Sets the wanted size, bytes. Replaces the one before.
     pub(super) fn wish(&self, bytes: u64) {
         self.wish.send_replace(Some(bytes));
     }
 
-    /// What it holds and has counted since the node's start.
+    /// Memory in use, and counters since the node's start.
     pub(crate) fn usage(&self) -> Usage {
         self.known().usage
     }
 
-    /// Times it was seen to have been started anew.
+    /// Restarts of the instance that were detected.
     pub(crate) fn restarts(&self) -> u64 {
         self.known().restarts
     }
 
-    /// Why it is not reached; none while it is.
+    /// The error that makes it unreachable; none while it is reachable.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.known().trouble.clone()
     }
 
-    /// Reaches the instance, again and again, for as long as the runtime lives.
+    /// Connects to the instance and serves it, reconnecting after errors, until the runtime ends.
     async fn work(self: Arc<Self>, report: Report) {
         let mut retry = RETRY_MIN;
         loop {
@@ -191,7 +190,7 @@ impl Instance {
         }
     }
 
-    /// Talks to the instance until something is wrong.
+    /// Polls and resizes the instance until an error.
     async fn talk(&self, report: &Report, retry: &mut Duration) -> Result<std::convert::Infallible, Trouble> {
         let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
         let piece = match self.setup.kind {
@@ -205,12 +204,12 @@ impl Instance {
             gifts.mark_unchanged();
             let mut state = self.look(&mut link).await?;
             if let Some(unfit) = state.unfit {
-                // What it has beyond its budget nobody else gets.
+                // Memory above its budget is not given to others.
                 self.ledger.note(self.partition.index(), state.limit.max(state.used));
                 return Err(unfit.into());
             }
-            // Where there is no limit, what it holds is its own: a limit below that would evict for
-            // nothing but want of room.
+            // Without a limit, its use counts as its own: a lower limit would evict only for lack
+            // of free memory.
             let own = if state.limit == 0 { state.used } else { state.limit };
             let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, own));
             if let Some(bytes) = granted
@@ -222,11 +221,12 @@ impl Instance {
             let shrinks = self.release(&mut link, &state).await?;
             self.find(report, state);
             *retry = RETRY_MIN;
-            // What it cannot give is nothing to wait for; one that has no limit has what it uses.
+            // Memory that it cannot release is not waited for. Without a limit, it has its use.
             let has = if shrinks || state.limit == 0 { state.limit.max(state.used) } else { state.limit };
             self.ledger.note(self.partition.index(), has);
             let rest = if shrinks { LOOK_SHRINKING } else { LOOK };
-            // An end of the rest, a new wish, what it waits for: all are reasons to look again.
+            // Polls again after the interval, on a new wish, and when another instance releases
+            // memory it waits for.
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
                 _ = wishes.changed() => {}
@@ -252,8 +252,8 @@ impl Instance {
             InstanceKind::Memcached => memcached::look(link).await,
             InstanceKind::Redis => redis::look(link).await,
         }?;
-        // Each look counts: the next may be at counts that have grown beyond those of before a new
-        // start.
+        // Each poll counts: after a restart, the counters may have grown beyond their old values by
+        // the next poll.
         self.known().note(state);
         Ok(state)
     }
@@ -265,8 +265,8 @@ impl Instance {
         }
     }
 
-    /// Has an instance that holds more than it may give some of it back; whether there is more to
-    /// come. Redis does so by itself.
+    /// Releases memory of an instance that holds more than its limit. Returns whether more is to be
+    /// released. Redis releases by itself.
     async fn release(&self, link: &mut Link, state: &State) -> Result<bool, Trouble> {
         match self.setup.kind {
             InstanceKind::Memcached => memcached::release(link, state).await,
@@ -274,7 +274,7 @@ impl Instance {
         }
     }
 
-    /// Takes note that it is reached, and says so when that is new.
+    /// Records that the instance is reachable. Reports an event if it was not.
     fn find(&self, report: &Report, state: State) {
         let mut known = self.known();
         let was = known.trouble.take();
@@ -290,7 +290,7 @@ impl Instance {
         }
     }
 
-    /// Takes note that it is not reached, and says so when that is new.
+    /// Records that the instance is unreachable. Reports an event if it was reachable.
     fn lose(&self, report: &Report, trouble: &Trouble) {
         let trouble = trouble.to_string();
         if self.known().trouble.replace(trouble.clone()).as_ref() != Some(&trouble) {
@@ -309,7 +309,7 @@ impl Instance {
 impl Known {
     fn note(&mut self, state: State) {
         let last = self.last.replace(state).unwrap_or(state);
-        // A count that fell is one that began anew.
+        // A counter that fell was reset by a restart.
         let more = |last: u64, now: u64| now.checked_sub(last).unwrap_or(now);
         self.restarts += u64::from(state.hits < last.hits || state.misses < last.misses);
         let usage = &mut self.usage;
@@ -322,7 +322,7 @@ impl Known {
     }
 }
 
-/// The first line of a file that nobody else may read.
+/// Reads the first line of a file that only its owner may read.
 fn password(file: &Path) -> Result<String, AccessError> {
     const WHAT: &str = "[[partition]] cache.password_file";
     let bytes = file_bytes(WHAT, file, true)?;

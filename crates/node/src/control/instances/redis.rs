@@ -1,7 +1,7 @@
-//! What Redis and Valkey are told and asked.
+//! Commands for Redis and Valkey.
 //!
-//! `CONFIG SET maxmemory` takes effect at once: what is too much is evicted in steps between
-//! commands. What Redis uses for itself counts too, about a mebibyte.
+//! `CONFIG SET maxmemory` takes effect at once: the excess is evicted in steps between commands.
+//! Redis's own memory counts too, about a mebibyte.
 
 use sherwood_wire::pipeline::Step;
 use sherwood_wire::resp::client::{self, Progress};
@@ -9,10 +9,10 @@ use sherwood_wire::resp::client::{self, Progress};
 use super::State;
 use super::link::{Link, Trouble, Unfit, line};
 
-/// Less than this, and Redis has no room for anything but itself.
+/// Smallest limit, bytes: below it, Redis has room only for its own memory.
 pub(super) const BYTES_MIN: u64 = 2 << 20;
 
-/// The limit that stands for a size. To Redis, a `maxmemory` of nothing would be no limit at all.
+/// Returns the limit set for a size. A `maxmemory` of 0 would mean no limit.
 pub(super) const fn limit(bytes: u64) -> u64 {
     if bytes < BYTES_MIN { BYTES_MIN } else { bytes }
 }
@@ -25,11 +25,11 @@ pub(super) async fn greet(link: &mut Link, user: Option<&str>, password: &str) -
     accepted(link, "authenticating", &request, remedy).await
 }
 
-/// Reads size, use and counts, and whether it can be resized.
+/// Reads limit, use and counters, and checks that it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading INFO";
     let mut state = State::default();
-    // Sections one by one: Redis before 7 takes no more than one.
+    // One section at a time: Redis before 7 accepts only one.
     for section in [&b"memory"[..], b"stats", b"keyspace"] {
         let said = ask(link, doing, &[b"INFO", section]).await?;
         if said.first() != Some(&b'$') {
@@ -65,13 +65,13 @@ fn note(state: &mut State, name: &str, value: &str) {
     }
 }
 
-/// Whether it has more than it may, and evicts. A sixteenth more is nothing to wait for: what it
-/// keeps for replicas and clients counts as use, and not against `maxmemory`.
+/// Returns whether its use exceeds its limit and it is evicting. Up to a sixteenth more is
+/// accepted: buffers of replicas and clients count as use, but not against `maxmemory`.
 pub(super) fn gives(state: &State) -> bool {
     state.used > state.limit.saturating_add(state.limit / 16) && state.limit > 0
 }
 
-/// Tells it the size.
+/// Sets the limit.
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     let bytes = limit(bytes).to_string();
     let request: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
@@ -94,7 +94,7 @@ async fn ask(link: &mut Link, doing: &'static str, request: &[&[u8]]) -> Result<
     link.ask(doing, &bytes).await
 }
 
-/// An answer, which is one piece.
+/// Parses an answer, which is one piece.
 pub(super) fn piece(input: &[u8]) -> Step<()> {
     match client::parse(input) {
         Ok(Progress::Incomplete(need)) => Step::Incomplete(need),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_noted_and_what_makes_no_sense_is_not() {
+    fn known_fields_are_read_and_malformed_ones_are_ignored() {
         let mut state = State::default();
         for line in [
             "maxmemory:5",

@@ -1,4 +1,4 @@
-//! Counts, sizes and answers, without a server; `tests/node/instances.rs` has real ones.
+//! Counters, sizes and answers, without a server; `tests/node/instances.rs` uses real servers.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn state(hits: u64, items: u64) -> State {
 }
 
 #[test]
-fn counts_begin_with_the_first_look_and_go_on_where_an_instance_was_started_anew() {
+fn counters_start_at_the_first_poll_and_continue_after_a_restart() {
     let mut known = Known::default();
     known.note(state(1_000_000, 3));
     assert_eq!((known.usage.hits, known.usage.items), (0, 3), "those of its life before are none of ours");
@@ -19,7 +19,7 @@ fn counts_begin_with_the_first_look_and_go_on_where_an_instance_was_started_anew
 }
 
 #[test]
-fn a_password_is_a_line_of_a_file_that_nobody_else_may_read() {
+fn password_is_the_first_line_of_an_owner_only_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("password");
     let read = |text: &[u8], mode| {
@@ -36,7 +36,7 @@ fn a_password_is_a_line_of_a_file_that_nobody_else_may_read() {
 }
 
 #[test]
-fn a_size_is_what_an_instance_can_be_told_and_never_none() {
+fn limit_is_one_the_instance_accepts_and_never_zero() {
     let mib = |bytes| InstanceKind::Memcached.limit(bytes) >> 20;
     assert_eq!((mib(0), mib((9 << 20) - 1), mib(9 << 20)), (8, 8, 9));
     let redis = |bytes| InstanceKind::Redis.limit(bytes);
@@ -44,7 +44,7 @@ fn a_size_is_what_an_instance_can_be_told_and_never_none() {
 }
 
 #[test]
-fn the_newest_wish_replaces_those_before_it() {
+fn newest_wish_replaces_earlier_ones() {
     let setup = InstanceSetup {
         kind: InstanceKind::Redis,
         address: "127.0.0.1:1".to_owned(),
