@@ -1,7 +1,5 @@
 //! The house rules, applied to this repository.
 
-use std::collections::BTreeMap;
-
 use sherwood_tidy::imports::{self, Imports};
 use sherwood_tidy::product::product;
 use sherwood_tidy::rooms::{self, Plan};
@@ -28,10 +26,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("wire", 0),
     ("workload", 7),
 ];
-
-/// Doc comments that still begin with an unclear word, by folder. A figure may only go down; a
-/// folder that is not listed has none.
-const UNCLEAR_OPENINGS: &[(&str, usize)] = &[("crates/node", 250)];
 
 fn tree() -> Tree {
     Tree::open().expect("the tests run in a clone")
@@ -83,18 +77,7 @@ fn comments_and_pages_fit_into_100_columns() {
 #[test]
 fn doc_comments_begin_with_a_verb_or_a_noun() {
     let tree = tree();
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (path, text) in tree.texts("", ".rs") {
-        let folder: Vec<&str> = path.split('/').take(2).collect();
-        found.entry(folder.join("/")).or_default().extend(comments::unclear_openings(path, &text));
-    }
-    let most = |folder: &String| {
-        UNCLEAR_OPENINGS.iter().find(|(known, _)| known == folder).map_or(0, |&(_, most)| most)
-    };
-    for (folder, sentences) in found {
-        let (count, most) = (sentences.len(), most(&folder));
-        assert!(count <= most, "{folder}: {count} of at most {most}\n{}\n", sentences.join("\n"));
-    }
+    assert_none(tree.texts("", ".rs").flat_map(|(path, text)| comments::unclear_openings(path, &text)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A client of the node's HTTP port that keeps its connection, as application servers do.
+//! A client of the node's HTTP port that keeps its connection open, as application servers do.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Longest wait for an answer; reached only by a test that fails.
+/// Longest wait for an answer; reached only when a test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Client(BufReader<TcpStream>);
 
-/// What the port answered.
+/// A response of the port.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -61,7 +61,8 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    /// Runs one request of these keys of each backend; its results, in the order of the keys.
+    /// Sends one request for these keys of each backend. Returns its results, in the order of the
+    /// keys.
     #[track_caller]
     pub(crate) fn read<'a>(
         &mut self,
@@ -82,7 +83,7 @@ impl Client {
         self.ask("DELETE", &format!("/v1/keys/{backend}/{key}"), "")
     }
 
-    /// Takes keys out of the cache.
+    /// Removes keys from the cache.
     #[track_caller]
     pub(crate) fn invalidate(&mut self, backend: &str, keys: &[String]) {
         let body = json!({"backend": backend, "keys": keys}).to_string();

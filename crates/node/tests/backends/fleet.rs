@@ -1,4 +1,4 @@
-//! The five servers, and a node before them.
+//! The five servers, and a node in front of them.
 
 use std::path::Path;
 use std::thread;
@@ -19,13 +19,13 @@ use crate::service::Service;
 /// The backends' names.
 pub(crate) const NAMES: [&str; BACKENDS] = ["mariadb", "postgres", "redis", "memcached", "service"];
 pub(crate) const BACKENDS: usize = 5;
-/// Whether they have what they acknowledged when they are back after they were killed.
+/// True for a server that still has its acknowledged writes after it was killed.
 pub(crate) const KEEPS: [bool; BACKENDS] = [true, true, true, false, true];
 
-/// All of it in the log before the client hears of it, and the log on the disk.
+/// Redis logs a write and syncs the log to the disk before it acknowledges the write.
 const REDIS_KEEPS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// In the order of [`NAMES`].
+/// The servers, in the order of [`NAMES`].
 pub(crate) struct Fleet {
     mariadb: Database,
     postgres: Database,
@@ -36,7 +36,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// All of them, with what the databases need to hold values.
+    /// Starts all servers and creates the databases' tables.
     pub(crate) fn start() -> Self {
         let (mariadb, postgres) = thread::scope(|scope| {
             let postgres = scope.spawn(|| Database::postgres(|_| Vec::new()));
@@ -59,7 +59,7 @@ impl Fleet {
         }
     }
 
-    /// A node with a gateway, and all of them as backends.
+    /// Starts a node with a gateway and all servers as backends.
     pub(crate) fn node(&self) -> Node {
         let text = self.configuration();
         let config = config::parse("five.toml", &text, &Flags::default(), available_without_options());
@@ -67,8 +67,8 @@ impl Fleet {
         Node::start(setup).expect("the node starts")
     }
 
-    /// Its time-outs end no call on a machine that does other things, and its decisions move space
-    /// while it serves.
+    /// The node's configuration. Its timeouts are long enough for a busy machine, and its decisions
+    /// move bytes between the backends during the test.
     fn configuration(&self) -> String {
         let databases = |kind: &str, database: &Database, write: &str| {
             let password = self.secrets.path().join("password");
@@ -107,7 +107,7 @@ impl Fleet {
         )
     }
 
-    /// Kills one without a word of warning.
+    /// Kills a server (SIGKILL).
     pub(crate) fn kill(&mut self, backend: usize) {
         match backend {
             0 => self.mariadb.kill(),
@@ -118,7 +118,7 @@ impl Fleet {
         }
     }
 
-    /// Starts it again, at the same port, with what it keeps.
+    /// Starts a server again at the same port, with its durable data.
     pub(crate) fn restart(&mut self, backend: usize) {
         match backend {
             0 => self.mariadb.restart(),

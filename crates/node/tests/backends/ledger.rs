@@ -1,21 +1,21 @@
-//! What was written, and so what a read may return.
+//! Records writes, and derives from them the values that a read may return.
 //!
-//! A key has one writer, who numbers what it writes. A read asks what is [`due`](Ledger::due)
-//! before it begins, and is judged by that when it has ended.
+//! Each key has one writer, which numbers its writes. Before a read begins, the test gets the key's
+//! state ([`Ledger::due`]), and checks the result against it afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// One server's life: even while it is well, odd from the moment before it is killed until it is
+/// Generation of a server: even while it is running, odd from just before it is killed until it is
 /// back.
 type Life = u64;
 
-/// The books of all backends.
+/// The records of all backends.
 pub(crate) struct Ledger(Vec<Book>);
 
 struct Book {
-    /// Whether a server that is killed has what it acknowledged when it is back.
+    /// True if a killed server still has its acknowledged writes when it is back.
     keeps: bool,
     life: AtomicU64,
     keys: Vec<Mutex<Entry>>,
@@ -25,16 +25,16 @@ struct Book {
 struct Entry {
     begun: u64,
     acknowledged: u64,
-    /// The server's when the acknowledged write began.
+    /// Generation of the server when the acknowledged write began.
     life: Life,
-    /// Numbers of writes that leave no value.
+    /// Numbers of removals.
     removals: BTreeSet<u64>,
-    /// Numbers that were read, and those of which it was said that they were not written.
+    /// Numbers that were read, and numbers of writes that the node reported as not done.
     read: BTreeSet<u64>,
     not_done: BTreeSet<u64>,
 }
 
-/// What a read must not fall behind.
+/// The oldest state that a read may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     number: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Due {
     asked_in: Life,
 }
 
-/// A write under way.
+/// A write in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     pub(crate) number: u64,
@@ -50,8 +50,8 @@ pub(crate) struct Begun {
 }
 
 impl Ledger {
-    /// Books of backends, of which `keeps` says whether they keep what they acknowledged, and of so
-    /// many keys each.
+    /// Creates records of backends with `keys` keys each; `keeps` tells which of them have durable
+    /// data.
     pub(crate) fn new(keeps: &[bool], keys: usize) -> Self {
         let book = |&keeps: &bool| Book {
             keeps,
@@ -61,12 +61,12 @@ impl Ledger {
         Self(keeps.iter().map(book).collect())
     }
 
-    /// From now on the backend's server may be gone.
+    /// Records that the backend's server is about to be killed.
     pub(crate) fn falls(&self, backend: usize) {
         assert_eq!(self.0[backend].life.fetch_add(1, SeqCst) % 2, 0, "it was well");
     }
 
-    /// From now on it is well again.
+    /// Records that the server is running again.
     pub(crate) fn is_back(&self, backend: usize) {
         assert_eq!(self.0[backend].life.fetch_add(1, SeqCst) % 2, 1, "it was gone");
     }
@@ -75,12 +75,12 @@ impl Ledger {
         self.0[backend].life.load(SeqCst)
     }
 
-    /// Whether the server was well from when its life was `since` until now.
+    /// Returns whether the server has been running continuously since the generation `since`.
     fn was_well(&self, backend: usize, since: Life) -> bool {
         since.is_multiple_of(2) && self.life(backend) == since
     }
 
-    /// The next write of a key begins, or the next removal.
+    /// Begins the next write of a key, or its removal.
     pub(crate) fn begin(&self, backend: usize, key: usize, removes: bool) -> Begun {
         let mut entry = self.entry(backend, key);
         entry.begun += 1;
@@ -91,13 +91,14 @@ impl Ledger {
         Begun { number: entry.begun, life: self.life(backend) }
     }
 
-    /// A write was acknowledged.
+    /// Records that a write was acknowledged.
     pub(crate) fn acknowledged(&self, backend: usize, key: usize, write: Begun) {
         let mut entry = self.entry(backend, key);
         (entry.acknowledged, entry.life) = (write.number, write.life);
     }
 
-    /// A write failed, `not_done` by the node's word. Why that is wrong, if it is.
+    /// Records a failed write; `not_done` if the node reported that it was not done. Fails if that
+    /// report is wrong, or if the server was running throughout.
     pub(crate) fn failed(
         &self,
         backend: usize,
@@ -118,14 +119,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// What a read that begins now must not fall behind.
+    /// Returns the oldest state that a read beginning now may return.
     pub(crate) fn due(&self, backend: usize, key: usize) -> Due {
         let entry = self.entry(backend, key);
         Due { number: entry.acknowledged, written_in: entry.life, asked_in: self.life(backend) }
     }
 
-    /// Why a read that has returned this number, or that there is none, has not returned what was
-    /// due.
+    /// Checks that a read may return this number, or no value; fails with the reason.
     pub(crate) fn judge(
         &self,
         backend: usize,
@@ -152,7 +152,7 @@ impl Ledger {
         }
     }
 
-    /// Why a read should not have failed, if it should not.
+    /// Checks that a read was allowed to fail; fails with the reason.
     pub(crate) fn excuse(&self, backend: usize, due: Due) -> Result<(), String> {
         let well = self.was_well(backend, due.asked_in);
         if well { Err("failed, and the server was well".to_owned()) } else { Ok(()) }
@@ -166,8 +166,8 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// Books of a backend that keeps and one that does not, in each of which write 1 of a key is
-    /// acknowledged.
+    /// Records of a backend with durable data and of one without, in each of which write 1 of a key
+    /// is acknowledged.
     fn books() -> Ledger {
         let ledger = Ledger::new(&[true, false], 1);
         for backend in 0..2 {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_may_return_the_last_acknowledged_and_anything_begun_since() {
+    fn read_may_return_the_last_acknowledged_write_or_a_later_one() {
         let ledger = books();
         let due = ledger.due(0, 0);
         let second = ledger.begin(0, 0, false);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_keeps_nothing_loses_and_only_what_it_had_when_it_was_killed() {
+    fn only_servers_without_durable_data_may_lose_writes_from_before_a_kill() {
         let ledger = books();
         let absent = |backend| ledger.judge(backend, 0, ledger.due(backend, 0), None).is_ok();
         assert_eq!([absent(0), absent(1)], [false, false]);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_excused_by_a_server_that_was_gone() {
+    fn failure_is_accepted_only_if_the_server_was_down() {
         let ledger = books();
         let (before, write) = (ledger.due(0, 0), ledger.begin(0, 0, false));
         assert!(ledger.excuse(0, before).is_err() && ledger.failed(0, 0, write, false).is_err());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_not_to_be_done_is_not_read() {
+    fn write_reported_as_not_done_must_not_be_read() {
         let ledger = books();
         ledger.falls(0);
         let [second, third] = [ledger.begin(0, 0, false), ledger.begin(0, 0, false)];
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_absent_until_it_is_written_again() {
+    fn removed_key_is_absent_until_written_again() {
         let ledger = books();
         let before = ledger.due(0, 0);
         let removal = ledger.begin(0, 0, true);

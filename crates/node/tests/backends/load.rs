@@ -1,4 +1,4 @@
-//! Readers and writers, and what has come of them so far.
+//! Readers and writers, and their results.
 
 use std::array;
 use std::net::SocketAddr;
@@ -13,27 +13,26 @@ use crate::fleet::{BACKENDS, KEEPS, NAMES};
 use crate::ledger::{Due, Ledger};
 
 pub(crate) const READERS: usize = 2;
-/// Each writes a key of each group.
+/// Number of writers. Each writes one key of each group.
 pub(crate) const WRITERS: usize = 2;
-/// Groups of keys. Every other draw is of the group whose turn it is in the phase, so that its keys
-/// are written, fetched and taken out of the cache at the same moment, again and again; and
-/// another's turn comes with the next phase, since a key whose write came to an unknown end is not
-/// cached for as long as a call may take.
+/// Groups of keys. Each phase has its own group, which gets every other operation, so that its keys
+/// are often written, fetched and invalidated at the same time. The group changes with the phase,
+/// because a key whose write had an unknown outcome is not cached for as long as a call may take.
 const GROUPS: usize = 12;
 /// Keys of each backend.
 pub(crate) const KEYS: usize = GROUPS * WRITERS;
-/// Keys of each backend that a request reads.
+/// Keys of each backend in one request.
 const KEYS_READ: usize = 2;
-/// Requests and writes of a phase; enough for what each waits for, many times over.
+/// Upper bound of requests and writes in a phase, many times as many as a phase needs.
 const ROUNDS_OF_A_PHASE: u64 = 4_000;
-/// Longest wait for a phase's end; reached only by a test that fails.
+/// Longest wait for the end of a phase; reached only when a test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of one backend's queries and writes.
+/// Results of one backend's queries and writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) hits: u64,
-    /// Values that the server was asked for.
+    /// Values fetched from the server.
     pub(crate) misses: u64,
     pub(crate) failures: u64,
     pub(crate) writes: u64,
@@ -56,7 +55,7 @@ impl Sub for Counts {
     }
 }
 
-/// What readers, writers and who commands them share.
+/// State shared by the readers, the writers and the test.
 pub(crate) struct Load {
     node: SocketAddr,
     pub(crate) ledger: Ledger,
@@ -68,15 +67,15 @@ pub(crate) struct Load {
 struct State {
     tally: Tally,
     phase: usize,
-    /// Requests and writes that may still be made in it.
+    /// Requests and writes left in the phase.
     rounds: u64,
     ended: bool,
-    /// What was wrong first.
+    /// The first failed check.
     wrong: Option<String>,
 }
 
 impl Load {
-    /// None yet: rounds are made from the first phase on.
+    /// Creates a load that is idle until the first phase.
     pub(crate) fn new(node: SocketAddr) -> Self {
         let ledger = Ledger::new(&KEEPS, KEYS);
         Self { node, ledger, state: Mutex::default(), changed: Condvar::new() }
@@ -94,21 +93,21 @@ impl Load {
         assert_eq!(wrong, None);
     }
 
-    /// Reads until the load has ended or something is wrong.
+    /// Sends requests until the load has ended or a check has failed.
     pub(crate) fn reader(&self, number: usize) {
         let (mut client, mut random) =
             (Client::connect(self.node), SplitMix64::new((WRITERS + number) as u64));
         while let Some(phase) = self.next_round() {
             let mut key = || group(&mut random, phase) * WRITERS + draw(&mut random, WRITERS);
             let keys: [[usize; KEYS_READ]; BACKENDS] = array::from_fn(|_| array::from_fn(|_| key()));
-            // Or hardly anything would be asked for once all is cached.
+            // Without invalidations everything would be cached soon, and few keys would be fetched.
             let backend = draw(&mut random, BACKENDS);
             client.invalidate(NAMES[backend], &keys[backend].map(name));
             self.read(&mut client, &keys);
         }
     }
 
-    /// Writes its keys until the load has ended or something is wrong.
+    /// Writes its keys until the load has ended or a check has failed.
     pub(crate) fn writer(&self, number: usize) {
         let (mut client, mut random) = (Client::connect(self.node), SplitMix64::new(number as u64));
         while let Some(phase) = self.next_round() {
@@ -118,7 +117,7 @@ impl Load {
         }
     }
 
-    /// One request to all backends.
+    /// Sends one request to all backends.
     fn read(&self, client: &mut Client, keys: &[[usize; KEYS_READ]; BACKENDS]) {
         let asked = || {
             keys.iter().enumerate().flat_map(|(backend, keys)| keys.iter().map(move |&key| (backend, key)))
@@ -154,8 +153,8 @@ impl Load {
         self.count(&came);
     }
 
-    /// The next write of one key, or removal: without those, what a fetch has brought too late
-    /// would always find a newer value.
+    /// Writes or removes one key. Removals are needed to detect late fills: after a write, a late
+    /// fill would find a newer value in the cache and be dropped.
     fn write(&self, client: &mut Client, backend: usize, key: usize, removes: bool) {
         let write = self.ledger.begin(backend, key, removes);
         let answer = match removes {
@@ -176,7 +175,7 @@ impl Load {
         self.count(&came);
     }
 
-    /// Begins a phase, and waits until `enough` has come of it.
+    /// Begins a phase, and waits until its results are `enough`.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, enough: impl Fn(&Tally) -> bool) {
         let mut state = self.state();
@@ -194,14 +193,13 @@ impl Load {
         assert!(!waited.timed_out(), "{what}: never came true of {came:#?}");
     }
 
-    /// Lets readers and writers end.
+    /// Ends the readers and writers.
     pub(crate) fn end(&self) {
         self.state().ended = true;
         self.changed.notify_all();
     }
 
-    /// Waits for a round to be made, and says of which phase it is; none when there will be no
-    /// more.
+    /// Waits for the next round and returns its phase; none when the load has ended.
     fn next_round(&self) -> Option<usize> {
         let over = |state: &State| state.ended || state.wrong.is_some();
         let waits = |state: &mut State| state.rounds == 0 && !over(state);
@@ -236,7 +234,7 @@ fn draw(random: &mut SplitMix64, bound: usize) -> usize {
     (random.next_u64() % bound as u64) as usize
 }
 
-/// The group of a key that is to be read or written.
+/// Draws the group of a key to read or write.
 fn group(random: &mut SplitMix64, phase: usize) -> usize {
     if draw(random, 2) == 0 { phase % GROUPS } else { draw(random, GROUPS) }
 }
@@ -249,7 +247,7 @@ fn value(backend: usize, key: usize, number: u64) -> String {
     format!("{}/{}#{number}", NAMES[backend], name(key))
 }
 
-/// The number of a value of this key.
+/// Parses the number of a value, and checks that the value is of this key.
 fn number(backend: usize, key: usize, value: &str) -> Result<u64, String> {
     let rest = value.strip_prefix(NAMES[backend]).and_then(|rest| rest.strip_prefix('/'));
     let rest = rest.and_then(|rest| rest.strip_prefix(&name(key)).and_then(|rest| rest.strip_prefix('#')));

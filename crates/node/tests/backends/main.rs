@@ -1,19 +1,18 @@
-//! A node before five real servers: MariaDB, PostgreSQL, Redis, memcached and an HTTP service, each
-//! killed and started again in turn, while some read and some write.
+//! A node in front of five real servers (MariaDB, PostgreSQL, Redis, memcached and an HTTP
+//! service), each killed and restarted in turn under reads and writes.
 //!
-//! What must hold meanwhile:
+//! Checked throughout:
 //!
-//! - a server that is gone is an error of its own queries and writes, and of nothing else;
-//! - no read that began after a write of its key was acknowledged returns anything older, nor
-//!   anything that was never written, nor what a write brought of which the node said that it was
-//!   not done;
-//! - what is absent was removed, or lost: only memcached, which keeps nothing, may lose a key, and
-//!   only where it was killed after the key's last acknowledged write began. Even then no older
-//!   value comes back, from the cache or from anywhere else.
+//! - a server that is down fails only its own queries and writes;
+//! - a read that began after a write was acknowledged returns neither an older value, nor one that
+//!   was never written, nor one whose write the node reported as not done;
+//! - an absent key was removed or lost. Only memcached, which has no durable data, may lose a key,
+//!   and only if it was killed after the key's last acknowledged write began. Even then no older
+//!   value returns, from the cache or elsewhere.
 //!
-//! Nothing waits for time to pass: a phase ends when enough of what it is for has happened, and its
-//! requests are bounded ([`load::Load::until`]). Servers are Debian's packages, started by what the
-//! connectors' tests start them with.
+//! No phase depends on time: it ends when enough results of the kind it tests have arrived, within
+//! a bound of requests ([`load::Load::until`]). The servers are Debian's packages, started by the
+//! same code as in the connectors' tests.
 
 #![allow(
     clippy::disallowed_methods,
@@ -42,11 +41,11 @@ use fleet::{BACKENDS, Fleet, NAMES};
 use load::{Counts, Load, READERS, Tally, WRITERS};
 use patience::eventually;
 
-/// Of each kind, in each phase, of each backend that is well.
+/// Results of each kind that a phase needs from each running backend.
 const ENOUGH: u64 = 50;
 
 #[test]
-fn each_server_may_die_and_return_under_load_and_only_its_own_queries_know() {
+fn killed_server_under_load_fails_only_its_own_queries() {
     let mut fleet = Fleet::start();
     let node = fleet.node();
     let address = node.admin().expect("it has a gateway");
@@ -57,7 +56,7 @@ fn each_server_may_die_and_return_under_load_and_only_its_own_queries_know() {
     load.prepare();
     thread::scope(|scope| {
         let load = &load;
-        // Whatever ends this, ends those.
+        // Ends the readers and writers even if the test fails.
         let _ending = Ending(load);
         (0..READERS).for_each(|number| drop(scope.spawn(move || load.reader(number))));
         (0..WRITERS).for_each(|number| drop(scope.spawn(move || load.writer(number))));
@@ -94,7 +93,8 @@ fn is_well(came: &Counts) -> bool {
     came.hits >= ENOUGH && came.misses >= ENOUGH && came.writes >= ENOUGH
 }
 
-/// Of a key that nobody else has.
+/// Checks that all keys are fetched by the first request and are cache hits in the second; no other
+/// test uses `key`.
 fn one_request_asks_all_and_the_next_one_none(client: &mut Client, key: &str) {
     let keys = || vec![key.to_owned()];
     for backend in NAMES {
@@ -115,7 +115,8 @@ fn one_request_asks_all_and_the_next_one_none(client: &mut Client, key: &str) {
     }
 }
 
-/// Whether a backend is written, and asked, and answers; by a key that nobody else has.
+/// Returns whether a backend accepts a write and answers a fetch, tried with a key that no other
+/// client uses.
 fn answers(client: &mut Client, backend: &str) -> bool {
     let (key, keys) = ("probe", ["probe".to_owned()]);
     let is_written = client.write(backend, key, backend).status == 204;

@@ -1,5 +1,5 @@
-//! An HTTP service of values by path, which can be ended amid anything and started again with what
-//! it had.
+//! An HTTP service of values by path, which can be killed at any time and restarted with its
+//! values.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -21,8 +21,8 @@ pub(crate) struct Service {
     running: Option<Running>,
 }
 
-/// A thread with a runtime of its own: when it ends, so does every connection, whatever is on its
-/// way.
+/// A thread with a runtime of its own: when it ends, all its connections end, even with requests in
+/// flight.
 struct Running {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -37,7 +37,7 @@ impl Service {
         Self { address, values, running }
     }
 
-    /// Ends it; when this returns nothing more is answered, nor written.
+    /// Kills the service. After the call nothing is answered or written.
     pub(crate) fn kill(&mut self) {
         if let Some(Running { stop, thread }) = self.running.take() {
             drop(stop);
@@ -45,7 +45,7 @@ impl Service {
         }
     }
 
-    /// The same service again, at the same port, with what was in it.
+    /// Restarts the service at the same port, with its values.
     pub(crate) fn restart(&mut self) {
         let listener = TcpListener::bind(self.address).expect("the port is still ours");
         self.running = Some(run(listener, Arc::clone(&self.values)));

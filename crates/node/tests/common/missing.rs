@@ -1,9 +1,9 @@
-//! Programs that others wrote and that are not there.
+//! Programs that a test needs and that are not installed.
 //!
-//! A test that needs one does nothing then, except in continuous integration (`CI` is set): there
-//! it fails and says what to install.
+//! The test is skipped then, except in continuous integration (`CI` is set), where it fails with
+//! the package to install.
 
-/// Says that a program is missing, and what brings it.
+/// Reports that a program is missing, with the remedy.
 pub(crate) fn missing(program: &str, remedy: &str) {
     assert!(std::env::var_os("CI").is_none(), "{program} is not installed: {remedy}");
     eprintln!("skipped: {program} is not installed: {remedy}");

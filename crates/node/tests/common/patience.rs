@@ -1,11 +1,11 @@
-//! Waiting with a bound, for the tests that cannot know when something happens.
+//! Bounded waits for events at unknown times.
 
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything; reached only by a test that fails.
+/// Longest wait; reached only when a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until something is so.
+/// Polls until `is_so` returns true; panics with `what` after the timeout.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -1,7 +1,7 @@
-//! Programs that others wrote and that tests need.
+//! External programs that tests need.
 //!
-//! Where one is not installed its test does nothing, except in continuous integration (`CI` is
-//! set): there it fails and says what to install.
+//! A test whose program is not installed is skipped, except in continuous integration (`CI` is
+//! set), where it fails with the package to install.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 
 use crate::missing::missing;
 
-/// Runs a program of `tests/conformance/python` that speaks to the listener at `port` by this
-/// library. False where it was skipped.
+/// Runs a program of `tests/conformance/python` that connects to the listener at `port` with this
+/// library. Returns false if it was skipped.
 #[track_caller]
 pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
     let remedy =
@@ -23,7 +23,7 @@ pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
         return false;
     }
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
-    // -B: nothing is written beside the sources.
+    // -B: writes no bytecode beside the sources.
     let output =
         Command::new(&python).arg("-B").arg(program).args(["127.0.0.1", &port.to_string()]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -40,7 +40,7 @@ fn python() -> PathBuf {
     if own.exists() { own } else { PathBuf::from("python3") }
 }
 
-/// What a program says, or nothing when it is not installed.
+/// Runs a program and returns its output; none if it is not installed.
 pub(crate) fn run(command: &mut Command, remedy: &str) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),

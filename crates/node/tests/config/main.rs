@@ -342,7 +342,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_example_never_panics(at in 0..EXAMPLE.len(), length in 0_usize..200, with in "\\PC{0,8}") {
+    fn damaged_example_never_panics(at in 0..EXAMPLE.len(), length in 0_usize..200, with in "\\PC{0,8}") {
         let mut bytes = EXAMPLE.as_bytes().to_vec();
         bytes.splice(at..(at + length).min(EXAMPLE.len()), with.into_bytes());
         if let Err(error) = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES) {
@@ -351,7 +351,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_accepted_fits_into_the_total(
+    fn accepted_partitions_fit_into_the_total(
         total_mib in 1_u64..64,
         sizes in prop::collection::vec((0_u64..8, 0_u64..64, prop::option::of(0_u64..16)), 1..8),
     ) {

@@ -1,4 +1,4 @@
-//! Who may come in through the HTTP port, as curl and openssl see it.
+//! Access control of the HTTP port, tested with curl and openssl.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -19,11 +19,11 @@ use crate::support::{Answer, Fake, Http, answer, setup};
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const READ_TOKEN: &str = "fedcba9876543210fedcba9876543210";
 
-/// Files of a test, with an authority and what it has signed.
+/// Files of a test: certificates of an authority, and tokens.
 struct Files(TempDir);
 
 impl Files {
-    /// Nothing where there is no openssl.
+    /// Creates the files; none if openssl is not installed.
     fn new() -> Option<Self> {
         let files = Self(tempfile::tempdir().unwrap());
         files.secret("tokens", TOKEN);
@@ -42,12 +42,12 @@ impl Files {
         fs::set_permissions(self.path(name), Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// Makes `NAME.pem` and `NAME.key` of an authority.
+    /// Creates `NAME.pem` and `NAME.key` of an authority.
     fn authority(&self, name: &str) -> Option<()> {
         self.openssl(name, &["-addext", "basicConstraints=critical,CA:TRUE"])
     }
 
-    /// Makes `NAME.pem` and `NAME.key`, signed by the authority.
+    /// Creates `NAME.pem` and `NAME.key`, signed by the authority.
     fn sign(&self, authority: &str, name: &str) {
         let (ca, key) = (format!("{authority}.pem"), format!("{authority}.key"));
         let leaf = ["-CA", &ca, "-CAkey", &key, "-addext", "basicConstraints=critical,CA:FALSE"];
@@ -92,18 +92,18 @@ impl Files {
         }
     }
 
-    /// What curl says of a path, after these arguments.
+    /// Runs curl for a path with these arguments.
     fn curl(&self, node: &Node, path: &str, args: &[&str]) -> Option<Curl> {
         let url = format!("https://localhost:{}{path}", node.admin().unwrap().port());
         curl(self.0.path(), &url, &[&["--cacert", "ca.pem"], args].concat())
     }
 }
 
-/// What became of a request of curl's.
+/// The result of a run of curl.
 #[derive(Debug)]
 struct Curl {
     exit: i32,
-    /// 0 without an answer.
+    /// HTTP status; 0 without a response.
     status: u16,
     head: String,
     body: String,
@@ -111,7 +111,7 @@ struct Curl {
 
 fn curl(directory: &Path, url: &str, args: &[&str]) -> Option<Curl> {
     let mut command = Command::new("curl");
-    // Nothing of the user's own, and no proxy.
+    // Ignores the user's curl configuration and proxies.
     command.current_dir(directory).args(["-q", "-sS", "-i", "--noproxy", "*", "--max-time", "60"]);
     let output = run(command.args(args).arg(url), "apt-get install curl")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -127,7 +127,7 @@ fn start(access: AccessSetup) -> Result<Node, StartError> {
 }
 
 #[test]
-fn a_token_opens_and_one_for_reading_reads() {
+fn token_gives_full_access_and_read_token_gives_read_access() {
     let Some(files) = Files::new() else { return };
     let node = start(files.all()).unwrap();
     let (full, read) =
@@ -168,7 +168,7 @@ fn a_token_opens_and_one_for_reading_reads() {
 }
 
 #[test]
-fn tls_is_spoken_as_clients_expect_it() {
+fn tls_port_works_with_openssl_and_curl_and_refuses_plain_http() {
     let Some(files) = Files::new() else { return };
     let node = start(AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() }).unwrap();
     let address = node.admin().unwrap();
@@ -194,7 +194,7 @@ fn tls_is_spoken_as_clients_expect_it() {
 }
 
 #[test]
-fn clients_show_certificates_where_they_have_to() {
+fn client_certificate_is_required_where_configured() {
     let Some(files) = Files::new() else { return };
     files.sign("ca", "client");
     files.authority("other").unwrap();
@@ -214,12 +214,12 @@ fn clients_show_certificates_where_they_have_to() {
 }
 
 #[test]
-fn files_that_change_are_those_in_force() {
+fn changed_certificates_and_tokens_are_reloaded() {
     let Some(files) = Files::new() else { return };
     let node = start(files.all()).unwrap();
     files.authority("next").unwrap();
     files.sign("next", "renewed");
-    // A certificate whose key is not there yet changes nothing.
+    // A certificate without its key is ignored until the key is there too.
     fs::copy(files.path("renewed.pem"), files.path("server.pem")).unwrap();
     let Some(before) = files.curl(&node, "/healthz", &[]) else { return };
     assert_eq!(before.status, 200);
@@ -238,7 +238,7 @@ fn files_that_change_are_those_in_force() {
 }
 
 #[test]
-fn files_that_will_not_do_are_named() {
+fn unusable_file_is_refused_by_name() {
     let Some(files) = Files::new() else { return };
     files.sign("ca", "other");
     files.secret("garbage", "not a certificate");
@@ -285,12 +285,11 @@ fn files_that_will_not_do_are_named() {
     assert!(exposed.contains("0644") && exposed.contains("chmod 600"), "{exposed}");
 }
 
-/// Sends bytes and reads what comes until the connection ends.
+/// Sends bytes and reads until the connection ends.
 fn talk(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The other side may have had enough before all is sent, and then the rest of what it said is
-    // lost.
+    // The node may close the connection before all is sent; the rest of its reply is lost then.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
@@ -298,7 +297,7 @@ fn talk(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn garbage_and_silence_hold_up_nobody() {
+fn garbage_and_idle_connections_do_not_block_other_clients() {
     let Some(files) = Files::new() else { return };
     let node = start(AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() }).unwrap();
     let address = node.admin().unwrap();
@@ -308,8 +307,8 @@ fn garbage_and_silence_hold_up_nobody() {
         let _ = stream.write_all(garbage);
     }
     assert_eq!(talk(address, &[128; 5])[0], 21, "an alert says that this is no TLS");
-    // All places but one are taken by those who say nothing: of 64, and some above may still be on
-    // their way out.
+    // All of the 64 connections but one are idle in their handshake; some closed ones may still be
+    // counted.
     let silent: Vec<_> = (0..63).map(|_| TcpStream::connect(address).unwrap()).collect();
     if let Some(served) = files.curl(&node, "/healthz", &[]) {
         assert_eq!(served.status, 200);
@@ -319,7 +318,7 @@ fn garbage_and_silence_hold_up_nobody() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_gives_its_place_back() {
+fn unfinished_handshake_times_out_and_frees_its_connection() {
     let Some(files) = Files::new() else { return };
     let access = AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() };
     let node =
@@ -335,7 +334,7 @@ fn a_handshake_that_does_not_end_gives_its_place_back() {
 }
 
 #[test]
-fn tokens_are_not_guessed_on_one_connection() {
+fn refused_token_closes_the_connection() {
     let Some(files) = Files::new() else { return };
     let node = start(AccessSetup { tls: None, ..files.all() }).unwrap();
     let address = node.admin().unwrap();
@@ -357,7 +356,7 @@ fn tokens_are_not_guessed_on_one_connection() {
     assert!(right.starts_with(b"HTTP/1.1 200 "));
 }
 
-/// The answer to a request with these headers.
+/// Sends a request with these headers.
 fn ask(http: Http, method: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(http.0).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -369,7 +368,7 @@ fn ask(http: Http, method: &str, headers: &str) -> Answer {
 }
 
 #[test]
-fn without_tokens_no_page_of_another_site_is_answered() {
+fn requests_of_other_sites_are_refused_without_tokens() {
     let node = start(AccessSetup::default()).unwrap();
     let http = Http::of(&node);
     let bound = http.0;

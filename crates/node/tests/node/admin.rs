@@ -1,4 +1,4 @@
-//! Every endpoint of the admin API with the exact names of its fields.
+//! Every endpoint of the admin API, with the exact names of its fields.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn node() -> (Node, Arc<Fake>) {
     (Node::start(setup(backends)).unwrap(), fake)
 }
 
-/// Names of an object's fields and the kinds of their values.
+/// The names of an object's fields and the types of their values.
 fn shape(value: &Value) -> String {
     let kind = |value: &Value| match value {
         Value::Null => "null",
@@ -48,7 +48,7 @@ fn partitions_are_listed() {
 }
 
 #[test]
-fn the_slo_and_who_blocks_are_shown() {
+fn slo_and_blocking_counts_are_shown() {
     let (node, _) = node();
     let http = Http::of(&node);
     let slo = http.get("/v1/slo");
@@ -69,8 +69,7 @@ fn the_slo_and_who_blocks_are_shown() {
         "bound_ms: number, classes: array, current_ms: number, max_ms: number, observations: number, percentile: number, \
          tenants: array, violation_ratio: number, violations: number, window_s: number"
     );
-    // Of 200 requests and the one above, those at ranks 198 to 200 are between the percentiles of
-    // the band.
+    // Of 200 requests and the one before, ranks 198 to 200 are within the band.
     let reports: Vec<_> =
         (1..=200).map(|i| json!({"latency_us": i * 1_000_000, "blocking": "plain"})).collect();
     assert_eq!(http.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);
@@ -81,7 +80,7 @@ fn the_slo_and_who_blocks_are_shown() {
 }
 
 #[test]
-fn promises_to_classes_and_tenants_are_observed_apart() {
+fn slos_of_classes_and_tenants_are_observed_separately() {
     let mut setup = setup(vec![("catalog", vec![Fake::new([]) as Arc<dyn Store>])]);
     setup.tenants.push("gold".to_owned());
     setup.partitions.push(partition(1, 0));
@@ -148,7 +147,7 @@ fn the_control_loop_is_shown() {
 }
 
 #[test]
-fn stores_are_limited_while_they_run() {
+fn embedded_store_limits_change_at_run_time() {
     let (node, fake) = node();
     let http = Http::of(&node);
     let put =
@@ -173,7 +172,7 @@ fn stores_are_limited_while_they_run() {
 }
 
 #[test]
-fn a_key_is_taken_out_of_the_cache_of_what_is_only_read() {
+fn key_of_a_read_only_backend_is_removed_from_the_cache() {
     let (node, fake) = node();
     let http = Http::of(&node);
     fake.write(Mood::Refuse);
@@ -187,7 +186,7 @@ fn a_key_is_taken_out_of_the_cache_of_what_is_only_read() {
 }
 
 #[test]
-fn reports_enter_the_window_or_are_dropped_for_their_age() {
+fn reports_enter_the_window_unless_they_are_too_old() {
     let (node, _) = node();
     let http = Http::of(&node);
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
@@ -217,7 +216,7 @@ fn decisions_arrive_as_server_sent_events() {
     let (node, _) = node();
     let http = Http::of(&node);
     let mut lines = BufReader::new(http.send("GET", "/v1/events", "")).lines().map(Result::unwrap);
-    // The head has arrived, so the stream has begun.
+    // After the response's head, the stream is subscribed to events.
     let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     assert!(head.iter().any(|line| line == "content-type: text/event-stream"), "{head:?}");
     http.ask("PUT", "/v1/control", r#"{"policy":"equal"}"#);
@@ -233,7 +232,7 @@ fn decisions_arrive_as_server_sent_events() {
 }
 
 #[test]
-fn the_page_and_wrong_paths_help() {
+fn text_page_shows_the_state_and_wrong_paths_are_refused_with_a_remedy() {
     let (node, _) = node();
     let http = Http::of(&node);
     http.key("catalog", "a/1");
@@ -249,7 +248,7 @@ fn the_page_and_wrong_paths_help() {
 }
 
 #[test]
-fn what_a_simulation_has_to_know_is_recorded_while_somebody_asks_for_it() {
+fn recording_collects_requests_and_calls_while_active() {
     let (node, _) = node();
     let http = Http::of(&node);
     let refusal = http.ask("GET", "/v1/recording", "").refusal(409);
@@ -290,7 +289,7 @@ fn what_a_simulation_has_to_know_is_recorded_while_somebody_asks_for_it() {
 }
 
 #[test]
-fn a_request_is_recorded_with_its_look_up_and_not_again_when_it_ends() {
+fn request_is_recorded_once_at_its_look_up() {
     let fake = Fake::new([("a", &b"1"[..])]);
     let mut setup = setup(vec![("slow", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].dispatch.timeout = NEVER;
@@ -315,7 +314,7 @@ fn a_request_is_recorded_with_its_look_up_and_not_again_when_it_ends() {
 }
 
 #[test]
-fn metrics_are_openmetrics_and_their_names_are_kept() {
+fn metrics_are_valid_openmetrics_with_stable_names() {
     let fake = Fake::new([("a/1", &b"1"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>]), ("plain", vec![])]);
     setup.listeners = vec![listener(0), listener(1)];
@@ -329,7 +328,7 @@ fn metrics_are_openmetrics_and_their_names_are_kept() {
     insta::assert_snapshot!("metrics", families(&answer.body));
 }
 
-/// Checks what OpenMetrics demands, and lists every family with its type, labels and help.
+/// Checks the rules of OpenMetrics, and lists every family with its type, labels and help.
 fn families(text: &str) -> String {
     let text = text.strip_suffix("# EOF\n").expect("the text says that it is whole");
     let mut families: Vec<(String, String, String)> = Vec::new();
@@ -358,7 +357,7 @@ fn families(text: &str) -> String {
     listed.join("\n")
 }
 
-/// The names of a sample's labels, after checking the rest of it.
+/// Returns the names of a sample's labels, after checking the rest of the sample.
 fn sample_labels(line: &str, family: &str, kind: &str) -> String {
     let (sample, value) = line.rsplit_once(' ').unwrap();
     assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
@@ -390,7 +389,7 @@ fn sample_labels(line: &str, family: &str, kind: &str) -> String {
 }
 
 #[test]
-fn miss_ratio_curves_are_shown_where_they_are_kept() {
+fn miss_ratio_curve_is_shown_if_enabled() {
     let mut setup = setup(vec![("catalog", vec![Fake::new([("a/1", &b"1"[..])]) as Arc<dyn Store>])]);
     setup.cache.ghost_rate = 1.0;
     let node = Node::start(setup).unwrap();
@@ -404,7 +403,7 @@ fn miss_ratio_curves_are_shown_where_they_are_kept() {
         "accesses: number, allocated_bytes: number, bytes: array, miss_ratio: array, partition: string, sample: number, \
          sampled_accesses: number, unique: number"
     );
-    // One of four gets missed; the item is charged 44 bytes, which are a bucket of their own.
+    // One of four look-ups misses. The item is charged 44 bytes, which are a bucket of their own.
     let expected = json!({"partition": "catalog", "allocated_bytes": 32 << 20, "bytes": [0, 43, 44],
         "miss_ratio": [1.0, 1.0, 0.25], "accesses": 4, "sampled_accesses": 4, "sample": 1.0, "unique": 1});
     assert_eq!(curve, expected);
@@ -414,7 +413,7 @@ fn miss_ratio_curves_are_shown_where_they_are_kept() {
 }
 
 #[test]
-fn no_curves_are_a_conflict_that_says_how_to_have_them() {
+fn disabled_curves_are_a_conflict_with_the_remedy() {
     let (node, _) = node();
     let answer = Http::of(&node).ask("GET", "/v1/mrc/catalog", "");
     assert_eq!(answer.status, 409);

@@ -1,5 +1,5 @@
-//! A key that a backend fails at, declines or is slow for: it ends by itself, and the backend goes
-//! on.
+//! Keys that a backend fails at, declines, or answers slowly: only they fail, and the backend stays
+//! usable.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,8 +17,8 @@ use crate::support::{Fake, Http, setup};
 
 const UP: &str = r#"sherwood_replica_up{backend="items",replica="0"}"#;
 
-/// A service that answers every key with its own name, but those that begin with `bad` with this
-/// status, and those that begin with `slow` never.
+/// A service that answers every key with its name, except keys that begin with `bad` (answered with
+/// `status`) or `slow` (never answered).
 fn service(status: u16) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,7 +46,7 @@ fn converse(stream: TcpStream, bad: u16) {
     }
 }
 
-/// A node whose backend `items` is this store, with time-outs that pass quickly.
+/// A node with short timeouts whose backend `items` has this store.
 fn node(store: Arc<dyn Store>) -> (Node, Http) {
     let mut setup = setup(vec![("items", vec![store])]);
     setup.backends[0].dispatch.timeout = Duration::from_millis(300);
@@ -61,7 +61,7 @@ fn http_store(status: u16) -> Arc<dyn Store> {
     sherwood_store::open("items", &StoreOptions::Http(options)).unwrap()
 }
 
-/// What became of some keys of one request: values, or errors.
+/// Requests some keys and returns their values or errors.
 fn asked(http: Http, keys: &[&str]) -> Vec<Value> {
     let answer = http.request(&json!({"queries": [{"backend": "items", "keys": keys}]}));
     let results = answer["results"].as_array().unwrap();
@@ -74,7 +74,7 @@ fn failed_with(label: &str, answer: &Value) {
 }
 
 #[test]
-fn a_status_of_one_key_leaves_the_others_their_values() {
+fn error_status_of_one_key_does_not_affect_the_others() {
     for (status, label) in [(500, "server"), (503, "busy"), (403, "credentials"), (400, "statement")] {
         let (_node, http) = node(http_store(status));
         let answers = asked(http, &["a", "b", "bad", "c"]);
@@ -88,7 +88,7 @@ fn a_status_of_one_key_leaves_the_others_their_values() {
 }
 
 #[test]
-fn a_key_that_a_service_is_silent_for_leaves_the_others_their_values() {
+fn unanswered_key_does_not_affect_the_others() {
     let (_node, http) = node(http_store(500));
     let answers = asked(http, &["slow", "a"]);
     failed_with("silent", &answers[0]);
@@ -96,7 +96,7 @@ fn a_key_that_a_service_is_silent_for_leaves_the_others_their_values() {
 }
 
 #[test]
-fn keys_that_a_service_declines_take_no_replica_down() {
+fn declined_keys_do_not_take_a_replica_down() {
     for status in [403, 400, 503] {
         let (_node, http) = node(http_store(status));
         for _ in 0..10 {
@@ -107,34 +107,35 @@ fn keys_that_a_service_declines_take_no_replica_down() {
     }
 }
 
-/// Asks for a key until its replica is down for its sake.
+/// Requests a key until its failures have taken the replica down.
 fn until_down(http: Http, key: &str) {
     eventually("the replica is down", || {
         asked(http, &[key])[0].as_str().unwrap().contains("the backend's only replica is down")
     });
 }
 
-/// A replica that has answered a key comes back by it, though nobody asks for any but the bad one.
-fn comes_back_by_what_it_answered(http: Http, bad: &str) {
+/// Checks that a replica that answered a key earlier is probed with that key and comes up, even if
+/// only the bad key is requested.
+fn comes_up_by_an_answered_key(http: Http, bad: &str) {
     assert_eq!(asked(http, &["a"]), ["a"]);
     until_down(http, bad);
     eventually("the replica is up", || http.metric(UP) == 1.0);
     assert_eq!(asked(http, &["b"]), ["b"]);
 }
 
-/// One that has answered none comes back by a key that somebody else asks for.
-fn comes_back_by_what_is_asked_for(http: Http, bad: &str) {
+/// Checks that a replica that answered no key yet comes up when another key is requested.
+fn comes_up_by_a_requested_key(http: Http, bad: &str) {
     until_down(http, bad);
     eventually("another key is answered", || asked(http, &["a"]) == ["a"]);
 }
 
 #[test]
-fn a_replica_that_fails_at_one_key_is_back_for_the_others() {
+fn replica_that_fails_at_one_key_comes_up_for_others() {
     for key in ["bad", "slow"] {
         let (_node, http) = node(http_store(500));
-        comes_back_by_what_it_answered(http, key);
+        comes_up_by_an_answered_key(http, key);
         let (_node, http) = node(http_store(500));
-        comes_back_by_what_is_asked_for(http, key);
+        comes_up_by_a_requested_key(http, key);
     }
 }
 
@@ -167,10 +168,10 @@ impl Store for Slow {
 }
 
 #[test]
-fn a_store_that_is_slow_for_one_key_is_back_for_the_others() {
+fn store_that_is_slow_for_one_key_comes_up_for_others() {
     let slow = || Arc::new(Slow(Fake::new([("a", &b"a"[..]), ("b", b"b")])));
     let (_node, http) = node(slow());
-    comes_back_by_what_it_answered(http, "slow");
+    comes_up_by_an_answered_key(http, "slow");
     let (_node, http) = node(slow());
-    comes_back_by_what_is_asked_for(http, "slow");
+    comes_up_by_a_requested_key(http, "slow");
 }

@@ -1,4 +1,4 @@
-//! The HTTP port: clients that break off in every way, beside clients that do not.
+//! HTTP clients that disconnect at any point, beside clients that do not.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,11 +12,11 @@ use socket2::SockRef;
 
 use crate::support::{Fake, Http, setup};
 
-/// Clients that break off.
+/// Number of clients that disconnect early.
 const CLIENTS: usize = 210;
 
 #[test]
-fn http_clients_that_break_off_leave_the_others_their_own_answers() {
+fn disconnecting_http_clients_do_not_affect_the_others_answers() {
     let secret = "s".repeat(50_000);
     let fake = Fake::new([("secret", secret.as_bytes()), ("mine", b"own value")]);
     let node = Node::start(setup(vec![("catalog", vec![fake as Arc<dyn Store>])])).unwrap();
@@ -31,7 +31,7 @@ fn http_clients_that_break_off_leave_the_others_their_own_answers() {
     let request = format!(
         "POST /v1/requests HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{secret}"
     );
-    // Several requests of a connection, more answers than a socket holds.
+    // Pipelined requests, with more response bytes than the socket's buffers hold.
     let requests = request.repeat(20);
     for number in 0..CLIENTS {
         let mut client = TcpStream::connect(http.0).unwrap();

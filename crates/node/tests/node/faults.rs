@@ -1,4 +1,4 @@
-//! Backends that die and come back, and clients that go away.
+//! Backends that fail and recover, and clients that disconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sherwood_store::Store;
 use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, setup};
 
-/// A node of two backends; the time-out of the first is short.
+/// A node of two backends; the first has a short timeout.
 fn node() -> (Node, Arc<Fake>) {
     let (dying, healthy) = (Fake::new([("a", &b"1"[..])]), Fake::new([("b", &b"2"[..])]));
     let mut setup = setup(vec![
@@ -22,7 +22,7 @@ fn node() -> (Node, Arc<Fake>) {
 }
 
 #[test]
-fn a_backend_that_dies_takes_nobody_with_it_and_is_used_again_when_it_is_back() {
+fn dead_backend_fails_only_its_queries_and_is_used_again_once_back() {
     let (node, dying) = node();
     let http = Http::of(&node);
     let body =
@@ -44,7 +44,7 @@ fn a_backend_that_dies_takes_nobody_with_it_and_is_used_again_when_it_is_back() 
 }
 
 #[test]
-fn a_replica_that_declines_the_key_it_is_probed_with_is_back() {
+fn replica_that_declines_the_probed_key_is_up() {
     let (node, dying) = node();
     let http = Http::of(&node);
     dying.be(Mood::Hang);
@@ -58,7 +58,7 @@ fn a_replica_that_declines_the_key_it_is_probed_with_is_back() {
 }
 
 #[test]
-fn a_client_that_gives_up_is_counted_at_least_at_the_time_out() {
+fn request_of_a_disconnected_client_counts_at_least_the_timeout() {
     let fake = Fake::new([("a", &b"1"[..])]);
     let mut setup = setup(vec![("slow", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].dispatch.timeout = Duration::from_secs(300);
@@ -72,7 +72,7 @@ fn a_client_that_gives_up_is_counted_at_least_at_the_time_out() {
     eventually("it is observed", || {
         http.get("/v1/slo")["current_ms"].as_f64().is_some_and(|ms| ms >= 300_000.0)
     });
-    // What it had asked for is of use to the next.
+    // The fetched value fills the cache for the next client.
     fake.be(Mood::Answer);
     eventually("the answer is cached", || http.get("/v1/partitions")[0]["items"] == 1);
 }

@@ -1,7 +1,6 @@
-//! Values that are good for a time only: fresh, stale, absent, and not kept at all.
+//! Lifetimes of values: fresh, stale, negative, and not cached.
 //!
-//! Nothing waits for a time to pass: values live for a millisecond, and what becomes of them then
-//! is asked for until it has.
+//! No test sleeps: values live for a millisecond and are polled until the expected state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use sherwood_store::{Found, Store};
 use crate::patience::eventually;
 use crate::support::{Client, Fake, Http, Mood, NEVER, listener, setup};
 
-/// A node before one backend that has `a`, with these rules.
+/// A node with these rules and one backend that has the key `a`.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
@@ -23,25 +22,24 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
     (Node::start(setup).unwrap(), fake)
 }
 
-/// Values are good for so short that they are stale as soon as anybody looks, and are kept for ever
-/// after.
+/// Values become stale at once and are kept forever.
 fn short_lived() -> Rules {
     Rules { ttl: Some(Duration::from_millis(1)), keep_stale: NEVER, ..Rules::default() }
 }
 
-/// Asks for `a`, or a stale one that is not older than this.
+/// Requests `a`, accepting a value that is stale by at most this.
 fn ask(http: Http, stale_ok_ms: u64) -> Value {
     let query = json!({"backend": "catalog", "keys": ["a"], "stale_ok_ms": stale_ok_ms});
     http.request(&json!({"queries": [query]}))["results"][0].clone()
 }
 
-/// Has `a` fetched, so that it is stale from soon on.
+/// Fetches `a`, which becomes stale soon.
 fn have_stale(http: Http) {
     assert_eq!(http.key("catalog", "a")["status"], "miss");
 }
 
 #[test]
-fn a_late_backend_is_answered_for_by_a_stale_value_where_the_query_allows_it() {
+fn late_fetch_is_answered_with_a_stale_value_if_the_query_allows_it() {
     let (node, fake) = node(short_lived());
     let http = Http::of(&node);
     have_stale(http);
@@ -56,7 +54,7 @@ fn a_late_backend_is_answered_for_by_a_stale_value_where_the_query_allows_it() {
     assert!(answer["age_ms"].as_f64().unwrap() >= 0.0, "{answer}");
     assert_eq!(fake.calls(), 2, "all wait for one");
     assert!(http.metric(r#"sherwood_backend_stale_answers_total{backend="catalog"}"#) >= 1.0);
-    // Who allows none waits, and so does who allows none so old.
+    // Queries that allow no stale value, or none so old, wait.
     eventually("it is older than a millisecond", || ask(http, 600_000)["age_ms"].as_f64().unwrap() > 1.0);
     let joined = || http.metric(r#"sherwood_backend_joined_keys_total{backend="catalog"}"#);
     let before = joined();
@@ -71,7 +69,7 @@ fn a_late_backend_is_answered_for_by_a_stale_value_where_the_query_allows_it() {
 }
 
 #[test]
-fn a_backend_that_fails_is_answered_for_by_a_stale_value_where_rules_or_query_allow_it() {
+fn failed_fetch_is_answered_with_a_stale_value_if_rules_or_query_allow_it() {
     for (if_error, stale_ok_ms) in [(NEVER, 0), (Duration::ZERO, 600_000)] {
         let (node, fake) = node(Rules { stale_if_error: if_error, ..short_lived() });
         let http = Http::of(&node);
@@ -92,7 +90,7 @@ fn a_backend_that_fails_is_answered_for_by_a_stale_value_where_rules_or_query_al
 }
 
 #[test]
-fn while_another_is_fetched_a_stale_value_is_served_to_all() {
+fn stale_value_is_served_while_it_is_revalidated() {
     let (node, fake) = node(Rules { stale_while_revalidate: NEVER, ..short_lived() });
     let http = Http::of(&node);
     have_stale(http);
@@ -111,7 +109,7 @@ fn while_another_is_fetched_a_stale_value_is_served_to_all() {
 }
 
 #[test]
-fn a_backend_that_fails_is_not_asked_again_for_a_stale_value_by_each_who_takes_it() {
+fn failed_revalidation_is_not_repeated_by_every_reader() {
     let (node, fake) = node(Rules { stale_while_revalidate: NEVER, ..short_lived() });
     let http = Http::of(&node);
     have_stale(http);
@@ -127,7 +125,7 @@ fn a_backend_that_fails_is_not_asked_again_for_a_stale_value_by_each_who_takes_i
 }
 
 #[test]
-fn the_word_that_there_is_no_value_is_kept_for_a_time() {
+fn absence_is_cached_for_the_negative_ttl() {
     let (node, fake) = node(Rules { negative_ttl: NEVER, ..Rules::default() });
     let http = Http::of(&node);
     for _ in 0..3 {
@@ -142,7 +140,7 @@ fn the_word_that_there_is_no_value_is_kept_for_a_time() {
 }
 
 #[test]
-fn a_store_may_say_less_than_the_rules() {
+fn ttl_of_the_store_may_be_shorter_than_the_rules() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);
     fake.say(Found { good_for: Some(Duration::ZERO), ..Found::default() });
@@ -154,7 +152,7 @@ fn a_store_may_say_less_than_the_rules() {
 }
 
 #[test]
-fn a_listener_serves_fresh_values_only_and_shows_their_flags() {
+fn listener_serves_only_fresh_values_with_their_flags() {
     let (node, fake) = node(Rules { stale_while_revalidate: NEVER, stale_if_error: NEVER, ..short_lived() });
     let http = Http::of(&node);
     fake.say(Found { flags: 7, ..Found::default() });
@@ -171,7 +169,7 @@ fn a_listener_serves_fresh_values_only_and_shows_their_flags() {
 }
 
 #[test]
-fn what_is_fetched_is_cached_with_its_flags() {
+fn fetched_value_is_cached_with_its_flags() {
     let (node, fake) = node(Rules::default());
     fake.say(Found { flags: 7, ..Found::default() });
     assert_eq!(Http::of(&node).key("catalog", "a")["status"], "miss");

@@ -22,7 +22,7 @@ fn queries(queries: Value) -> Value {
 }
 
 #[test]
-fn what_a_store_on_disk_had_is_in_the_cache_the_second_time() {
+fn value_of_a_store_on_disk_is_a_hit_the_second_time() {
     let directory = tempfile::tempdir().unwrap();
     let store = open("catalog", &StoreOptions::Kv(KvOptions::new(directory.path().join("kv")))).unwrap();
     let blocking = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -66,7 +66,7 @@ fn values_are_text_or_base64_or_left_out() {
 }
 
 #[test]
-fn values_left_out_are_cached_all_the_same() {
+fn values_omitted_from_the_answer_are_cached() {
     let (node, fake) = node_with(&[("a", b"1")]);
     let http = Http::of(&node);
     http.request(&json!({"values": false, "queries": [{"backend": "catalog", "keys": ["a"]}]}));
@@ -75,7 +75,7 @@ fn values_left_out_are_cached_all_the_same() {
 }
 
 #[test]
-fn each_repetition_of_a_key_is_answered_and_the_backend_asked_once() {
+fn repeated_key_is_answered_each_time_and_fetched_once() {
     let (node, fake) = node_with(&[("a", b"1")]);
     let query = json!({"backend": "catalog", "keys": ["a", "b", "a"]});
     let results = Http::of(&node).request(&queries(json!([query, query])))["results"].clone();
@@ -86,7 +86,7 @@ fn each_repetition_of_a_key_is_answered_and_the_backend_asked_once() {
 }
 
 #[test]
-fn nothing_asked_is_nothing_answered() {
+fn request_without_keys_has_no_results() {
     let (node, fake) = node_with(&[]);
     let http = Http::of(&node);
     for body in [json!({"queries": []}), queries(json!([{"backend": "catalog", "keys": []}]))] {
@@ -96,13 +96,13 @@ fn nothing_asked_is_nothing_answered() {
 }
 
 #[test]
-fn a_backend_without_a_store_knows_what_is_cached_and_nothing_else() {
+fn backend_without_a_store_answers_from_the_cache_only() {
     let node = Node::start(setup(vec![("plain", vec![])])).unwrap();
     assert_eq!(Http::of(&node).key("plain", "a")["status"], "not_found");
 }
 
 #[test]
-fn bodies_that_make_no_sense_are_refused_with_the_place() {
+fn malformed_body_is_refused_with_its_json_path() {
     let (node, fake) = node_with(&[]);
     let http = Http::of(&node);
     let long = format!(r#"{{"queries":[{{"backend":"catalog","keys":["{}"]}}]}}"#, "k".repeat(251));
@@ -141,14 +141,14 @@ fn bodies_that_make_no_sense_are_refused_with_the_place() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused() {
+fn too_large_body_is_refused() {
     let (node, _) = node_with(&[]);
     let answer = Http::of(&node).ask("POST", "/v1/requests", &" ".repeat((4 << 20) + 1));
     assert!(answer.refusal(413).contains("4194304 bytes"));
 }
 
 #[test]
-fn an_answer_holds_so_many_bytes_and_says_what_it_left_out() {
+fn answer_over_its_bound_omits_values_with_a_reason() {
     let large = vec![b'x'; 1 << 20];
     let (node, _) = node_with(&[("large", &large), ("small", b"s")]);
     let http = Http::of(&node);
@@ -163,7 +163,7 @@ fn an_answer_holds_so_many_bytes_and_says_what_it_left_out() {
     }
 }
 
-/// A node whose buffers have so many bytes.
+/// A node whose buffers are limited to `bytes_max`.
 fn node_with_buffers(bytes_max: u64, values: &[(&str, &[u8])]) -> (Node, Arc<Fake>) {
     let fake = Fake::new(values.iter().copied());
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
@@ -172,11 +172,11 @@ fn node_with_buffers(bytes_max: u64, values: &[(&str, &[u8])]) -> (Node, Arc<Fak
 }
 
 #[test]
-fn values_for_which_the_node_has_no_buffers_are_rejected_and_counted() {
+fn values_over_the_buffer_budget_are_rejected_and_counted() {
     let (large, half) = (vec![b'x'; 300 << 10], vec![b'x'; 200 << 10]);
     let (node, _) = node_with_buffers(256 << 10, &[("large", &large), ("half", &half), ("small", b"s")]);
     let http = Http::of(&node);
-    // The first is not even held, the second is and cannot be written as well.
+    // The first value exceeds the budget; the second fits, but not together with its text.
     for (round, key) in ["large", "half", "large", "half"].into_iter().enumerate() {
         let answer = http.request(&queries(json!([{"backend": "catalog", "keys": [key, "small"]}])));
         assert_eq!(answer["results"][0]["status"], "rejected", "{key}");
@@ -194,7 +194,7 @@ fn values_for_which_the_node_has_no_buffers_are_rejected_and_counted() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_has_its_part_of_the_buffers_until_its_client_is_gone() {
+fn unread_answer_holds_buffers_until_its_client_disconnects() {
     let mut values = vec![b'x'; 1 << 20];
     values[0] = b'"';
     let (node, _) = node_with_buffers(40 << 20, &[("large", &values)]);
@@ -215,7 +215,7 @@ fn an_answer_that_nobody_reads_has_its_part_of_the_buffers_until_its_client_is_g
 }
 
 #[test]
-fn a_body_on_its_way_has_its_part_of_the_buffers_until_its_client_is_gone() {
+fn incomplete_body_holds_buffers_until_its_client_disconnects() {
     let (node, _) = node_with_buffers(256 << 10, &[]);
     let http = Http::of(&node);
     let mut slow = http.begin("POST", "/v1/requests", 4 << 20);
@@ -232,7 +232,7 @@ fn a_body_on_its_way_has_its_part_of_the_buffers_until_its_client_is_gone() {
     assert_eq!(http.ask("POST", "/v1/reports", &format!("[]{body}")).status, 200);
 }
 
-/// The worst latency in the SLO's window, once there is one.
+/// The highest latency in the SLO's window, once there is one.
 fn slowest_ms(http: Http) -> f64 {
     let mut current = None;
     eventually("a request is observed", || {
@@ -243,7 +243,7 @@ fn slowest_ms(http: Http) -> f64 {
 }
 
 #[test]
-fn a_failed_query_counts_as_its_time_out_and_a_best_effort_one_as_what_it_took() {
+fn failed_query_counts_its_timeout_and_best_effort_one_its_latency() {
     for (best_effort, counts_as_time_out) in [(false, true), (true, false)] {
         let (node, fake) = node_with(&[]);
         fake.be(Mood::Fail);
@@ -254,14 +254,14 @@ fn a_failed_query_counts_as_its_time_out_and_a_best_effort_one_as_what_it_took()
         let error = answer["results"][0]["error"].as_str().unwrap();
         assert!(error.contains("unplugged"), "{error}");
         assert_eq!((http.metric("sherwood_requests_total"), http.metric("sherwood_keys_total")), (1.0, 1.0));
-        // What the client is told is what it waited.
+        // The answer has the time that the client waited.
         assert_eq!(answer["latency_ms"], answer["results"][0]["latency_ms"]);
         assert_eq!(slowest_ms(http) >= NEVER.as_secs_f64() * 1e3, counts_as_time_out);
     }
 }
 
 #[test]
-fn a_tenant_has_its_own_partition_or_shares_the_default_tenants() {
+fn tenant_uses_its_own_partition_or_the_default_tenants() {
     let fake = Fake::new([("a", &b"1"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.tenants = ["default", "gold", "free"].map(str::to_owned).to_vec();

@@ -1,4 +1,4 @@
-//! Real memcached and Redis processes as what the loop resizes.
+//! Real memcached and Redis processes, resized by the control loop.
 
 use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ use crate::support::{Http, setup};
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 96 * MIB;
 
-/// A server of the test's own, ended with it.
+/// A server of one test, killed when dropped.
 struct Server {
     child: Child,
     port: u16,
@@ -35,7 +35,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// One at `port`, or at any that is free; none when it is not installed.
+    /// Starts a server at `port`, or at any free one; none if it is not installed.
     fn start(kind: InstanceKind, port: Option<u16>, more: &[&str]) -> Option<Self> {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let (port, directory) = (port.unwrap_or_else(free), tempfile::tempdir().unwrap());
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Says something, and returns what comes back up to `end`.
+    /// Sends a command, and returns its answer up to `end`.
     fn say(&self, what: &str, end: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -108,7 +108,7 @@ impl Server {
         said
     }
 
-    /// The size it says it has, bytes.
+    /// The limit it reports, bytes.
     fn limit(&self) -> u64 {
         match self.kind {
             InstanceKind::Memcached => self.number("stats\r\n", "END\r\n", "limit_maxbytes "),
@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    /// What it says it takes, bytes.
+    /// The use it reports, bytes.
     fn used(&self) -> u64 {
         match self.kind {
             InstanceKind::Memcached => self.number("stats slabs\r\n", "END\r\n", "total_malloced "),
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// The number behind `name` in what is answered to `what`, up to `end`.
+    /// Returns the number after `name` in the answer to `what`, which ends with `end`.
     fn number(&self, what: &str, end: &str, name: &str) -> u64 {
         let said = self.say(what, end);
         let number = said.lines().find_map(|line| line.split(name).nth(1));
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// How many items it has.
+    /// The number of its items.
     fn items(&self) -> u64 {
         match self.kind {
             InstanceKind::Memcached => self.number("stats\r\n", "END\r\n", "curr_items "),
@@ -155,7 +155,7 @@ impl Server {
         }
     }
 
-    /// Has it stop where it is, answering nobody, or go on.
+    /// Stops the process (SIGSTOP), so that it answers nothing, or continues it.
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -168,7 +168,8 @@ impl Server {
     }
 }
 
-/// A node that resizes `instances`, one for each backend `a`, `b` and so on, when it is told to.
+/// A node that resizes `instances`, one for each of the backends `a`, `b` and so on; it makes no
+/// decisions unless told to.
 fn node(instances: Vec<InstanceSetup>) -> Node {
     node_of(TOTAL, instances)
 }
@@ -226,14 +227,14 @@ fn bytes_move_between_memcached_and_redis() {
         })
     });
     for (first, second) in [(12, 84), (80, 16)] {
-        // Whichever shrinks goes first: the sizes must fit at any time.
+        // The one that shrinks goes first: the sizes must fit at all times.
         let mut sizes = [("a", first, &memcached), ("b", second, &redis)];
         sizes.sort_by_key(|(_, mib, _)| *mib);
         sizes.into_iter().for_each(|(name, mib, _)| set(http, name, mib));
         let [(.., shrinks), (.., grows)] = sizes;
         eventually("both have their sizes", || {
-            // In this order: what the one has only becomes less, and the other one has been told no
-            // more than that left then.
+            // Read in this order: the shrinking one's use only falls, and the other was given at
+            // most the bytes free at that time.
             let together = grows.limit() + shrinks.used();
             assert!(together <= TOTAL + TOTAL / 16, "{together} bytes");
             (memcached.limit(), redis.limit()) == (first * MIB, second * MIB)
@@ -250,7 +251,7 @@ fn bytes_move_between_memcached_and_redis() {
 }
 
 #[test]
-fn one_that_is_gone_keeps_its_size_and_the_others_go_on() {
+fn unreachable_instance_keeps_its_size_and_others_are_resized() {
     let Some(redis) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let Some(lost) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let Some(other) = Server::start(InstanceKind::Redis, None, &[]) else { return };
@@ -280,7 +281,7 @@ fn one_that_is_gone_keeps_its_size_and_the_others_go_on() {
     assert!(told("keeps its size") && told("is reached again"), "{said:?}");
 }
 
-/// Has the loop decide at once, for equal sizes.
+/// Makes the loop decide at once, for equal sizes.
 #[track_caller]
 fn decide(http: Http) {
     assert_eq!(http.ask("PUT", "/v1/control", r#"{"policy":"equal"}"#).status, 200);
@@ -294,7 +295,7 @@ fn pin(http: Http, name: &str, max_mib: u64) {
 }
 
 #[test]
-fn nobody_is_told_a_size_that_an_instance_cannot_keep_to() {
+fn size_below_the_minimum_of_an_instance_is_refused() {
     let Some(memcached) = Server::start(InstanceKind::Memcached, None, &[]) else { return };
     let Some(redis) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let node = node(vec![memcached.setup(), redis.setup()]);
@@ -314,7 +315,7 @@ fn nobody_is_told_a_size_that_an_instance_cannot_keep_to() {
 }
 
 #[test]
-fn one_without_a_limit_gets_one_and_keeps_what_it_holds() {
+fn instance_without_a_limit_gets_one_and_keeps_its_items() {
     let Some(boundless) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "0"]) else { return };
     let Some(other) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "90mb"]) else { return };
     boundless.fill(200);
@@ -332,7 +333,7 @@ fn one_without_a_limit_gets_one_and_keeps_what_it_holds() {
 }
 
 #[test]
-fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
+fn hung_instance_above_the_total_does_not_shrink_the_others() {
     let Some(first) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let Some(hung) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "256mb"]) else { return };
     let Some(last) = Server::start(InstanceKind::Redis, None, &[]) else { return };
@@ -357,7 +358,7 @@ fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn a_maximum_holds_while_another_instance_is_gone_with_less_than_its_share() {
+fn maximum_holds_while_another_instance_is_unreachable() {
     let Some(lost) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "16mb"]) else { return };
     let Some(first) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let Some(last) = Server::start(InstanceKind::Redis, None, &[]) else { return };
@@ -373,7 +374,7 @@ fn a_maximum_holds_while_another_instance_is_gone_with_less_than_its_share() {
 }
 
 #[test]
-fn one_that_cannot_give_memory_back_is_left_alone_and_told_of_once() {
+fn instance_that_cannot_release_memory_is_reported_once() {
     let rigid = ["-o", "no_slab_reassign"];
     let Some(memcached) = Server::start(InstanceKind::Memcached, None, &rigid) else { return };
     let size = memcached.limit();
@@ -391,7 +392,7 @@ fn one_that_cannot_give_memory_back_is_left_alone_and_told_of_once() {
         line.unwrap().parse::<u64>().unwrap()
     };
     let before = tries();
-    // Each question is a connection, too.
+    // Each command is a connection, too.
     let mut asked = 0;
     eventually("it is tried again and again", || {
         asked += 1;
@@ -403,7 +404,7 @@ fn one_that_cannot_give_memory_back_is_left_alone_and_told_of_once() {
 }
 
 #[test]
-fn what_one_has_that_is_left_alone_no_other_gets() {
+fn bytes_of_an_unmanageable_instance_are_not_given_to_others() {
     let rigid = ["-m", "64", "-o", "no_slab_reassign"];
     let Some(memcached) = Server::start(InstanceKind::Memcached, None, &rigid) else { return };
     let keeps = ["--maxmemory", "16mb", "--maxmemory-policy", "noeviction"];
@@ -423,7 +424,7 @@ fn what_one_has_that_is_left_alone_no_other_gets() {
 }
 
 #[test]
-fn passwords_are_asked_for_and_one_that_would_refuse_writes_is_left_alone() {
+fn password_is_used_and_redis_without_eviction_is_not_resized() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| -> PathBuf {
         let path = directory.path().join(name);
@@ -432,7 +433,7 @@ fn passwords_are_asked_for_and_one_that_would_refuse_writes_is_left_alone() {
         path
     };
     let users = file("users", "sherwood:secret\n");
-    // memcached reads it as the user it becomes.
+    // memcached reads the file after it has changed its user.
     permit(&users, 0o644);
     permit(directory.path(), 0o755);
     let Some(memcached) = Server::start(InstanceKind::Memcached, None, &["-Y", users.to_str().unwrap()])

@@ -1,4 +1,4 @@
-//! Taking many keys out of the cache.
+//! Removal of many keys from the cache.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn statuses(http: Http, keys: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn keys_that_begin_alike_go_from_every_tenants_partition_and_no_others() {
+fn prefix_removes_matching_keys_from_every_tenants_partition() {
     let values = ["user:1", "user:2", "page:1"].map(|key| (key, &b"v"[..]));
     let fake = Fake::new(values);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>]), ("plain", vec![])]);
@@ -48,7 +48,7 @@ fn keys_that_begin_alike_go_from_every_tenants_partition_and_no_others() {
 }
 
 #[test]
-fn what_was_being_fetched_does_not_come_back() {
+fn fetch_in_flight_does_not_restore_an_invalidated_key() {
     let fake = Fake::new([("user:1", &b"old"[..]), ("page:1", b"old")]);
     let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
     let http = Http::of(&node);
@@ -65,7 +65,7 @@ fn what_was_being_fetched_does_not_come_back() {
 }
 
 #[test]
-fn what_others_have_written_is_not_kept_from_a_replica_that_may_lag_behind() {
+fn value_of_a_lagging_replica_is_not_cached_after_an_invalidation() {
     let settle = Duration::from_millis(500);
     for which in [json!({"keys": ["a"]}), json!({"prefix": "a"}), json!({"tag": "any"})] {
         let replicas = [Fake::new([("a", &b"old"[..])]), Fake::new([("a", &b"old"[..])])];
@@ -94,7 +94,7 @@ fn what_others_have_written_is_not_kept_from_a_replica_that_may_lag_behind() {
 }
 
 #[test]
-fn what_is_to_go_has_to_be_said_once() {
+fn body_must_give_exactly_one_selection() {
     let node = Node::start(setup(vec![("catalog", vec![])])).unwrap();
     let refused = |body: Value, status| {
         Http::of(&node).ask("POST", "/v1/invalidate", &body.to_string()).refusal(status)
@@ -107,7 +107,7 @@ fn what_is_to_go_has_to_be_said_once() {
 }
 
 #[test]
-fn what_has_a_tag_goes_with_it() {
+fn tag_removes_the_items_that_have_it() {
     let fake = Fake::new([("plain", &b"v"[..])]);
     let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
     let http = Http::of(&node);
@@ -130,7 +130,7 @@ fn what_has_a_tag_goes_with_it() {
 }
 
 #[test]
-fn the_word_that_there_is_no_value_goes_too() {
+fn cached_absence_is_removed_too() {
     let fake = Fake::new([]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].rules.negative_ttl = NEVER;
@@ -150,15 +150,15 @@ fn the_word_that_there_is_no_value_goes_too() {
     }
 }
 
-/// A ramp learns what the backend survives when the cache is cold. Taking a few items out does not
-/// make it so.
+/// A ramp learns the load that the backend sustains with a cold cache. Removing a few items does
+/// not make the cache cold.
 #[test]
-fn what_a_ramp_has_learned_is_not_forgotten_for_a_few_items() {
+fn ramp_keeps_its_limit_when_few_items_are_removed() {
     let fake = Fake::new([("a", &b"v"[..]), ("b", b"v"), ("c", b"v")]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     let interval = Duration::from_millis(10);
     setup.backends[0].dispatch.ramp = Some(RampOptions { start_keys: 1_000, interval, ..Default::default() });
-    // Of a replica that is down nothing more is learned.
+    // The replica must stay up: the ramp learns nothing from one that is down.
     setup.backends[0].dispatch.probe.failures_max = u32::MAX;
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);

@@ -1,4 +1,4 @@
-//! Memcached listeners of a node: the same cache, the same backends, one bound on connections.
+//! Memcached listeners of a node: they share the cache, the backends and the bound on connections.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -33,7 +33,7 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    /// What is answered to `get key`: the value, or nothing.
+    /// Sends `get key` and returns the value, or none.
     fn get(&mut self, key: &str) -> Option<String> {
         self.send(&format!("get {key}"));
         self.value()
@@ -58,7 +58,7 @@ fn node() -> (Node, Arc<Fake>) {
 }
 
 #[test]
-fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
+fn value_fetched_by_a_listener_is_a_hit_at_the_gateway() {
     let (node, fake) = node();
     let mut client = Client::connect(&node.memcached()[0]);
     assert_eq!(client.get("a").as_deref(), Some("old"));
@@ -68,7 +68,7 @@ fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
 }
 
 #[test]
-fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
+fn fetched_value_over_the_buffer_budget_is_a_miss() {
     let large = vec![b'x'; 4 << 10];
     let fake = Fake::new([("large", &large[..]), ("small", &b"s"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
@@ -81,12 +81,12 @@ fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
     client.send("stats");
     let stats: Vec<_> = std::iter::repeat_with(|| client.line()).take_while(|line| line != "END").collect();
     assert!(stats.iter().any(|line| line == "STAT fetch_errors 1"), "{stats:?}");
-    // It was cached all the same, and hits need no more than the connection's own buffers.
+    // It was cached anyway, and a hit needs only the connection's own buffers.
     assert_eq!(client.get("large").map(|value| value.len()), Some(large.len()));
 }
 
 #[test]
-fn what_listeners_count_is_in_the_metrics() {
+fn counters_of_listeners_are_in_the_metrics() {
     let (node, _) = node();
     let mut client = Client::connect(&node.memcached()[0]);
     assert_eq!((client.get("a").as_deref(), client.get("a").as_deref()), (Some("old"), Some("old")));
@@ -100,7 +100,7 @@ fn what_listeners_count_is_in_the_metrics() {
     assert_eq!((metric(0, "connections", ""), metric(1, "connections", "")), (1.0, 0.0));
     assert_eq!(metric(0, "accepted_connections_total", ""), 1.0);
     assert_eq!(metric(0, "read_bytes_total", ""), 14.0);
-    // What is sent is counted after it was sent.
+    // Sent bytes are counted after they were sent.
     eventually("both answers", || metric(0, "written_bytes_total", "") == 46.0);
 }
 
@@ -122,8 +122,8 @@ fn all_listeners_share_one_bound_on_connections() {
     });
 }
 
-/// Starts a fetch of `a`, lets `change` happen while the backend has read the old value, and says
-/// what is found afterwards.
+/// Starts a fetch of `a`, runs `change` after the backend has read the old value, and returns the
+/// status of `a` afterwards.
 fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
     let (node, fake) = node();
     fake.be(Mood::Hang);
@@ -138,7 +138,7 @@ fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
 }
 
 #[test]
-fn a_fetch_fills_unless_the_key_was_changed_meanwhile() {
+fn fetch_fills_unless_its_key_changed_meanwhile() {
     assert_eq!(fetched_across(|_, _| {}), "old");
     let deleted = fetched_across(|_, client| {
         client.send("delete a");
@@ -157,7 +157,7 @@ fn a_fetch_fills_unless_the_key_was_changed_meanwhile() {
 }
 
 #[test]
-fn a_flush_now_or_later_is_for_fetches_under_way_too() {
+fn flush_fences_fetches_in_flight() {
     let now = fetched_across(|_, client| {
         client.send("flush_all");
         assert_eq!(client.line(), "OK");
@@ -169,7 +169,7 @@ fn a_flush_now_or_later_is_for_fetches_under_way_too() {
         client.send("flush_all 1");
         assert_eq!(client.line(), "OK");
         eventually("the time of the flush has come", || {
-            // `gat` of what is there; a miss would be fetched, and the backend hangs.
+            // `gat` of a cached key; a miss would be fetched, and the backend hangs.
             client.send("touch witness 0");
             client.line() == "NOT_FOUND"
         });
@@ -178,7 +178,7 @@ fn a_flush_now_or_later_is_for_fetches_under_way_too() {
 }
 
 #[test]
-fn a_fetch_that_ends_before_a_later_flush_fills_until_then() {
+fn fetch_that_ends_before_a_scheduled_flush_fills_until_then() {
     let value = fetched_across(|_, client| {
         client.send("flush_all 1000");
         assert_eq!(client.line(), "OK");

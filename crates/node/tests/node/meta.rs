@@ -1,5 +1,5 @@
-//! What memcached's clients do to items, as the gateway before the same cache sees it: a place is
-//! no value.
+//! memcached's item commands, observed through the gateway on the same cache: a placeholder is not
+//! a value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use sherwood_store::Store;
 use crate::patience::eventually;
 use crate::support::{Client, Fake, Http, Mood, NEVER, answer, listener, setup};
 
-/// A node before one backend that has `a`, with these rules, a listener for commands that see the
-/// cache only, one that reads through, and one for Redis.
+/// A node with one backend that has `a`, with these rules and three listeners: a look-aside and a
+/// read-through one for memcached, and one for Redis.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
@@ -25,7 +25,7 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
 }
 
 #[test]
-fn a_place_for_a_value_is_none_to_the_gateway_which_fills_it() {
+fn placeholder_is_a_miss_at_the_gateway_which_fills_it() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);
     let mut client = Client::connect(&node);
@@ -39,7 +39,7 @@ fn a_place_for_a_value_is_none_to_the_gateway_which_fills_it() {
     node.stop();
 }
 
-/// Has `a` cached, and stale; only the gateway would serve it.
+/// Caches `a` and makes it stale; only the gateway would serve it.
 fn have_stale(http: Http, fake: &Fake) {
     fake.be(Mood::Answer);
     eventually("the backend is used", || http.key("catalog", "a")["value"] == "old");
@@ -48,7 +48,7 @@ fn have_stale(http: Http, fake: &Fake) {
 }
 
 #[test]
-fn what_is_removed_while_it_is_stale_is_not_served_as_stale_any_more() {
+fn removed_stale_item_is_not_served() {
     let rules = Rules { ttl: Some(Duration::from_millis(1)), stale_if_error: NEVER, ..Rules::default() };
     let (node, fake) = node(rules);
     let http = Http::of(&node);
@@ -71,7 +71,7 @@ fn what_is_removed_while_it_is_stale_is_not_served_as_stale_any_more() {
 }
 
 #[test]
-fn what_is_told_to_expire_at_once_is_gone_and_not_stale() {
+fn item_expired_by_a_command_is_not_served_as_stale() {
     let rules = Rules { stale_if_error: NEVER, ttl: Some(NEVER), ..Rules::default() };
     let (node, fake) = node(rules);
     let http = Http::of(&node);
@@ -91,7 +91,7 @@ fn what_is_told_to_expire_at_once_is_gone_and_not_stale() {
 }
 
 #[test]
-fn what_a_client_marks_as_stale_is_no_hit() {
+fn item_marked_stale_by_a_client_is_a_miss() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);
     assert_eq!(http.key("catalog", "a")["status"], "miss");
@@ -107,7 +107,7 @@ fn what_a_client_marks_as_stale_is_no_hit() {
 }
 
 #[test]
-fn what_is_made_of_a_value_goes_with_its_tag() {
+fn value_derived_from_a_tagged_one_keeps_the_tag() {
     let (node, _) = node(Rules::default());
     let http = Http::of(&node);
     let (memcached, redis) = (&node.memcached()[0], &node.redis()[0]);
@@ -132,7 +132,7 @@ fn what_is_made_of_a_value_goes_with_its_tag() {
 }
 
 #[test]
-fn a_backend_that_fails_leaves_no_place() {
+fn failed_fetch_leaves_no_placeholder() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);
     fake.be(Mood::Fail);

@@ -1,4 +1,5 @@
-//! The published policies in a running node: each sees what it needs, moves space and says why.
+//! The published policies in a running node: each gets its inputs, moves bytes, and reports the
+//! reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ fn compute() -> Arc<dyn Store> {
     open("compute", &StoreOptions::Compute(options)).unwrap()
 }
 
-/// A node of two backends whose curves are exact, in which `a` has a mebibyte and `b` the rest.
+/// A node of two backends with exact miss ratio curves; `a` has a mebibyte and `b` the rest.
 fn node(change: impl FnOnce(&mut Setup)) -> Node {
     let mut setup = setup(vec![("a", vec![compute()]), ("b", vec![compute()])]);
     setup.cache.ghost_rate = 1.0;
@@ -46,7 +47,7 @@ fn ask(http: Http, backend: &str, keys: std::ops::Range<u32>) {
     http.request(&json!({"values": false, "queries": [{"backend": backend, "keys": keys}]}));
 }
 
-/// `a` is asked for a fifth more than it has room for, `b` for next to nothing; both hit at times.
+/// Requests a fifth more keys of `a` than it has room for, and a few of `b`; both have some hits.
 fn load(http: Http) {
     for _ in 0..4 {
         ask(http, "a", 0..1_150);
@@ -55,7 +56,7 @@ fn load(http: Http) {
     }
 }
 
-/// The decision moved a step from `b` to `a`, and its line has these words.
+/// Checks that the decision moved bytes from `b` to `a`, and that its message has these words.
 #[track_caller]
 fn a_got(http: Http, decision: &Value, words: &str) {
     let [a, b] = allocated(http)[..] else { panic!("two partitions") };
@@ -65,7 +66,7 @@ fn a_got(http: Http, decision: &Value, words: &str) {
 }
 
 #[test]
-fn cliffhanger_feeds_the_partition_whose_next_byte_would_hit() {
+fn cliffhanger_grows_the_partition_with_the_steeper_curve() {
     let node = node(|_| ());
     let http = Http::of(&node);
     assert_eq!(decide(http, "cliffhanger")["kept"], "no key was looked up in the window");
@@ -75,7 +76,7 @@ fn cliffhanger_feeds_the_partition_whose_next_byte_would_hit() {
 }
 
 #[test]
-fn fair_feeds_the_partition_that_hits_least() {
+fn fair_grows_the_partition_with_the_lowest_hit_ratio() {
     let node = node(|_| ());
     let http = Http::of(&node);
     load(http);
@@ -84,7 +85,7 @@ fn fair_feeds_the_partition_that_hits_least() {
 }
 
 #[test]
-fn fair_can_follow_the_curves() {
+fn fair_can_use_the_curves() {
     let node = node(|setup| setup.control.fair.mode = FairMode::Waterfill);
     let http = Http::of(&node);
     load(http);
@@ -93,13 +94,13 @@ fn fair_can_follow_the_curves() {
 }
 
 #[test]
-fn lama_times_misses_while_it_is_in_force_and_follows_the_curves() {
+fn lama_times_misses_while_selected_and_uses_the_curves() {
     let node = node(|_| ());
     let http = Http::of(&node);
     load(http);
     let unknown = "what other sizes would bring is not known";
     assert_eq!(decide(http, "lama")["kept"], unknown, "misses were not timed before");
-    // Keys of their own, so that both miss.
+    // New keys, so that both backends have misses.
     ask(http, "a", 2_000..2_010);
     ask(http, "b", 2_000..2_010);
     let decision = decide(http, "lama");
@@ -110,18 +111,18 @@ fn lama_times_misses_while_it_is_in_force_and_follows_the_curves() {
 }
 
 #[test]
-fn policies_that_follow_curves_keep_the_budgets_where_there_are_none() {
+fn policies_that_need_curves_keep_the_budgets_without_them() {
     let node = node(|setup| setup.cache.ghost_rate = 0.0);
     let http = Http::of(&node);
     for policy in ["cliffhanger", "lama"] {
-        // Each decision looks at what came since the one before.
+        // Each decision uses the look-ups since the one before.
         load(http);
         assert_eq!(decide(http, policy)["kept"], "what other sizes would bring is not known");
     }
     assert_eq!(allocated(http), [MIB, TOTAL - MIB]);
 }
 
-/// Requests of which `a` blocks the slow ones.
+/// Reports requests whose slow ones are blocked by `a`.
 fn report(http: Http) {
     let report = |i: u64| json!({"latency_us": 1_000 + 10 * i, "blocking": if i >= 970 { "a" } else { "b" }});
     let reports: Vec<_> = (0..1_000).map(report).collect();
@@ -129,7 +130,7 @@ fn report(http: Http) {
 }
 
 #[test]
-fn tao_does_as_robinhood_while_it_learns() {
+fn tao_decides_like_robinhood_while_it_learns() {
     let node = node(|_| ());
     let http = Http::of(&node);
     report(http);
@@ -138,15 +139,14 @@ fn tao_does_as_robinhood_while_it_learns() {
 }
 
 #[test]
-fn tao_moves_nothing_once_it_has_learnt() {
+fn tao_moves_nothing_after_its_learning_phase() {
     let node = node(|setup| {
         setup.policy = "tao".to_owned();
         setup.control.delta = Duration::from_millis(10);
         setup.control.tao = TaoOptions { learn: Duration::from_millis(1), ..TaoOptions::default() };
     });
     let http = Http::of(&node);
-    // Its first decision, without requests, is when it begins to learn; it has learnt when it next
-    // decides.
+    // Learning begins at the first decision, which has no requests, and ends at the next.
     eventually("it begins", || http.get("/v1/control")["decisions"].as_u64().unwrap() > 0);
     report(http);
     eventually("it sees the requests", || {

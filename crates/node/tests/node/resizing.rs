@@ -1,4 +1,4 @@
-//! Budgets and policies, changed while the node runs.
+//! Changes of budgets and policies at run time.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn fill(http: Http, backend: &str, keys: std::ops::Range<u32>) {
 }
 
 #[test]
-fn a_budget_set_by_hand_is_in_force_at_once() {
+fn budget_set_by_hand_is_in_force_at_once() {
     let node = node();
     let http = Http::of(&node);
     assert_eq!(allocated(http), [16 * MIB, 16 * MIB]);
@@ -61,7 +61,7 @@ fn a_budget_set_by_hand_is_in_force_at_once() {
 }
 
 #[test]
-fn a_budget_that_cannot_be_is_refused_with_what_can() {
+fn impossible_budget_is_refused_with_the_accepted_range() {
     let node = node();
     let http = Http::of(&node);
     let put = |name: &str, bytes: u64| {
@@ -87,7 +87,7 @@ fn a_budget_that_cannot_be_is_refused_with_what_can() {
 }
 
 #[test]
-fn pins_that_would_move_what_is_in_a_dry_run_are_refused() {
+fn pins_that_would_move_a_partition_in_a_dry_run_are_refused() {
     let node = node();
     let http = Http::of(&node);
     let put =
@@ -129,7 +129,7 @@ fn switching_between_a_shared_lru_and_budgets_flushes_nothing() {
 }
 
 #[test]
-fn pins_that_a_shared_lru_does_not_keep_are_warned_of() {
+fn pins_without_effect_in_a_shared_lru_cause_a_warning() {
     let warnings = |node: &Node| {
         node.events().into_iter().filter(|event| event.warns).map(|event| event.message).collect::<Vec<_>>()
     };
@@ -146,7 +146,7 @@ fn pins_that_a_shared_lru_does_not_keep_are_warned_of() {
 }
 
 #[test]
-fn a_dry_run_reports_and_moves_nothing() {
+fn dry_run_reports_and_moves_nothing() {
     let node = node();
     let http = Http::of(&node);
     http.ask("PUT", "/v1/partitions/a", &json!({"allocated_bytes": 8 * MIB}).to_string());
@@ -160,7 +160,7 @@ fn a_dry_run_reports_and_moves_nothing() {
 }
 
 #[test]
-fn policies_that_cannot_be_switched_to_are_refused_with_those_that_can() {
+fn unselectable_policy_is_refused_with_the_selectable_ones() {
     let node = node();
     let http = Http::of(&node);
     for (name, part) in [
@@ -186,7 +186,7 @@ fn robinhood_moves_space_to_the_backend_that_blocks() {
     setup.policy = "robinhood".to_owned();
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
-    // One request in a hundred is slow, and `b` is to blame.
+    // Three requests in a hundred are slow, and `b` blocks them.
     let report = |i: u64| json!({"latency_us": 1_000 + i, "blocking": if i % 100 >= 97 { "b" } else { "a" }});
     let reports: Vec<_> = (0..1_000).map(report).collect();
     let mut reports = reports;
@@ -202,7 +202,7 @@ fn robinhood_moves_space_to_the_backend_that_blocks() {
 }
 
 #[test]
-fn a_partition_is_pinned_while_the_node_runs() {
+fn partition_is_pinned_at_run_time() {
     let node = node();
     let http = Http::of(&node);
     let put = |body: Value| http.ask("PUT", "/v1/partitions/a", &body.to_string());
@@ -229,7 +229,7 @@ fn a_partition_is_pinned_while_the_node_runs() {
 }
 
 #[test]
-fn a_partition_in_a_dry_run_is_told_what_it_would_have() {
+fn size_of_a_partition_in_a_dry_run_is_only_reported() {
     let mut setup = setup(["a", "b", "c"].map(|name| (name, vec![compute()])).into());
     for (partition, mib) in setup.partitions.iter_mut().zip([20, 4, 8]) {
         partition.initial_bytes = Some(mib * MIB);

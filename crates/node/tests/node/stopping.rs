@@ -1,4 +1,4 @@
-//! Stopping in good order.
+//! Graceful shutdown.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, answer, listener, setup};
 
 #[test]
-fn a_node_that_drains_says_so_and_ends_what_was_begun() {
+fn draining_node_is_not_ready_and_ends_requests_in_flight() {
     let fake = Fake::new([("a", &b"1"[..])]);
     let node = Node::start(setup(vec![("slow", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
     let http = Http::of(&node);
@@ -23,7 +23,7 @@ fn a_node_that_drains_says_so_and_ends_what_was_begun() {
     events.read_exact(&mut head).unwrap();
     let stopping = std::thread::spawn(move || node.stop());
     eventually("it is not ready", || {
-        // A connection without a request yet may be closed the moment the node begins to drain.
+        // A connection without a request may be closed as soon as the node begins to drain.
         let mut said = Vec::new();
         let _ = http.send("GET", "/readyz", "").read_to_end(&mut said);
         said.starts_with(b"HTTP/1.1 503")
@@ -39,7 +39,7 @@ fn a_node_that_drains_says_so_and_ends_what_was_begun() {
 }
 
 #[test]
-fn a_node_that_is_dropped_is_gone() {
+fn dropped_node_releases_its_ports() {
     let mut setup = setup(vec![("plain", vec![])]);
     setup.listeners = vec![listener(0)];
     let node = Node::start(setup).unwrap();
@@ -51,7 +51,7 @@ fn a_node_that_is_dropped_is_gone() {
 }
 
 #[test]
-fn a_port_in_use_is_named_and_nothing_is_left_behind() {
+fn port_in_use_is_named_in_the_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let mut in_use = setup(vec![("plain", vec![])]);
@@ -65,7 +65,7 @@ fn a_port_in_use_is_named_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn clients_that_send_half_a_head_or_nonsense_hold_up_nobody() {
+fn partial_and_malformed_requests_do_not_block_other_clients() {
     let node = Node::start(setup(vec![("plain", vec![])])).unwrap();
     let http = Http::of(&node);
     let mut half = std::net::TcpStream::connect(http.0).unwrap();
@@ -81,7 +81,7 @@ fn clients_that_send_half_a_head_or_nonsense_hold_up_nobody() {
 }
 
 #[test]
-fn a_node_that_is_told_to_stop_starts_warm() {
+fn stopped_node_starts_warm() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("snapshot");
     let fake = Fake::new([("a", &b"1"[..])]);
@@ -95,7 +95,7 @@ fn a_node_that_is_told_to_stop_starts_warm() {
     let node = start(1);
     let http = Http::of(&node);
     assert_eq!(http.key("catalog", "a")["status"], "miss");
-    // Budgets that were learnt are kept, too.
+    // The policy's budgets are kept, too.
     http.ask("PUT", "/v1/control", r#"{"policy":"static"}"#);
     for (name, bytes) in [("catalog", 10 << 20), ("other", 22 << 20)] {
         let body = format!(r#"{{"allocated_bytes":{bytes}}}"#);
@@ -115,7 +115,7 @@ fn a_node_that_is_told_to_stop_starts_warm() {
 }
 
 #[test]
-fn a_node_whose_snapshot_could_not_be_written_does_not_start() {
+fn node_with_an_unwritable_snapshot_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("none/snapshot");
     let mut setup = setup(vec![("catalog", vec![])]);
@@ -130,7 +130,7 @@ fn a_node_whose_snapshot_could_not_be_written_does_not_start() {
 }
 
 #[test]
-fn what_cannot_be_ended_holds_up_no_snapshot() {
+fn blocked_task_does_not_delay_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("snapshot");
     let fake = Fake::new([("a", &b"1"[..])]);

@@ -1,5 +1,4 @@
-//! A node of the test's own, backends that misbehave on command, and a client that waits with a
-//! bound.
+//! A node for one test, backends with controlled failures, and a client with bounded waits.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,38 +23,38 @@ use tokio::task::spawn_blocking;
 
 use crate::patience::PATIENCE;
 
-/// A time-out that no test waits for.
+/// A timeout that no test reaches.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 pub(crate) const TOTAL: u64 = 32 << 20;
 
-/// What a [`Fake`] does with a call.
+/// The behaviour of a [`Fake`] when it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Answer,
     Fail,
-    /// Reads what is there, and answers when the mood changes; writes what it is given when the
-    /// mood changes.
+    /// A read takes the present value, and a write its new one; the call ends when the mood
+    /// changes.
     Hang,
-    /// Reads as [`Mood::Hang`] does, in a thread that nothing ends, such as one that looks up a
-    /// name.
+    /// Reads like [`Mood::Hang`], but in a thread that cannot be cancelled, such as one in a name
+    /// look-up.
     Stick,
-    /// Cannot do this at all.
+    /// Does not support the operation.
     Refuse,
-    /// Takes changes, and cannot make this one.
+    /// Supports writes in general, but not this one.
     Lack,
 }
 
-/// A store in memory that misbehaves on command.
+/// A store in memory with controlled failures.
 pub(crate) struct Fake {
     values: Mutex<BTreeMap<Bytes, Bytes>>,
     calls: Mutex<Vec<Vec<Bytes>>>,
     limits: Mutex<Limits>,
-    /// What it says beside every value.
+    /// Flags, lifetime and tags of every value.
     says: Mutex<Found>,
-    /// What it makes of values that are written to it is said by reads only.
+    /// True if the store changes written values, so that only reads return their final form.
     pub(crate) has_its_own_words: AtomicBool,
     mood: watch::Sender<Mood>,
-    /// With writes.
+    /// The mood for writes.
     writing: watch::Sender<Mood>,
     writes: AtomicUsize,
 }
@@ -85,7 +84,7 @@ impl Fake {
         self.writing.send_replace(mood);
     }
 
-    /// Writes that have come, done or not.
+    /// Number of writes received, completed or not.
     pub(crate) fn writes(&self) -> usize {
         self.writes.load(Relaxed)
     }
@@ -98,12 +97,12 @@ impl Fake {
         self.values.lock().unwrap().insert(Bytes::from(key), Bytes::from(value));
     }
 
-    /// Answers this beside every value from now on.
+    /// Sets the flags, lifetime and tags that later reads return.
     pub(crate) fn say(&self, beside: Found) {
         *self.says.lock().unwrap() = beside;
     }
 
-    /// Calls, probes among them.
+    /// Number of reads, including probes.
     pub(crate) fn calls(&self) -> usize {
         self.calls.lock().unwrap().len()
     }
@@ -122,7 +121,7 @@ impl Fake {
         StoreError::new("fake", Kind::Kv, attempt, cause)
     }
 
-    /// Makes a change in the mood for it, or when the mood has come.
+    /// Makes a change according to the mood for writes; waits while it is [`Mood::Hang`].
     fn change(
         &self,
         attempt: Attempt,
@@ -174,7 +173,7 @@ impl Store for Fake {
                 assert!(stuck.await.expect("it does not panic"), "the store owns the sender");
             }
             let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
-            // Like a real engine, it has nothing to fail at when it is asked for nothing.
+            // Like a real store, it does not fail a call without keys.
             match mood {
                 Mood::Fail if attempt != (Attempt::Get { keys: 0 }) => Err(Self::error(attempt)),
                 Mood::Refuse => Err(Self::refusal(attempt)),
@@ -208,8 +207,8 @@ impl Store for Fake {
     }
 }
 
-/// A node of these backends, each with a partition of the default tenant, that decides nothing by
-/// itself.
+/// Setup of a node with these backends, each with a partition of the default tenant. It makes no
+/// decisions by itself.
 pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
     let partitions = (0..backends.len()).map(|index| partition(0, index)).collect();
     Setup {
@@ -274,7 +273,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
     }
 }
 
-/// What the port answered.
+/// A response of the port.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -288,7 +287,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// The message of a refusal with this status.
+    /// Checks the status and returns the error message.
     #[track_caller]
     pub(crate) fn refusal(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
@@ -305,20 +304,21 @@ impl Http {
         Self(node.admin().expect("the test's node has an admin API"))
     }
 
-    /// Sends a request and leaves its answer to be read.
+    /// Sends a request without reading the response.
     pub(crate) fn send(self, method: &str, path: &str, body: &str) -> TcpStream {
         self.send_with(method, path, "", body)
     }
 
-    /// As [`send`](Self::send), with these headers, each with the end of its line.
+    /// Like [`send`](Self::send), with further headers, each ending with CRLF.
     pub(crate) fn send_with(self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = self.begin_with(method, path, headers, body.len());
-        // What is refused may not be read to its end; whether it was answered is seen by who reads.
+        // The node may refuse a request before reading all of it; the reader of the response checks
+        // that it was answered.
         let _ = stream.write_all(body.as_bytes());
         stream
     }
 
-    /// Sends the head of a request that announces a body of `length`.
+    /// Sends the head of a request with a body of `length`.
     pub(crate) fn begin(self, method: &str, path: &str, length: usize) -> TcpStream {
         self.begin_with(method, path, "", length)
     }
@@ -345,7 +345,7 @@ impl Http {
         answer.json()
     }
 
-    /// Runs a request through the gateway.
+    /// Sends a request to the gateway and returns its answer.
     #[track_caller]
     pub(crate) fn request(self, body: &Value) -> Value {
         let answer = self.ask("POST", "/v1/requests", &body.to_string());
@@ -353,14 +353,14 @@ impl Http {
         answer.json()
     }
 
-    /// Asks one backend for one key; its answer.
+    /// Requests one key of one backend and returns its result.
     #[track_caller]
     pub(crate) fn key(self, backend: &str, key: &str) -> Value {
         let body = serde_json::json!({"queries": [{"backend": backend, "keys": [key]}]});
         self.request(&body)["results"][0].clone()
     }
 
-    /// A sample of the metrics.
+    /// Returns the value of a sample of the metrics.
     #[track_caller]
     pub(crate) fn metric(self, name: &str) -> f64 {
         let text = self.ask("GET", "/metrics", "").body;
@@ -373,19 +373,19 @@ impl Http {
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// A client of the listener at an address.
+    /// Connects to the listener at an address.
     pub(crate) fn connect_to(address: &Address) -> Self {
         let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(BufReader::new(stream))
     }
 
-    /// A client of the first memcached listener.
+    /// Connects to the node's first memcached listener.
     pub(crate) fn connect(node: &Node) -> Self {
         Self::connect_to(&node.memcached()[0])
     }
 
-    /// What is answered to a command, up to the line `last`.
+    /// Sends a command and returns its answer up to the line `last`.
     pub(crate) fn ask(&mut self, command: &str, last: &str) -> Vec<String> {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
         let mut lines: Vec<String> = Vec::new();
@@ -398,7 +398,7 @@ impl Client {
     }
 }
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 #[track_caller]
 pub(crate) fn answer(mut stream: TcpStream) -> Answer {
     let mut bytes = Vec::new();
@@ -409,7 +409,7 @@ pub(crate) fn answer(mut stream: TcpStream) -> Answer {
     Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-/// The same without its latencies, which are checked to be there.
+/// Removes the latencies from an answer, after checking that they are present.
 pub(crate) fn without_latencies(mut answer: Value) -> Value {
     let mut take = |value: &mut Value| {
         let latency = value.as_object_mut().unwrap().remove("latency_ms");

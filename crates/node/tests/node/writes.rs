@@ -1,4 +1,4 @@
-//! Writes through the HTTP port: to the store first, and to the cache then.
+//! Writes through the HTTP port: first to the store, then to the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ fn start((setup, fake): (Setup, Arc<Fake>)) -> (Node, Arc<Fake>) {
     (Node::start(setup).unwrap(), fake)
 }
 
-/// How the gateway answers for the key: status and value.
+/// Requests the key from the gateway; returns status and value.
 fn read(http: Http, key: &str) -> (String, String) {
     let answer = http.key("catalog", key);
     let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
@@ -34,7 +34,7 @@ fn pair(status: &str, value: &str) -> (String, String) {
 }
 
 #[test]
-fn what_is_written_is_in_the_store_and_then_in_the_cache() {
+fn written_value_is_in_the_store_and_then_in_the_cache() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
@@ -51,7 +51,7 @@ fn what_is_written_is_in_the_store_and_then_in_the_cache() {
 }
 
 #[test]
-fn a_store_with_its_own_words_for_a_value_is_asked_for_them() {
+fn value_that_the_store_may_change_is_fetched_after_the_write() {
     let (setup, fake) = one();
     fake.has_its_own_words.store(true, Relaxed);
     let (node, _) = start((setup, fake));
@@ -62,7 +62,7 @@ fn a_store_with_its_own_words_for_a_value_is_asked_for_them() {
 }
 
 #[test]
-fn a_path_that_is_no_key_is_refused_as_other_mistakes_are() {
+fn path_that_is_not_a_valid_key_is_refused_with_the_reason() {
     let (node, _) = start(one());
     let http = Http::of(&node);
     let refusal = http.ask("PUT", "/v1/keys/catalog/%FF", "").refusal(400);
@@ -72,7 +72,7 @@ fn a_path_that_is_no_key_is_refused_as_other_mistakes_are() {
 }
 
 #[test]
-fn a_value_is_the_writers_tenants_and_others_lose_what_they_had() {
+fn written_value_enters_the_writers_partition_and_leaves_all_others() {
     let (mut setup, fake) = one();
     setup.tenants.push("shop".to_owned());
     setup.partitions.push(partition(1, 0));
@@ -89,7 +89,7 @@ fn a_value_is_the_writers_tenants_and_others_lose_what_they_had() {
 }
 
 #[test]
-fn a_fetch_that_began_before_the_write_ended_does_not_fill() {
+fn fetch_begun_before_a_write_ended_does_not_fill() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     fake.be(Mood::Hang);
@@ -119,7 +119,7 @@ fn a_fetch_that_began_before_the_write_ended_does_not_fill() {
 }
 
 #[test]
-fn what_was_deleted_is_neither_brought_back_by_a_fetch_nor_read_by_who_joins_it() {
+fn deleted_key_is_not_restored_by_an_earlier_fetch_or_its_waiters() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     fake.be(Mood::Hang);
@@ -136,7 +136,7 @@ fn what_was_deleted_is_neither_brought_back_by_a_fetch_nor_read_by_who_joins_it(
 }
 
 #[test]
-fn a_write_that_failed_takes_the_key_out_and_holds_it_off_while_it_may_land() {
+fn failed_write_removes_and_fences_its_key() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
@@ -162,7 +162,7 @@ fn a_write_that_failed_takes_the_key_out_and_holds_it_off_while_it_may_land() {
 }
 
 #[test]
-fn a_write_without_an_answer_in_time_is_unknown() {
+fn timed_out_write_has_an_unknown_outcome() {
     let (mut setup, fake) = one();
     setup.backends[0].dispatch.timeout = Duration::from_millis(30);
     let (node, fake) = start((setup, fake));
@@ -175,7 +175,7 @@ fn a_write_without_an_answer_in_time_is_unknown() {
 }
 
 #[test]
-fn a_client_that_goes_away_leaves_its_write_under_way() {
+fn write_of_a_disconnected_client_completes() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     fake.write(Mood::Hang);
@@ -188,7 +188,7 @@ fn a_client_that_goes_away_leaves_its_write_under_way() {
 }
 
 #[test]
-fn of_two_writes_at_once_the_cache_keeps_neither() {
+fn concurrent_writes_of_a_key_are_not_cached() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     fake.write(Mood::Hang);
@@ -201,7 +201,7 @@ fn of_two_writes_at_once_the_cache_keeps_neither() {
 }
 
 #[test]
-fn more_writes_than_may_be_under_way_are_refused() {
+fn writes_beyond_the_bound_in_flight_are_refused() {
     let (mut setup, fake) = one();
     let dispatch = &mut setup.backends[0].dispatch;
     (dispatch.in_flight_calls_max, dispatch.queued_calls_max) = (1, 0);
@@ -218,7 +218,7 @@ fn more_writes_than_may_be_under_way_are_refused() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_says_so_and_the_cache_lets_go_all_the_same() {
+fn write_to_a_read_only_store_is_refused_and_removes_the_cached_value() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     fake.write(Mood::Refuse);
@@ -229,8 +229,8 @@ fn a_store_that_cannot_be_written_says_so_and_the_cache_lets_go_all_the_same() {
     assert_eq!((read(http, "a").0, read(http, "a").0), ("miss".to_owned(), "hit".to_owned()));
     assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
     assert_eq!(read(http, "a"), pair("miss", "old"));
-    // One that takes writes and no removals would answer the key again, after it was told to be
-    // gone.
+    // If a store accepts writes but refuses this removal, it would return the key again after the
+    // client was told that it is gone.
     fake.write(Mood::Lack);
     let refused = http.ask("DELETE", "/v1/keys/catalog/a", "");
     assert!(refused.refusal(422).contains("it has no way to; do it elsewhere"), "{refused:?}");
@@ -242,7 +242,7 @@ fn a_store_that_cannot_be_written_says_so_and_the_cache_lets_go_all_the_same() {
 }
 
 #[test]
-fn a_key_with_an_open_question_mark_is_not_another_key() {
+fn unescaped_question_mark_in_a_key_is_refused() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     for (method, query) in [
@@ -261,7 +261,7 @@ fn a_key_with_an_open_question_mark_is_not_another_key() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_anything_is_sent() {
+fn invalid_write_is_refused_before_it_is_sent() {
     let (mut setup, fake) = one();
     setup.cache.item_bytes_max = 1 << 10;
     let (node, fake) = start((setup, fake));
@@ -279,14 +279,14 @@ fn what_cannot_be_written_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn every_replica_is_written_and_all_have_to_answer() {
+fn write_is_acknowledged_by_every_replica() {
     let replicas = [Fake::new([]), Fake::new([])];
     let stores = || replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
     let node = Node::start(setup(vec![("catalog", stores())])).unwrap();
     let http = Http::of(&node);
     assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "1").status, 204);
     assert!(replicas.iter().all(|fake| fake.value("a").unwrap() == "1"));
-    // In turn, or the replicas could differ for good.
+    // Writes of a key run one after the other, or the replicas could differ permanently.
     replicas[1].write(Mood::Hang);
     let first = http.send("PUT", "/v1/keys/catalog/b", "1");
     eventually("it is under way", || replicas[1].writes() == 2);
@@ -302,7 +302,7 @@ fn every_replica_is_written_and_all_have_to_answer() {
 }
 
 #[test]
-fn a_removal_that_one_replica_may_have_made_is_not_acknowledged_for_another_that_takes_none() {
+fn removal_is_not_acknowledged_if_only_some_replicas_are_read_only() {
     let replicas = [Fake::new([]), Fake::new([("a", &b"1"[..])])];
     let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
     let mut setup = setup(vec![("catalog", stores)]);
@@ -310,7 +310,7 @@ fn a_removal_that_one_replica_may_have_made_is_not_acknowledged_for_another_that
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     replicas[0].write(Mood::Refuse);
-    // A key of its own for each: where an outcome is unknown, the next write of the key waits.
+    // A different key each time: after an unknown outcome, the next write of the key waits.
     for (key, mood, status, cause) in [
         ("a", Mood::Hang, 504, "timeout"),
         ("b", Mood::Fail, 502, "engine"),
@@ -326,7 +326,7 @@ fn a_removal_that_one_replica_may_have_made_is_not_acknowledged_for_another_that
 }
 
 #[test]
-fn where_several_are_written_a_write_waits_until_an_earlier_one_can_no_longer_land() {
+fn write_to_replicas_waits_for_an_earlier_one_of_unknown_outcome() {
     let replicas = [Fake::new([]), Fake::new([])];
     let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
     let mut setup = setup(vec![("catalog", stores)]);
@@ -347,7 +347,7 @@ fn where_several_are_written_a_write_waits_until_an_earlier_one_can_no_longer_la
 }
 
 #[test]
-fn a_primary_is_written_alone_and_its_readers_are_given_time() {
+fn only_the_primary_is_written_and_replicas_get_time_to_settle() {
     let replicas = [Fake::new([]), Fake::new([("a", &b"old"[..])])];
     let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
     let mut setup = setup(vec![("catalog", stores)]);
@@ -373,7 +373,7 @@ fn a_primary_is_written_alone_and_its_readers_are_given_time() {
 }
 
 #[test]
-fn a_node_that_starts_gives_readers_time_for_what_was_written_before() {
+fn started_node_waits_for_replicas_to_settle() {
     let start = |settle| {
         let replicas = [Fake::new([("a", &b"new"[..])]), Fake::new([("a", &b"old"[..])])];
         let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
@@ -398,7 +398,7 @@ fn a_node_that_starts_gives_readers_time_for_what_was_written_before() {
 }
 
 #[test]
-fn a_write_that_may_land_after_a_restart_holds_its_key_off() {
+fn unsettled_write_fences_keys_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::new([("a", &b"old"[..])]);
     let start = || {
