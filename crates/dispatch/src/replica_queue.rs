@@ -213,7 +213,7 @@ mod tests {
         proptest::collection::vec(step, 0..120)
     }
 
-    /// What a queue does, in time linear in the entries.
+    /// A reference queue whose operations take time linear in the entries.
     struct Model {
         room: usize,
         workers: usize,
