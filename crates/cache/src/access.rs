@@ -39,13 +39,13 @@ impl AccessFlags {
     /// recency and [`Marks::USED`](crate::Marks::USED) unchanged. Hits and misses are counted
     /// nevertheless.
     pub const KEEP_RECENCY: Self = Self(1);
-    /// Finds a [`Kind::Graced`](crate::Kind::Graced) item after its expiry, for as long as its
-    /// partition's grace.
+    /// Finds an [`ItemKind::Graced`](crate::ItemKind::Graced) item after its expiry, for as long as
+    /// its partition's grace.
     pub const SEE_STALE: Self = Self(1 << 1);
-    /// Finds a [`Kind::Absent`](crate::Kind::Absent) item.
+    /// Finds an [`ItemKind::Absent`](crate::ItemKind::Absent) item.
     pub const SEE_ABSENT: Self = Self(1 << 2);
-    /// Finds a [`Kind::Place`](crate::Kind::Place), whose value is empty.
-    pub const SEE_PLACES: Self = Self(1 << 3);
+    /// Finds an [`ItemKind::Placeholder`](crate::ItemKind::Placeholder), whose value is empty.
+    pub const SEE_PLACEHOLDERS: Self = Self(1 << 3);
 
     /// Returns the union with `flags`.
     #[must_use]
@@ -65,8 +65,8 @@ impl AccessFlags {
         self.has(Self::SEE_ABSENT)
     }
 
-    pub(crate) const fn sees_places(self) -> bool {
-        self.has(Self::SEE_PLACES)
+    pub(crate) const fn sees_placeholders(self) -> bool {
+        self.has(Self::SEE_PLACEHOLDERS)
     }
 
     const fn has(self, flag: Self) -> bool {

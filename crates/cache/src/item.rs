@@ -46,10 +46,10 @@ pub struct Item<'a> {
     /// and touches. Neither holds for a number given by the caller ([`Change::StoreMarked`],
     /// [`Change::Amend`]).
     pub cas: u64,
-    /// Time of expiry, if any; for a [`Kind::Graced`] item the time at which it becomes stale.
+    /// Time of expiry, if any; for an [`ItemKind::Graced`] item the time at which it becomes stale.
     pub expires: Option<Instant>,
     /// Visibility of the item over time.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Tags by which it can be invalidated, beside its key.
     pub tags: Tags,
     /// Marks of the item; always [`Marks::NONE`] for a declared size.
@@ -73,21 +73,21 @@ impl Item<'_> {
 /// An access that does not see an item treats it like an expired one. A store by such an access
 /// replaces it and a removal removes it; a read leaves it for accesses that see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemKind {
     /// Visible to every access until it expires.
     #[default]
     Plain,
     /// Visible to every access until it expires; then, for the [grace](crate::Partition::grace) of
     /// its partition, to an access with [`SEE_STALE`](crate::AccessFlags::SEE_STALE). Without an
-    /// expiry it is stored as [`Kind::Plain`].
+    /// expiry it is stored as [`ItemKind::Plain`].
     Graced,
     /// A negative entry (the key has no value), valid until it expires: visible only to an access
     /// with [`SEE_ABSENT`](crate::AccessFlags::SEE_ABSENT).
     Absent,
     /// A placeholder without a value that a client has been told to fill: visible only to an access
-    /// with [`SEE_PLACES`](crate::AccessFlags::SEE_PLACES). Other accesses find no item and may
-    /// store a value.
-    Place,
+    /// with [`SEE_PLACEHOLDERS`](crate::AccessFlags::SEE_PLACEHOLDERS). Other accesses find no item
+    /// and may store a value.
+    Placeholder,
 }
 
 /// Eight bits of marks of an item. One is set by the cache; the caller defines the others.
@@ -154,10 +154,10 @@ pub struct NewItem<'a> {
     /// The client's 32 bits.
     pub flags: u32,
     /// Time of expiry, if any; at or before now the item is dead at once, or stale if it is
-    /// [`Kind::Graced`].
+    /// [`ItemKind::Graced`].
     pub expires: Option<Instant>,
     /// Visibility of the item over time.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Tags by which it can be invalidated; a non-empty set is charged like 8 bytes of value.
     pub tags: Tags,
 }
@@ -178,11 +178,11 @@ impl<'a> NewItem<'a> {
     /// Returns a negative entry, which should be given an expiry.
     #[must_use]
     pub const fn absent() -> Self {
-        Self { kind: Kind::Absent, ..Self::bytes(b"") }
+        Self { kind: ItemKind::Absent, ..Self::bytes(b"") }
     }
 
     const fn plain(value: Value<'a>) -> Self {
-        Self { value, flags: 0, expires: None, kind: Kind::Plain, tags: Tags::NONE }
+        Self { value, flags: 0, expires: None, kind: ItemKind::Plain, tags: Tags::NONE }
     }
 }
 
@@ -214,7 +214,7 @@ pub enum Change<'a> {
         /// Time of expiry, if any.
         expires: Option<Instant>,
         /// Visibility of the item over time.
-        kind: Kind,
+        kind: ItemKind,
         /// Tags by which it can be invalidated.
         tags: Tags,
         /// Marks of the item.

@@ -80,7 +80,7 @@
 //!
 //! # Items of limited visibility
 //!
-//! Some [kinds](Kind) of items are visible only to accesses that ask for them: items past their
+//! Some [kinds](ItemKind) of items are visible only to accesses that ask for them: items past their
 //! expiry, which their partition's grace keeps as stale answers; negative entries, which record
 //! that a key has no value; and placeholders for a value that a client has been told to fetch. Any
 //! other access treats them as absent. A `get` that finds a stale item counts as a miss, because a
@@ -129,7 +129,7 @@ pub use background::Work;
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
 pub use ghost::{Curve, Ghost, GhostOptions};
-pub use item::{Change, Item, Kind, Marks, NewCas, NewItem, OUTDATED, Refused, Use, Value};
+pub use item::{Change, Item, ItemKind, Marks, NewCas, NewItem, OUTDATED, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
 pub use options::{Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT};

@@ -165,8 +165,8 @@ pub struct Partition {
     pub backend: BackendId,
     /// Initial budget in bytes; with 0 nothing is stored.
     pub budget_bytes: u64,
-    /// Time for which a [`Kind::Graced`](crate::Kind::Graced) item is kept after its expiry, for
-    /// accesses that accept stale items.
+    /// Time for which an [`ItemKind::Graced`](crate::ItemKind::Graced) item is kept after its
+    /// expiry, for accesses that accept stale items.
     pub grace: Duration,
 }
 

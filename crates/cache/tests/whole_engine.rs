@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sherwood_cache::{
-    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Item, Kind, Marks, NewCas, NewItem, Options,
-    Partition, Value, charge,
+    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Item, ItemKind, Marks, NewCas, NewItem,
+    Options, Partition, Value, charge,
 };
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
 
@@ -55,7 +55,7 @@ struct New {
     declared: bool,
     flags: u32,
     ttl_ms: Option<u64>,
-    kind: Kind,
+    kind: ItemKind,
     tags: Tags,
 }
 
@@ -79,10 +79,10 @@ fn new() -> impl Strategy<Value = New> {
     let bytes =
         prop_oneof![4 => 0..300_u32, 2 => 300..8_110_u32, 2 => 8_110..8_180_u32, 1 => 8_180..VALUE_MAX + 20];
     let kind = prop_oneof![
-        3 => Just(Kind::Plain),
-        2 => Just(Kind::Graced),
-        1 => Just(Kind::Absent),
-        1 => Just(Kind::Place),
+        3 => Just(ItemKind::Plain),
+        2 => Just(ItemKind::Graced),
+        1 => Just(ItemKind::Absent),
+        1 => Just(ItemKind::Placeholder),
     ];
     let tags = prop_oneof![3 => Just(Tags::NONE), 1 => any::<u64>().prop_map(Tags::from_bits)];
     let parts = (bytes, prop::bool::weighted(0.2), 0..2_u32, ttl(), kind, tags);
@@ -143,7 +143,7 @@ struct Known {
     value: Stored,
     flags: u32,
     expires: Option<Instant>,
-    kind: Kind,
+    kind: ItemKind,
     tags: Tags,
     cas: u64,
     marks: Marks,
@@ -188,7 +188,7 @@ struct Pair {
     passes: bool,
     sees_stale: bool,
     sees_absent: bool,
-    sees_places: bool,
+    sees_placeholders: bool,
 }
 
 impl Pair {
@@ -216,7 +216,7 @@ impl Pair {
             passes: false,
             sees_stale: false,
             sees_absent: false,
-            sees_places: false,
+            sees_placeholders: false,
         }
     }
 
@@ -225,7 +225,7 @@ impl Pair {
         let flags = flag(self.passes, AccessFlags::KEEP_RECENCY)
             .with(flag(self.sees_stale, AccessFlags::SEE_STALE))
             .with(flag(self.sees_absent, AccessFlags::SEE_ABSENT))
-            .with(flag(self.sees_places, AccessFlags::SEE_PLACES));
+            .with(flag(self.sees_placeholders, AccessFlags::SEE_PLACEHOLDERS));
         Access { class: DeadlineClass(self.class), flags, ..Access::at(self.now) }
     }
 
@@ -241,10 +241,10 @@ impl Pair {
     fn is_seen(&self, known: &Known) -> bool {
         let is_good = |for_longer| known.expires.is_none_or(|at| at + for_longer > self.now);
         match known.kind {
-            Kind::Plain => is_good(Duration::ZERO),
-            Kind::Graced => is_good(if self.sees_stale { GRACE } else { Duration::ZERO }),
-            Kind::Absent => self.sees_absent && is_good(Duration::ZERO),
-            Kind::Place => self.sees_places && is_good(Duration::ZERO),
+            ItemKind::Plain => is_good(Duration::ZERO),
+            ItemKind::Graced => is_good(if self.sees_stale { GRACE } else { Duration::ZERO }),
+            ItemKind::Absent => self.sees_absent && is_good(Duration::ZERO),
+            ItemKind::Placeholder => self.sees_placeholders && is_good(Duration::ZERO),
         }
     }
 
@@ -255,7 +255,7 @@ impl Pair {
             false => Stored::Bytes((0..new.bytes).map(|at| at as u8 ^ key.1).collect()),
         };
         let expires = self.expiry(new.ttl_ms);
-        let kind = if new.kind == Kind::Graced && expires.is_none() { Kind::Plain } else { new.kind };
+        let kind = if new.kind == ItemKind::Graced && expires.is_none() { ItemKind::Plain } else { new.kind };
         let New { flags, tags, .. } = new;
         Known { value, flags, expires, kind, tags, cas: 0, marks: Marks::NONE, has_own_cas: false }
     }
@@ -296,7 +296,7 @@ impl Pair {
             }
             Op::Pass(passes) => self.passes = passes,
             Op::See { stale, absent, places } => {
-                (self.sees_stale, self.sees_absent, self.sees_places) = (stale, absent, places);
+                (self.sees_stale, self.sees_absent, self.sees_placeholders) = (stale, absent, places);
             }
         }
         Ok(())
@@ -322,7 +322,8 @@ impl Pair {
         let added = self.cache.add(id(key.0), &name(key), known.new_item(), &self.access());
         prop_assert!(added != Ok(false) || self.live(key).is_some(), "{:?} was not there", key);
         if added == Ok(true) {
-            let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
+            let all =
+                AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACEHOLDERS);
             let access = Access { flags: all, ..Access::at(self.now) };
             let cas = self.cache.peek(id(key.0), &name(key), &access, |item| item.cas);
             // The CAS of an item that is dead or evicted already cannot be read, and no access will
@@ -456,7 +457,7 @@ impl Pair {
 
     /// After enough background work the cache holds exactly the live items, within its budgets.
     fn settle(&mut self) -> Result<(), TestCaseError> {
-        (self.sees_stale, self.sees_absent, self.sees_places) = (true, true, true);
+        (self.sees_stale, self.sees_absent, self.sees_placeholders) = (true, true, true);
         // A pass for dead items in flight ends, and another begins.
         self.now += Duration::from_secs(20);
         self.pass_time();

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use sherwood_cache::OUTDATED;
-use sherwood_cache::{Access, AccessFlags, Change, Item, Kind, Marks, NewItem, Refused, Value};
+use sherwood_cache::{Access, AccessFlags, Change, Item, ItemKind, Marks, NewItem, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
@@ -260,7 +260,7 @@ const NUMBER_BYTES_MAX: usize = 1024;
 /// Returns the access of a command. It sees placeholders: to memcached's clients they are items
 /// with an empty value.
 pub(super) fn access(moment: Moment, target: Target) -> Access {
-    Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACES, ..Access::at(moment.now) }
+    Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACEHOLDERS, ..Access::at(moment.now) }
 }
 
 /// Returns the expiry of an item; one in the past becomes now.
@@ -295,7 +295,10 @@ fn joined(
         _ => [value, storage.value].concat(),
     };
     let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
-    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, reply::STORED)
+    (
+        Change::StoreMarked { value, flags, expires, kind: ItemKind::Plain, tags, marks, cas: None },
+        reply::STORED,
+    )
 }
 
 /// Returns the change that `incr` or `decr` makes, and the new number.
@@ -306,7 +309,7 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
     let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
     let number = delta.apply(number);
     let (value, marks) = recounted(number, value, marks);
-    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, Ok(number))
+    (Change::StoreMarked { value, flags, expires, kind: ItemKind::Plain, tags, marks, cas: None }, Ok(number))
 }
 
 /// Encodes a number that replaces a value, and returns the marks that remain. As in memcached, a

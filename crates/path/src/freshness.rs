@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Change, Item, Kind, NewItem, OUTDATED, Refused, Value};
+use sherwood_cache::{Access, Cache, Change, Item, ItemKind, NewItem, OUTDATED, Refused, Value};
 use sherwood_model::{Instant, PartitionId, SeededState, Tags};
 
 /// Lifetimes of one backend's values. By default each value is kept until it is evicted, and stale
@@ -131,7 +131,7 @@ impl Rules {
             Lifetime::For(ttl) => Some(now + ttl),
             Lifetime::Unlimited => None,
         };
-        let kind = if self.grace().is_zero() { Kind::Plain } else { Kind::Graced };
+        let kind = if self.grace().is_zero() { ItemKind::Plain } else { ItemKind::Graced };
         Some(NewItem { value, flags, expires, kind, tags })
     }
 

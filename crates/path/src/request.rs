@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind};
+use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
@@ -344,7 +344,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             let missed = || Missed { begins: beginning(key.as_ref()), position: position as u32 };
             let asked = KeyState::Asked { query: index as u32, again: NO_MORE };
             states.push(match item.map(|item| (item, stale_since(&item, now))) {
-                Some((Item { kind: Kind::Absent, .. }, _)) => KeyState::Ended(End::Absent),
+                Some((Item { kind: ItemKind::Absent, .. }, _)) => KeyState::Ended(End::Absent),
                 Some((item, None)) => KeyState::Ended(End::Hit(read(*partition, key, item))),
                 Some((item, Some(since))) if staleness.takes_any() => {
                     let value = read(*partition, key, item);

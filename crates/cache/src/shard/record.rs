@@ -27,7 +27,7 @@ use super::slot::Slot;
 use super::{Lookup, Runs};
 use crate::access::Access;
 use crate::charge;
-use crate::item::{Item, Kind, Marks, NewItem, Use, Value};
+use crate::item::{Item, ItemKind, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
 
 /// Bits of the shape byte.
@@ -267,12 +267,12 @@ impl<'a> Record<'a> {
     }
 
     /// Visibility of the item over time.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ItemKind {
         match (self.has(ABSENT), self.slot.reader_bits() & GRACED != 0) {
-            (false, false) => Kind::Plain,
-            (false, true) => Kind::Graced,
-            (true, false) => Kind::Absent,
-            (true, true) => Kind::Place,
+            (false, false) => ItemKind::Plain,
+            (false, true) => ItemKind::Graced,
+            (true, false) => ItemKind::Absent,
+            (true, true) => ItemKind::Placeholder,
         }
     }
 
@@ -335,7 +335,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub(crate) fn dies(&self, grace: impl FnOnce() -> Duration) -> Instant {
         let expires = self.expires();
-        if expires != Instant::NEVER && self.kind() == Kind::Graced { expires + grace() } else { expires }
+        if expires != Instant::NEVER && self.kind() == ItemKind::Graced { expires + grace() } else { expires }
     }
 
     /// True if it has died by `now`, or its CAS is below the partition's flush floor.
@@ -368,10 +368,12 @@ impl<'a> Record<'a> {
     fn visibility_by_kind(self, access: &Access, grace: Duration) -> Visibility {
         match self.kind() {
             _ if self.is_past(access.now) && self.dies(|| grace) <= access.now => Visibility::Dead,
-            Kind::Graced if access.flags.sees_stale() => Visibility::Stale,
-            Kind::Absent if access.flags.sees_absent() => Visibility::Fresh,
-            Kind::Place if access.flags.sees_places() => Visibility::Fresh,
-            Kind::Plain | Kind::Graced | Kind::Absent | Kind::Place => Visibility::Hidden,
+            ItemKind::Graced if access.flags.sees_stale() => Visibility::Stale,
+            ItemKind::Absent if access.flags.sees_absent() => Visibility::Fresh,
+            ItemKind::Placeholder if access.flags.sees_placeholders() => Visibility::Fresh,
+            ItemKind::Plain | ItemKind::Graced | ItemKind::Absent | ItemKind::Placeholder => {
+                Visibility::Hidden
+            }
         }
     }
 
@@ -394,7 +396,7 @@ impl<'a> Record<'a> {
             flags: 0,
             cas: self.cas(),
             expires: None,
-            kind: Kind::Plain,
+            kind: ItemKind::Plain,
             tags: Tags::NONE,
             marks: self.marks(),
             last_use: self.last_use(),
@@ -515,7 +517,7 @@ impl<'a> NewRecord<'a> {
     /// Time after which no access will see it, in a partition with this `grace`; `NEVER` for none.
     pub(crate) fn dies(&self, grace: Duration) -> Instant {
         match self.item.expires {
-            Some(expires) if self.item.kind == Kind::Graced => expires + grace,
+            Some(expires) if self.item.kind == ItemKind::Graced => expires + grace,
             Some(expires) => expires,
             None => Instant::NEVER,
         }
@@ -531,7 +533,7 @@ impl<'a> NewRecord<'a> {
         let part = |part, is| if is { part } else { 0 };
         let declared = matches!(item.value, Value::Declared(_));
         let shape = part(EXPIRY, item.expires.is_some())
-            | part(ABSENT, matches!(item.kind, Kind::Absent | Kind::Place))
+            | part(ABSENT, matches!(item.kind, ItemKind::Absent | ItemKind::Placeholder))
             | part(OWN_CAS, annotations.cas.is_some())
             | part(TAGS, !item.tags.is_empty())
             | part(FLAGS, item.flags != 0)
@@ -540,9 +542,9 @@ impl<'a> NewRecord<'a> {
             | part(MAIN, state.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
         let graced = match item.kind {
-            Kind::Plain | Kind::Absent => 0,
-            Kind::Graced => part(GRACED, item.expires.is_some()),
-            Kind::Place => GRACED,
+            ItemKind::Plain | ItemKind::Absent => 0,
+            ItemKind::Graced => part(GRACED, item.expires.is_some()),
+            ItemKind::Placeholder => GRACED,
         };
         // Written as three words, each with one store.
         let words = [

@@ -13,7 +13,9 @@ use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{ModelItem, ModelValue, contents};
 use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with, cache_with_grace};
-use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Kind, NewItem, Options, charge};
+use crate::{
+    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, ItemKind, NewItem, Options, charge,
+};
 
 const PARTITIONS: usize = 3;
 const TOTAL: u64 = 1 << 20;
@@ -49,14 +51,14 @@ struct New {
     declared: bool,
     flags: u32,
     ttl_ms: Option<u64>,
-    kind: Kind,
+    kind: ItemKind,
     tags: Tags,
 }
 
 impl New {
     /// A plain value without expiry.
     fn plain(bytes: u32) -> Self {
-        Self { bytes, declared: false, flags: 0, ttl_ms: None, kind: Kind::Plain, tags: Tags::NONE }
+        Self { bytes, declared: false, flags: 0, ttl_ms: None, kind: ItemKind::Plain, tags: Tags::NONE }
     }
 }
 
@@ -202,7 +204,7 @@ impl Pair {
                     value,
                     flags,
                     expires,
-                    kind: Kind::Plain,
+                    kind: ItemKind::Plain,
                     tags,
                     cas: 0,
                     flushed: false,
@@ -232,7 +234,7 @@ impl Pair {
             value,
             flags: new.flags,
             expires,
-            kind: if new.kind == Kind::Graced && expires.is_none() { Kind::Plain } else { new.kind },
+            kind: if new.kind == ItemKind::Graced && expires.is_none() { ItemKind::Plain } else { new.kind },
             tags: new.tags,
             cas: 0,
             flushed: false,

@@ -8,7 +8,7 @@ use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{Model, ModelItem, ModelValue, contents, list};
 use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with_grace};
-use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, Kind, Options};
+use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, ItemKind, Options};
 
 const PARTITIONS: usize = 3;
 const TOTAL: u64 = 12_000;
@@ -52,7 +52,7 @@ struct New {
     declared: bool,
     flags: u32,
     ttl_ms: Option<u64>,
-    kind: Kind,
+    kind: ItemKind,
     tags: Tags,
 }
 
@@ -274,7 +274,7 @@ impl Pair {
             (Update::Append(bytes), Some(old)) => {
                 let ModelValue::Bytes(value) = &old.value else { return None };
                 let value = [value.as_slice(), &vec![b'+'; usize::from(*bytes)]].concat();
-                Some(ModelItem { value: ModelValue::Bytes(value), kind: Kind::Plain, ..old.clone() })
+                Some(ModelItem { value: ModelValue::Bytes(value), kind: ItemKind::Plain, ..old.clone() })
             }
             _ => None,
         }
@@ -351,7 +351,7 @@ impl Pair {
             value,
             flags: new.flags,
             expires,
-            kind: if new.kind == Kind::Graced && expires.is_none() { Kind::Plain } else { new.kind },
+            kind: if new.kind == ItemKind::Graced && expires.is_none() { ItemKind::Plain } else { new.kind },
             tags: new.tags,
             cas: 0,
             flushed: false,

@@ -6,7 +6,7 @@ use sherwood_model::{Instant, Tags};
 
 use super::{A, LRU, at, cache_with_grace};
 use crate::{
-    Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge,
+    Access, AccessFlags, Cache, Change, Eviction, ItemKind, Marks, NewCas, NewItem, Options, Value, charge,
 };
 
 const FRESH: Duration = Duration::from_millis(10);
@@ -29,7 +29,7 @@ fn both_evictions(test: impl Fn(Cache)) {
 /// `one` under `k`: fresh until 10 ms, then stale until 110 ms.
 fn graced(cache: &Cache) {
     let expires = Some(at(0).now + FRESH);
-    let item = NewItem { expires, kind: Kind::Graced, ..NewItem::bytes(b"one") };
+    let item = NewItem { expires, kind: ItemKind::Graced, ..NewItem::bytes(b"one") };
     cache.set(A, b"k", item, &at(0)).unwrap();
 }
 
@@ -111,13 +111,13 @@ fn invisible_item_is_replaced_and_removed_like_an_absent_one() {
 #[test]
 fn placeholder_is_visible_on_request_and_filled_by_others() {
     both_evictions(|cache| {
-        let (places, plain) = (seeing(5, AccessFlags::SEE_PLACES), at(5));
+        let (places, plain) = (seeing(5, AccessFlags::SEE_PLACEHOLDERS), at(5));
         let reserve = || {
             let change = Change::StoreMarked {
                 value: b"".into(),
                 flags: 0,
                 expires: Some(at(10).now),
-                kind: Kind::Place,
+                kind: ItemKind::Placeholder,
                 tags: Tags::NONE,
                 marks: Marks::of_caller(1),
                 cas: None,
@@ -128,10 +128,13 @@ fn placeholder_is_visible_on_request_and_filled_by_others() {
         let all_others = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
         assert_eq!([value(&cache, &plain), value(&cache, &seeing(5, all_others))], [None, None]);
         let seen = cache.peek(A, b"k", &places, |item| (item.kind, item.marks));
-        assert_eq!(seen, Some((Kind::Place, Marks::of_caller(1))));
+        assert_eq!(seen, Some((ItemKind::Placeholder, Marks::of_caller(1))));
         let amend = Change::Amend { expires: None, marks: Marks::NONE, cas: NewCas::Keep };
         cache.update(A, b"k", &places, |_| (amend, ())).unwrap();
-        assert_eq!(cache.peek(A, b"k", &places, |item| (item.kind, item.expires)), Some((Kind::Place, None)));
+        assert_eq!(
+            cache.peek(A, b"k", &places, |item| (item.kind, item.expires)),
+            Some((ItemKind::Placeholder, None))
+        );
         assert_eq!(cache.add(A, b"k", NewItem::bytes(b"two"), &places), Ok(false));
         assert_eq!(cache.add(A, b"k", NewItem::bytes(b"two"), &plain), Ok(true));
         assert_eq!(value(&cache, &plain), Some(b"two".to_vec()));
@@ -165,7 +168,8 @@ fn no_pass_is_due_while_items_are_stale() {
 fn scan_visits_visible_items_with_their_tags() {
     both_evictions(|cache| {
         let tags: Tags = [&b"user:7"[..]].into_iter().collect();
-        let item = NewItem { tags, kind: Kind::Graced, expires: Some(at(10).now), ..NewItem::bytes(b"one") };
+        let item =
+            NewItem { tags, kind: ItemKind::Graced, expires: Some(at(10).now), ..NewItem::bytes(b"one") };
         cache.set(A, b"tagged", item, &at(0)).unwrap();
         cache.set(A, b"plain", NewItem::bytes(b"two"), &at(0)).unwrap();
         cache.set(A, b"absent", NewItem { expires: Some(at(99).now), ..NewItem::absent() }, &at(0)).unwrap();
@@ -179,9 +183,9 @@ fn scan_visits_visible_items_with_their_tags() {
             seen.sort_by(|a, b| a.0.cmp(&b.0));
             seen
         };
-        let tagged = (b"tagged".to_vec(), true, Kind::Graced);
-        let plain = (b"plain".to_vec(), false, Kind::Plain);
-        let absent = (b"absent".to_vec(), false, Kind::Absent);
+        let tagged = (b"tagged".to_vec(), true, ItemKind::Graced);
+        let plain = (b"plain".to_vec(), false, ItemKind::Plain);
+        let absent = (b"absent".to_vec(), false, ItemKind::Absent);
         assert_eq!(seen(&at(5)), [plain.clone(), tagged.clone()]);
         assert_eq!(seen(&at(50)), std::slice::from_ref(&plain));
         let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);

@@ -7,7 +7,7 @@ use sherwood_model::{Instant, Tags};
 
 use super::{A, ITEM, LRU, at, cache, cache_with, has, put};
 use crate::{
-    Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge,
+    Access, AccessFlags, Cache, Change, Eviction, ItemKind, Marks, NewCas, NewItem, Options, Value, charge,
 };
 
 const STALE: Marks = Marks::of_caller(0);
@@ -30,7 +30,7 @@ fn marked(value: &'static [u8], marks: Marks, cas: Option<u64>) -> Change<'stati
         value: Cow::Borrowed(value),
         flags: 0,
         expires: None,
-        kind: Kind::Plain,
+        kind: ItemKind::Plain,
         tags: Tags::NONE,
         marks,
         cas,
@@ -117,7 +117,7 @@ fn item_moved_for_a_cas_or_expiry_is_unchanged() {
                 value: Cow::Borrowed(&value),
                 flags: 9,
                 expires: None,
-                kind: Kind::Plain,
+                kind: ItemKind::Plain,
                 tags: Tags::NONE,
                 marks: STALE,
                 cas: None,

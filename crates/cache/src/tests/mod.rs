@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
 
-use crate::{Access, AccessFlags, Cache, Eviction, Kind, NewItem, Options, Partition};
+use crate::{Access, AccessFlags, Cache, Eviction, ItemKind, NewItem, Options, Partition};
 
 mod against_map;
 mod against_model;
@@ -73,12 +73,12 @@ fn budgets(budgets: &[u64]) -> CachePlan {
 }
 
 /// Kinds of items, mostly plain.
-fn any_kind() -> impl Strategy<Value = Kind> {
+fn any_kind() -> impl Strategy<Value = ItemKind> {
     prop_oneof![
-        3 => Just(Kind::Plain),
-        2 => Just(Kind::Graced),
-        1 => Just(Kind::Absent),
-        1 => Just(Kind::Place),
+        3 => Just(ItemKind::Plain),
+        2 => Just(ItemKind::Graced),
+        1 => Just(ItemKind::Absent),
+        1 => Just(ItemKind::Placeholder),
     ]
 }
 
@@ -93,6 +93,6 @@ fn any_visibility() -> impl Strategy<Value = AccessFlags> {
         let flag = |sees, flag| if sees { flag } else { AccessFlags::NONE };
         flag(stale, AccessFlags::SEE_STALE)
             .with(flag(absent, AccessFlags::SEE_ABSENT))
-            .with(flag(places, AccessFlags::SEE_PLACES))
+            .with(flag(places, AccessFlags::SEE_PLACEHOLDERS))
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
-use crate::{Access, AccessFlags, Cache, Item, Kind, NewItem, Usage, Value, charge};
+use crate::{Access, AccessFlags, Cache, Item, ItemKind, NewItem, Usage, Value, charge};
 
 /// Expected state of the engine.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(super) struct ModelItem {
     pub(super) value: ModelValue,
     pub(super) flags: u32,
     pub(super) expires: Option<Instant>,
-    pub(super) kind: Kind,
+    pub(super) kind: ItemKind,
     pub(super) tags: Tags,
     /// As returned by the engine.
     pub(super) cas: u64,
@@ -73,7 +73,8 @@ impl ModelItem {
     }
 
     pub(super) fn is_dead(&self, now: Instant, grace: Duration) -> bool {
-        let is_kept = self.kind == Kind::Graced && self.expires.is_some_and(|expires| now < expires + grace);
+        let is_kept =
+            self.kind == ItemKind::Graced && self.expires.is_some_and(|expires| now < expires + grace);
         self.flushed || (self.is_stale(now) && !is_kept)
     }
 
@@ -82,8 +83,8 @@ impl ModelItem {
         let sees = |flag: AccessFlags| access.flags.with(flag) == access.flags;
         !self.is_dead(access.now, grace)
             && (!self.is_stale(access.now) || sees(AccessFlags::SEE_STALE))
-            && (self.kind != Kind::Absent || sees(AccessFlags::SEE_ABSENT))
-            && (self.kind != Kind::Place || sees(AccessFlags::SEE_PLACES))
+            && (self.kind != ItemKind::Absent || sees(AccessFlags::SEE_ABSENT))
+            && (self.kind != ItemKind::Placeholder || sees(AccessFlags::SEE_PLACEHOLDERS))
     }
 
     pub(super) fn matches(&self, item: &Item<'_>) -> bool {

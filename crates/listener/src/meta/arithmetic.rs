@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, Kind};
+use sherwood_cache::{Change, Item, ItemKind};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
 
@@ -87,7 +87,7 @@ fn count(
         value,
         flags: item.flags,
         expires: expiry.last,
-        kind: Kind::Plain,
+        kind: ItemKind::Plain,
         tags: item.tags,
         marks,
         cas: options.new_cas,
@@ -105,7 +105,7 @@ fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, CountOutc
         value: Cow::Owned(options.initial.to_string().into_bytes()),
         flags: 0,
         expires: expiry.last,
-        kind: Kind::Plain,
+        kind: ItemKind::Plain,
         tags: Tags::NONE,
         marks: asked.marks(),
         cas: options.new_cas,

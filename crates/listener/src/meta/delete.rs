@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
+use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas};
 use sherwood_model::Tags;
 use sherwood_wire::memcached::MetaOptions;
 
@@ -52,7 +52,7 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
             flags: options.client_flags,
             expires: ttl.flatten(),
             // The value is gone; only a placeholder remains.
-            kind: Kind::Place,
+            kind: ItemKind::Placeholder,
             tags: Tags::NONE,
             marks: if invalidates { binary.with(STALE) } else { binary },
             // Removing only the value keeps the item's CAS; marking the item stale gives it a new

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::backends::FetchedValue;
-use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
+use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
@@ -230,7 +230,7 @@ impl GetOutcome {
             value: Cow::Borrowed(b""),
             flags: 0,
             expires: self.expiry.last,
-            kind: Kind::Place,
+            kind: ItemKind::Placeholder,
             tags: Tags::NONE,
             marks: self.marks,
             cas: options.new_cas,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, Kind, Marks, NewCas, NewItem, Refused};
+use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas, NewItem, Refused};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
@@ -156,7 +156,7 @@ impl<'a> New<'a> {
             value: Cow::Borrowed(self.value),
             flags: self.options.client_flags,
             expires,
-            kind: Kind::Plain,
+            kind: ItemKind::Plain,
             tags: Tags::NONE,
             marks,
             cas: self.options.new_cas,
@@ -176,7 +176,7 @@ impl<'a> New<'a> {
             value: Cow::Owned(parts.concat()),
             flags: old.flags,
             expires: old.expires,
-            kind: Kind::Plain,
+            kind: ItemKind::Plain,
             tags: old.tags,
             marks: old.marks.only(BINARY.with(STALE)),
             cas: self.options.new_cas,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use sherwood_cache::OUTDATED;
-use sherwood_cache::{Access, Change, Item, Kind, Marks, Refused, Value};
+use sherwood_cache::{Access, Change, Item, ItemKind, Marks, Refused, Value};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
@@ -95,7 +95,7 @@ impl<'i> Old<'i> {
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
         let Self { flags, expires, tags, marks, .. } = self;
         let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
-        Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }
+        Change::StoreMarked { value, flags, expires, kind: ItemKind::Plain, tags, marks, cas: None }
     }
 }
 

@@ -13,7 +13,7 @@ use axum::extract::State;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sherwood_cache::{Access, AccessFlags, Item, Kind};
+use sherwood_cache::{Access, AccessFlags, Item, ItemKind};
 use sherwood_model::{BackendId, PartitionId};
 use sherwood_path::Invalidation;
 
@@ -48,7 +48,7 @@ impl Which {
     fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
         match self {
             Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
-            Self::Tag(tag) => item.kind == Kind::Absent || item.tags.may_hold(tag.as_bytes()),
+            Self::Tag(tag) => item.kind == ItemKind::Absent || item.tags.may_hold(tag.as_bytes()),
         }
     }
 
@@ -110,7 +110,7 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
 /// Walks the cache and removes a backend's selected items, including those that ordinary look-ups
 /// do not see (stale items, cached absences). Returns their number.
 fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
-    let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
+    let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACEHOLDERS);
     let is_its = |partition: PartitionId| core.names.partitions()[partition.index()].backend == backend;
     let (mut cursor, mut removed) = (0, 0);
     let mut found: Vec<(PartitionId, Vec<u8>)> = Vec::new();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::geteuid;
-use sherwood_cache::{Access, Cache, Change, Kind, Marks, NewCas, NewItem, Value};
+use sherwood_cache::{Access, Cache, Change, ItemKind, Marks, NewCas, NewItem, Value};
 use sherwood_model::PartitionId;
 
 use super::file::{Header, MAGIC, NextBlock, is_of_another_version, read_block};
@@ -201,7 +201,7 @@ fn store(mut records: &[u8], cache: &Cache, clock: &Clock, header: &Header, rest
         }
         let Record { partition, marks, graced, flags, tags, key, value, .. } = record;
         let (partition, access) = (PartitionId(partition), Access::at(now));
-        let kind = if graced { Kind::Graced } else { Kind::Plain };
+        let kind = if graced { ItemKind::Graced } else { ItemKind::Plain };
         let item = NewItem { value: Value::Bytes(value), flags, expires, kind, tags };
         let stored = cache.set(partition, key, item, &access).and_then(|_| {
             let noted = (Change::Amend { expires, marks, cas: NewCas::Keep }, ());

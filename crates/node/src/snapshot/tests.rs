@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sherwood_cache::{
-    Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewItem, Options, Partition,
+    Access, AccessFlags, Cache, Change, Eviction, ItemKind, Marks, NewItem, Options, Partition,
 };
 use sherwood_model::{BackendId, PartitionId, SeededState, Tags, TenantId};
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ fn snapshot_restores_items_and_state_once() {
     let change = |_: Option<sherwood_cache::Item<'_>>| {
         (
             Change::StoreMarked {
-                kind: Kind::Plain,
+                kind: ItemKind::Plain,
                 tags: Tags::NONE,
                 value: b"m"[..].into(),
                 flags: 42,
@@ -141,7 +141,7 @@ fn tags_and_grace_are_restored_and_negative_entries_are_not() {
     let mut world = World::new(Eviction::S3Fifo);
     let tags: Tags = [&b"page"[..]].into_iter().collect();
     let after = |world: &World, seconds| Some(world.clock.now() + Duration::from_secs(seconds));
-    let graced = |expires| NewItem { expires, kind: Kind::Graced, tags, ..NewItem::bytes(b"v") };
+    let graced = |expires| NewItem { expires, kind: ItemKind::Graced, tags, ..NewItem::bytes(b"v") };
     let absent = NewItem { expires: after(&world, 600), ..NewItem::absent() };
     for (key, item) in [
         (&b"fresh"[..], graced(after(&world, 10))),
@@ -158,7 +158,7 @@ fn tags_and_grace_are_restored_and_negative_entries_are_not() {
     assert_eq!(world.value(A, "fresh"), None, "it is stale by now");
     let access = Access { flags: AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT), ..world.access() };
     let seen = |key| world.cache.peek(A, key, &access, |item| (item.tags, item.kind, item.marks));
-    assert_eq!(seen(b"fresh"), Some((tags, Kind::Graced, Marks::USED)));
+    assert_eq!(seen(b"fresh"), Some((tags, ItemKind::Graced, Marks::USED)));
     assert_eq!((seen(b"stale"), seen(b"absent")), (None, None));
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant as Monotonic};
 
-use sherwood_cache::{Access, Cache, Eviction, Item, Kind, Marks, Value};
+use sherwood_cache::{Access, Cache, Eviction, Item, ItemKind, Marks, Value};
 use sherwood_model::{Instant, PartitionId};
 
 use super::file::{BLOCK_BYTES, Header, MAGIC, write_block};
@@ -206,7 +206,7 @@ impl Output {
                     let record = Record {
                         partition: partition.0,
                         marks,
-                        graced: kind == Kind::Graced,
+                        graced: kind == ItemKind::Graced,
                         flags,
                         expires_unix_ms: expires,
                         tags,

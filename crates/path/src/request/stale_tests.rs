@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_cache::{Access, Cache, Change, Kind, NewCas, NewItem, OUTDATED, Options, Partition, Value};
+use sherwood_cache::{Access, Cache, Change, ItemKind, NewCas, NewItem, OUTDATED, Options, Partition, Value};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, TenantId};
 
@@ -29,7 +29,7 @@ fn at(ms: u64) -> Instant {
 }
 
 /// Builds a cache whose partition 0 has values of these kinds and expiries.
-fn cache(items: &[(&str, Kind, u64)]) -> Cache {
+fn cache(items: &[(&str, ItemKind, u64)]) -> Cache {
     let partition = Partition { grace: GRACE, ..Partition::new(TenantId(0), BackendId(0), 1 << 20) };
     let options = Options { total_bytes: 1 << 20, ..Options::default() };
     let cache = Cache::new(options, &[partition], SeededState::new(1)).unwrap();
@@ -76,7 +76,7 @@ fn keys(fetch: &QueryFetch<String>) -> Vec<&str> {
 
 #[test]
 fn cached_absence_needs_no_fetch_and_counts_as_a_hit() {
-    let cache = cache(&[("gone", Kind::Absent, 100)]);
+    let cache = cache(&[("gone", ItemKind::Absent, 100)]);
     let (request, fetches) = start(&cache, 50, &["gone", "gone"], NEVER);
     assert_eq!((fetches.len(), answers(&request)), (0, vec![(Status::NotFound, None, 0, None); 2]));
     let mut hits = 0;
@@ -86,7 +86,7 @@ fn cached_absence_needs_no_fetch_and_counts_as_a_hit() {
 
 #[test]
 fn stale_value_is_the_answer_at_once_while_it_is_revalidated() {
-    let cache = cache(&[("k", Kind::Graced, 100), ("old", Kind::Graced, 40)]);
+    let cache = cache(&[("k", ItemKind::Graced, 100), ("old", ItemKind::Graced, 40)]);
     let staleness = Staleness { while_revalidate: ms(50), ..NEVER };
     let (mut request, fetches) = start(&cache, 120, &["k", "old", "k"], staleness);
     let [awaited, refresh] = fetches.as_slice() else { panic!("two fetches") };
@@ -103,7 +103,7 @@ fn stale_value_is_the_answer_at_once_while_it_is_revalidated() {
 
 #[test]
 fn value_marked_outdated_is_stale_from_now_on() {
-    let cache = cache(&[("k", Kind::Plain, 500)]);
+    let cache = cache(&[("k", ItemKind::Plain, 500)]);
     let amend = Change::Amend { expires: None, marks: OUTDATED, cas: NewCas::Keep };
     cache.update(PartitionId(0), b"k", &Access::at(at(50)), |_| (amend, ())).unwrap();
     let (mut request, fetches) = start(&cache, 120, &["k"], NEVER);
@@ -118,7 +118,7 @@ fn value_marked_outdated_is_stale_from_now_on() {
 
 #[test]
 fn failed_fetch_is_answered_with_the_stale_value_and_is_no_failure() {
-    let cache = cache(&[("k", Kind::Graced, 100)]);
+    let cache = cache(&[("k", ItemKind::Graced, 100)]);
     let staleness = Staleness { if_error: ms(60), ..NEVER };
     let (mut request, fetches) = start(&cache, 120, &["k", "k"], staleness);
     assert_eq!((keys(&fetches[0]), request.next_timeout()), (vec!["k"], None));
@@ -132,7 +132,7 @@ fn failed_fetch_is_answered_with_the_stale_value_and_is_no_failure() {
 
 #[test]
 fn late_fetch_is_answered_with_the_stale_value_if_the_query_accepts_it() {
-    let cache = cache(&[("k", Kind::Graced, 100), ("old", Kind::Graced, 10)]);
+    let cache = cache(&[("k", ItemKind::Graced, 100), ("old", ItemKind::Graced, 10)]);
     let staleness = Staleness { when_late: ms(80), late_after: ms(30), ..NEVER };
     let (mut request, fetches) = start(&cache, 120, &["old", "k", "k", "new"], staleness);
     assert_eq!((keys(&fetches[0]), request.next_timeout()), (vec!["k", "new", "old"], Some(at(150))));
@@ -151,7 +151,7 @@ fn late_fetch_is_answered_with_the_stale_value_if_the_query_accepts_it() {
 
 #[test]
 fn abandoned_request_fails_its_open_keys_despite_stale_values() {
-    let cache = cache(&[("k", Kind::Graced, 100), ("hit", Kind::Plain, 500)]);
+    let cache = cache(&[("k", ItemKind::Graced, 100), ("hit", ItemKind::Plain, 500)]);
     let staleness = Staleness { if_error: ms(900), ..NEVER };
     let (mut request, _) = start(&cache, 120, &["k", "hit", "new", "k"], staleness);
     request.abandon(at(320));
@@ -162,7 +162,7 @@ fn abandoned_request_fails_its_open_keys_despite_stale_values() {
 
 #[test]
 fn query_that_accepts_no_stale_value_waits() {
-    let cache = cache(&[("k", Kind::Graced, 100)]);
+    let cache = cache(&[("k", ItemKind::Graced, 100)]);
     let (mut request, fetches) = start(&cache, 100, &["k"], NEVER);
     assert_eq!(request.next_timeout(), None);
     request.handle_timeout(at(10_000));
@@ -234,7 +234,7 @@ fn expected(case: &Case, key: usize) -> (Status, u64, Option<u64>) {
 fn run(case: &Case) -> Asked {
     let name = |key: usize| ["a", "b", "c", "d"][key];
     let there = case.items.iter().enumerate();
-    let items: Vec<_> = there.filter_map(|(key, at)| Some((name(key), Kind::Graced, (*at)?))).collect();
+    let items: Vec<_> = there.filter_map(|(key, at)| Some((name(key), ItemKind::Graced, (*at)?))).collect();
     let [at_once, if_error, when_late, late_after] = case.limits.map(ms);
     let staleness = Staleness { while_revalidate: at_once, if_error, when_late, late_after };
     let asked: Vec<_> = case.asked.iter().map(|&key| name(key)).collect();

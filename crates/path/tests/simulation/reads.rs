@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, AccessFlags, Item, Kind};
+use sherwood_cache::{Access, AccessFlags, Item, ItemKind};
 use sherwood_dispatch::{AttemptId, Failure, FailureKind, FetchError, Reply, Waiters};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId};
 use sherwood_path::{Action, FetchKey, Query, QueryFetch, Request, Slot, Staleness, Status};
@@ -146,14 +146,17 @@ impl World {
         self.tell(|| format!("listener {id}: {key:x?} of backend {backend}"));
         let listened = Listened { backend, key, at: self.moment() };
         let fresh = self.cache.get(of, &key, &access, |item| {
-            assert!(item.kind != Kind::Absent && item.stale_since(access.now).is_none(), "it sees neither");
+            assert!(
+                item.kind != ItemKind::Absent && item.stale_since(access.now).is_none(),
+                "it sees neither"
+            );
             read(item)
         });
         if let Some(value) = fresh {
             return self.judge(id, backend, key, Status::Hit, Some(value), listened.at);
         }
         let sees_absent = Access { flags: AccessFlags::SEE_ABSENT, ..access };
-        if self.cache.peek(of, &key, &sees_absent, |item| item.kind) == Some(Kind::Absent) {
+        if self.cache.peek(of, &key, &sees_absent, |item| item.kind) == Some(ItemKind::Absent) {
             self.count("listener asked though absence was kept");
         }
         self.listened.insert(id, listened);
@@ -179,7 +182,7 @@ impl World {
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
         let access = Access { flags, ..Access::at(self.now) };
         let seen = |item: Item<'_>| {
-            let content = (item.kind != Kind::Absent).then(|| read(item));
+            let content = (item.kind != ItemKind::Absent).then(|| read(item));
             (content, item.stale_since(self.now).is_some())
         };
         let cached = self.cache.peek(partition, &key, &access, seen);

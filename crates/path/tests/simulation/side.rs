@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind, Value};
+use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind, Value};
 use sherwood_dispatch::{Counters, Options, ProbeOptions, RampOptions, RetryOptions};
 use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64};
 use sherwood_path::{Backend, BackendOptions, FillCounts, Holdings, Rules, WriteId, WriteTo};
@@ -216,7 +216,7 @@ impl Side {
             for number in (0..NUMBERS).filter(|number| self.is_quiet(*number, tenant)) {
                 let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
                 let access = Access { flags, ..Access::at(now) };
-                let content = |item: Item<'_>| (item.kind != Kind::Absent).then(|| read(item));
+                let content = |item: Item<'_>| (item.kind != ItemKind::Absent).then(|| read(item));
                 let cached = cache.peek(partition(at, tenant), &key(number), &access, content);
                 assert!(
                     cached.is_none_or(|cached| self.stores.is_current(number, cached)),

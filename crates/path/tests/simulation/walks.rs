@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, AccessFlags, Kind, NewItem};
+use sherwood_cache::{Access, AccessFlags, ItemKind, NewItem};
 use sherwood_path::{FetchKey, Invalidation};
 
 use crate::events::{At, Event, TENANTS, Which, key, tags};
@@ -81,7 +81,7 @@ impl World {
             let is_meant = match which {
                 Which::All | Which::One(_) | Which::Beginning(_) => which.means(key[1]),
                 // An absent value has no known tags.
-                Which::Tag(odd) => item.kind == Kind::Absent || item.tags.may_hold(&[odd]),
+                Which::Tag(odd) => item.kind == ItemKind::Absent || item.tags.may_hold(&[odd]),
             };
             if is_meant {
                 found.push(key.to_vec());
