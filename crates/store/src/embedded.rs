@@ -12,8 +12,8 @@ use crate::pool::{Job, Pool, Reply};
 use crate::remote::{self, Http, Memcached, Redis};
 use crate::session::Session;
 use crate::{
-    Attempt, BoxFuture, Cause, ComputeOptions, Found, Kind, Limit, LimitError, Limits, OpenCause, OpenError,
-    Store, StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
+    Attempt, BoxFuture, Cause, ComputeOptions, Found, Limit, LimitError, Limits, OpenCause, OpenError, Store,
+    StoreError, StoreKind, StoreOptions, ValueBytes, compute, kv, sqlite,
 };
 
 /// Opens the store that `options` describe, under the name of its backend.
@@ -66,7 +66,7 @@ pub fn open_compute(
 /// A store in this process.
 pub(crate) struct Embedded {
     name: Arc<str>,
-    kind: Kind,
+    kind: StoreKind,
     /// The reason why writes are refused, if they are. Kept here so that a write is refused without
     /// waiting for a thread.
     read_only: Option<Cause>,
@@ -79,12 +79,12 @@ impl Embedded {
             StoreOptions::Kv(kv) => {
                 let failed = |cause| open_error(name, Some(&kv.path), cause);
                 let sessions = kv::sessions(kv).map_err(failed)?;
-                Self::start(name, Kind::Kv, sessions, kv.queued_calls_max, clock).map_err(failed)
+                Self::start(name, StoreKind::Kv, sessions, kv.queued_calls_max, clock).map_err(failed)
             }
             StoreOptions::Sqlite(sqlite) => {
                 let failed = |cause| open_error(name, Some(&sqlite.path), cause);
                 let sessions = sqlite::sessions(sqlite).map_err(failed)?;
-                Self::start(name, Kind::Sqlite, sessions, sqlite.queued_calls_max, clock).map_err(failed)
+                Self::start(name, StoreKind::Sqlite, sessions, sqlite.queued_calls_max, clock).map_err(failed)
             }
             StoreOptions::Compute(compute) => {
                 Self::open_compute(name, compute, ValueBytes::Fixed(compute.bytes), clock)
@@ -107,12 +107,12 @@ impl Embedded {
     ) -> Result<Self, OpenError> {
         let failed = |cause| open_error(name, None, cause);
         let sessions = compute::sessions(options, &bytes).map_err(failed)?;
-        Self::start(name, Kind::Compute, sessions, options.queued_calls_max, clock).map_err(failed)
+        Self::start(name, StoreKind::Compute, sessions, options.queued_calls_max, clock).map_err(failed)
     }
 
     fn start(
         name: &str,
-        kind: Kind,
+        kind: StoreKind,
         sessions: Vec<Box<dyn Session>>,
         queued_calls_max: u32,
         clock: Arc<dyn Clock>,
@@ -155,7 +155,7 @@ impl Store for Embedded {
         &self.name
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         self.kind
     }
 

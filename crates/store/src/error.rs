@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{Kind, escape};
+use crate::{StoreKind, escape};
 
 /// A failed call to a store: the attempt, the store, the cause and the remedy, as one line of text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("could not {attempt} on store `{store}`: {}", self.explanation())]
 pub struct StoreError {
     store: Arc<str>,
-    kind: Kind,
+    kind: StoreKind,
     attempt: Attempt,
     cause: Cause,
 }
@@ -22,7 +22,7 @@ pub struct StoreError {
 impl StoreError {
     /// An error of `attempt` on `store`, which is of this kind.
     #[must_use]
-    pub fn new(store: impl Into<Arc<str>>, kind: Kind, attempt: Attempt, cause: Cause) -> Self {
+    pub fn new(store: impl Into<Arc<str>>, kind: StoreKind, attempt: Attempt, cause: Cause) -> Self {
         Self { store: store.into(), kind, attempt, cause: cause.plain() }
     }
 
@@ -411,7 +411,7 @@ pub enum OpenCause {
     #[error("{detail}; if this is not a {kind} store, choose another `path`, else restore it from a copy")]
     Engine {
         /// The kind of store expected there.
-        kind: crate::Kind,
+        kind: crate::StoreKind,
         /// The engine's text.
         detail: String,
     },
@@ -427,7 +427,7 @@ pub enum OpenCause {
     #[error("a {kind} store has nothing to load: its values follow from their keys")]
     NothingToLoad {
         /// The kind of store.
-        kind: crate::Kind,
+        kind: crate::StoreKind,
     },
     /// A remote store's options cannot be used.
     #[error("`{option}` cannot be used ({detail}); {remedy}")]
@@ -455,7 +455,7 @@ mod tests {
     fn error_names_the_attempt_the_store_and_the_remedy() {
         let error = StoreError::new(
             "b03",
-            Kind::Kv,
+            StoreKind::Kv,
             Attempt::Get { keys: 7 },
             Cause::Overloaded { queued_calls_max: 64 },
         );
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn fault_follows_from_the_cause() {
-        let fault = |cause| StoreError::new("b03", Kind::Kv, Attempt::Put, cause).fault();
+        let fault = |cause| StoreError::new("b03", StoreKind::Kv, Attempt::Put, cause).fault();
         let detail = || String::from("as told");
         assert_eq!(fault(Cause::Closed), Fault::Unreachable);
         assert_eq!(fault(Cause::Overloaded { queued_calls_max: 64 }), Fault::Overloaded);
@@ -495,7 +495,7 @@ mod tests {
             Cause::Protocol { address: address(), expected: "Redis", detail: detail.clone() },
             Cause::Reset { address: address(), detail: detail.clone() },
         ] {
-            let said = StoreError::new("b", Kind::Redis, Attempt::Put, cause).to_string();
+            let said = StoreError::new("b", StoreKind::Redis, Attempt::Put, cause).to_string();
             assert!(said.contains("a\\n2026-01-01 ERROR forged\\u{1b}[2J xxx"), "{said}");
             assert!(!said.contains(char::is_control) && said.len() < 700, "{said}");
         }

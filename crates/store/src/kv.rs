@@ -9,7 +9,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use bytes::Bytes;
 
 use crate::session::Session;
-use crate::{Cause, Kind, KvOptions, OpenCause};
+use crate::{Cause, KvOptions, OpenCause, StoreKind};
 
 /// Size at which a write buffer is sorted and written to a table; fjall's default of 64 MiB is for
 /// large machines.
@@ -103,6 +103,6 @@ fn open_cause(error: fjall::Error) -> OpenCause {
     match error {
         fjall::Error::Locked => OpenCause::Locked,
         fjall::Error::Io(source) => OpenCause::Directory { source },
-        other => OpenCause::Engine { kind: Kind::Kv, detail: other.to_string() },
+        other => OpenCause::Engine { kind: StoreKind::Kv, detail: other.to_string() },
     }
 }

@@ -6,12 +6,12 @@
 //!
 //! | kind | work | bound by |
 //! |---|---|---|
-//! | [`Kind::Kv`] | point reads in a log-structured merge tree on disk (fjall) | memory and disk reads |
-//! | [`Kind::Sqlite`] | an indexed join of two tables (SQLite) | disk reads |
-//! | [`Kind::Compute`] | the product of two matrices | processor |
+//! | [`StoreKind::Kv`] | point reads in a log-structured merge tree on disk (fjall) | memory and disk reads |
+//! | [`StoreKind::Sqlite`] | an indexed join of two tables (SQLite) | disk reads |
+//! | [`StoreKind::Compute`] | the product of two matrices | processor |
 //!
-//! The others are connectors to servers elsewhere: [`Kind::Memcached`], [`Kind::Redis`],
-//! [`Kind::Http`], [`Kind::MySql`] and [`Kind::Postgres`].
+//! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
+//! [`StoreKind::Http`], [`StoreKind::MySql`] and [`StoreKind::Postgres`].
 //!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.
@@ -61,4 +61,4 @@ pub use remote::{
     HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
     TlsOptions, client_config,
 };
-pub use store::{BoxFuture, Found, KeyAnswer, Kind, Report, Store};
+pub use store::{BoxFuture, Found, KeyAnswer, Report, Store, StoreKind};

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use crate::embedded::open_error;
 use crate::kv::KvSession;
-use crate::{Attempt, Cause, Kind, OpenCause, OpenError, StoreError, StoreOptions, kv, sqlite};
+use crate::{Attempt, Cause, OpenCause, OpenError, StoreError, StoreKind, StoreOptions, kv, sqlite};
 
 /// Writes many values into a kv or sqlite store without waiting for the disk after each.
 ///
@@ -23,10 +23,10 @@ enum Engine {
 }
 
 impl Engine {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         match self {
-            Self::Kv(_) => Kind::Kv,
-            Self::Sqlite { .. } => Kind::Sqlite,
+            Self::Kv(_) => StoreKind::Kv,
+            Self::Sqlite { .. } => StoreKind::Sqlite,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Loader {
                 .map(|connection| Engine::Sqlite { connection, path: sqlite.path.clone() })
                 .map_err(|cause| open_error(name, Some(&sqlite.path), cause))?,
             StoreOptions::Compute(_) => {
-                return Err(open_error(name, None, OpenCause::NothingToLoad { kind: Kind::Compute }));
+                return Err(open_error(name, None, OpenCause::NothingToLoad { kind: StoreKind::Compute }));
             }
             StoreOptions::Memcached(_)
             | StoreOptions::Redis(_)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::{HttpOptions, Kind, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions, SqlOptions};
+use crate::{HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions, SqlOptions, StoreKind};
 
 /// Options of one store, of the kind `kind`.
 ///
@@ -48,16 +48,16 @@ impl StoreOptions {
 
     /// The kind of store these options open.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> StoreKind {
         match self {
-            Self::Kv(_) => Kind::Kv,
-            Self::Sqlite(_) => Kind::Sqlite,
-            Self::Compute(_) => Kind::Compute,
-            Self::Memcached(_) => Kind::Memcached,
-            Self::Redis(_) => Kind::Redis,
-            Self::Http(_) => Kind::Http,
-            Self::MySql(_) => Kind::MySql,
-            Self::Postgres(_) => Kind::Postgres,
+            Self::Kv(_) => StoreKind::Kv,
+            Self::Sqlite(_) => StoreKind::Sqlite,
+            Self::Compute(_) => StoreKind::Compute,
+            Self::Memcached(_) => StoreKind::Memcached,
+            Self::Redis(_) => StoreKind::Redis,
+            Self::Http(_) => StoreKind::Http,
+            Self::MySql(_) => StoreKind::MySql,
+            Self::Postgres(_) => StoreKind::Postgres,
         }
     }
 

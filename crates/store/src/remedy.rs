@@ -1,10 +1,10 @@
 //! Remedies of failures, in terms of the options of each kind of store.
 
-use crate::{Cause, Kind};
+use crate::{Cause, StoreKind};
 
 impl Cause {
     /// The remedy for a store of this kind; none if the cause contains it.
-    pub(crate) fn remedy(&self, kind: Kind) -> Option<&'static str> {
+    pub(crate) fn remedy(&self, kind: StoreKind) -> Option<&'static str> {
         Some(match self {
             Self::Overloaded { .. } => "send less at once, or raise its `queued_calls_max`",
             Self::Busy { .. } => "try again later, or find out who they are",
@@ -12,11 +12,11 @@ impl Cause {
             Self::Unsupported { .. } | Self::ReadOnly { .. } | Self::Refused { .. } => return None,
             Self::Engine { .. } => "look at the disk and the log, then restart the store",
             Self::Unreachable { .. } => match kind {
-                Kind::Http => "start the service, or correct the backend's `url`",
+                StoreKind::Http => "start the service, or correct the backend's `url`",
                 _ => "start the server, or correct the backend's `address`",
             },
             Self::Name { .. } => match kind {
-                Kind::Http => "correct the backend's `url`, or the name service",
+                StoreKind::Http => "correct the backend's `url`, or the name service",
                 _ => "correct the backend's `address`, or the name service",
             },
             Self::Silent { .. } => {
@@ -31,14 +31,14 @@ impl Cause {
             Self::Credentials { .. } | Self::Forbidden { .. } => credentials(kind),
             Self::Statement { .. } => statement(kind),
             Self::Missing { .. } => match kind {
-                Kind::Redis => "correct the backend's `db`, or raise the server's `databases`",
+                StoreKind::Redis => "correct the backend's `db`, or raise the server's `databases`",
                 _ => "create it, or correct the backend's statement or `database`",
             },
             Self::WrongServer { remedy, .. } => remedy,
             Self::TooLarge { .. } => "ask for less, or raise the backend's `value_max`",
             Self::Reset { .. } => "look at the server's log, and whether it expects TLS",
             Self::Protocol { .. } => match kind {
-                Kind::Http => "see whether the backend's `url` leads to such a service",
+                StoreKind::Http => "see whether the backend's `url` leads to such a service",
                 _ => "see whether `kind` and `address` belong together",
             },
             Self::Server { .. } => "look at its log",
@@ -47,19 +47,21 @@ impl Cause {
     }
 }
 
-fn credentials(kind: Kind) -> &'static str {
+fn credentials(kind: StoreKind) -> &'static str {
     match kind {
-        Kind::Http => "correct the backend's `headers`, or what the service lets them do",
-        Kind::Memcached => "correct `user` and the password, or the server's list of users (memcached -Y)",
-        Kind::Redis => "correct `user`, the password or the user's rights (`ACL`)",
+        StoreKind::Http => "correct the backend's `headers`, or what the service lets them do",
+        StoreKind::Memcached => {
+            "correct `user` and the password, or the server's list of users (memcached -Y)"
+        }
+        StoreKind::Redis => "correct `user`, the password or the user's rights (`ACL`)",
         _ => "correct `user`, the password or the server's grants",
     }
 }
 
-fn statement(kind: Kind) -> &'static str {
+fn statement(kind: StoreKind) -> &'static str {
     match kind {
-        Kind::Http => "correct the backend's `url`, `write` or `delete`, or look at the service's log",
-        Kind::Memcached | Kind::Redis => {
+        StoreKind::Http => "correct the backend's `url`, `write` or `delete`, or look at the service's log",
+        StoreKind::Memcached | StoreKind::Redis => {
             "see whether `kind` and `address` belong together, and whether the server allows what reads and writes send"
         }
         _ => "correct the backend's `query`, `write` or `delete`",
@@ -73,11 +75,11 @@ mod tests {
 
     /// The options that a store of this kind has in the configuration, out of those that remedies
     /// name.
-    fn options(kind: Kind) -> &'static [&'static str] {
+    fn options(kind: StoreKind) -> &'static [&'static str] {
         match kind {
-            Kind::Http => &["url", "write", "delete", "headers"],
-            Kind::Memcached => &["kind", "address", "user"],
-            Kind::Redis => &["kind", "address", "user", "db"],
+            StoreKind::Http => &["url", "write", "delete", "headers"],
+            StoreKind::Memcached => &["kind", "address", "user"],
+            StoreKind::Redis => &["kind", "address", "user", "db"],
             _ => &["kind", "address", "user", "database", "query", "write", "delete"],
         }
     }
@@ -97,12 +99,12 @@ mod tests {
     ];
 
     /// The causes that a store of this kind can have.
-    fn causes(kind: Kind) -> Vec<Cause> {
-        let is_sql = matches!(kind, Kind::MySql | Kind::Postgres);
+    fn causes(kind: StoreKind) -> Vec<Cause> {
+        let is_sql = matches!(kind, StoreKind::MySql | StoreKind::Postgres);
         let mut causes = all_causes();
         causes.retain(|cause| match cause {
             Cause::Key { .. } => is_sql,
-            Cause::Missing { .. } => is_sql || kind == Kind::Redis,
+            Cause::Missing { .. } => is_sql || kind == StoreKind::Redis,
             _ => true,
         });
         causes
@@ -132,13 +134,15 @@ mod tests {
         ]
     }
 
-    fn explained(kind: Kind, cause: Cause) -> String {
+    fn explained(kind: StoreKind, cause: Cause) -> String {
         StoreError::new("b", kind, Attempt::Check, cause).explanation()
     }
 
     #[test]
     fn remedy_names_options_of_the_kind_of_store() {
-        for kind in [Kind::Http, Kind::Memcached, Kind::Redis, Kind::MySql, Kind::Postgres] {
+        for kind in
+            [StoreKind::Http, StoreKind::Memcached, StoreKind::Redis, StoreKind::MySql, StoreKind::Postgres]
+        {
             for cause in causes(kind) {
                 let said = explained(kind, cause);
                 let (_, remedy) = said.rsplit_once("; ").unwrap_or_else(|| panic!("no remedy in {said:?}"));
@@ -157,47 +161,47 @@ mod tests {
         let statement = || Cause::Statement { detail: detail() };
         for (kind, cause, expected) in [
             (
-                Kind::Http,
+                StoreKind::Http,
                 unreachable(),
                 "h:1 cannot be reached (said); start the service, or correct the backend's `url`",
             ),
             (
-                Kind::Redis,
+                StoreKind::Redis,
                 unreachable(),
                 "h:1 cannot be reached (said); start the server, or correct the backend's `address`",
             ),
             (
-                Kind::Http,
+                StoreKind::Http,
                 credentials(),
                 "the server refused the credentials (said); correct the backend's `headers`, or what the service lets them do",
             ),
             (
-                Kind::Redis,
+                StoreKind::Redis,
                 credentials(),
                 "the server refused the credentials (said); correct `user`, the password or the user's rights (`ACL`)",
             ),
             (
-                Kind::Memcached,
+                StoreKind::Memcached,
                 credentials(),
                 "the server refused the credentials (said); correct `user` and the password, or the server's list of users (memcached -Y)",
             ),
             (
-                Kind::MySql,
+                StoreKind::MySql,
                 credentials(),
                 "the server refused the credentials (said); correct `user`, the password or the server's grants",
             ),
             (
-                Kind::Http,
+                StoreKind::Http,
                 statement(),
                 "the server refused the statement (said); correct the backend's `url`, `write` or `delete`, or look at the service's log",
             ),
             (
-                Kind::Memcached,
+                StoreKind::Memcached,
                 statement(),
                 "the server refused the statement (said); see whether `kind` and `address` belong together, and whether the server allows what reads and writes send",
             ),
             (
-                Kind::Postgres,
+                StoreKind::Postgres,
                 statement(),
                 "the server refused the statement (said); correct the backend's `query`, `write` or `delete`",
             ),

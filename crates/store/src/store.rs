@@ -22,7 +22,7 @@ pub trait Store: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// The kind of the store.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> StoreKind;
 
     /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None`
     /// means that the store holds no such key.
@@ -140,7 +140,7 @@ impl From<Bytes> for Found {
 /// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum StoreKind {
     /// A log-structured merge tree on disk.
     Kv,
     /// An indexed join in an SQLite file.
@@ -159,7 +159,7 @@ pub enum Kind {
     Postgres,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kv => "kv",

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use sherwood_store::{
-    BoxFuture, ComputeOptions, Found, Kind, KvOptions, Limit, LimitError, Limits, Loader, OpenError,
-    SqliteOptions, Store, StoreError, StoreOptions, ValueBytes,
+    BoxFuture, ComputeOptions, Found, KvOptions, Limit, LimitError, Limits, Loader, OpenError, SqliteOptions,
+    Store, StoreError, StoreKind, StoreOptions, ValueBytes,
 };
 use sherwood_workload::SplitMix64;
 use sherwood_workload::onerf::{self, Model};
@@ -201,11 +201,11 @@ impl BackendObjects {
     }
 
     /// Returns the engine for the workload's resource: the engine that uses this resource most.
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         match self.backend.kind {
-            onerf::LimitedResource::Cpu => Kind::Compute,
-            onerf::LimitedResource::Io => Kind::Sqlite,
-            onerf::LimitedResource::Kv => Kind::Kv,
+            onerf::LimitedResource::Cpu => StoreKind::Compute,
+            onerf::LimitedResource::Io => StoreKind::Sqlite,
+            onerf::LimitedResource::Kv => StoreKind::Kv,
         }
     }
 
@@ -215,8 +215,8 @@ impl BackendObjects {
         // of threads, enforces the workload's worker slots.
         let threads = self.workers.clamp(1, 2) as u16;
         match self.kind() {
-            Kind::Kv => StoreOptions::Kv(KvOptions { threads, ..KvOptions::new(path) }),
-            Kind::Sqlite => StoreOptions::Sqlite(SqliteOptions { threads, ..SqliteOptions::new(path) }),
+            StoreKind::Kv => StoreOptions::Kv(KvOptions { threads, ..KvOptions::new(path) }),
+            StoreKind::Sqlite => StoreOptions::Sqlite(SqliteOptions { threads, ..SqliteOptions::new(path) }),
             _ => StoreOptions::Compute(self.compute_options()),
         }
     }
@@ -228,7 +228,7 @@ impl BackendObjects {
     /// Path of the store's directory or file.
     fn path(&self, directory: &Path) -> PathBuf {
         match self.kind() {
-            Kind::Sqlite => directory.join(self.name()).join("items.db"),
+            StoreKind::Sqlite => directory.join(self.name()).join("items.db"),
             _ => directory.join(self.name()),
         }
     }
@@ -252,7 +252,7 @@ impl BackendObjects {
     }
 
     fn is_complete(&self, directory: &Path) -> bool {
-        self.kind() == Kind::Compute
+        self.kind() == StoreKind::Compute
             || (self.path(directory).exists()
                 && fs::read_to_string(self.marker(directory)).is_ok_and(|found| found == self.parameters()))
     }
@@ -296,7 +296,7 @@ impl BackendObjects {
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn Store>, OpenError> {
         let inner = match self.kind() {
-            Kind::Compute => {
+            StoreKind::Compute => {
                 let backend = Arc::clone(&self.backend);
                 let bytes = move |key: &[u8]| object(key).map(|object| backend.object_bytes(object));
                 sherwood_store::open_compute(
@@ -343,7 +343,7 @@ impl Store for Rows {
         self.inner.name()
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         self.inner.kind()
     }
 

@@ -36,7 +36,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rand_core::Rng as _;
-use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_store::{
+    Attempt, BoxFuture, Cause, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind,
+};
 use sherwood_workload::onerf::BackendModel;
 use sherwood_workload::{Rng, SplitMix64, rng_from_seed};
 
@@ -136,7 +138,7 @@ impl Store for Paced {
         self.inner.name()
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         self.inner.kind()
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sherwood_node::Node;
-use sherwood_store::{BoxFuture, Found, HttpOptions, Kind, Store, StoreError, StoreOptions};
+use sherwood_store::{BoxFuture, Found, HttpOptions, Store, StoreError, StoreKind, StoreOptions};
 
 use crate::patience::eventually;
 use crate::support::{Fake, Http, setup};
@@ -147,7 +147,7 @@ impl Store for Slow {
         self.0.name()
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         self.0.kind()
     }
 

@@ -16,7 +16,9 @@ use sherwood_node::config::{Protocol, Writes};
 use sherwood_node::{
     AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
 };
-use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_store::{
+    Attempt, BoxFuture, Cause, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -108,17 +110,17 @@ impl Fake {
     }
 
     fn error(attempt: Attempt) -> StoreError {
-        StoreError::new("fake", Kind::Kv, attempt, Cause::Engine { detail: "unplugged".to_owned() })
+        StoreError::new("fake", StoreKind::Kv, attempt, Cause::Engine { detail: "unplugged".to_owned() })
     }
 
     fn refusal(attempt: Attempt) -> StoreError {
         let cause = Cause::ReadOnly { reason: "it is read-only; write elsewhere" };
-        StoreError::new("fake", Kind::Kv, attempt, cause)
+        StoreError::new("fake", StoreKind::Kv, attempt, cause)
     }
 
     fn inability(attempt: Attempt) -> StoreError {
         let cause = Cause::Unsupported { reason: "it has no way to; do it elsewhere" };
-        StoreError::new("fake", Kind::Kv, attempt, cause)
+        StoreError::new("fake", StoreKind::Kv, attempt, cause)
     }
 
     /// Makes a change according to the mood for writes; waits while it is [`Mood::Hang`].
@@ -147,8 +149,8 @@ impl Store for Fake {
         "fake"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Kv
+    fn kind(&self) -> StoreKind {
+        StoreKind::Kv
     }
 
     fn answers_as_written(&self) -> bool {

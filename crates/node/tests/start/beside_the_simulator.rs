@@ -16,7 +16,7 @@ use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
 use sherwood_sim::{ScheduledRequest, Setup as Simulated, World};
-use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 use sherwood_workload::onerf::{BackendModel, Model};
 
 use crate::control::Pin;
@@ -68,8 +68,8 @@ impl Store for Modelled {
         &self.model.name
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Kv
+    fn kind(&self) -> StoreKind {
+        StoreKind::Kv
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {

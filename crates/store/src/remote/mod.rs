@@ -31,7 +31,7 @@ pub use tls::{TlsOptions, client_config};
 
 use std::sync::Arc;
 
-use crate::{Attempt, Cause, Found, KeyAnswer, Kind, StoreError};
+use crate::{Attempt, Cause, Found, KeyAnswer, StoreError, StoreKind};
 
 pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
@@ -51,7 +51,7 @@ fn all(each: Vec<Each>) -> Result<Vec<Option<Found>>, Cause> {
 }
 
 /// Adds the store's name and kind to the errors of keys.
-fn named_each(name: &Arc<str>, kind: Kind, each: Vec<Each>) -> Vec<KeyAnswer> {
+fn named_each(name: &Arc<str>, kind: StoreKind, each: Vec<Each>) -> Vec<KeyAnswer> {
     let named = |cause| StoreError::new(Arc::clone(name), kind, Attempt::Get { keys: 1 }, cause);
     each.into_iter().map(|one| one.map_err(named)).collect()
 }

@@ -18,7 +18,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 
 use crate::remote::LISTS_MAX;
 use crate::session::Session;
-use crate::{Cause, Kind, OpenCause, SqliteOptions};
+use crate::{Cause, OpenCause, SqliteOptions, StoreKind};
 use query::Query;
 
 /// The read statement of a store with its own tables.
@@ -192,7 +192,7 @@ pub(crate) fn open_cause(error: rusqlite::Error) -> OpenCause {
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
             OpenCause::Directory { source: std::io::Error::other(error) }
         }
-        _ => OpenCause::Engine { kind: Kind::Sqlite, detail: error.to_string() },
+        _ => OpenCause::Engine { kind: StoreKind::Sqlite, detail: error.to_string() },
     }
 }
 

@@ -38,7 +38,9 @@ use options::{Change, Urls};
 use super::options::RemoteOptions;
 use super::tls;
 use super::{Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
+use crate::{
+    Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind,
+};
 
 /// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
@@ -378,7 +380,7 @@ impl Http {
     }
 
     fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
-        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), Kind::Http, attempt, cause))
+        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), StoreKind::Http, attempt, cause))
     }
 }
 
@@ -387,8 +389,8 @@ impl Store for Http {
         &self.name
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Http
+    fn kind(&self) -> StoreKind {
+        StoreKind::Http
     }
 
     /// A service may change a written value, and states its lifetime only in the response to a
@@ -405,7 +407,7 @@ impl Store for Http {
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
         Box::pin(async move {
-            Ok(named_each(&self.name, Kind::Http, self.named(attempt, self.read(&keys).await)?))
+            Ok(named_each(&self.name, StoreKind::Http, self.named(attempt, self.read(&keys).await)?))
         })
     }
 

@@ -21,7 +21,7 @@ use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
 
 /// Default port.
 const PORT: u16 = 11211;
@@ -135,7 +135,7 @@ impl Memcached {
     }
 
     fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
-        StoreError::new(Arc::clone(&self.name), Kind::Memcached, attempt, cause)
+        StoreError::new(Arc::clone(&self.name), StoreKind::Memcached, attempt, cause)
     }
 
     /// Adds the prefix to a key.
@@ -213,8 +213,8 @@ impl Store for Memcached {
         &self.name
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Memcached
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memcached
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
@@ -223,7 +223,7 @@ impl Store for Memcached {
     }
 
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
-        Box::pin(async move { Ok(named_each(&self.name, Kind::Memcached, self.read(keys).await?)) })
+        Box::pin(async move { Ok(named_each(&self.name, StoreKind::Memcached, self.read(keys).await?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -20,7 +20,7 @@ use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
 
 /// Default port.
 const PORT: u16 = 6379;
@@ -215,7 +215,7 @@ impl Redis {
     }
 
     fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
-        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), Kind::Redis, attempt, cause))
+        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), StoreKind::Redis, attempt, cause))
     }
 }
 
@@ -224,8 +224,8 @@ impl Store for Redis {
         &self.name
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Redis
+    fn kind(&self) -> StoreKind {
+        StoreKind::Redis
     }
 
     /// A read may return a time to live that differs from that of the write.
@@ -241,7 +241,7 @@ impl Store for Redis {
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
         Box::pin(async move {
-            Ok(named_each(&self.name, Kind::Redis, self.named(attempt, self.read(keys).await)?))
+            Ok(named_each(&self.name, StoreKind::Redis, self.named(attempt, self.read(keys).await)?))
         })
     }
 

@@ -24,7 +24,7 @@ use bytes::Bytes;
 
 use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
 use crate::remote::{Each, all, named_each, tls};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
 use address::Address;
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
@@ -34,13 +34,13 @@ use pool::{Driver, Lease, Link, Pool};
 pub(crate) fn open_mysql(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
     let plan = Plan::new(options, Dialect::MySql)?;
     let values = plan.write.as_ref().map_or(1, Template::values);
-    Ok(Arc::new(Sql::new(name, Kind::MySql, plan, mysql::MySql::new(options, values)?, options)))
+    Ok(Arc::new(Sql::new(name, StoreKind::MySql, plan, mysql::MySql::new(options, values)?, options)))
 }
 
 /// Opens a store on a PostgreSQL server, which need not be reachable yet.
 pub(crate) fn open_postgres(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
     let plan = Plan::new(options, Dialect::Postgres)?;
-    Ok(Arc::new(Sql::new(name, Kind::Postgres, plan, postgres::Postgres::new(options)?, options)))
+    Ok(Arc::new(Sql::new(name, StoreKind::Postgres, plan, postgres::Postgres::new(options)?, options)))
 }
 
 /// The statements of a store.
@@ -55,9 +55,9 @@ struct Plan {
 
 impl SqlOptions {
     /// Checks everything that needs neither a file nor a server.
-    pub(crate) fn validate(&self, kind: Kind) -> Result<(), OpenCause> {
+    pub(crate) fn validate(&self, kind: StoreKind) -> Result<(), OpenCause> {
         let (dialect, port) = match kind {
-            Kind::MySql => (Dialect::MySql, mysql::PORT),
+            StoreKind::MySql => (Dialect::MySql, mysql::PORT),
             _ => (Dialect::Postgres, postgres::PORT),
         };
         Plan::new(self, dialect)?;
@@ -86,7 +86,7 @@ impl Plan {
 /// A store on an SQL server.
 struct Sql<D: Driver> {
     name: Arc<str>,
-    kind: Kind,
+    kind: StoreKind,
     plan: Plan,
     pool: Pool<D>,
     /// The server's address, for errors.
@@ -96,7 +96,7 @@ struct Sql<D: Driver> {
 }
 
 impl<D: Driver> Sql<D> {
-    fn new(name: &str, kind: Kind, plan: Plan, driver: D, options: &SqlOptions) -> Self {
+    fn new(name: &str, kind: StoreKind, plan: Plan, driver: D, options: &SqlOptions) -> Self {
         let pool = Pool::new(driver, &options.address, &options.remote);
         let (address, details) = (options.address.clone(), details(options, &plan));
         Self { name: name.into(), kind, plan, pool, address, details }
@@ -273,7 +273,7 @@ impl<D: Driver> Store for Sql<D> {
         &self.name
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StoreKind {
         self.kind
     }
 
