@@ -1,6 +1,6 @@
 //! Lower and upper bounds of partitions, and budgets fitted to them.
 
-use crate::PartitionSeen;
+use crate::PartitionObservation;
 use crate::share::{share, share_equally};
 
 /// Lower and upper bound of every partition in bytes, adjusted so that budgets which sum to the
@@ -21,7 +21,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn new(total: u64, floor: u64, partitions: &[PartitionSeen]) -> Self {
+    pub(crate) fn new(total: u64, floor: u64, partitions: &[PartitionObservation]) -> Self {
         let min: Vec<u64> = partitions.iter().map(|seen| seen.min_bytes).collect();
         let high: Vec<u64> =
             partitions.iter().map(|seen| seen.max_bytes.unwrap_or(u64::MAX).max(seen.min_bytes)).collect();
@@ -33,12 +33,17 @@ impl Bounds {
     }
 
     /// Like [`new`](Self::new), but partitions in a dry run are pinned to their `budgets`.
-    pub(crate) fn holding(total: u64, floor: u64, partitions: &[PartitionSeen], budgets: &[u64]) -> Self {
-        let held = |(seen, &budget): (&PartitionSeen, &u64)| {
-            let unpinned = PartitionSeen::new(seen.tenant, seen.backend);
+    pub(crate) fn holding(
+        total: u64,
+        floor: u64,
+        partitions: &[PartitionObservation],
+        budgets: &[u64],
+    ) -> Self {
+        let held = |(seen, &budget): (&PartitionObservation, &u64)| {
+            let unpinned = PartitionObservation::new(seen.tenant, seen.backend);
             let (min_bytes, max_bytes) =
                 if seen.dry_run { (budget, Some(budget)) } else { (seen.min_bytes, seen.max_bytes) };
-            PartitionSeen { min_bytes, max_bytes, ..unpinned }
+            PartitionObservation { min_bytes, max_bytes, ..unpinned }
         };
         Self::new(total, floor, &partitions.iter().zip(budgets).map(held).collect::<Vec<_>>())
     }
@@ -119,8 +124,8 @@ mod tests {
     use super::*;
     use sherwood_model::{BackendId, TenantId};
 
-    fn pinned(min_bytes: u64, max_bytes: Option<u64>) -> PartitionSeen {
-        PartitionSeen { min_bytes, max_bytes, ..PartitionSeen::new(TenantId(0), BackendId(0)) }
+    fn pinned(min_bytes: u64, max_bytes: Option<u64>) -> PartitionObservation {
+        PartitionObservation { min_bytes, max_bytes, ..PartitionObservation::new(TenantId(0), BackendId(0)) }
     }
 
     fn bounds(total: u64, floor: u64, pins: &[(u64, Option<u64>)]) -> Bounds {

@@ -42,7 +42,7 @@ pub use curve::MissRatioCurve;
 pub use guard::{GuardOptions, GuardStanding, Harm};
 pub use miss_latency::MissLatency;
 pub use names::{PolicyError, available, available_without_options, by_name};
-pub use observation::{BandCounts, Observation, PartitionSeen, SLOPE_STEP_RATIO, hit_ratio_slope};
+pub use observation::{BandCounts, Observation, PartitionObservation, SLOPE_STEP_RATIO, hit_ratio_slope};
 pub use options::{
     BubbleWrap, CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, Options, OptionsError,
     Rounding, SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,

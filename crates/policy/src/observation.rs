@@ -17,7 +17,7 @@ pub struct Observation {
     /// Sum of the budgets of all partitions, in bytes.
     pub total_bytes: u64,
     /// Observations per partition, in the order of their ids.
-    pub partitions: Vec<PartitionSeen>,
+    pub partitions: Vec<PartitionObservation>,
     /// Requests that finished in the RBC window.
     pub requests: u64,
     /// Shortest and longest latency of those requests; none if there were none.
@@ -31,7 +31,7 @@ pub struct Observation {
 
 /// Observation of one partition. Counts cover the RBC window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartitionSeen {
+pub struct PartitionObservation {
     /// Tenant that owns the partition.
     pub tenant: TenantId,
     /// Backend whose answers it caches.
@@ -69,7 +69,7 @@ pub struct PartitionSeen {
     pub miss_latency: Option<MissLatency>,
 }
 
-impl PartitionSeen {
+impl PartitionObservation {
     /// Returns a partition without observations.
     #[must_use]
     pub fn new(tenant: TenantId, backend: BackendId) -> Self {

@@ -68,18 +68,19 @@ pub struct Needs {
     /// The quantile of request latency that is read as [`Observation::tail`], 0 to 1; required by
     /// the guard only.
     pub quantile: Option<f64>,
-    /// [`PartitionSeen::hit_ratio_slope`](crate::PartitionSeen::hit_ratio_slope), which requires
-    /// simulated caches.
+    /// [`PartitionObservation::hit_ratio_slope`](crate::PartitionObservation::hit_ratio_slope),
+    /// which requires simulated caches.
     pub hit_ratio_slope: bool,
     /// Look-ups; without any the policy is not called.
     pub look_ups: bool,
     /// The share of the total that shadow queues cover beyond each budget, for
-    /// [`PartitionSeen::shadow_hits`](crate::PartitionSeen::shadow_hits); none if not read.
+    /// [`PartitionObservation::shadow_hits`](crate::PartitionObservation::shadow_hits); none if not
+    /// read.
     pub shadow_ratio: Option<f64>,
-    /// [`PartitionSeen::miss_ratio_curve`](crate::PartitionSeen::miss_ratio_curve).
+    /// [`PartitionObservation::miss_ratio_curve`](crate::PartitionObservation::miss_ratio_curve).
     pub miss_ratio_curves: bool,
-    /// [`PartitionSeen::miss_latency`](crate::PartitionSeen::miss_latency), which requires a record
-    /// of every miss.
+    /// [`PartitionObservation::miss_latency`](crate::PartitionObservation::miss_latency), which
+    /// requires a record of every miss.
     pub miss_latency: bool,
 }
 

@@ -111,7 +111,7 @@ fn refund(total: u64, budgets: &[u64], given: &[u64], bounds: &Bounds) -> Vec<u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PartitionSeen;
+    use crate::PartitionObservation;
     use sherwood_model::{BackendId, TenantId};
 
     const MIB: u64 = 1 << 20;
@@ -123,7 +123,7 @@ mod tests {
 
     fn round_by(tax: Tax, budgets: &[u64], weights: &[f64]) -> Vec<u64> {
         let total: u64 = budgets.iter().sum();
-        let partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); budgets.len()];
+        let partitions = vec![PartitionObservation::new(TenantId(0), BackendId(0)); budgets.len()];
         let bytes: Vec<u64> = budgets.iter().map(|mib| mib * MIB).collect();
         let bounds = Bounds::new(total * MIB, 30 * MIB, &partitions);
         tax.round(&bytes, total * MIB, weights, &bounds).iter().map(|bytes| bytes / MIB).collect()
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn lost_and_gained_bytes_pass_through_the_pool() {
-        let partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); 2];
+        let partitions = vec![PartitionObservation::new(TenantId(0), BackendId(0)); 2];
         let bounds = |total| Bounds::new(total, 0, &partitions);
         let bytes = [1_000 * MIB, 1_000 * MIB];
         let grown = TAX.round(&bytes, 2_100 * MIB, &[1.0, 0.0], &bounds(2_100 * MIB));
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn claim_at_its_maximum_passes_the_excess_on() {
-        let mut partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); 3];
+        let mut partitions = vec![PartitionObservation::new(TenantId(0), BackendId(0)); 3];
         partitions[0].max_bytes = Some(1_000 * MIB);
         let bounds = Bounds::new(3_000 * MIB, 0, &partitions);
         let after = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[0.9, 0.1, 0.0], &bounds);

@@ -6,7 +6,7 @@ use sherwood_cache::{Cache, Options as CacheOptions, Partition, SHARD_BYTES_LIMI
 use sherwood_dispatch::Options as DispatchOptions;
 use sherwood_model::{CachePlan, Instant, SeededState, Tags};
 use sherwood_path::{AnswerCache, Backend as BackendMachine, BackendOptions, Fetched, Slot};
-use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionSeen, StartSize, by_name};
+use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionObservation, StartSize, by_name};
 use sherwood_workload::onerf::BackendModel;
 
 use crate::key::Key;
@@ -135,7 +135,7 @@ impl Server {
             let (hits, misses) = known.counts;
             let Estimates { curve, shadow_hits } = known.what_if.clone();
             let slope = |curve: &MissRatioCurve| curve.hit_ratio_slope(usage.budget_bytes, total_bytes);
-            PartitionSeen {
+            PartitionObservation {
                 allocated_bytes: usage.budget_bytes,
                 used_bytes: usage.used_bytes,
                 hits,
@@ -146,7 +146,7 @@ impl Server {
                 hit_ratio_slope: curve.as_ref().filter(|_| needs.hit_ratio_slope).map(slope),
                 miss_ratio_curve: curve.filter(|_| needs.miss_ratio_curves),
                 miss_latency: known.miss_latency.clone(),
-                ..PartitionSeen::new(tenant, backend)
+                ..PartitionObservation::new(tenant, backend)
             }
         };
         Observation {

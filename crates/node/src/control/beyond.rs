@@ -4,7 +4,7 @@
 
 use sherwood_cache::Cache;
 use sherwood_model::{Instant, PartitionId};
-use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionSeen};
+use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionObservation};
 
 use super::actuator::Held;
 use crate::telemetry::Telemetry;
@@ -24,7 +24,7 @@ impl Beyond {
         needs: &Needs,
         total_bytes: u64,
         held: &[Held],
-        seen: &mut [PartitionSeen],
+        seen: &mut [PartitionObservation],
     ) {
         telemetry.time_misses(needs.miss_latency);
         self.look_ups.resize(held.len(), 0);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sherwood_cache::Cache;
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::{
-    Controller, CounterWindow, Decision, GuardStanding, Observation, Options, PartitionSeen, Policy,
+    Controller, CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation, Policy,
     PolicyError, by_name,
 };
 
@@ -318,7 +318,7 @@ impl Control {
         let partitions =
             self.parts.names.partitions().iter().zip(held.iter().zip(counts)).zip(pins).zip(slopes);
         let mut partitions: Vec<_> = partitions
-            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
+            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionObservation {
                 allocated_bytes: held.allocated_bytes,
                 used_bytes: held.used_bytes,
                 min_bytes: pin.min_bytes,
@@ -329,7 +329,7 @@ impl Control {
                 queries: hits + misses,
                 hit_ratio_slope,
                 query_p99: self.parts.telemetry.query_sketch(now, partition.backend).quantile(0.99),
-                ..PartitionSeen::new(partition.tenant, partition.backend)
+                ..PartitionObservation::new(partition.tenant, partition.backend)
             })
             .collect();
         self.beyond.add(

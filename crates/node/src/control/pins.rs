@@ -113,7 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use sherwood_model::{BackendId, Band, Instant, TenantId};
-    use sherwood_policy::{BandCounts, Controller, Observation, Options, PartitionSeen, by_name};
+    use sherwood_policy::{BandCounts, Controller, Observation, Options, PartitionObservation, by_name};
 
     use super::*;
 
@@ -129,12 +129,12 @@ mod tests {
         let options = Options::default();
         let budgets: Vec<u64> = mib.iter().map(|mib| mib * MIB).collect();
         let reached: Vec<bool> = (0..mib.len()).map(|index| index > 0).collect();
-        let partition = |(index, pin): (usize, Pin)| PartitionSeen {
+        let partition = |(index, pin): (usize, Pin)| PartitionObservation {
             min_bytes: pin.min_bytes,
             max_bytes: pin.max_bytes,
             dry_run: pin.dry_run,
             hits: 1,
-            ..PartitionSeen::new(TenantId(0), BackendId::from_index(index))
+            ..PartitionObservation::new(TenantId(0), BackendId::from_index(index))
         };
         let seen = Observation {
             total_bytes: total_mib * MIB,

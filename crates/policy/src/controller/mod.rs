@@ -15,8 +15,8 @@ use crate::bounds::{Bounds, sum};
 use crate::guard::{Guard, Verdict};
 use crate::share::share_equally;
 use crate::{
-    Claims, GuardOptions, GuardStanding, Harm, Needs, Observation, Options, PartitionSeen, Policy, Proposal,
-    Target, View,
+    Claims, GuardOptions, GuardStanding, Harm, Needs, Observation, Options, PartitionObservation, Policy,
+    Proposal, Target, View,
 };
 
 use decision::Why;
@@ -35,8 +35,8 @@ pub use decision::{Aim, Decision, Kept, Move, Reason};
 ///
 /// *Dry run.* Decisions are made and reported, each from the allocation in force; none is adopted.
 ///
-/// *Dry run of a partition* ([`PartitionSeen::dry_run`]): the partition keeps its budget, and the
-/// decision reports the budget it would have.
+/// *Dry run of a partition* ([`PartitionObservation::dry_run`]): the partition keeps its budget,
+/// and the decision reports the budget it would have.
 ///
 /// *The guard* ([`Options::guard`]) may override the policy: first with an earlier allocation, then
 /// with a freeze. It is active only outside a dry run and for policies that move bytes. Setting
@@ -230,7 +230,7 @@ impl Controller {
         if (requests || look_ups) && self.last.is_some_and(|last| now <= last) {
             return Some(Kept::NoTimePassed);
         }
-        let looked_up = |seen: &PartitionSeen| seen.hits > 0 || seen.misses > 0;
+        let looked_up = |seen: &PartitionObservation| seen.hits > 0 || seen.misses > 0;
         if look_ups && !seen.partitions.iter().any(looked_up) {
             return Some(Kept::NoLookUps);
         }

@@ -8,8 +8,8 @@ use sherwood_model::{BackendId, Band, LatencySketch, TenantId};
 
 use super::*;
 use crate::{
-    BandCounts, BubbleWrap, FairMode, LamaMode, LamaOptions, MissLatency, MissRatioCurve, PartitionSeen,
-    SizeStage, TaoMode, TaoOptions, TotalStage, available, by_name,
+    BandCounts, BubbleWrap, FairMode, LamaMode, LamaOptions, MissLatency, MissRatioCurve,
+    PartitionObservation, SizeStage, TaoMode, TaoOptions, TotalStage, available, by_name,
 };
 
 /// Numbers of every magnitude, with the extremes often.
@@ -46,14 +46,14 @@ fn miss_latency() -> impl Strategy<Value = Option<MissLatency>> {
     })
 }
 
-fn partition() -> impl Strategy<Value = PartitionSeen> {
+fn partition() -> impl Strategy<Value = PartitionObservation> {
     let pins = (prop_oneof![3 => Just(0), 1 => number()], prop::option::weighted(0.2, number()));
     let slope = prop::option::of(any::<f64>());
     let ids = (0..3_u16, prop_oneof![0..20_u16, any::<u16>()]);
     let measured = (prop::option::of(number()), prop::option::of(curve()), miss_latency());
     (ids, pins, slope, prop::option::of(duration()), prop::array::uniform5(number()), measured).prop_map(
         |((tenant, backend), (min_bytes, max_bytes), hit_ratio_slope, query_p99, counts, measured)| {
-            PartitionSeen {
+            PartitionObservation {
                 tenant: TenantId(tenant),
                 backend: BackendId(backend),
                 allocated_bytes: counts[0],
@@ -201,8 +201,11 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
 }
 
 /// `partitions` with the pins of `others`.
-fn pinned_as(partitions: &[PartitionSeen], others: &[PartitionSeen]) -> Vec<PartitionSeen> {
-    let pinned = |(seen, other): (&PartitionSeen, &PartitionSeen)| PartitionSeen {
+fn pinned_as(
+    partitions: &[PartitionObservation],
+    others: &[PartitionObservation],
+) -> Vec<PartitionObservation> {
+    let pinned = |(seen, other): (&PartitionObservation, &PartitionObservation)| PartitionObservation {
         min_bytes: other.min_bytes,
         max_bytes: other.max_bytes,
         ..seen.clone()
@@ -211,8 +214,8 @@ fn pinned_as(partitions: &[PartitionSeen], others: &[PartitionSeen]) -> Vec<Part
 }
 
 /// `partitions` without look-ups.
-fn silent(partitions: &[PartitionSeen]) -> Vec<PartitionSeen> {
-    partitions.iter().map(|seen| PartitionSeen { hits: 0, misses: 0, ..seen.clone() }).collect()
+fn silent(partitions: &[PartitionObservation]) -> Vec<PartitionObservation> {
+    partitions.iter().map(|seen| PartitionObservation { hits: 0, misses: 0, ..seen.clone() }).collect()
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sherwood_model::{BackendId, Band, TenantId};
 
 use super::*;
-use crate::{BandCounts, BubbleWrap, PartitionSeen, SizeStage, TotalStage, by_name};
+use crate::{BandCounts, BubbleWrap, PartitionObservation, SizeStage, TotalStage, by_name};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,7 +22,7 @@ fn controller(policy: &str, options: &Options, mib: &[u64]) -> Controller {
 
 /// A partition per backend, with its budget filled, and blocking counts of the paper's band.
 fn observation(total_mib: u64, counts: &[u64]) -> Observation {
-    let partition = |i| PartitionSeen::new(TenantId(0), BackendId::from_index(i));
+    let partition = |i| PartitionObservation::new(TenantId(0), BackendId::from_index(i));
     Observation {
         total_bytes: total_mib * MIB,
         partitions: (0..counts.len()).map(partition).collect(),

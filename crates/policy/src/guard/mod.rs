@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use sherwood_model::{BackendId, Band, Instant};
 
-use crate::{Observation, PartitionSeen};
+use crate::{Observation, PartitionObservation};
 
 pub use options::GuardOptions;
 
@@ -291,7 +291,7 @@ impl Guard {
 
 /// Budget, look-ups and misses of each partition, in the order of their ids.
 fn counts(seen: &Observation, budgets: &[u64]) -> Vec<Counts> {
-    let of = |(seen, &bytes): (&PartitionSeen, &u64)| Counts {
+    let of = |(seen, &bytes): (&PartitionObservation, &u64)| Counts {
         bytes,
         look_ups: seen.hits.saturating_add(seen.misses),
         misses: seen.misses,

@@ -3,7 +3,7 @@
 use sherwood_model::TenantId;
 
 use super::*;
-use crate::{BandCounts, Controller, Kept, Options, PartitionSeen, Policy, Proposal, View, by_name};
+use crate::{BandCounts, Controller, Kept, Options, PartitionObservation, Policy, Proposal, View, by_name};
 
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 400 * MIB;
@@ -33,11 +33,11 @@ impl Model {
     fn seen(&self) -> Observation {
         let partition = |backend: usize| {
             let misses = (self.look_ups as f64 * self.miss_ratio(backend)) as u64;
-            PartitionSeen {
+            PartitionObservation {
                 used_bytes: self.bytes[backend],
                 misses,
                 hits: self.look_ups - misses,
-                ..PartitionSeen::new(TenantId(0), BackendId::from_index(backend))
+                ..PartitionObservation::new(TenantId(0), BackendId::from_index(backend))
             }
         };
         // A backend serves its misses one after another, so latency grows with their number.

@@ -10,7 +10,7 @@ use sherwood_model::Band;
 
 use crate::bounds::Bounds;
 use crate::tax::{Millionths, Tax};
-use crate::{GuardOptions, PartitionSeen};
+use crate::{GuardOptions, PartitionObservation};
 
 pub use error::OptionsError;
 pub use policies::{CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, TaoMode, TaoOptions};
@@ -242,10 +242,10 @@ impl Options {
 }
 
 impl StartSize {
-    fn seen(&self) -> PartitionSeen {
+    fn seen(&self) -> PartitionObservation {
         let Self { initial_bytes: _, min_bytes, max_bytes } = *self;
-        let unpinned = PartitionSeen::new(sherwood_model::TenantId(0), sherwood_model::BackendId(0));
-        PartitionSeen { min_bytes, max_bytes, ..unpinned }
+        let unpinned = PartitionObservation::new(sherwood_model::TenantId(0), sherwood_model::BackendId(0));
+        PartitionObservation { min_bytes, max_bytes, ..unpinned }
     }
 }
 

@@ -17,7 +17,7 @@
 use sherwood_model::Band;
 
 use super::Fill;
-use crate::{Needs, Observation, Options, PartitionSeen, Policy, Proposal, Signal, View};
+use crate::{Needs, Observation, Options, PartitionObservation, Policy, Proposal, Signal, View};
 
 /// Wording of a share of the blocking counts.
 const BLOCKED: Signal = Signal { before: "blocked ", after: " of the slow requests" };
@@ -162,7 +162,7 @@ pub(super) fn blocking_weights(seen: &Observation, band: Band) -> Vec<f64> {
         queries[partition.backend.index()] += u128::from(partition.queries);
         partitions[partition.backend.index()] += 1;
     }
-    let weight = |partition: &PartitionSeen| {
+    let weight = |partition: &PartitionObservation| {
         let backend = partition.backend.index();
         let count = counts.get(backend).copied().unwrap_or(0) as f64;
         match (queries[backend], partitions[backend]) {

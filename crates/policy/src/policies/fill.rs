@@ -7,7 +7,7 @@
 use sherwood_model::PartitionId;
 
 use crate::tax::Millionths;
-use crate::{Claims, Options, PartitionSeen, Signal, View};
+use crate::{Claims, Options, PartitionObservation, Signal, View};
 
 /// Threshold at which a partition counts as unfilled.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Fill {
     }
 
     /// True if the partition fills its budget of `budget` bytes.
-    pub(super) fn filled(&self, seen: &PartitionSeen, budget: u64, page_bytes: u64) -> bool {
+    pub(super) fn filled(&self, seen: &PartitionObservation, budget: u64, page_bytes: u64) -> bool {
         let ordering = self.ratio_max.compare(budget, seen.used_bytes);
         let silent = seen.used_bytes <= self.ignored_pages.saturating_mul(page_bytes);
         silent || ordering.is_lt() || (self.inclusive && ordering.is_eq())

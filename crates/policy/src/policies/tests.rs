@@ -10,13 +10,13 @@ use super::fill::Fill;
 use super::*;
 use crate::{
     BandCounts, CliffhangerOptions, Controller, FairMode, FairOptions, Kept, MissRatioCurve, Observation,
-    Options, PartitionSeen, Policy, Proposal, Reason, TaoMode, TaoOptions, View, by_name,
+    Options, PartitionObservation, Policy, Proposal, Reason, TaoMode, TaoOptions, View, by_name,
 };
 
 const MIB: u64 = 1 << 20;
 
-fn partition(backend: u16) -> PartitionSeen {
-    PartitionSeen::new(TenantId(0), BackendId(backend))
+fn partition(backend: u16) -> PartitionObservation {
+    PartitionObservation::new(TenantId(0), BackendId(backend))
 }
 
 fn close(found: &[f64], expected: &[f64]) {
@@ -38,7 +38,7 @@ fn weights(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64]) -> Vec<
     }
 }
 
-fn counted(band: Band, counts: &[u64], partitions: Vec<PartitionSeen>) -> Observation {
+fn counted(band: Band, counts: &[u64], partitions: Vec<PartitionObservation>) -> Observation {
     let blocking = vec![BandCounts { band, counts: counts.to_vec() }];
     Observation { partitions, blocking, ..Observation::default() }
 }
@@ -68,7 +68,7 @@ fn alternating_backends_have_equal_blocking_counts() {
 fn robinhood_ignores_partitions_with_budgets_above_1_3_of_used_bytes() {
     let options = Options::default();
     let weight = |budget: u64, used: u64| {
-        let seen = counted(Band::TAIL, &[7], vec![PartitionSeen { used_bytes: used, ..partition(0) }]);
+        let seen = counted(Band::TAIL, &[7], vec![PartitionObservation { used_bytes: used, ..partition(0) }]);
         weights(&mut Critical::robinhood(&options), &seen, &[budget])[0]
     };
     assert_eq!(weight(1_300 * MIB, 1_000 * MIB), 7.0, "at the limit it still counts as filled");
@@ -81,7 +81,7 @@ fn robinhood_ignores_partitions_with_budgets_above_1_3_of_used_bytes() {
 fn fill_rules_of_the_variants_differ_at_two_pages_and_at_the_threshold() {
     let options = Options::default();
     let filled = |fill: Fill, budget: u64, used: u64| {
-        fill.filled(&PartitionSeen { used_bytes: used * MIB, ..partition(0) }, budget * MIB, MIB)
+        fill.filled(&PartitionObservation { used_bytes: used * MIB, ..partition(0) }, budget * MIB, MIB)
     };
     assert!(filled(Fill::critical(&options), 1_300, 1_000));
     assert!(!filled(Fill::strict(&options), 1_300, 1_000));
@@ -94,7 +94,8 @@ fn fill_rules_of_the_variants_differ_at_two_pages_and_at_the_threshold() {
 
 #[test]
 fn unfilled_partitions_lose_their_claim_and_are_listed() {
-    let partitions = vec![PartitionSeen { used_bytes: 10, ..partition(0) }, partition(1), partition(2)];
+    let partitions =
+        vec![PartitionObservation { used_bytes: 10, ..partition(0) }, partition(1), partition(2)];
     let seen = counted(Band::TAIL, &[7, 7, 0], partitions);
     let proposal = Critical::robinhood(&Options::default()).propose(&view(&seen, &[100, 100, 100]));
     let Proposal::Claims(claims) = proposal else { panic!("no claims") };
@@ -103,9 +104,9 @@ fn unfilled_partitions_lose_their_claim_and_are_listed() {
 
 #[test]
 fn blocking_count_of_a_backend_is_shared_by_its_tenants_queries() {
-    let of = |tenant, backend, queries| PartitionSeen {
+    let of = |tenant, backend, queries| PartitionObservation {
         queries,
-        ..PartitionSeen::new(TenantId(tenant), BackendId(backend))
+        ..PartitionObservation::new(TenantId(tenant), BackendId(backend))
     };
     let partitions = vec![of(0, 0, 30), of(1, 0, 10), of(0, 1, 0), of(1, 1, 0), of(0, 2, 0)];
     let seen = counted(Band::TAIL, &[8, 6, 5], partitions);
@@ -121,7 +122,7 @@ fn smoothing_weights_the_old_average_with_0_7() {
 #[test]
 fn smoothed_average_is_reset_while_a_partition_is_unfilled() {
     let mut policy = CriticalSmooth::new(&Options::default());
-    let using = |used_bytes, backend| PartitionSeen { used_bytes, ..partition(backend) };
+    let using = |used_bytes, backend| PartitionObservation { used_bytes, ..partition(backend) };
     let seen = |used| counted(Band::TAIL, &[10, 10], vec![using(used, 0), using(used, 1)]);
     let budgets = [1_000 * MIB; 2];
     assert!((weights(&mut policy, &seen(1_000 * MIB), &budgets)[0] - 3.0).abs() < 1e-12);
@@ -134,7 +135,7 @@ fn smoothed_average_is_reset_while_a_partition_is_unfilled() {
 
 #[test]
 fn crit_path_w_delta_multiplies_blocking_count_and_slope() {
-    let slope = |hit_ratio_slope, backend| PartitionSeen { hit_ratio_slope, ..partition(backend) };
+    let slope = |hit_ratio_slope, backend| PartitionObservation { hit_ratio_slope, ..partition(backend) };
     let partitions =
         vec![slope(Some(2e-11), 0), slope(Some(6e-11), 1), slope(None, 2), slope(Some(f64::NAN), 3)];
     let mut policy = CriticalSlope::new(&Options::default());
@@ -160,7 +161,7 @@ fn hit_ratio_weights_are_mean_over_own_ratio_below_the_mean() {
 
 #[test]
 fn request_rate_weights_are_query_counts() {
-    let queries = |queries, backend| PartitionSeen { queries, ..partition(backend) };
+    let queries = |queries, backend| PartitionObservation { queries, ..partition(backend) };
     let seen = Observation { partitions: vec![queries(3, 0), queries(1, 1)], ..Observation::default() };
     assert_eq!(weights(&mut RequestRate::new(&Options::default()), &seen, &[0; 2]), [3.0, 1.0]);
 }
@@ -242,7 +243,7 @@ fn shadow_hits_earn_credits_paid_equally_by_the_others() {
 fn cliffhanger_carries_over_at_most_a_page() {
     let options = CliffhangerOptions { credit_bytes: MIB / 4, ..CliffhangerOptions::default() };
     let mut policy = Cliffhanger::new(&Options { cliffhanger: options, ..Options::default() });
-    let found = |hits, backend| PartitionSeen { shadow_hits: hits, ..partition(backend) };
+    let found = |hits, backend| PartitionObservation { shadow_hits: hits, ..partition(backend) };
     let seen = |hits| Observation {
         partitions: vec![found(Some(hits), 0), found(Some(0), 1)],
         ..Observation::default()
@@ -274,7 +275,11 @@ fn cliffhanger_converges_to_equal_shadow_hits() {
         let seen = |index: usize| {
             let look_ups = [2_000_000, 1_000_000][index];
             let shadow_hits = curve.shadow_hits(controller.budgets()[index], total / 100, look_ups);
-            PartitionSeen { misses: look_ups, shadow_hits: Some(shadow_hits), ..partition(index as u16) }
+            PartitionObservation {
+                misses: look_ups,
+                shadow_hits: Some(shadow_hits),
+                ..partition(index as u16)
+            }
         };
         let partitions = vec![seen(0), seen(1)];
         finds = [0, 1].map(|index: usize| partitions[index].shadow_hits.expect("set above"));
@@ -300,8 +305,12 @@ fn waterfill_levels_all_curves_that_can_reach_the_level() {
 
 #[test]
 fn fair_feedback_ignores_whether_partitions_are_filled() {
-    let hitting =
-        |hits, backend| PartitionSeen { hits, misses: 100 - hits, used_bytes: 1, ..partition(backend) };
+    let hitting = |hits, backend| PartitionObservation {
+        hits,
+        misses: 100 - hits,
+        used_bytes: 1,
+        ..partition(backend)
+    };
     let partitions = vec![hitting(20, 0), hitting(40, 1), hitting(90, 2)];
     let seen = Observation { partitions, ..Observation::default() };
     close(&weights(&mut Fair::new(&Options::default()), &seen, &[100; 3]), &[0.667, 0.333, 0.0]);
@@ -313,7 +322,7 @@ fn waterfill_keeps_budgets_of_partitions_without_a_curve() {
     let mut policy = Fair::new(&Options { fair, ..Options::default() });
     let known = |bytes, backend| {
         let miss_ratio_curve = Some(MissRatioCurve::new([(bytes, 0.0)]));
-        PartitionSeen { miss_ratio_curve, ..partition(backend) }
+        PartitionObservation { miss_ratio_curve, ..partition(backend) }
     };
     let seen = Observation {
         partitions: vec![known(100, 0), partition(1), known(300, 2)],

@@ -20,8 +20,8 @@ use super::latency;
 use crate::bounds::{Bounds, sum};
 use crate::share::share;
 use crate::{
-    Aim, Claims, Kept, LamaMode, LamaOptions, MissLatency, MissRatioCurve, Needs, Options, PartitionSeen,
-    Policy, Proposal, Reason, Signal, Target, View,
+    Aim, Claims, Kept, LamaMode, LamaOptions, MissLatency, MissRatioCurve, Needs, Options,
+    PartitionObservation, Policy, Proposal, Reason, Signal, Target, View,
 };
 
 /// Allocation that minimises the cost of misses.
@@ -44,7 +44,7 @@ impl Lama {
         Self { options: options.lama.clone(), latencies: Vec::new() }
     }
 
-    fn remember(&mut self, partitions: &[PartitionSeen]) {
+    fn remember(&mut self, partitions: &[PartitionObservation]) {
         self.latencies.resize(partitions.len(), None);
         for (last, seen) in self.latencies.iter_mut().zip(partitions) {
             if seen.miss_latency.is_some() {
@@ -53,8 +53,8 @@ impl Lama {
         }
     }
 
-    fn known<'a>(&'a self, partitions: &'a [PartitionSeen]) -> Vec<Option<Known<'a>>> {
-        let known = |(seen, latency): (&'a PartitionSeen, &'a Option<MissLatency>)| {
+    fn known<'a>(&'a self, partitions: &'a [PartitionObservation]) -> Vec<Option<Known<'a>>> {
+        let known = |(seen, latency): (&'a PartitionObservation, &'a Option<MissLatency>)| {
             let (curve, latency) = (seen.miss_ratio_curve.as_ref()?, latency.as_ref()?);
             Some(Known { curve, latency, look_ups: seen.hits.saturating_add(seen.misses) })
         };

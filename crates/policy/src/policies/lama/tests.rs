@@ -10,18 +10,18 @@ use crate::Observation;
 const UNIT: u64 = 1_000;
 
 /// A backend with `look_ups` look-ups whose misses all take `ms`.
-fn backend(curve: &[(u64, f64)], ms: u64, look_ups: u64) -> PartitionSeen {
+fn backend(curve: &[(u64, f64)], ms: u64, look_ups: u64) -> PartitionObservation {
     let mut sketch = LatencySketch::default();
     sketch.record(Duration::from_millis(ms));
-    PartitionSeen {
+    PartitionObservation {
         misses: look_ups,
         miss_ratio_curve: Some(MissRatioCurve::new(curve.iter().copied())),
         miss_latency: MissLatency::of(&sketch),
-        ..PartitionSeen::new(TenantId(0), BackendId(0))
+        ..PartitionObservation::new(TenantId(0), BackendId(0))
     }
 }
 
-fn target(mode: LamaMode, partitions: &[PartitionSeen], budgets: &[u64]) -> Vec<u64> {
+fn target(mode: LamaMode, partitions: &[PartitionObservation], budgets: &[u64]) -> Vec<u64> {
     let options = Options { lama: LamaOptions { mode, grid: 0.01 }, ..Options::default() };
     let seen = Observation { partitions: partitions.to_vec(), ..Observation::default() };
     let total_bytes = budgets.iter().sum();
@@ -67,7 +67,7 @@ fn bytes_that_lower_no_cost_stay_in_place() {
 #[test]
 fn partition_without_measurements_keeps_its_budget() {
     let line = [(80 * UNIT, 0.0)];
-    let nothing = PartitionSeen { misses: 1, ..PartitionSeen::new(TenantId(0), BackendId(0)) };
+    let nothing = PartitionObservation { misses: 1, ..PartitionObservation::new(TenantId(0), BackendId(0)) };
     let partitions = [backend(&line, 10, 100), nothing.clone(), backend(&line, 30, 100)];
     let budgets = target(LamaMode::Minmax, &partitions, &[40 * UNIT, 20 * UNIT, 40 * UNIT]);
     assert_eq!(budgets[1], 20 * UNIT);
