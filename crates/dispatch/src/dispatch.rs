@@ -13,6 +13,7 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
 use crate::draws::Draws;
+use crate::expiries::Expiries;
 use crate::extra_budget::ExtraBudget;
 use crate::fetch::{Attempt, Fetch};
 use crate::probes::Probes;
@@ -108,7 +109,7 @@ pub struct Dispatch<K, V, W> {
     /// The queued and started attempts of `fetches`.
     attempts: Slab<Attempt<K>>,
     /// Every fetch that has made an attempt, in the order of their timeouts.
-    expiries: BTreeSet<(Instant, Id)>,
+    expiries: Expiries,
     /// The fetches that have attempts planned for later, by that time.
     later: BTreeSet<(Instant, Id)>,
     /// Sum of the waiters of `keys`.
@@ -161,7 +162,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             keys: Slab::new(),
             fetches: Slab::new(),
             attempts: Slab::new(),
-            expiries: BTreeSet::new(),
+            expiries: Expiries::default(),
             later: BTreeSet::new(),
             waiters: 0,
             budget: ExtraBudget::new(&options.retry),
@@ -327,9 +328,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// pending.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let fetches = [&self.expiries, &self.later].into_iter().filter_map(BTreeSet::first);
+        let fetches = self.expiries.first().into_iter().chain(self.later.first().copied());
         let probes = self.replicas.iter().filter_map(|replica| replica.health.next_timeout());
-        probes.chain(fetches.map(|(at, _)| *at)).min()
+        probes.chain(fetches.map(|(at, _)| at)).min()
     }
 
     /// Returns the counters and the present state.
@@ -437,7 +438,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     fn advance(&mut self, now: Instant) {
         let Options { timeout, probe, .. } = self.options;
         let mut expired = false;
-        while let Some(&(expires_at, id)) = self.expiries.first()
+        while let Some((expires_at, id)) = self.expiries.first()
             && expires_at <= now
         {
             self.expire(now, id);

@@ -20,6 +20,7 @@ mod action;
 mod dispatch;
 mod draws;
 mod error;
+mod expiries;
 mod extra_budget;
 mod fetch;
 mod few;

@@ -37,6 +37,7 @@ impl<T> Slab<T> {
     }
 
     /// Stores a value. The caller's own bounds keep the number of values below 2^32.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Id {
         if let Some(id) = self.vacant.pop() {
             self.entries[id.index as usize] = Entry { generation: id.generation, value: Some(value) };
@@ -69,6 +70,17 @@ impl<T> Slab<T> {
         let value = entry.value.take()?;
         self.vacant.push(Id { index, generation: generation.wrapping_add(1) });
         Some(value)
+    }
+
+    /// Drops the value of `id` where it is, without moving it; `id` becomes invalid.
+    pub(crate) fn discard(&mut self, Id { index, generation }: Id) {
+        if let Some(entry) = self.entries.get_mut(index as usize)
+            && entry.generation == generation
+            && entry.value.is_some()
+        {
+            entry.value = None;
+            self.vacant.push(Id { index, generation: generation.wrapping_add(1) });
+        }
     }
 }
 

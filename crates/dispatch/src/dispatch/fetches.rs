@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.cancel = cancel;
         fetch.later = later.map(|(after, count)| (now + after, count));
-        self.expiries.insert((fetch.expires_at, id));
+        fetch.expires_at = self.expiries.push(fetch.expires_at, id);
         self.later.extend(fetch.later.map(|(at, _)| (at, id)));
         self.place(now, id, *first);
         self.place_copies(now, id, copies);
@@ -236,6 +236,23 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if fetch.open > 0 {
             return;
         }
+        if !fetch.live.is_empty() {
+            self.cancel_needless(id);
+        }
+        let fetch = self.fetches.get(id).expect(STORED);
+        if fetch.live.is_empty() {
+            if let Some((at, _)) = fetch.later {
+                self.later.remove(&(at, id));
+            }
+            self.fetches.discard(id);
+            let fetches = &self.fetches;
+            self.expiries.remove_ended(fetches.len(), |id| fetches.get(id).is_some());
+        }
+    }
+
+    /// Cancels the attempts of a fetch without open keys, as its rule says.
+    fn cancel_needless(&mut self, id: Id) {
+        let fetch = self.fetches.get(id).expect(STORED);
         let (live, cancel) = (fetch.live.clone(), fetch.cancel);
         for attempt in live {
             let is_queued = |attempt: &Attempt<K>| attempt.state == AttemptState::Queued;
@@ -247,14 +264,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             if is_cancelled {
                 self.cancel(attempt);
             }
-        }
-        let fetch = self.fetches.get(id).expect(STORED);
-        if fetch.live.is_empty() {
-            self.expiries.remove(&(fetch.expires_at, id));
-            if let Some((at, _)) = fetch.later {
-                self.later.remove(&(at, id));
-            }
-            self.fetches.remove(id);
         }
     }
 

@@ -1,0 +1,90 @@
+//! The timeouts of fetches.
+
+use std::collections::VecDeque;
+
+use sherwood_model::Instant;
+
+use crate::slab::Id;
+
+/// Ended fetches that may remain in the queue beside as many as there are live ones.
+const SPARE: usize = 32;
+
+/// The timeouts of the live fetches of one backend, in their order.
+///
+/// Every fetch has the same timeout, so that a queue is an order. Fetches that have ended leave it
+/// when they reach the front, or together when they are more than the live ones and [`SPARE`]: a
+/// constant number of steps for each fetch, and memory linear in the live ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expiries {
+    queue: VecDeque<(Instant, Id)>,
+}
+
+impl Expiries {
+    /// Adds a fetch whose timeout is over at `at`, or when the one of the fetch before it is, if
+    /// that is later because the clock has stepped back. Returns that time.
+    pub(crate) fn push(&mut self, at: Instant, fetch: Id) -> Instant {
+        let at = self.queue.back().map_or(at, |&(last, _)| at.max(last));
+        self.queue.push_back((at, fetch));
+        at
+    }
+
+    /// Returns the timeout that is over first, and its fetch, which is live.
+    pub(crate) fn first(&self) -> Option<(Instant, Id)> {
+        self.queue.front().copied()
+    }
+
+    /// Removes fetches that have ended. To be called after the end of each, with the number of
+    /// fetches that are left.
+    pub(crate) fn remove_ended(&mut self, live: usize, is_live: impl Fn(Id) -> bool) {
+        while let Some(&(_, fetch)) = self.queue.front()
+            && !is_live(fetch)
+        {
+            self.queue.pop_front();
+        }
+        if self.queue.len() > 2 * live + SPARE {
+            self.queue.retain(|(_, fetch)| is_live(*fetch));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::slab::Slab;
+
+    proptest! {
+        #[test]
+        fn first_is_the_oldest_live_fetch_and_ended_ones_take_bounded_space(
+            ends in prop::collection::vec(prop::option::of(0usize..100), 1..400),
+        ) {
+            let (mut expiries, mut slab, mut live) = (Expiries::default(), Slab::new(), BTreeSet::new());
+            for (step, end) in ends.into_iter().enumerate() {
+                match end.and_then(|index| live.iter().nth(index).copied()) {
+                    Some((at, id)) => {
+                        live.remove(&(at, id));
+                        slab.remove(id);
+                        expiries.remove_ended(slab.len(), |id| slab.get(id).is_some());
+                    }
+                    None => {
+                        let id = slab.insert(());
+                        live.insert((expiries.push(Instant::from_millis(step as u64), id), id));
+                    }
+                }
+                prop_assert_eq!(expiries.first(), live.first().copied());
+                prop_assert!(expiries.queue.len() <= 2 * live.len() + SPARE + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn timeout_is_not_before_the_one_of_an_earlier_fetch() {
+        let (mut expiries, mut slab) = (Expiries::default(), Slab::new());
+        let (early, late) = (Instant::from_millis(1), Instant::from_millis(2));
+        assert_eq!(expiries.push(late, slab.insert(())), late);
+        assert_eq!(expiries.push(early, slab.insert(())), late);
+    }
+}
