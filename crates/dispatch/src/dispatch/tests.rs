@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod copies;
+mod simulation;
 
 use super::*;
 use crate::rules::Verdict;

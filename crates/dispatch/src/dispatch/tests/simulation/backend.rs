@@ -4,26 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sherwood_dispatch::{
+use crate::{
     Action, AttemptId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, RampOptions, Reply,
     RetryOptions, Waiters,
 };
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
-use crate::draws::Draws;
+use super::draws::Draws;
 
-pub(crate) type Key = u64;
+pub(super) type Key = u64;
 
 /// The value of a key: the key and the version that was read.
-pub(crate) type Value = (Key, u64);
+pub(super) type Value = (Key, u64);
 
-pub(crate) type Waiter = u64;
+pub(super) type Waiter = u64;
 
-pub(crate) const KEYS: u64 = 12;
+pub(super) const KEYS: u64 = 12;
 
 /// Faults of a backend's calls, in percent unless stated otherwise.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Faults {
+pub(super) struct Faults {
     lost: u64,
     repeated: u64,
     failed: u64,
@@ -32,19 +32,19 @@ pub(crate) struct Faults {
 
 /// The outcome of a call or a probe, and its delay.
 #[derive(Debug)]
-pub(crate) enum Echo {
+pub(super) enum Echo {
     Reply { attempt: AttemptId, reply: Reply<Value> },
     Probe { replica: ReplicaId, ok: bool },
 }
 
 #[derive(Debug)]
-pub(crate) struct Backend {
-    pub(crate) dispatch: Dispatch<Key, Value, Waiter>,
-    pub(crate) options: Options,
-    pub(crate) faults: Faults,
+pub(super) struct Backend {
+    pub(super) dispatch: Dispatch<Key, Value, Waiter>,
+    pub(super) options: Options,
+    pub(super) faults: Faults,
     /// True if its waiters must always be answered.
-    pub(crate) healthy: bool,
-    pub(crate) alive: Vec<bool>,
+    pub(super) healthy: bool,
+    pub(super) alive: Vec<bool>,
     /// Calls made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
     waiting: BTreeMap<Waiter, (Key, Instant)>,
@@ -55,7 +55,7 @@ pub(crate) struct Backend {
 
 impl Backend {
     /// Creates a backend that fails in all ways.
-    pub(crate) fn faulty(draws: &mut Draws) -> Self {
+    pub(super) fn faulty(draws: &mut Draws) -> Self {
         let timeout = Duration::from_millis(draws.within(20..=200));
         let interval_min = Duration::from_millis(draws.within(1..=20));
         let options = Options {
@@ -88,7 +88,7 @@ impl Backend {
 
     /// Creates a backend whose timeout, bounds and replicas are unaffected by the faults of the
     /// others.
-    pub(crate) fn healthy(draws: &mut Draws) -> Self {
+    pub(super) fn healthy(draws: &mut Draws) -> Self {
         let options =
             Options { timeout: Duration::from_secs(60), in_flight_calls_max: 50, ..Options::default() };
         let faults = Faults { delay_max: Duration::from_millis(10), ..Faults::default() };
@@ -110,12 +110,12 @@ impl Backend {
         }
     }
 
-    pub(crate) fn heal(&mut self) {
+    pub(super) fn heal(&mut self) {
         self.faults = Faults { delay_max: self.options.timeout / 4, ..Faults::default() };
         self.alive.fill(true);
     }
 
-    pub(crate) fn fetch(&mut self, now: Instant, keys: Vec<Key>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    pub(super) fn fetch(&mut self, now: Instant, keys: Vec<Key>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         let waiters = self.next_waiter..;
         let asked: Vec<(Key, Waiter)> = keys.into_iter().zip(waiters).collect();
         self.next_waiter += asked.len() as u64;
@@ -125,16 +125,16 @@ impl Backend {
         })
     }
 
-    pub(crate) fn write(&mut self, key: Key) {
+    pub(super) fn write(&mut self, key: Key) {
         self.versions[key as usize] += 1;
         self.dispatch.invalidate(&key);
     }
 
-    pub(crate) fn wake(&mut self, now: Instant, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    pub(super) fn wake(&mut self, now: Instant, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         self.input(now, draws, |dispatch, _| dispatch.handle_timeout(now))
     }
 
-    pub(crate) fn echo(&mut self, now: Instant, echo: Echo, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    pub(super) fn echo(&mut self, now: Instant, echo: Echo, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         match echo {
             Echo::Probe { replica, ok } => {
                 self.input(now, draws, |dispatch, _| dispatch.handle_probe(now, replica, ok))
@@ -309,7 +309,7 @@ impl Backend {
         );
     }
 
-    pub(crate) fn assert_at_rest(&self) {
+    pub(super) fn assert_at_rest(&self) {
         let stats = self.dispatch.stats();
         assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up && replica.in_flight_calls == 0));
@@ -317,7 +317,7 @@ impl Backend {
     }
 
     /// Checks that all replicas are called when as many calls are made as they can hold together.
-    pub(crate) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
+    pub(super) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
         self.calls_by_replica.fill(0);
         let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, .. } = self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;

@@ -29,7 +29,7 @@ proptest! {
 /// Checks that the simulation contains every fault.
 #[test]
 fn every_fault_occurs() {
-    let mut sum = sherwood_dispatch::Counters::default();
+    let mut sum = crate::Counters::default();
     let mut downs = 0;
     for seed in 0..40 {
         let mut world = World::new(&mut Draws::new(seed), 3);

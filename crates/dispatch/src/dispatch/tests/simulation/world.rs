@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sherwood_dispatch::Stats;
+use crate::Stats;
 use sherwood_model::Instant;
 
-use crate::backend::{Backend, Echo, KEYS};
-use crate::draws::Draws;
+use super::backend::{Backend, Echo, KEYS};
+use super::draws::Draws;
 
 const FETCHES: u64 = 50;
 const WRITES: u64 = 20;
@@ -26,7 +26,7 @@ enum Event {
 }
 
 #[derive(Debug)]
-pub(crate) struct World {
+pub(super) struct World {
     now: Instant,
     draws: Draws,
     /// Backend 0 is healthy.
@@ -37,7 +37,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(draws: &mut Draws, faulty: usize) -> Self {
+    pub(super) fn new(draws: &mut Draws, faulty: usize) -> Self {
         let mut backends = vec![Backend::healthy(draws)];
         backends.extend((0..faulty).map(|_| Backend::faulty(draws)));
         let now = Instant::from_secs(1);
@@ -48,16 +48,16 @@ impl World {
         world
     }
 
-    pub(crate) fn stats(&self) -> impl Iterator<Item = Stats> {
+    pub(super) fn stats(&self) -> impl Iterator<Item = Stats> {
         self.backends.iter().map(|backend| backend.dispatch.stats())
     }
 
-    pub(crate) fn heal(&mut self) {
+    pub(super) fn heal(&mut self) {
         self.backends.iter_mut().for_each(Backend::heal);
     }
 
     /// Carries out all events, except probes of replicas that stay dead.
-    pub(crate) fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
             if !self.step() {
                 return;
@@ -66,11 +66,11 @@ impl World {
         panic!("the world does not come to rest");
     }
 
-    pub(crate) fn assert_at_rest(&self) {
+    pub(super) fn assert_at_rest(&self) {
         self.backends.iter().for_each(Backend::assert_at_rest);
     }
 
-    pub(crate) fn assert_every_replica_is_used(&mut self) {
+    pub(super) fn assert_every_replica_is_used(&mut self) {
         for backend in &mut self.backends {
             backend.assert_every_replica_is_used(self.now, &mut self.draws);
         }
