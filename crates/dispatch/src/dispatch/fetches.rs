@@ -103,12 +103,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.replicas[attempt.replica.index()].health.note_success();
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.open -= ended;
+        let asked_at = fetch.asked_at;
+        // The attempts that run on answer for the same list.
+        if fetch.keys.is_empty() && (fetch.open > 0 || !is_last) {
+            fetch.keys = keys;
+        }
         if open > 0 {
             // If most keys failed, the ramp counts the call as failed.
-            let asked_at = fetch.asked_at;
-            if fetch.open > 0 && fetch.keys.is_empty() {
-                fetch.keys = keys;
-            }
             self.note_call(now, asked_at, ended, failed.len() <= ended);
         }
         self.fail_each(now, id, attempt.replica, failed);

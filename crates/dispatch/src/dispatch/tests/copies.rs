@@ -214,6 +214,22 @@ fn started_loser_runs_on_where_only_queued_ones_are_cancelled() {
 }
 
 #[test]
+fn answers_of_losers_that_run_on_are_no_failures() {
+    let plan = |_: &Demand| AttemptPlan { now: 3, later: None, cancel: CancelRule::Never };
+    let mut machine = machine_of(3, plan, |o| o.probe.failures_max = 1);
+    let actions = fetch(&mut machine, 0, &[("a", 1), ("b", 2)]);
+    let attempts: Vec<_> = calls(&actions).into_iter().map(|(attempt, ..)| attempt).collect();
+    assert_eq!(attempts.len(), 3);
+    for (ms, attempt) in (1..).zip(attempts) {
+        reply(&mut machine, ms, attempt, Reply::Ok(vec![Some(7), None]));
+    }
+    let stats = machine.stats();
+    assert!(stats.replicas.iter().all(|replica| replica.up), "{stats:?}");
+    assert_eq!((stats.counters.answered, stats.counters.late_replies), (2, 0));
+    assert_empty(&machine);
+}
+
+#[test]
 fn timeout_cancels_every_attempt_and_delivers_once() {
     let mut machine = machine_of(2, two_at_once, |_| ());
     let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
