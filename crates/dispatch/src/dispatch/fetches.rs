@@ -48,8 +48,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some((at, count)) = fetch.later.take() else { return };
         self.later.remove(&(at, id));
         let (open, demand) = (fetch.open, fetch.demand);
-        if open > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
-            let picks = self.pick(&demand, usize::from(count).min(ATTEMPTS_MAX));
+        let count = usize::from(count).min(ATTEMPTS_MAX.saturating_sub(fetch.live.len()));
+        if open > 0 && count > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
+            let picks = self.pick(&demand, count);
             self.place_copies(now, id, picks.as_slice());
         }
     }

@@ -230,6 +230,18 @@ fn answers_of_losers_that_run_on_are_no_failures() {
 }
 
 #[test]
+fn later_attempts_do_not_exceed_the_bound_of_live_ones() {
+    let plan = |_: &Demand| AttemptPlan {
+        now: 6,
+        later: Some((Duration::from_millis(20), 6)),
+        cancel: CancelRule::Always,
+    };
+    let mut machine = machine_of(12, plan, |o| o.retry.burst = 99);
+    assert_eq!(calls(&fetch(&mut machine, 0, &[("a", 1)])).len(), 6);
+    assert_eq!(calls(&wake(&mut machine, 20)).len(), 2);
+}
+
+#[test]
 fn timeout_cancels_every_attempt_and_delivers_once() {
     let mut machine = machine_of(2, two_at_once, |_| ());
     let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
