@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sherwood_model::{DeadlineClass, Demand, Instant, ReplicaId, SeededState};
+
+use super::draws::Draws;
+use crate::few::ATTEMPTS_MAX;
+use crate::rules::names::AnyReplication;
+use crate::rules::{AttemptPlan, CancelRule};
 use crate::{
     Action, AttemptId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, RampOptions, Reply,
     RetryOptions, Waiters,
 };
-use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
-
-use super::draws::Draws;
 
 pub(super) type Key = u64;
 
@@ -20,6 +23,24 @@ pub(super) type Value = (Key, u64);
 pub(super) type Waiter = u64;
 
 pub(super) const KEYS: u64 = 12;
+
+/// Number of classes that [`plan_by_class`] tells apart.
+const CLASSES: u64 = 7;
+
+/// Plans the attempts of a fetch by the class of its demand.
+fn plan_by_class(demand: &Demand) -> AttemptPlan {
+    let later = |ms, count| Some((Duration::from_millis(ms), count));
+    let (now, later, cancel) = match demand.class.0 {
+        0 => (1, None, CancelRule::Always),
+        1 => (2, None, CancelRule::Always),
+        2 => (2, None, CancelRule::Queued),
+        3 => (3, None, CancelRule::Never),
+        4 => (1, later(10, 2), CancelRule::Always),
+        5 => (2, later(5, 1), CancelRule::Queued),
+        _ => (6, later(5, 6), CancelRule::Never),
+    };
+    AttemptPlan { now, later, cancel }
+}
 
 /// Faults of a backend's calls, in percent unless stated otherwise.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +65,8 @@ pub(super) struct Backend {
     pub(super) faults: Faults,
     /// True if its waiters must always be answered.
     pub(super) healthy: bool,
+    /// Number of classes of demands.
+    classes: u64,
     pub(super) alive: Vec<bool>,
     /// Calls made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
@@ -67,7 +90,7 @@ impl Backend {
             retry: RetryOptions {
                 per_call_max: draws.within(0..=3) as u32,
                 ratio: draws.within(0..=100) as f64 / 100.0,
-                burst: draws.within(0..=5) as u32,
+                burst: draws.within(0..=12) as u32,
             },
             probe: ProbeOptions {
                 failures_max: draws.within(1..=8) as u32,
@@ -83,24 +106,35 @@ impl Backend {
             failed: draws.within(0..=40),
             delay_max: timeout * draws.within(1..=6) as u32 / 5,
         };
-        Self::new(options, faults, draws.within(1..=4) as usize, draws.next())
+        let replicas = draws.within(1..=4) * if draws.chance(20) { 3 } else { 1 };
+        Self::new(options, faults, replicas as usize, draws)
     }
 
     /// Creates a backend whose timeout, bounds and replicas are unaffected by the faults of the
     /// others.
     pub(super) fn healthy(draws: &mut Draws) -> Self {
-        let options =
-            Options { timeout: Duration::from_secs(60), in_flight_calls_max: 50, ..Options::default() };
+        let options = Options {
+            timeout: Duration::from_secs(60),
+            in_flight_calls_max: 50,
+            queued_calls_max: 10,
+            retry: RetryOptions { ratio: 1.0, burst: 100, ..RetryOptions::default() },
+            ..Options::default()
+        };
         let faults = Faults { delay_max: Duration::from_millis(10), ..Faults::default() };
-        Self { healthy: true, ..Self::new(options, faults, 2, draws.next()) }
+        Self { healthy: true, ..Self::new(options, faults, 3, draws) }
     }
 
-    fn new(options: Options, faults: Faults, replicas: usize, seed: u64) -> Self {
+    /// Creates a backend that makes one attempt for a fetch or, as often, the attempts of
+    /// [`plan_by_class`].
+    fn new(options: Options, faults: Faults, replicas: usize, draws: &mut Draws) -> Self {
+        let mut dispatch = Dispatch::new(options, replicas, SeededState::new(draws.next())).unwrap();
+        dispatch.replication = AnyReplication::Test(plan_by_class);
         Self {
-            dispatch: Dispatch::new(options, replicas, SeededState::new(seed)).unwrap(),
+            dispatch,
             options,
             faults,
             healthy: false,
+            classes: if draws.chance(50) { CLASSES } else { 1 },
             alive: vec![true; replicas],
             active: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -120,9 +154,9 @@ impl Backend {
         let asked: Vec<(Key, Waiter)> = keys.into_iter().zip(waiters).collect();
         self.next_waiter += asked.len() as u64;
         self.waiting.extend(asked.iter().map(|&(key, waiter)| (waiter, (key, now))));
-        self.input(now, draws, |dispatch, draws| {
-            dispatch.handle_fetch(now, &Demand::default(), asked, draws.next())
-        })
+        let class = DeadlineClass(draws.within(0..=self.classes - 1) as u8);
+        let demand = Demand { class, ..Demand::default() };
+        self.input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()))
     }
 
     pub(super) fn write(&mut self, key: Key) {
@@ -225,6 +259,10 @@ impl Backend {
             Reply::Failed(Failure::new(FailureKind::Unreachable, "connection refused"))
         } else if draws.chance(self.faults.failed) {
             self.failure(draws)
+        } else if draws.chance(self.faults.failed) {
+            let lost = |draws: &mut Draws| Failure::new(draw_kind(draws), "as drawn, for this key");
+            let each = |&key| if draws.chance(50) { Err(lost(draws)) } else { Ok(self.read(key)) };
+            Reply::Each(keys.iter().map(each).collect())
         } else {
             Reply::Ok(keys.iter().map(|&key| self.read(key)).collect())
         };
@@ -239,14 +277,7 @@ impl Backend {
     }
 
     fn failure(&self, draws: &mut Draws) -> Reply<Value> {
-        let kinds = [
-            FailureKind::Reset,
-            FailureKind::Unreachable,
-            FailureKind::Overloaded,
-            FailureKind::Rejected,
-            FailureKind::Malformed,
-        ];
-        match kinds[draws.within(0..=4) as usize] {
+        match draw_kind(draws) {
             FailureKind::Malformed => Reply::Ok(vec![None; 99]),
             kind => Reply::Failed(Failure::new(kind, "as drawn")),
         }
@@ -289,7 +320,8 @@ impl Backend {
         assert!(stats.waiters <= waiters_max);
         assert_eq!(stats.waiters as usize, self.waiting.len());
         assert!(stats.joinable_keys <= stats.keys && stats.keys <= stats.waiters as usize);
-        assert!(stats.calls <= stats.keys);
+        self.check_attempts();
+        assert!(!self.healthy || stats.replicas.iter().all(|replica| replica.downs == 0));
         for replica in &stats.replicas {
             assert!(replica.in_flight_calls <= in_flight_calls_max);
             assert!(replica.queued_calls <= queued_calls_max);
@@ -300,7 +332,8 @@ impl Backend {
         }
         let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
         assert_eq!(counters.asked, ended + u64::from(stats.waiters));
-        assert!(counters.retries as f64 <= f64::from(retry.burst) + retry.ratio * counters.calls as f64);
+        let extra = counters.retries + counters.copies;
+        assert!(extra as f64 <= f64::from(retry.burst) + retry.ratio * counters.calls as f64);
         let overdue = self.waiting.values().find(|(_, asked)| *asked + timeout <= now);
         assert_eq!(overdue, None, "waiters are told by their deadline");
         assert!(
@@ -309,8 +342,30 @@ impl Backend {
         );
     }
 
+    /// Checks that every attempt is queued or called, at a replica of its own among the attempts of
+    /// its fetch, and that every fetch has one.
+    fn check_attempts(&self) {
+        let Dispatch { replicas, fetches, attempts, .. } = &self.dispatch;
+        let queued = replicas.iter().flat_map(|replica| {
+            let replica_id = replica.id;
+            replica.queue.entries().map(move |attempt| (attempt, replica_id))
+        });
+        let called = self.active.iter().map(|(attempt, replica)| (*attempt, *replica));
+        let mut live = BTreeMap::<_, BTreeSet<_>>::new();
+        let mut count = 0;
+        for (attempt, replica) in queued.chain(called) {
+            let attempt = attempts.get(attempt.0).expect("an attempt that is queued or called is stored");
+            assert_eq!(attempt.replica, replica);
+            assert!(live.entry(attempt.fetch).or_default().insert(replica), "two attempts at one replica");
+            count += 1;
+        }
+        assert_eq!((attempts.len(), fetches.len()), (count, live.len()));
+        assert!(live.values().all(|replicas| replicas.len() <= ATTEMPTS_MAX), "too many attempts: {live:?}");
+    }
+
     pub(super) fn assert_at_rest(&self) {
         let stats = self.dispatch.stats();
+        assert_eq!(self.dispatch.fetches.len(), 0);
         assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up && replica.in_flight_calls == 0));
         assert_eq!(self.dispatch.next_timeout(), None);
@@ -319,6 +374,8 @@ impl Backend {
     /// Checks that all replicas are called when as many calls are made as they can hold together.
     pub(super) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
         self.calls_by_replica.fill(0);
+        // Copies would take the room of later fetches.
+        self.classes = 1;
         let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, .. } = self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;
         for call in 0..room.min(waiters_max) {
@@ -332,4 +389,15 @@ impl Backend {
         let limited = waiters_max < room || ramp.is_some();
         assert!(all_used || limited, "calls by replica: {:?}", self.calls_by_replica);
     }
+}
+
+fn draw_kind(draws: &mut Draws) -> FailureKind {
+    let kinds = [
+        FailureKind::Reset,
+        FailureKind::Unreachable,
+        FailureKind::Overloaded,
+        FailureKind::Rejected,
+        FailureKind::Malformed,
+    ];
+    kinds[draws.within(0..=4) as usize]
 }

@@ -1,5 +1,6 @@
 //! Fault simulation of dispatchers: several backends, replicas that die and return, answers that
-//! are lost, late, repeated, reordered or wrong, and a clock that stands still and jumps.
+//! are lost, late, repeated, reordered or wrong, and a clock that stands still and jumps. Fetches
+//! have one attempt at a time, or several at once, planned by a rule that only this simulation has.
 //! Everything is derived from one seed, which a failure prints. After a phase of faults all is
 //! healed; then the dispatchers must come to rest and use every replica again.
 
@@ -41,6 +42,8 @@ fn every_fault_occurs() {
             sum.failed += stats.counters.failed;
             sum.refused += stats.counters.refused;
             sum.retries += stats.counters.retries;
+            sum.copies += stats.counters.copies;
+            sum.cancelled_calls += stats.counters.cancelled_calls;
             sum.late_replies += stats.counters.late_replies;
             sum.probes += stats.counters.probes;
             downs += stats.replicas.iter().map(|replica| replica.downs).sum::<u64>();
@@ -53,6 +56,8 @@ fn every_fault_occurs() {
         sum.failed,
         sum.refused,
         sum.retries,
+        sum.copies,
+        sum.cancelled_calls,
         sum.late_replies,
         sum.probes,
         downs,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Stats;
 use sherwood_model::Instant;
 
 use super::backend::{Backend, Echo, KEYS};
 use super::draws::Draws;
+use crate::Stats;
 
 const FETCHES: u64 = 50;
 const WRITES: u64 = 20;
@@ -110,7 +110,7 @@ impl World {
     fn step(&mut self) -> bool {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let wake = self.backends.iter().filter_map(|backend| backend.dispatch.next_timeout()).min();
-        if event.is_none() && self.only_probes_of_the_dead_remain() {
+        if self.only_probes_of_the_dead_remain() {
             return false;
         }
         let Some(next) = event.into_iter().chain(wake).min() else { return false };
@@ -136,10 +136,13 @@ impl World {
     }
 
     fn only_probes_of_the_dead_remain(&self) -> bool {
-        self.backends.iter().all(|backend| {
-            let stats = backend.dispatch.stats();
-            stats.calls == 0 && stats.replicas.iter().all(|r| r.up || !backend.alive[r.replica.index()])
-        })
+        let is_probe = |event: &Event| matches!(event, Event::Echo(Echo::Probe { .. }));
+        let only_probes = self.events.values().all(|(_, event)| is_probe(event));
+        only_probes
+            && self.backends.iter().all(|backend| {
+                let stats = backend.dispatch.stats();
+                stats.calls == 0 && stats.replicas.iter().all(|r| r.up || !backend.alive[r.replica.index()])
+            })
     }
 
     fn happen(&mut self, index: usize, event: Event) {
