@@ -8,8 +8,8 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::Refusals;
 use crate::backend::Backend;
+use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
-use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::Instance;
@@ -39,7 +39,7 @@ pub(crate) struct Core {
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.
-    pub(crate) chores: Arc<Chores>,
+    pub(crate) background: Arc<BackgroundTasks>,
     pub(crate) control: Arc<Mutex<Control>>,
     /// Ordered losses: flushes and invalidations of most of a backend.
     pub(crate) losses: Arc<Losses>,

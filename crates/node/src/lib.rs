@@ -17,8 +17,8 @@
 mod access;
 mod admin;
 mod backend;
+mod background;
 mod buffers;
-mod chores;
 mod classes;
 pub mod clock;
 pub mod config;

@@ -62,7 +62,7 @@ pub(crate) fn serve(
             routing: routing(core, setup)?,
             connection_limit: Arc::clone(&connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
-            background: Some(Arc::clone(&core.chores) as Arc<dyn BackgroundWork>),
+            background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),
             passwords,
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };

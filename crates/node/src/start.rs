@@ -29,8 +29,8 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::{AccessError, Guard, Refusals, Tokens};
 use crate::backend::{Backend, BackendParts};
+use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
-use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
@@ -288,7 +288,7 @@ struct Parts {
     recording: Arc<Recording>,
     backends: Vec<Option<Arc<Backend>>>,
     buffers: Arc<Buffers>,
-    chores: Arc<Chores>,
+    background: Arc<BackgroundTasks>,
 }
 
 impl Parts {
@@ -299,8 +299,8 @@ impl Parts {
         let recording = Arc::new(Recording::new());
         let backends = backends(setup, &engine, &shadow, &recording, runtime)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
-        let chores = Arc::new(Chores::new(Arc::clone(&engine.cache)));
-        Ok(Self { engine, shadow, recording, backends, buffers, chores })
+        let background = Arc::new(BackgroundTasks::new(Arc::clone(&engine.cache)));
+        Ok(Self { engine, shadow, recording, backends, buffers, background })
     }
 
     /// Returns the parts of the housekeeper.
@@ -309,7 +309,7 @@ impl Parts {
             cache: Arc::clone(&self.engine.cache),
             shadow: Arc::clone(&self.shadow),
             buffers: Arc::clone(&self.buffers),
-            chores: Arc::clone(&self.chores),
+            background: Arc::clone(&self.background),
             clock: self.engine.clock,
             watch: setup.slack_bytes.and_then(|slack| Watch::start(setup.cache.total_bytes, slack)),
         }
@@ -317,7 +317,7 @@ impl Parts {
 
     /// Builds the core; `keeper` is woken when there is something to evict.
     fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
-        let Self { engine, shadow, recording, backends, buffers, chores } = self;
+        let Self { engine, shadow, recording, backends, buffers, background } = self;
         let Engine { clock, entropy: _, policy, budgets, cache } = engine;
         let names = Arc::new(names(setup));
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
@@ -354,7 +354,7 @@ impl Parts {
             events,
             classes: Classes::default(),
             buffers,
-            chores,
+            background,
             control: Arc::new(Mutex::new(control)),
             losses,
             instances,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Work};
 
+use crate::background::{BackgroundTasks, CHECK_INTERVAL, Progress};
 use crate::buffers::Buffers;
-use crate::chores::{Chores, LOOK, Progress};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::resident::Watch;
@@ -86,7 +86,7 @@ pub(crate) struct Keeper {
     pub(crate) cache: Arc<Cache>,
     pub(crate) shadow: Arc<Shadow>,
     pub(crate) buffers: Arc<Buffers>,
-    pub(crate) chores: Arc<Chores>,
+    pub(crate) background: Arc<BackgroundTasks>,
     pub(crate) clock: Clock,
     pub(crate) watch: Option<Watch>,
 }
@@ -94,21 +94,21 @@ pub(crate) struct Keeper {
 /// Starts the housekeeper: evicts items above a budget and reclaims dead ones in small steps,
 /// unless listeners do so, and checks the process's memory.
 pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
-    let Keeper { cache, shadow, buffers, chores, clock, mut watch } = keeper;
+    let Keeper { cache, shadow, buffers, background, clock, mut watch } = keeper;
     let mut progress = Progress::default();
     let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
         let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
-        if progress.is_enough(&chores, now) {
+        if progress.is_enough(&background, now) {
             yielded = None;
-            return Some(until_look.min(LOOK));
+            return Some(until_look.min(CHECK_INTERVAL));
         }
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
         // More work may be left than the listeners have done so far.
         let more = cache.work(now, items) != Work::Done;
-        chores.set_waiting(more);
+        background.set_waiting(more);
         if more || shadow.step(now, items) {
             yielded = Some(clock.now());
             return None;

@@ -21,18 +21,18 @@ const STEP_ITEMS: usize = 32;
 /// they take about a quarter of a core.
 const STEPS_A_MS: u64 = 16;
 /// Interval of the housekeeper's checks of the listeners' progress.
-pub(crate) const LOOK: Duration = Duration::from_millis(1);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Pending background work, and the listeners' progress with it.
 #[derive(Debug)]
-pub(crate) struct Chores {
+pub(crate) struct BackgroundTasks {
     cache: Arc<Cache>,
     waiting: AtomicBool,
     /// Steps that left more work to do.
     steps: AtomicU64,
 }
 
-impl Chores {
+impl BackgroundTasks {
     /// Creates the background work of `cache`, with nothing pending.
     pub(crate) fn new(cache: Arc<Cache>) -> Self {
         Self { cache, waiting: AtomicBool::new(false), steps: AtomicU64::new(0) }
@@ -46,7 +46,7 @@ impl Chores {
     }
 }
 
-impl BackgroundWork for Chores {
+impl BackgroundWork for BackgroundTasks {
     fn is_waiting(&self) -> bool {
         self.waiting.load(Relaxed)
     }
@@ -70,12 +70,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Returns whether listeners have done enough since the last check for the work to be left to
-    /// them; false if the last check was less than [`LOOK`] ago.
-    pub(crate) fn is_enough(&mut self, chores: &Chores, now: Instant) -> bool {
-        if now < self.at + LOOK {
+    /// them; false if the last check was less than [`CHECK_INTERVAL`] ago.
+    pub(crate) fn is_enough(&mut self, background: &BackgroundTasks, now: Instant) -> bool {
+        if now < self.at + CHECK_INTERVAL {
             return false;
         }
-        let steps = chores.steps.load(Relaxed);
+        let steps = background.steps.load(Relaxed);
         let last = std::mem::replace(self, Self { at: now, steps });
         let enough = now.since(last.at).as_micros() as u64 * STEPS_A_MS / 1000;
         steps - last.steps > enough
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn listener_with_clients_does_all_of_the_work() {
         let cache = Arc::new(over());
-        let chores = Arc::new(Chores::new(Arc::clone(&cache)));
+        let background = Arc::new(BackgroundTasks::new(Arc::clone(&cache)));
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
         let options = ListenerOptions { bind, threads: 1, ..ListenerOptions::default() };
         let target = Target { partition: PartitionId(0), tenant: TenantId(0), read_through: false };
@@ -132,7 +132,7 @@ mod tests {
             backends: None,
             connection_limit: Arc::new(ConnectionLimit::new(1)),
             buffers: Buffers::new(1 << 20),
-            background: Some(Arc::clone(&chores) as Arc<dyn BackgroundWork>),
+            background: Some(Arc::clone(&background) as Arc<dyn BackgroundWork>),
             passwords: None,
         };
         let running = Bound::bind(options).expect("a port").serve(service, Arc::new(Clock::start()));
@@ -144,7 +144,7 @@ mod tests {
         };
         ask();
         let used = cache.used_bytes();
-        chores.set_waiting(true);
+        background.set_waiting(true);
         // Most of the calls run at least one step, whatever else the machine does.
         (0..1_000_000).take_while(|_| cache.used_bytes() > 0).for_each(|_| ask());
         assert!(used > 0 && cache.used_bytes() == 0, "{} of {used} bytes are left", cache.used_bytes());
@@ -154,10 +154,10 @@ mod tests {
 
     #[test]
     fn housekeeper_leaves_the_work_to_listeners_that_do_enough_of_it() {
-        let (chores, mut progress) = (Chores::new(Arc::new(over())), Progress::default());
+        let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
         let mut look = |millis, steps| {
-            chores.steps.store(steps, Relaxed);
-            progress.is_enough(&chores, Instant::from_millis(millis))
+            background.steps.store(steps, Relaxed);
+            progress.is_enough(&background, Instant::from_millis(millis))
         };
         assert!(!look(1, 0), "nobody");
         assert!(look(2, 17));
@@ -168,14 +168,14 @@ mod tests {
 
     #[test]
     fn checks_within_a_millisecond_count_as_one() {
-        let (chores, mut progress) = (Chores::new(Arc::new(over())), Progress::default());
-        assert!(!progress.is_enough(&chores, at(0)));
+        let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
+        assert!(!progress.is_enough(&background, at(0)));
         for (micros, steps) in [(40, 1), (80, 2), (999, 16)] {
-            chores.steps.store(steps, Relaxed);
-            assert!(!progress.is_enough(&chores, at(micros)), "{steps} steps in {micros} µs");
+            background.steps.store(steps, Relaxed);
+            assert!(!progress.is_enough(&background, at(micros)), "{steps} steps in {micros} µs");
         }
-        assert!(!progress.is_enough(&chores, at(1_000)), "all of it counts");
-        chores.steps.store(33, Relaxed);
-        assert!(progress.is_enough(&chores, at(2_000)));
+        assert!(!progress.is_enough(&background, at(1_000)), "all of it counts");
+        background.steps.store(33, Relaxed);
+        assert!(progress.is_enough(&background, at(2_000)));
     }
 }
