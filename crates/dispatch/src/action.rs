@@ -34,7 +34,7 @@ pub enum Action<K, V, W> {
         /// The replica that was asked.
         replica: ReplicaId,
     },
-    /// Tell these waiters how the key ended, and fill the cache once if asked to.
+    /// Delivers the result of a key to its waiters, and fills the cache once if `fill` is set.
     Deliver {
         /// The key.
         key: K,
@@ -46,47 +46,47 @@ pub enum Action<K, V, W> {
         /// The waiters of the key.
         waiters: Waiters<W>,
     },
-    /// Ask a replica that is down whether it is back, then report with
+    /// Probes a replica that is down. The driver reports the outcome with
     /// [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).
     Probe {
         /// The replica to probe.
         replica: ReplicaId,
         /// The key to request, as in a call; if no key is known yet, any cheap request will do.
         key: Option<K>,
-        /// A probe that takes longer has failed; the next one may start then.
+        /// Time after which the probe has failed and the next one may start.
         timeout: Duration,
     },
 }
 
-/// The id of one attempt: one call to one replica of one backend. The id of an attempt that has
-/// ended names nothing, so it may come back late, twice or never.
+/// The id of one attempt, which is one call to one replica of one backend. The id becomes invalid
+/// when the attempt ends, so a reply may come late, twice or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub(crate) Id);
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<V> {
-    /// A value, or that there is none, for each key of the call in its order. Any other number of
-    /// values counts as [`FailureKind::Malformed`].
+    /// A value, or its absence, for each key of the call in its order. Any other number of values
+    /// counts as [`FailureKind::Malformed`].
     Ok(Vec<Option<V>>),
-    /// The same, but some keys have no answer though the replica works: one too large to be taken,
-    /// say. Those that another replica may answer are asked for once more there.
+    /// The same, but some keys failed although the replica works, for example because a value is
+    /// too large. Keys that another replica may answer are retried there once.
     Each(Vec<Result<Option<V>, Failure>>),
     /// No answer.
     Failed(Failure),
 }
 
-/// Why a call has no answer.
+/// The failure of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The kind, which decides about retries and health.
     pub kind: FailureKind,
-    /// For people: what the connector saw.
+    /// The connector's explanation, for people.
     pub reason: Arc<str>,
 }
 
 impl Failure {
-    /// A failure of this kind, explained by `reason`.
+    /// Creates a failure of this kind, explained by `reason`.
     #[must_use]
     pub fn new(kind: FailureKind, reason: impl Into<Arc<str>>) -> Self {
         Self { kind, reason: reason.into() }
@@ -107,8 +107,8 @@ pub enum FailureKind {
     Overloaded,
     /// The reply is malformed. Not retried, counts against the replica.
     Malformed,
-    /// The replica understood and refused: a bad query, a missing table. Every replica would do the
-    /// same, so it is not retried, and shows that the replica works.
+    /// The replica refused the request: a bad query or a missing table, for example. Every replica
+    /// would do the same, so it is not retried, and it shows that the replica works.
     Rejected,
 }
 

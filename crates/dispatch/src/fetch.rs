@@ -7,10 +7,10 @@ use crate::rules::CancelRule;
 use crate::slab::Id;
 use crate::{Failure, FetchError};
 
-/// Keys that travel together, until each has its answer and no attempt is left.
+/// Keys that are fetched together, until each has ended and no attempt is live.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
-    /// The keys. A key that has ended stays in the list as an id that names nothing.
+    /// The keys. The id of a key that has ended stays in the list and is invalid.
     pub(crate) keys: Vec<Id>,
     /// Keys that have not ended.
     pub(crate) open: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Fetch {
     pub(crate) started: u32,
     /// Attempts in `made` that were retries.
     pub(crate) retries: u32,
-    /// The time at which so many attempts are added.
+    /// The time at which further attempts are added, and their number.
     pub(crate) later: Option<(Instant, u8)>,
     /// The treatment of the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
@@ -40,11 +40,11 @@ pub(crate) struct Fetch {
     pub(crate) failure: Option<Box<Failure>>,
 }
 
-/// Keys of a fetch on the way to one replica.
+/// An attempt to fetch keys from one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt<K> {
     pub(crate) fetch: Id,
-    /// 0 for the first attempt of the fetch.
+    /// The number of earlier attempts of the fetch.
     pub(crate) number: u32,
     pub(crate) replica: ReplicaId,
     pub(crate) state: AttemptState,

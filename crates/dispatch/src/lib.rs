@@ -1,20 +1,19 @@
-//! The dispatcher: one state machine per backend that turns misses into as few calls as it can,
-//! sends them to replicas that can answer, and ends every one of them in time.
+//! The dispatcher: a state machine for each backend. It combines misses into few calls, sends them
+//! to replicas that can answer, and ends each of them in time.
 //!
-//! A miss is the expensive case of a cache. A popular key that expires is missed by hundreds of
-//! requests at once; a batch of fifty keys sent as fifty calls costs fifty round trips; a replica
-//! that died takes every request that touches it with it; and a retry without a bound doubles the
-//! load of a backend that fails because it is loaded. [`Dispatch`] answers these in one place: keys
-//! in flight are joined, the others travel in batches, replicas are chosen by load and left alone
-//! while they are down, extra attempts are paid from a budget, and everything that waits has a
-//! bound and a timeout.
+//! Misses are expensive. A popular key that expires is missed by hundreds of requests at once;
+//! fifty keys sent as fifty calls cost fifty round trips; a dead replica fails every request that
+//! uses it; and unbounded retries double the load of a backend that fails because of its load.
+//! [`Dispatch`] handles all of that: keys in flight are joined, other keys are batched, replicas
+//! are chosen by load and avoided while they are down, extra attempts are paid from a budget, and
+//! all waiting is bounded in number and time.
 //!
-//! Four rules can be exchanged by name: the order of a replica's queue ([`QueueChoice`]), the
-//! choice of replicas ([`BalanceChoice`]), admission ([`AdmitChoice`]) and the number of attempts
+//! Four rules can be chosen by name: the order of a replica's queue ([`QueueChoice`]), the choice
+//! of replicas ([`BalanceChoice`]), admission ([`AdmitChoice`]) and the number of attempts
 //! ([`CopiesChoice`]).
 //!
-//! It decides and does nothing else: no socket, clock, thread or entropy. A driver gives it inputs
-//! (`handle_*`), carries out its [`Action`]s, and wakes it up at [`Dispatch::next_timeout`].
+//! It has no socket, clock, thread or entropy. A driver passes it inputs (`handle_*`), carries out
+//! its [`Action`]s, and calls it at [`Dispatch::next_timeout`].
 
 mod action;
 mod dispatch;

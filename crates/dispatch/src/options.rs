@@ -12,16 +12,16 @@ use crate::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RampOptions};
 /// `replicas × (in_flight_calls_max + queued_calls_max)` calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Keys in one call, at least 1. More travel as several calls.
+    /// Largest number of keys in one call, at least 1. More keys are split into several calls.
     pub batch_keys_max: u32,
-    /// Calls one replica works on at a time, at least 1. The default is near the fifteen
-    /// connections per backend of RobinHood's example configuration.
+    /// Calls in flight to one replica, at least 1. The default is near the fifteen connections per
+    /// backend of RobinHood's example configuration.
     pub in_flight_calls_max: u32,
-    /// Calls that wait for one replica beyond those; 0 refuses instead of waiting.
+    /// Calls queued for one replica beyond those; with 0 they are refused instead.
     pub queued_calls_max: u32,
-    /// Waiters held in all, at least 1: those of queued and in-flight keys together.
+    /// Upper bound of waiters, at least 1: those of queued and in-flight keys together.
     pub waiters_max: u32,
-    /// Longest time from the moment a key is first asked for until its waiters hear of it, above 0.
+    /// Longest time from the first request of a key to the delivery of its result, above 0.
     pub timeout: Duration,
     /// The order of a replica's queue.
     pub queue: QueueChoice,
@@ -33,7 +33,7 @@ pub struct Options {
     pub copies: CopiesChoice,
     /// Bounds of retries, and of extra attempts as a whole.
     pub retry: RetryOptions,
-    /// When a replica counts as down and how it is found to be back.
+    /// Conditions under which a replica is down, and its probes.
     pub probe: ProbeOptions,
     /// The ramp that admits the misses of a cold cache; none admits all of them at once.
     pub ramp: Option<RampOptions>,
@@ -47,30 +47,31 @@ pub struct Options {
 /// `burst + ratio × n` retries, however many replicas fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryOptions {
-    /// Retries of one call, each on another replica than the one that just failed; 0 never retries.
+    /// Retries of one call, each at another replica than the one that just failed; 0 for none.
     pub per_call_max: u32,
     /// Retries per call in the long run, 0 to 1, kept to a thousandth.
     pub ratio: f64,
-    /// Retries that may come at once, at most 1,000,000.
+    /// Retries that may occur at once, at most 1,000,000.
     pub burst: u32,
 }
 
-/// When a replica counts as down, and when it is asked whether it is back.
+/// Conditions under which a replica counts as down, and the times of its probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeOptions {
     /// Failures in a row after which a replica is down, at least 1.
     pub failures_max: u32,
-    /// Time from going down to the first probe, above 0. Each failed probe doubles it; every wait
-    /// is drawn up to a quarter longer, so that probes from many nodes do not meet.
+    /// Time from going down to the first probe, above 0. Each failed probe doubles it. Every wait
+    /// is extended by a random part of up to a quarter, so that probes from many nodes do not
+    /// coincide.
     pub interval_min: Duration,
     /// Longest interval, at least `interval_min`.
     pub interval_max: Duration,
 }
 
-/// Why options were refused. All are the configuration's fault.
+/// The error of invalid options, which come from the configuration.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OptionsError {
-    /// A bound that must let something through is 0.
+    /// A bound that has to be above 0 is 0.
     #[error(
         "setting up dispatch: `{option}` is 0, must be at least 1; raise it or leave it out for the default"
     )]
@@ -78,7 +79,7 @@ pub enum OptionsError {
         /// Name of the option.
         option: &'static str,
     },
-    /// A backend without replicas, or with more than ids can name.
+    /// A backend without replicas, or with more than there are ids.
     #[error(
         "setting up dispatch: the backend has {replicas} replicas, must be 1 to 65535; list its replicas"
     )]
@@ -86,7 +87,7 @@ pub enum OptionsError {
         /// The number of replicas given.
         replicas: usize,
     },
-    /// A retry ratio that is not a ratio.
+    /// A retry ratio outside of 0 to 1.
     #[error(
         "setting up dispatch: `retry.ratio` is {ratio}, must be 0 to 1; 0.1 allows one retry in ten calls"
     )]
@@ -94,7 +95,7 @@ pub enum OptionsError {
         /// Value as given.
         ratio: f64,
     },
-    /// A burst of retries that would be no bound.
+    /// A burst of retries that is too large to be a bound.
     #[error("setting up dispatch: `retry.burst` is {burst}, must be at most {BURST_MAX}; lower it")]
     RetryBurst {
         /// Value as given.
@@ -109,9 +110,9 @@ pub enum OptionsError {
         option: &'static str,
         /// Value as given, in seconds if it is a time.
         value: f64,
-        /// Least that is accepted.
+        /// Smallest accepted value.
         min: f64,
-        /// Most that is accepted.
+        /// Largest accepted value.
         max: f64,
     },
     /// Probe intervals in the wrong order.

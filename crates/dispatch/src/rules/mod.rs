@@ -1,12 +1,12 @@
 //! The four rules of a dispatcher: the order of a queue, the choice of replicas, admission, and the
 //! number of attempts.
 //!
-//! The machine knows what is possible: which replicas are up and have room, which attempts are
-//! live, what the budget affords. A rule chooses among that. Each rule is a file of its own here
-//! and has a name in the configuration ([`names`]); the machine holds one of each kind as an enum,
-//! so that a rule costs no allocation and no indirect call.
+//! The dispatcher knows the possible choices: the replicas that are up and have room, the live
+//! attempts, the budget. A rule chooses among them. Each rule has a file here and a name in the
+//! configuration ([`names`]); the dispatcher holds one rule of each kind as an enum, so that a rule
+//! costs no allocation and no indirect call.
 //!
-//! A rule is pure: time and randomness are arguments. It may learn from what it is told.
+//! A rule is pure: time and randomness are arguments. It may keep state.
 
 mod fifo;
 pub(crate) mod names;
@@ -72,9 +72,10 @@ pub(crate) trait Balancer {
     );
 }
 
-/// Decides whether a fetch is worth an attempt at all.
+/// Decides whether a fetch is admitted.
 pub(crate) trait Admission {
-    /// Judges a fetch before its first attempt. `usable` are the replicas that it may go to.
+    /// Admits or refuses a fetch before its first attempt. `usable` are the replicas that it may go
+    /// to.
     fn judge(&mut self, now: Instant, demand: &Demand, usable: &[ReplicaLoad]) -> Verdict;
 }
 
@@ -92,8 +93,8 @@ pub(crate) trait Replication {
     fn plan(&mut self, demand: &Demand, usable: &[ReplicaLoad]) -> AttemptPlan;
 }
 
-/// The attempts of a fetch. Extra ones are paid from the budget that retries are paid from, and
-/// left out where it is empty or where no other replica is usable.
+/// The attempts of a fetch. Extra attempts are paid from the same budget as retries, and left out
+/// if it is empty or no other replica is usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptPlan {
     /// Attempts that are made at once, 1 to 8.

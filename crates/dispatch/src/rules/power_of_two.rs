@@ -45,8 +45,8 @@ fn lighter(first: ReplicaLoad, second: ReplicaLoad) -> ReplicaLoad {
     if second.calls() < first.calls() { second } else { first }
 }
 
-/// Two different indices below `len`, every pair equally likely; the same one twice when there is
-/// no other.
+/// Returns two different indices below `len`, every pair equally likely; the same one twice if
+/// `len` is 1.
 fn two_of(len: usize, entropy: u64) -> Option<(usize, usize)> {
     let others = len.checked_sub(1)?;
     let first = below(entropy & 0xFFFF_FFFF_0000_0000, len as u64) as usize;
