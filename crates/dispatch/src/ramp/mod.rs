@@ -108,7 +108,7 @@ pub(crate) struct Ramp {
     timeout: Duration,
     window: f64,
     /// Keys admitted that have not ended.
-    out: u32,
+    in_flight: u32,
     /// Mean latency of a key with the least load, in seconds.
     unloaded_s: Option<f64>,
     /// Start of the current window. Calls that began earlier do not count for its next change.
@@ -137,7 +137,7 @@ struct Sample {
     keys: u64,
     latency_s: f64,
     /// Largest number of keys in flight.
-    out_max: u32,
+    in_flight_max: u32,
     refused: bool,
 }
 
@@ -156,7 +156,7 @@ impl Ramp {
             options,
             timeout,
             window: f64::from(options.start_keys),
-            out: 0,
+            in_flight: 0,
             unloaded_s: None,
             judged_from: Instant::ZERO,
             sample: Sample::default(),
@@ -169,9 +169,9 @@ impl Ramp {
 
     /// Restarts the ramp because the cache was emptied. The unloaded latency is kept.
     pub(crate) fn restart(&mut self) {
-        let sample = Sample { out_max: self.out, ..Sample::default() };
-        let Self { unloaded_s, out, .. } = *self;
-        *self = Self { unloaded_s, out, sample, ..Self::new(self.options, self.timeout) };
+        let sample = Sample { in_flight_max: self.in_flight, ..Sample::default() };
+        let Self { unloaded_s, in_flight, .. } = *self;
+        *self = Self { unloaded_s, in_flight, sample, ..Self::new(self.options, self.timeout) };
     }
 
     pub(crate) fn standing(&self) -> RampStanding {
@@ -187,7 +187,7 @@ impl Ramp {
     /// reports its [end](Self::note_end).
     pub(crate) fn admits(&mut self, now: Instant, list: &mut List) -> bool {
         if self.warm {
-            self.out += 1;
+            self.in_flight += 1;
             return true;
         }
         self.turn(now);
@@ -198,11 +198,11 @@ impl Ramp {
             Some(true) => self.window,
             Some(false) => 0.0,
         };
-        let admits = f64::from(self.out) + 1.0 <= room;
+        let admits = f64::from(self.in_flight) + 1.0 <= room;
         list.admitted = Some(admits);
         if admits {
-            self.out += 1;
-            self.sample.out_max = self.sample.out_max.max(self.out);
+            self.in_flight += 1;
+            self.sample.in_flight_max = self.sample.in_flight_max.max(self.in_flight);
         } else {
             (self.sample.refused, self.interval.refused) = (true, true);
             self.refused_ever = true;
@@ -212,7 +212,7 @@ impl Ramp {
 
     /// Records the end of an admitted key, with any result.
     pub(crate) fn note_end(&mut self) {
-        self.out -= 1;
+        self.in_flight -= 1;
     }
 
     /// Records a call of `keys` keys that began at `asked` and ended at `now`, answered or not.
@@ -252,20 +252,20 @@ impl Ramp {
 
     /// Changes the window, if there are enough observations.
     fn judge(&mut self, now: Instant) {
-        let Sample { answered, failed, keys, latency_s, out_max, refused } = self.sample;
+        let Sample { answered, failed, keys, latency_s, in_flight_max, refused } = self.sample;
         let (answers, failures) = (f64::from(answered), f64::from(failed));
         if failed >= CALLS_MIN && failures > (answers + failures) * FAILURES {
             // Only as many keys as were in flight have been tried. But at least `start_keys` count
             // as tried: failures with so few keys have other causes than overload.
-            let tried = self.window.min(f64::from(out_max.max(self.options.start_keys)));
+            let tried = self.window.min(f64::from(in_flight_max.max(self.options.start_keys)));
             self.quiet = Duration::ZERO;
             self.set_window(now, tried * RETREAT);
-        } else if answered >= CALLS_MIN && keys >= u64::from(out_max) {
+        } else if answered >= CALLS_MIN && keys >= u64::from(in_flight_max) {
             let change = self.change(latency_s / keys.max(1) as f64);
             if refused {
                 self.set_window(now, self.window * change);
             } else {
-                self.sample = Sample { out_max: self.out, ..Sample::default() };
+                self.sample = Sample { in_flight_max: self.in_flight, ..Sample::default() };
             }
         }
     }
@@ -286,7 +286,7 @@ impl Ramp {
 
     fn set_window(&mut self, now: Instant, window: f64) {
         (self.window, self.judged_from) = (window.clamp(WINDOW_MIN, WINDOW_MAX), now);
-        self.sample = Sample { out_max: self.out, ..Sample::default() };
+        self.sample = Sample { in_flight_max: self.in_flight, ..Sample::default() };
     }
 
     /// Ends the ramp when nothing has been refused for long enough.

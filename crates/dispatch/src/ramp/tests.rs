@@ -395,8 +395,8 @@ fn latency_of_a_call_counts_once_per_key() {
         let mut list = List::default();
         while ramp.admits(now, &mut list) {}
         (0..10).for_each(|_| ramp.note(now + MS, now, 1, true));
-        (0..=ramp.out / 100).for_each(|_| ramp.note(now + latency, now, 100, true));
-        (0..ramp.out).for_each(|_| ramp.note_end());
+        (0..=ramp.in_flight / 100).for_each(|_| ramp.note(now + latency, now, 100, true));
+        (0..ramp.in_flight).for_each(|_| ramp.note_end());
         ramp.admits(now + Duration::from_secs(1), &mut List::default());
         ramp.note_end();
         ramp.window
@@ -429,14 +429,14 @@ proptest! {
                 ramp.admits(now, &mut list);
                 largest = largest.max(ramp.window);
             }
-            if outcome > 0 && ramp.out > 0 {
+            if outcome > 0 && ramp.in_flight > 0 {
                 ramp.note(now, now - Duration::from_millis(u64::from(outcome) * 70), 1, outcome < 3);
                 ramp.note_end();
             }
             prop_assert!((WINDOW_MIN..=WINDOW_MAX).contains(&ramp.window));
             largest = largest.max(ramp.window);
-            prop_assert!(ramp.warm || f64::from(ramp.out) <= 2.0 * largest, "{} of {}", ramp.out, largest);
-            prop_assert!(ramp.unloaded_s.is_some() || f64::from(ramp.out) <= largest.max(1.0));
+            prop_assert!(ramp.warm || f64::from(ramp.in_flight) <= 2.0 * largest, "{} of {}", ramp.in_flight, largest);
+            prop_assert!(ramp.unloaded_s.is_some() || f64::from(ramp.in_flight) <= largest.max(1.0));
             if ramp.warm {
                 break;
             }
