@@ -53,9 +53,9 @@ impl Status {
     }
 }
 
-/// Count of keys of one query that ended with the same latency.
+/// The keys of one query that ended with the same latency, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alike {
+pub struct LatencyGroup {
     /// The query's backend.
     pub backend: BackendId,
     /// Time from the request's arrival to their end.

@@ -70,7 +70,7 @@ mod query;
 mod request;
 mod revalidation;
 
-pub use answer::{Alike, Answer, Status};
+pub use answer::{Answer, LatencyGroup, Status};
 pub use backend::{
     Action, AnswerCache, Backend, BackendOptions, Change, FetchKey, FillCounts, Holdings, Invalidation,
     Write, WriteOrder, WriteTo,

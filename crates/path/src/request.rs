@@ -9,7 +9,7 @@ use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, Q
 
 use crate::answer::{End, Stale};
 use crate::freshness::stale_since;
-use crate::{Alike, Answer, Query, QueryFetch, Slot, Staleness};
+use crate::{Answer, LatencyGroup, Query, QueryFetch, Slot, Staleness};
 
 /// A request: its queries, and the state of each of their keys.
 ///
@@ -243,7 +243,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 
     /// Returns the backend and the number of keys of each query that has keys.
-    pub fn asked(&self) -> impl Iterator<Item = (BackendId, usize)> {
+    pub fn keys_by_query(&self) -> impl Iterator<Item = (BackendId, usize)> {
         let asked = self.queries.iter().map(|state| (state.query.backend, state.query.keys.len()));
         asked.filter(|&(_, keys)| keys > 0)
     }
@@ -271,19 +271,23 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     /// query, then once for each run of consecutive other keys with the same latency. A cheaper
     /// form of [`answers`](Self::answers) for statistics: the hits of a query cost the same however
     /// many there are.
-    pub fn each_alike(&self, mut see: impl FnMut(Alike)) {
+    pub fn each_latency_group(&self, mut see: impl FnMut(LatencyGroup)) {
         let hits_at = self.hits_at();
         for state in &self.queries {
             let QueryState { query: Query { backend, keys, .. }, hits, .. } = state;
-            let alike =
-                |at: Instant| Alike { backend: *backend, latency: at - self.started, hits: 0, keys: 0 };
+            let group = |at: Instant| LatencyGroup {
+                backend: *backend,
+                latency: at - self.started,
+                hits: 0,
+                keys: 0,
+            };
             if *hits > 0 {
-                see(Alike { hits: *hits as u64, keys: *hits as u64, ..alike(hits_at) });
+                see(LatencyGroup { hits: *hits as u64, keys: *hits as u64, ..group(hits_at) });
             }
             if *hits == keys.len() {
                 continue;
             }
-            let mut same = alike(self.started);
+            let mut same = group(self.started);
             for state_of_key in self.states(state) {
                 let KeyState::Ended(end) = state_of_key else { continue };
                 if end.is_hit() {
@@ -291,9 +295,9 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
                 }
                 let latency = end.at(hits_at) - self.started;
                 if latency != same.latency && same.keys > 0 {
-                    see(mem::replace(&mut same, alike(self.started)));
+                    see(mem::replace(&mut same, group(self.started)));
                 }
-                same = Alike { latency, keys: same.keys + 1, ..same };
+                same = LatencyGroup { latency, keys: same.keys + 1, ..same };
             }
             if same.keys > 0 {
                 see(same);

@@ -11,7 +11,7 @@ use crate::partitions::Partitions;
 use crate::results::{BackendSample, Results, Sample};
 use crate::server::Server;
 use crate::setup::Setup;
-use crate::statistics::Alike;
+use crate::statistics::LatencyGroup;
 
 /// Recorder of a run, which sees every finished request.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ impl Recorder {
     }
 
     /// Records keys of a backend that finished with equal latency.
-    pub(crate) fn keys(&mut self, now: Instant, ended: Alike) {
-        let Alike { backend, latency, hits, keys } = ended;
+    pub(crate) fn keys(&mut self, now: Instant, ended: LatencyGroup) {
+        let LatencyGroup { backend, latency, hits, keys } = ended;
         if now >= self.measured_from {
             let record = &mut self.backends[backend.index()];
             record.hits += hits;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
-pub(crate) use sherwood_path::Alike;
+pub(crate) use sherwood_path::LatencyGroup;
 use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog};
 
 use crate::partitions::Partitions;
@@ -19,7 +19,7 @@ use crate::what_if::{Estimates, WhatIf};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) requests: Vec<(Instant, FinishedRequest)>,
-    pub(crate) queries: Vec<(Instant, Alike)>,
+    pub(crate) queries: Vec<(Instant, LatencyGroup)>,
 }
 
 /// Statistics of all servers.
@@ -82,7 +82,7 @@ impl Statistics {
         for (at, request) in report.requests.drain(..) {
             self.log.record(now, at, request);
         }
-        for (at, Alike { backend, latency, hits, keys }) in report.queries.drain(..) {
+        for (at, LatencyGroup { backend, latency, hits, keys }) in report.queries.drain(..) {
             self.queries[backend.index()].record_times(at, latency, keys);
             if let Some(misses) = self.misses.get_mut(backend.index()) {
                 misses.record_times(at, latency, keys - hits);

@@ -421,7 +421,7 @@ impl World {
         let report = &mut self.servers[usize::from(server)].report;
         report.requests.push((self.now, finished));
         self.recorder.request(self.now, finished);
-        request.each_alike(|ended| {
+        request.each_latency_group(|ended| {
             self.recorder.keys(self.now, ended);
             report.queries.push((self.now, ended));
         });

@@ -130,7 +130,7 @@ impl Running<'_> {
         if self.core.recording.is_on() {
             let finished = self.request.finished().filter(|_| all_hit);
             let hit = finished.map(|finished| Duration::from_micros(finished.latency_us.into()));
-            self.core.recording.request(now, hit, self.request.asked());
+            self.core.recording.request(now, hit, self.request.keys_by_query());
         }
     }
 

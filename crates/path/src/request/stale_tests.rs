@@ -80,7 +80,7 @@ fn cached_absence_needs_no_fetch_and_counts_as_a_hit() {
     let (request, fetches) = start(&cache, 50, &["gone", "gone"], NEVER);
     assert_eq!((fetches.len(), answers(&request)), (0, vec![(Status::NotFound, None, 0, None); 2]));
     let mut hits = 0;
-    request.each_alike(|alike| hits += alike.hits);
+    request.each_latency_group(|group| hits += group.hits);
     assert_eq!((hits, cache.usage(PartitionId(0)).hits), (2, 2));
 }
 

@@ -105,10 +105,10 @@ fn keys_per_backend_are_known_before_and_after_the_look_up() {
     let asked = [query(1, &["x", "y"]), query(0, &[]), query(0, &["a"]), query(1, &["x"])];
     let expected = [(BackendId(1), 2), (BackendId(0), 1), (BackendId(1), 1)];
     let request = Asked::start(at(10), asked.to_vec());
-    assert!(request.asked().eq(expected), "before it is looked up");
+    assert!(request.keys_by_query().eq(expected), "before it is looked up");
     let (request, fetches) = start(asked.to_vec());
     assert_eq!(fetches.len(), 2);
-    assert!(request.asked().eq(expected), "while two of four keys are awaited");
+    assert!(request.keys_by_query().eq(expected), "while two of four keys are awaited");
 }
 
 #[test]
@@ -148,19 +148,23 @@ fn ended_keys_are_counted_by_latency() {
     let keys = ["x", "a", "y", "b", "z", "x"];
     let (mut request, fetches) = start(vec![query(0, &keys), query(1, &[]), query(0, &["a"])]);
     let slot = |key: usize| fetches[0].keys[key].1;
-    let alike =
-        |ms, hits, keys| Alike { backend: BackendId(0), latency: Duration::from_millis(ms), hits, keys };
+    let group = |ms, hits, keys| LatencyGroup {
+        backend: BackendId(0),
+        latency: Duration::from_millis(ms),
+        hits,
+        keys,
+    };
     let counted = |request: &Asked| {
         let mut counted = Vec::new();
-        request.each_alike(|ended| counted.push(ended));
+        request.each_latency_group(|ended| counted.push(ended));
         counted
     };
-    assert_eq!(counted(&request), [alike(1, 2, 2), alike(1, 1, 1)]);
+    assert_eq!(counted(&request), [group(1, 2, 2), group(1, 1, 1)]);
     request.handle_result(at(20), slot(1), Ok(None));
     request.handle_result(at(30), slot(0), value("x"));
     request.handle_result(at(30), slot(2), Err(FetchError::Timeout { timeout: TIMEOUT }));
     assert!(request.finished().is_some());
-    let ended = [alike(1, 2, 2), alike(20, 0, 1), alike(10, 0, 1), alike(20, 0, 2), alike(1, 1, 1)];
+    let ended = [group(1, 2, 2), group(20, 0, 1), group(10, 0, 1), group(20, 0, 2), group(1, 1, 1)];
     assert_eq!(counted(&request), ended);
 }
 
