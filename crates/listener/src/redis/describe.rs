@@ -45,7 +45,7 @@ pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     let version = session.version();
     reply::map(out, version, commands.len());
     for command in commands {
-        reply::bulk(out, command.full_name.as_bytes());
+        reply::bulk(out, command.name.as_bytes());
         documentation(out, version, command);
     }
     Ok(())
@@ -78,7 +78,7 @@ fn named(name: &[u8]) -> Option<&'static Command> {
 /// fields give the positions of the keys.
 fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
     reply::array(out, 10);
-    reply::bulk(out, command.full_name.as_bytes());
+    reply::bulk(out, command.name.as_bytes());
     reply::integer(out, command.arity);
     reply::set(out, version, command.flags.len());
     command.flags.iter().for_each(|flag| reply::simple(out, flag));
@@ -106,7 +106,7 @@ fn documentation(out: &mut Vec<u8>, version: Version, command: &Command) {
         reply::bulk(out, b"subcommands");
         reply::map(out, version, subcommands.len());
         for subcommand in subcommands {
-            reply::bulk(out, subcommand.full_name.as_bytes());
+            reply::bulk(out, subcommand.name.as_bytes());
             documentation(out, version, subcommand);
         }
     }

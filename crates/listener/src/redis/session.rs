@@ -147,7 +147,7 @@ impl Session<'_> {
             },
         };
         if !command.takes(args.len()) {
-            return Err(Failure::arity(command.full_name));
+            return Err(Failure::arity(command.name));
         }
         if self.is_outside() && !command.flags.contains(&"no_auth") {
             return Err(self.turned_away(NO_AUTH));

@@ -1,7 +1,7 @@
 //! The table of commands, used to find, check and describe them.
 
 mod commands;
-mod subcommands;
+mod rows;
 
 use sherwood_wire::resp::Args;
 
@@ -10,12 +10,13 @@ use super::session::{CommandResult, Session};
 
 pub(super) use self::commands::COMMANDS;
 
+/// A function that runs a command and appends its reply.
+type Run = fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> CommandResult;
+
 /// A command, or a subcommand of one.
 pub(super) struct Command {
-    /// Name in lower case; a subcommand's without the command's.
+    /// Name in lower case; a subcommand's is `command|subcommand`.
     pub(super) name: &'static str,
-    /// Full name; a subcommand's is `command|subcommand`.
-    pub(super) full_name: &'static str,
     /// Number of arguments, names included; a negative number is a minimum.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
@@ -26,11 +27,21 @@ pub(super) struct Command {
     /// Redis version that introduced the command.
     pub(super) since: &'static str,
     pub(super) summary: &'static str,
-    pub(super) run: fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> CommandResult,
+    pub(super) run: Run,
     pub(super) subcommands: &'static [Command],
 }
 
 impl Command {
+    /// Returns the command with these subcommands.
+    const fn with(self, subcommands: &'static [Self]) -> Self {
+        Self { subcommands, ..self }
+    }
+
+    /// Returns the name without that of the command it is a subcommand of.
+    fn own_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, own)| own)
+    }
+
     /// Returns the Redis ACL categories, derived from flags and group.
     pub(super) fn categories(&self) -> Vec<&'static str> {
         let has = |flag| self.flags.contains(&flag);
@@ -61,12 +72,12 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
 
 /// Finds a subcommand by its name, in any case.
 pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option<&'static Command> {
-    subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+    subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.own_name().as_bytes()))
 }
 
 /// Refuses a command that needs a subcommand and was given none.
 fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
-    let name = args.get(0).and_then(find).map_or("", |command| command.full_name);
+    let name = args.get(0).and_then(find).map_or("", |command| command.name);
     Err(Failure::arity(name))
 }
 
@@ -118,8 +129,8 @@ mod tests {
                 assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(command.name));
             }
             for sub in command.subcommands {
-                let found = subcommand(command.subcommands, sub.name.to_uppercase().as_bytes());
-                assert_eq!(found.map(|found| found.full_name), Some(sub.full_name));
+                let found = subcommand(command.subcommands, sub.own_name().to_uppercase().as_bytes());
+                assert_eq!(found.map(|found| found.name), Some(sub.name));
             }
         }
         for name in ["", "ge", "gett", "get\0", "a name longer than sixteen"] {

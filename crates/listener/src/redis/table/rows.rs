@@ -1,0 +1,85 @@
+//! Constructors of the rows of the table, and the flags and key positions that many rows share.
+
+use super::{Command, Run};
+
+/// Flags of commands that read.
+pub(super) const READ: &[&str] = &["readonly"];
+pub(super) const READ_FAST: &[&str] = &["readonly", "fast"];
+/// Flags of commands that change keys and need no memory.
+pub(super) const WRITE: &[&str] = &["write"];
+pub(super) const WRITE_FAST: &[&str] = &["write", "fast"];
+/// Flags of commands that store values.
+pub(super) const STORE: &[&str] = &["write", "denyoom"];
+pub(super) const STORE_FAST: &[&str] = &["write", "denyoom", "fast"];
+/// Flags of commands that neither read keys nor change any.
+pub(super) const NONE: &[&str] = &[];
+pub(super) const FAST: &[&str] = &["fast"];
+pub(super) const STALE: &[&str] = &["loading", "stale"];
+pub(super) const STALE_FAST: &[&str] = &["loading", "stale", "fast"];
+pub(super) const CLIENT: &[&str] = &["noscript", "loading", "stale"];
+pub(super) const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
+/// Flags of commands that a client may send before it is authenticated.
+pub(super) const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
+
+/// Positions of no key.
+pub(super) const NO_KEYS: [i64; 3] = [0, 0, 0];
+/// Positions of one key, the first argument.
+pub(super) const KEY: [i64; 3] = [1, 1, 1];
+/// Positions of keys that are all arguments.
+pub(super) const KEYS: [i64; 3] = [1, -1, 1];
+/// Positions of two keys, the first arguments.
+pub(super) const TWO_KEYS: [i64; 3] = [1, 2, 1];
+/// Positions of keys that alternate with values.
+pub(super) const PAIRS: [i64; 3] = [1, -1, 2];
+/// Positions of one key after a subcommand's name.
+pub(super) const SUB_KEY: [i64; 3] = [2, 2, 1];
+
+/// Returns a command of the group `string`.
+pub(super) const fn string(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    keys: [i64; 3],
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { name, arity, flags, keys, group: "string", since, summary, run, subcommands: &[] }
+}
+
+/// Returns a command of the group `generic`.
+pub(super) const fn generic(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    keys: [i64; 3],
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { group: "generic", ..string(name, arity, flags, keys, since, summary, run) }
+}
+
+/// Returns a command of the group `connection`, which has no keys.
+pub(super) const fn connection(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { group: "connection", ..string(name, arity, flags, NO_KEYS, since, summary, run) }
+}
+
+/// Returns a command of the group `server`, which has no keys.
+pub(super) const fn server(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { group: "server", ..string(name, arity, flags, NO_KEYS, since, summary, run) }
+}
