@@ -2,7 +2,8 @@
 //! Replicas die and return; answers are lost, late, repeated or reordered; writes race reads and
 //! each other, or have an unknown outcome and land late; other programs change the stores, and
 //! listeners' clients the cache; the clock stands still and jumps; the node restarts, with a
-//! snapshot or without. Everything is derived from one seed. Always:
+//! snapshot or without; its driver carries actions out late, twice or never, and reports answers
+//! twice, too early or to no call. Everything is derived from one seed. Always:
 //!
 //! - each key of each request ends exactly once and in time, the request's latency and blocking
 //!   backend are right, and each write ends exactly once;
@@ -121,6 +122,13 @@ const MUST_HAPPEN: &[&str] = &[
     "write waited for what may land",
     "write beside another",
     "write landed after its end",
+    "write answered after its end",
+    "write not handed out again",
+    "write never sent",
+    "answer to a write repeated",
+    "answer to a write that was not sent",
+    "answer to a write that has ended",
+    "answer of a replica that is not written to",
     "fill withheld",
     "absence kept",
     "listener asked though absence was kept",

@@ -35,6 +35,8 @@ pub(crate) struct Running {
     pub(crate) places: Vec<Option<usize>>,
     /// True if another program changed the store meanwhile.
     pub(crate) beside: bool,
+    /// The replicas that have answered; none while it is not sent.
+    pub(crate) answered: Option<BTreeSet<usize>>,
 }
 
 #[derive(Debug)]

@@ -219,6 +219,10 @@ impl World {
             self.take_place(event);
         }
         self.time_out();
+        let backend = self.step as usize % BACKENDS;
+        if self.negligent && self.fails(backend) && self.once_in(4) {
+            self.report_strays(backend);
+        }
         self.wake_requests();
         self.check_requests();
         if self.step.is_multiple_of(LOOK) {

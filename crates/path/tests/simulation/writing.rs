@@ -1,5 +1,6 @@
 //! Writes, driven as a node drives them, with the faults that can occur on their way.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags};
@@ -36,7 +37,8 @@ impl World {
         };
         let side = &mut self.sides[backend];
         let places = vec![None; side.stores.written_to()];
-        let running = Running { id, number, begun: self.now, tenant, content, places, beside: false };
+        let running =
+            Running { id, number, begun: self.now, tenant, content, places, beside: false, answered: None };
         side.running.insert(version, running);
         side.ids.insert(version, id);
         let starts = side.machine.holdings().pending_actions > 0;
@@ -61,8 +63,10 @@ impl World {
             return self.count("write not handed out again");
         };
         let WriteOrder { write, replicas, key, change: _, deadline } = order;
-        let (version, running) = self.sides[backend].running(write).expect("it is in flight");
+        let (version, _) = self.sides[backend].running(write).expect("it is in flight");
+        let running = self.sides[backend].running.get_mut(&version).expect("it was found");
         let content = running.content;
+        assert_eq!(running.answered.replace(BTreeSet::new()), None, "a write is handed out once");
         assert!(key[1] == running.number && deadline == running.begun + timeout(backend));
         for replica in replicas {
             self.send_write_to(backend, version, replica.index(), key[1], content);
@@ -172,13 +176,61 @@ impl World {
     /// Reports a replica's answer to a write, which may have ended.
     pub(crate) fn written(&mut self, backend: At, version: u64, replica: usize, outcome: WriteOutcome) {
         let Some(id) = self.sides[backend].ids.get(&version).copied() else { return };
-        if !self.sides[backend].running.contains_key(&version) {
-            self.count("write answered after its end");
+        match self.sides[backend].running.get_mut(&version) {
+            Some(running) => {
+                running.answered.iter_mut().for_each(|answered| {
+                    answered.insert(replica);
+                });
+            }
+            None => self.count("write answered after its end"),
         }
         let replica = ReplicaId::from_index(replica);
         self.drive(backend, |machine, now, cache| {
             machine.handle_write_reply(now, cache, id, replica, outcome);
         });
+    }
+
+    /// Reports what did not happen, like a negligent driver: an answer that the machine has
+    /// already, an answer to a write that was not sent or has ended, the answer of a replica that
+    /// is not written to, a turn that has not come or is over, or a probe that was not sent.
+    pub(crate) fn report_strays(&mut self, backend: At) {
+        if self.once_in(2) {
+            let replicas = self.sides[backend].stores.replicas.len() as u64;
+            let replica = self.draw(replicas + 1) as usize;
+            let is_up = self.sides[backend].stores.replicas.get(replica).is_some_and(|replica| !replica.dead);
+            let replica = ReplicaId::from_index(replica);
+            return self
+                .drive(backend, |machine, now, cache| machine.handle_probe(now, cache, replica, is_up));
+        }
+        let writes = self.sides[backend].ids.len() as u64;
+        if writes == 0 {
+            return;
+        }
+        let nth = self.draw(writes.min(8)) as usize;
+        let (&version, &id) = self.sides[backend].ids.iter().nth_back(nth).expect("there are so many");
+        if self.once_in(4) {
+            self.send_write(backend, id);
+            return self.carry_out_all(backend);
+        }
+        let written_to = self.sides[backend].stores.written_to();
+        let replica = self.draw(written_to as u64 + 1) as usize;
+        let what = match self.sides[backend].running.get(&version).map(|running| &running.answered) {
+            _ if replica == written_to => "answer of a replica that is not written to",
+            None => "answer to a write that has ended",
+            Some(None) => "answer to a write that was not sent",
+            Some(Some(answered)) if answered.contains(&replica) => "answer to a write repeated",
+            Some(Some(_)) => return,
+        };
+        self.count(what);
+        let outcomes = [WriteOutcome::Acknowledged, WriteOutcome::NotDone, WriteOutcome::Unknown];
+        let outcome = outcomes[self.draw(3) as usize];
+        self.tell(|| format!("backend {backend}: {what}: write {version}, replica {replica}, {outcome:?}"));
+        let (holdings, replica) =
+            (self.sides[backend].machine.holdings().writes, ReplicaId::from_index(replica));
+        self.drive(backend, |machine, now, cache| {
+            machine.handle_write_reply(now, cache, id, replica, outcome);
+        });
+        assert_eq!(self.sides[backend].machine.holdings().writes, holdings, "{what} ended a write");
     }
 
     /// Checks a write that has ended.
@@ -189,6 +241,9 @@ impl World {
             side.running.remove(&version).expect("it was found");
         assert!(sent || outcome == WriteOutcome::NotDone, "{outcome:?} of a write that was not sent");
         self.tell(|| format!("write {version} to backend {backend} ends: {outcome:?}"));
+        if !sent {
+            self.count("write never sent");
+        }
         let kept = self.cached_after_write(backend, number, tenant);
         assert!(kept.is_none_or(|kept| Some(kept) == content), "an ended write leaves {kept:x?} cached");
         self.count(match outcome {
