@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::patience::PATIENCE;
+use crate::wait::TIMEOUT;
 
 const ASKED: &str = include_str!("../../src/meta/asked.txt");
 /// Attempts per conversation: a new second may begin in the middle of a conversation about seconds.
@@ -62,13 +62,13 @@ pub(crate) fn answer(options: &[&str], sent: &str) -> String {
         match UnixStream::connect(&path) {
             Ok(stream) => break stream,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                assert!(start.elapsed() < PATIENCE, "memcached never listened");
+                assert!(start.elapsed() < TIMEOUT, "memcached never listened");
                 std::thread::yield_now();
             }
             Err(error) => panic!("{error}"),
         }
     };
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(sent.as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut answer = Vec::new();

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::patience::{PATIENCE, eventually};
 use crate::protocol::Protocol;
 use crate::support::{Client, Server, options};
+use crate::wait::{TIMEOUT, eventually};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_listener::{Backends, FetchedValue, ListenerOptions};
@@ -111,7 +111,7 @@ impl Gate {
     }
 
     fn wait_until_reached(&self) {
-        self.reached.1.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        self.reached.1.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
     }
 
     /// Unblocks the thread.
@@ -132,7 +132,7 @@ impl Backends for Gate {
     fn write(&self, _: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
         if key == b"gate" {
             self.reached.0.send(()).unwrap();
-            self.opened.1.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            self.opened.1.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
         }
         change();
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::hostile::with_each;
-use crate::patience::eventually;
 use crate::protocol::Protocol;
 use crate::support::{Client, Server, options};
+use crate::wait::eventually;
 
 /// Clients of each listener.
 const CLIENTS: usize = 300;

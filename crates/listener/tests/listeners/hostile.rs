@@ -8,9 +8,9 @@ use std::time::Duration;
 use sherwood_listener::{Address, Count, ListenerOptions, UnixSocket};
 use tempfile::TempDir;
 
-use crate::patience::eventually;
 use crate::protocol::{PROTOCOLS, Protocol};
 use crate::support::{Client, Server, options};
+use crate::wait::eventually;
 
 const LIMIT: usize = 1 << 20;
 

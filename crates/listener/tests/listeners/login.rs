@@ -10,10 +10,10 @@ use sherwood_listener::{Count, ListenerOptions};
 use tempfile::TempDir;
 
 use crate::asked;
-use crate::patience::eventually;
 use crate::programs::{client_program, run};
 use crate::protocol::Protocol;
 use crate::support::{Server, options};
+use crate::wait::eventually;
 
 const PASSWORDS: &str = "alice:open-sesame\ndefault:12345678\n";
 

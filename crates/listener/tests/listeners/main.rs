@@ -15,11 +15,11 @@ mod login;
 mod memcached;
 #[path = "../../../node/tests/common/missing.rs"]
 mod missing;
-#[path = "../../../node/tests/common/patience.rs"]
-mod patience;
 #[path = "../../../node/tests/common/programs.rs"]
 mod programs;
 mod protocol;
 mod redis;
 mod support;
 mod unix;
+#[path = "../../../node/tests/common/wait.rs"]
+mod wait;

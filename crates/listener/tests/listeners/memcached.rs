@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 
-use crate::patience::eventually;
 use crate::protocol::Protocol;
 use crate::support::{Server, options};
+use crate::wait::eventually;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_listener::{Backends, BindError, Bound, Count, FetchedValue, ListenerOptions, VERSION};

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use sherwood_listener::{Backends, FetchedValue};
 use sherwood_model::{Instant, PartitionId};
 
-use crate::patience::eventually;
 use crate::support::{Server, options};
+use crate::wait::eventually;
 
 #[test]
 fn pipeline_is_answered_in_order_and_quit_closes() {

@@ -17,8 +17,8 @@ use sherwood_listener::{
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
 
-use crate::patience::PATIENCE;
 use crate::protocol::Protocol;
+use crate::wait::TIMEOUT;
 
 /// Limit of connections in tests of other topics.
 const PLACES: usize = 1024;
@@ -196,7 +196,7 @@ impl Drop for Server {
 /// Options for a server on any free port.
 pub(crate) fn options() -> ListenerOptions {
     let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
-    ListenerOptions { bind, threads: 2, drain_timeout: PATIENCE, ..ListenerOptions::default() }
+    ListenerOptions { bind, threads: 2, drain_timeout: TIMEOUT, ..ListenerOptions::default() }
 }
 
 fn target(partition: u16, read_through: bool) -> Target {
@@ -212,8 +212,8 @@ impl Client {
             Address::Tcp(address) => Socket::from(TcpStream::connect(address).unwrap()),
             Address::Unix(place) => Socket::from(UnixStream::connect(&place.path).unwrap()),
         };
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        socket.set_write_timeout(Some(TIMEOUT)).unwrap();
         if matches!(address, Address::Tcp(_)) {
             socket.set_tcp_nodelay(true).unwrap();
         }

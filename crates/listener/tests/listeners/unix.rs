@@ -8,8 +8,8 @@ use std::path::Path;
 
 use sherwood_listener::{Address, BindError, Bound, ListenerOptions, UnixSocket};
 
-use crate::patience::PATIENCE;
 use crate::support::{Server, options};
+use crate::wait::TIMEOUT;
 
 fn at(path: &Path) -> ListenerOptions {
     let bind = Address::Unix(UnixSocket { path: path.to_owned(), permissions: 0o640 });
@@ -18,7 +18,7 @@ fn at(path: &Path) -> ListenerOptions {
 
 fn connect(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

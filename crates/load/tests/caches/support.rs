@@ -8,7 +8,7 @@ use sherwood_load::Pace;
 use sherwood_load::cache::{Options, Protocol};
 
 /// Longest wait for a server; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running cache; killed when dropped.
 pub(crate) struct Cache {
@@ -63,7 +63,7 @@ impl Cache {
         while TcpStream::connect(&self.address).is_err() {
             let ended = self.process.try_wait().unwrap();
             assert!(ended.is_none(), "the server of {} ended: {ended:?}", self.address);
-            assert!(start.elapsed() < PATIENCE, "nothing accepts on {}", self.address);
+            assert!(start.elapsed() < TIMEOUT, "nothing accepts on {}", self.address);
             std::thread::yield_now();
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Longest wait for an answer; reached only when a test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Client(BufReader<TcpStream>);
 
@@ -28,7 +28,7 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the node listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out above zero");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out above zero");
         stream.set_nodelay(true).expect("it is open");
         Self(BufReader::new(stream))
     }

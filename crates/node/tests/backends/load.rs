@@ -26,7 +26,7 @@ const KEYS_READ: usize = 2;
 /// Upper bound of requests and writes in a phase, many times as many as a phase needs.
 const ROUNDS_OF_A_PHASE: u64 = 4_000;
 /// Longest wait for the end of a phase; reached only when a test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Results of one backend's queries and writes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -186,7 +186,7 @@ impl Load {
         let so_far = |state: &State| array::from_fn(|backend| state.tally[backend] - before[backend]);
         let waits = |state: &mut State| state.wrong.is_none() && !enough(&so_far(state));
         let (state, waited) =
-            self.changed.wait_timeout_while(state, PATIENCE, waits).expect("no panics while held");
+            self.changed.wait_timeout_while(state, TIMEOUT, waits).expect("no panics while held");
         let (wrong, came) = (state.wrong.clone(), so_far(&state));
         drop(state);
         assert_eq!(wrong, None, "{what}");

@@ -27,19 +27,19 @@ mod databases;
 mod fleet;
 mod ledger;
 mod load;
-#[path = "../common/patience.rs"]
-mod patience;
 #[path = "../../../store/tests/connectors/servers.rs"]
 #[allow(dead_code, reason = "some of it is for the connectors' own tests")]
 mod servers;
 mod service;
+#[path = "../common/wait.rs"]
+mod wait;
 
 use std::thread;
 
 use client::Client;
 use fleet::{BACKENDS, Fleet, NAMES};
 use load::{Counts, Load, READERS, Tally, WRITERS};
-use patience::eventually;
+use wait::eventually;
 
 /// Results of each kind that a phase needs from each running backend.
 const ENOUGH: u64 = 50;

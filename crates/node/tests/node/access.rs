@@ -12,9 +12,9 @@ use sherwood_node::{AccessSetup, Node, StartError, TlsFiles};
 use sherwood_store::Store;
 use tempfile::TempDir;
 
-use crate::patience::{PATIENCE, eventually};
 use crate::programs::run;
 use crate::support::{Answer, Fake, Http, answer, setup};
+use crate::wait::{TIMEOUT, eventually};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const READ_TOKEN: &str = "fedcba9876543210fedcba9876543210";
@@ -288,7 +288,7 @@ fn unusable_file_is_refused_by_name() {
 /// Sends bytes and reads until the connection ends.
 fn talk(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     // The node may close the connection before all is sent; the rest of its reply is lost then.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
@@ -329,7 +329,7 @@ fn unfinished_handshake_times_out_and_frees_its_connection() {
     if let Some(served) = files.curl(&node, "/healthz", &[]) {
         assert_eq!(served.status, 200);
     }
-    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow.set_read_timeout(Some(TIMEOUT)).unwrap();
     assert_eq!(slow.read(&mut [0]).unwrap(), 0, "it was closed on");
 }
 
@@ -359,7 +359,7 @@ fn refused_token_closes_the_connection() {
 /// Sends a request with these headers.
 fn ask(http: Http, method: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(http.0).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let head = format!(
         "{method} /v1/partitions HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n{headers}\r\n"
     );

@@ -9,8 +9,8 @@ use sherwood_model::{Slo, TenantId};
 use sherwood_node::{Node, SloScope, SloSetup};
 use sherwood_store::Store;
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, NEVER, TOTAL, listener, partition, setup};
+use crate::wait::eventually;
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::{BoxFuture, Found, HttpOptions, Store, StoreError, StoreKind, StoreOptions};
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, setup};
+use crate::wait::eventually;
 
 const UP: &str = r#"sherwood_replica_up{backend="items",replica="0"}"#;
 

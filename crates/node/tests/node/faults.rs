@@ -7,8 +7,8 @@ use serde_json::json;
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, setup};
+use crate::wait::eventually;
 
 /// A node of two backends; the first has a short timeout.
 fn node() -> (Node, Arc<Fake>) {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sherwood_node::{Node, Rules};
 use sherwood_store::{Found, Store};
 
-use crate::patience::eventually;
 use crate::support::{Client, Fake, Http, Mood, NEVER, listener, setup};
+use crate::wait::eventually;
 
 /// A node with these rules and one backend that has the key `a`.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {

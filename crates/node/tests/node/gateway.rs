@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::{KvOptions, Store, StoreOptions, open};
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, NEVER, partition, setup, without_latencies};
+use crate::wait::eventually;
 
 fn node_with(values: &[(&str, &[u8])]) -> (Node, Arc<Fake>) {
     let fake = Fake::new(values.iter().copied());

@@ -13,8 +13,8 @@ use sherwood_node::{InstanceKind, InstanceSetup, InstancesSetup, Node};
 use tempfile::TempDir;
 
 use crate::missing::missing;
-use crate::patience::{PATIENCE, eventually};
 use crate::support::{Http, setup};
+use crate::wait::{TIMEOUT, eventually};
 
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 96 * MIB;
@@ -97,7 +97,7 @@ impl Server {
     /// Sends a command, and returns its answer up to `end`.
     fn say(&self, what: &str, end: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(what.as_bytes()).unwrap();
         let (mut said, mut bytes) = (String::new(), [0; 1 << 16]);
         while !said.ends_with(end) {

@@ -9,8 +9,8 @@ use sherwood_node::Node;
 use sherwood_node::config::{WriteTo, Writes};
 use sherwood_store::{Found, Store};
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};
+use crate::wait::eventually;
 
 fn ask(http: Http, body: Value) -> Value {
     let answer = http.ask("POST", "/v1/invalidate", &body.to_string());

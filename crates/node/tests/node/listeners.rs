@@ -10,8 +10,8 @@ use sherwood_listener::Address;
 use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;
 
-use crate::patience::{PATIENCE, eventually};
 use crate::support::{Fake, Http, Mood, listener, setup};
+use crate::wait::{TIMEOUT, eventually};
 
 /// A client that reads line by line.
 struct Client(BufReader<TcpStream>);
@@ -19,7 +19,7 @@ struct Client(BufReader<TcpStream>);
 impl Client {
     fn connect(address: &Address) -> Self {
         let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 

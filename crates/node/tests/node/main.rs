@@ -19,8 +19,6 @@ mod listeners;
 mod meta;
 #[path = "../common/missing.rs"]
 mod missing;
-#[path = "../common/patience.rs"]
-mod patience;
 mod policies;
 #[path = "../common/programs.rs"]
 #[allow(dead_code, reason = "no client library is run here")]
@@ -28,4 +26,6 @@ mod programs;
 mod resizing;
 mod stopping;
 mod support;
+#[path = "../common/wait.rs"]
+mod wait;
 mod writes;

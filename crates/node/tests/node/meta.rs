@@ -9,8 +9,8 @@ use sherwood_node::config::Protocol;
 use sherwood_node::{ListenerSetup, Node, Rules};
 use sherwood_store::Store;
 
-use crate::patience::eventually;
 use crate::support::{Client, Fake, Http, Mood, NEVER, answer, listener, setup};
+use crate::wait::eventually;
 
 /// A node with one backend that has `a`, with these rules and three listeners: a look-aside and a
 /// read-through one for memcached, and one for Redis.

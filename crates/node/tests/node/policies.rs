@@ -9,8 +9,8 @@ use sherwood_node::{Node, Setup};
 use sherwood_policy::{FairMode, TaoOptions};
 use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
 
-use crate::patience::eventually;
 use crate::support::{Http, TOTAL, setup};
+use crate::wait::eventually;
 
 const MIB: u64 = 1 << 20;
 

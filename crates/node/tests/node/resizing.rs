@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sherwood_node::{Node, Pin};
 use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
 
-use crate::patience::eventually;
 use crate::support::{Http, TOTAL, setup};
+use crate::wait::eventually;
 
 const MIB: u64 = 1 << 20;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sherwood_node::{Node, SnapshotSetup, StartError};
 use sherwood_store::Store;
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, answer, listener, setup};
+use crate::wait::eventually;
 
 #[test]
 fn draining_node_is_not_ready_and_ends_requests_in_flight() {

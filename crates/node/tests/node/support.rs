@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::patience::PATIENCE;
+use crate::wait::TIMEOUT;
 
 /// A timeout that no test reaches.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
@@ -327,7 +327,7 @@ impl Http {
 
     fn begin_with(self, method: &str, path: &str, headers: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.0).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
         );
@@ -378,7 +378,7 @@ impl Client {
     /// Connects to the listener at an address.
     pub(crate) fn connect_to(address: &Address) -> Self {
         let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 

@@ -9,8 +9,8 @@ use sherwood_node::config::{WriteTo, Writes};
 use sherwood_node::{Node, Setup, SnapshotSetup};
 use sherwood_store::Store;
 
-use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};
+use crate::wait::eventually;
 
 /// The setup of a node with one backend, `catalog`, of one store.
 fn one() -> (Setup, Arc<Fake>) {

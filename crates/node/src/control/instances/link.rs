@@ -12,7 +12,7 @@ use crate::access::AccessError;
 
 /// Timeout of connecting and of each answer. Chosen: a cache answers in a millisecond, and one that
 /// takes a second is of no use to its clients either.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Upper bound of one answer, bytes: the statistics of all slab classes are a tenth of this.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -30,7 +30,7 @@ pub(crate) enum Trouble {
     #[error(transparent)]
     Password(#[from] AccessError),
     /// An operation timed out.
-    #[error("{doing} took longer than {PATIENCE:?}; is it overloaded, or stopped?")]
+    #[error("{doing} took longer than {TIMEOUT:?}; is it overloaded, or stopped?")]
     Late {
         /// The operation.
         doing: &'static str,
@@ -124,7 +124,7 @@ pub(super) struct Link {
 impl Link {
     /// Connects to an instance; `piece` parses its answers.
     pub(super) async fn open(address: &str, piece: Piece) -> Result<Self, Trouble> {
-        let opened = timeout(PATIENCE, TcpStream::connect(address)).await;
+        let opened = timeout(TIMEOUT, TcpStream::connect(address)).await;
         let stream = opened.map_err(|_| Trouble::Late { doing: "connecting" })?.map_err(Trouble::Connect)?;
         let limits = Limits { in_flight_max: 1, piece_bytes_max: ANSWER_BYTES_MAX };
         Ok(Self { stream, piece, pipeline: Pipeline::new(limits) })
@@ -132,7 +132,7 @@ impl Link {
 
     /// Sends `request` and returns its answer. The connection must not be used after an error.
     pub(super) async fn ask(&mut self, doing: &'static str, request: &[u8]) -> Result<Vec<u8>, Trouble> {
-        let asked = timeout(PATIENCE, self.exchange(request)).await;
+        let asked = timeout(TIMEOUT, self.exchange(request)).await;
         let answer = asked.map_err(|_| Trouble::Late { doing })?;
         answer.map_err(|error| Trouble::Broken { doing, error })
     }
