@@ -39,19 +39,19 @@ pub struct Options {
     pub ramp: Option<RampOptions>,
 }
 
-/// Bounds of retries.
+/// Bounds of extra attempts: retries, and copies of calls.
 ///
-/// Retries are limited twice: per call by `per_call_max`, and over all calls by a budget. Every
-/// first attempt pays `ratio` of a token into the budget, which holds `burst` tokens at most and
-/// starts full; every retry takes one token out. So after `n` calls there were at most
-/// `burst + ratio × n` retries, however many replicas fail.
+/// `per_call_max` limits the retries of a call. A budget limits all extra attempts together: each
+/// first attempt adds `ratio` of a token to the budget, which starts full with `burst` tokens, its
+/// maximum, and each extra attempt takes one token. After `n` calls there were at most
+/// `burst + ratio × n` extra attempts, however many replicas fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryOptions {
     /// Retries of one call, each at another replica than the one that just failed; 0 for none.
     pub per_call_max: u32,
-    /// Retries per call in the long run, 0 to 1, kept to a thousandth.
+    /// Extra attempts per call in the long run, 0 to 1, kept to a thousandth.
     pub ratio: f64,
-    /// Retries that may occur at once, at most 1,000,000.
+    /// Extra attempts that may occur at once, at most 1,000,000.
     pub burst: u32,
 }
 
