@@ -4,11 +4,11 @@
 //! actuator applies the plan. When the loop is late or fails, the cache keeps its last plan.
 
 mod actuator;
-mod beyond;
 mod guard;
 pub(crate) mod instances;
 mod losses;
 mod pins;
+mod what_if;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ use crate::names::Names;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use actuator::ApplyError;
-use beyond::Beyond;
 use losses::Noticed;
 use pins::PinError;
+use what_if::WhatIf;
 
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
@@ -86,7 +86,7 @@ pub(crate) struct Control {
     actuator: Box<dyn Actuator>,
     parts: ControlParts,
     counters: CounterWindow,
-    beyond: Beyond,
+    what_if: WhatIf,
     losses: Noticed,
     decisions: u64,
     latest: Option<Decision>,
@@ -102,7 +102,7 @@ impl Control {
         parts: ControlParts,
     ) -> Self {
         let counters = CounterWindow::new(options.rbc_window);
-        let (beyond, losses) = (Beyond::default(), Noticed::default());
+        let (what_if, losses) = (WhatIf::default(), Noticed::default());
         Self {
             controller,
             options,
@@ -110,7 +110,7 @@ impl Control {
             actuator,
             parts,
             counters,
-            beyond,
+            what_if,
             losses,
             decisions: 0,
             latest: None,
@@ -332,7 +332,7 @@ impl Control {
                 ..PartitionObservation::new(partition.tenant, partition.backend)
             })
             .collect();
-        self.beyond.add(
+        self.what_if.add(
             (&self.parts.cache, &self.parts.telemetry, now),
             &needs,
             total_bytes,

@@ -11,11 +11,11 @@ use crate::telemetry::Telemetry;
 
 /// Look-ups of each partition up to the last decision.
 #[derive(Debug, Default)]
-pub(super) struct Beyond {
+pub(super) struct WhatIf {
     look_ups: Vec<u64>,
 }
 
-impl Beyond {
+impl WhatIf {
     /// Adds the data that `needs` asks for to the observation `seen`; `held` is the state of the
     /// partitions.
     pub(super) fn add(
