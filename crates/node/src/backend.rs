@@ -72,7 +72,7 @@ impl AnswerCache<Found> for BackendCache<'_> {
 
 /// The driver of one backend: its machine, its replicas, and the tasks that perform the machine's
 /// actions.
-pub(crate) struct Backend {
+pub(crate) struct BackendDriver {
     pub(crate) name: String,
     pub(crate) timeout: Duration,
     /// Lifetimes of its values, and the conditions for serving stale ones.
@@ -102,7 +102,7 @@ pub(crate) struct Backend {
     pub(crate) runtime: Handle,
 }
 
-/// The parts of a [`Backend`].
+/// The parts of a [`BackendDriver`].
 pub(crate) struct BackendParts {
     pub(crate) id: BackendId,
     pub(crate) name: String,
@@ -118,7 +118,7 @@ pub(crate) struct BackendParts {
     pub(crate) recording: Arc<Recording>,
 }
 
-impl Backend {
+impl BackendDriver {
     /// Starts a backend whose calls and wake-up task run on `runtime`.
     pub(crate) fn start(
         parts: BackendParts,

@@ -7,7 +7,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Refusals;
-use crate::backend::Backend;
+use crate::backend::BackendDriver;
 use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
@@ -29,7 +29,7 @@ pub(crate) struct Core {
     pub(crate) cache: Arc<Cache>,
     /// The backends by id; none for a backend without a store, which is only looked up in the
     /// cache.
-    pub(crate) backends: Vec<Option<Arc<Backend>>>,
+    pub(crate) backends: Vec<Option<Arc<BackendDriver>>>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shadow: Arc<Shadow>,
     /// The recording for a simulation, while one is being made.
@@ -62,7 +62,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// Returns the driver of `backend`, if it has a store.
-    pub(crate) fn backend(&self, backend: BackendId) -> Option<&Arc<Backend>> {
+    pub(crate) fn backend(&self, backend: BackendId) -> Option<&Arc<BackendDriver>> {
         self.backends[backend.index()].as_ref()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sherwood_model::Instant;
 use sherwood_store::StoreError;
 
-use crate::backend::Backend;
+use crate::backend::BackendDriver;
 
 /// Interval between two log lines of a backend and a cause.
 const QUIET: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct Seen {
 
 impl Errors {
     /// Records an error that a store returned.
-    pub(crate) fn failed(&self, backend: &Backend, error: &StoreError) {
+    pub(crate) fn failed(&self, backend: &BackendDriver, error: &StoreError) {
         let cause = error.cause().label();
         if let Some(left_out) = self.note(backend.clock.now(), cause) {
             tracing::warn!(backend = backend.name, cause, left_out, "{error}");
@@ -42,7 +42,7 @@ impl Errors {
     }
 
     /// Records a call that timed out.
-    pub(crate) fn late(&self, backend: &Backend) {
+    pub(crate) fn late(&self, backend: &BackendDriver) {
         if let Some(left_out) = self.note(backend.clock.now(), LATE) {
             let (name, timeout) = (&backend.name, backend.timeout);
             tracing::warn!(

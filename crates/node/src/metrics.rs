@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use sherwood_model::{BackendId, PartitionId, SloStanding};
 use sherwood_policy::GuardStanding;
 
-use crate::backend::Backend;
+use crate::backend::BackendDriver;
 use crate::core::Core;
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
@@ -310,7 +310,7 @@ impl Reading {
     /// Encodes the outcomes of writes, and the failures of stores.
     fn stores(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let backends = || self.0.backends.iter().flatten();
-        let label = |backend: &Backend, label: &'static str, word: &str| -> Labels {
+        let label = |backend: &BackendDriver, label: &'static str, word: &str| -> Labels {
             vec![("backend", backend.name.clone()), (label, word.to_owned())]
         };
         let written = backends().flat_map(|backend| {

@@ -28,7 +28,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{AccessError, Guard, Refusals, Tokens};
-use crate::backend::{Backend, BackendParts};
+use crate::backend::{BackendDriver, BackendParts};
 use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
@@ -286,7 +286,7 @@ struct Parts {
     engine: Engine,
     shadow: Arc<Shadow>,
     recording: Arc<Recording>,
-    backends: Vec<Option<Arc<Backend>>>,
+    backends: Vec<Option<Arc<BackendDriver>>>,
     buffers: Arc<Buffers>,
     background: Arc<BackgroundTasks>,
 }
@@ -432,7 +432,7 @@ fn backends(
     shadow: &Arc<Shadow>,
     recording: &Arc<Recording>,
     runtime: &Handle,
-) -> Result<Vec<Option<Arc<Backend>>>, StartError> {
+) -> Result<Vec<Option<Arc<BackendDriver>>>, StartError> {
     let start = |(index, backend): (usize, &crate::setup::BackendSetup)| {
         if backend.stores.is_empty() {
             return Ok(None);
@@ -450,7 +450,7 @@ fn backends(
             replicas: backend.stores.clone(),
             recording: Arc::clone(recording),
         };
-        Backend::start(
+        BackendDriver::start(
             parts,
             Arc::clone(&engine.cache),
             Arc::clone(shadow),

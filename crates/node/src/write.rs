@@ -14,7 +14,7 @@ use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefus
 use sherwood_store::{Cause, Fault, Found, Store, StoreError};
 use tokio::sync::oneshot;
 
-use crate::backend::Backend;
+use crate::backend::BackendDriver;
 
 /// The reason a write was not acknowledged.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +112,7 @@ impl PendingWrite {
     }
 
     /// Sends the client the outcome of its write.
-    pub(crate) fn end(self, backend: &Backend, outcome: WriteOutcome, sent: bool) {
+    pub(crate) fn end(self, backend: &BackendDriver, outcome: WriteOutcome, sent: bool) {
         let Self { client, answers } = self;
         let result = match (outcome, sent) {
             (WriteOutcome::Acknowledged, _) => Ok(()),
@@ -127,7 +127,7 @@ impl PendingWrite {
     }
 }
 
-impl Backend {
+impl BackendDriver {
     /// Makes a change at the store, and then in the cache. If the store has made it, later fetches
     /// find it and the cache has nothing older. If not, the key is not in the cache.
     ///

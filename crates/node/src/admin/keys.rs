@@ -11,7 +11,7 @@ use sherwood_model::{BackendId, Tags, TenantId};
 use sherwood_path::{Change, Write, WriteOutcome};
 use sherwood_store::{Fault, Found};
 
-use crate::backend::Backend;
+use crate::backend::BackendDriver;
 use crate::core::Core;
 use crate::http::KEY_BYTES_MAX;
 use crate::http::WholeBody;
@@ -94,7 +94,7 @@ pub(crate) async fn remove(
 pub(super) fn place<'a>(
     core: &'a Core,
     name: &str,
-) -> Result<(BackendId, Option<&'a Arc<Backend>>), Problem> {
+) -> Result<(BackendId, Option<&'a Arc<BackendDriver>>), Problem> {
     let id = core.names.backend_id(name);
     let id = id.ok_or_else(|| Problem::not_found("backend", name, core.names.backends()))?;
     Ok((id, core.backend(id)))
