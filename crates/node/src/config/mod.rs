@@ -32,7 +32,7 @@ pub use meaning::{
     BUFFERS_BYTES_MAX, Backend, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory, Mode,
     Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, Writes,
 };
-pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
+pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use sherwood_model::Slo;
 pub use sherwood_path::WriteTo;
 pub use sherwood_store::{
@@ -58,7 +58,10 @@ pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
         Ok(text) => parse(&name, &text, flags, policies),
         Err(error) => {
             let message = format!("cannot read the configuration: {}", said(&error));
-            Err(ConfigError { problems: vec![Problem { place: Place::File(name), message }], unlisted: 0 })
+            Err(ConfigError {
+                problems: vec![Problem { location: Location::File(name), message }],
+                unlisted: 0,
+            })
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Problems of a configuration, and their places.
 //!
-//! All problems of a configuration are reported at once, each with its place and a remedy. They are
-//! collected, up to a limit, and printed one per line in the format of compilers.
+//! All problems of a configuration are reported at once, each with its location and a remedy. They
+//! are collected, up to a limit, and printed one per line in the format of compilers.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Maximum of problems reported for one configuration; further ones are only counted.
 pub const PROBLEMS_MAX: usize = 20;
 
-/// Refusal of a configuration: one line per problem, `place: what, accepted range: remedy`.
+/// Refusal of a configuration: one line per problem, `location: what, accepted range: remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", lines(.problems), rest(*.unlisted))]
 pub struct ConfigError {
@@ -23,15 +23,15 @@ pub struct ConfigError {
 /// A problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Place of the wrong value.
-    pub place: Place,
+    /// Location of the wrong value.
+    pub location: Location,
     /// The wrong value, the accepted range, and the remedy.
     pub message: String,
 }
 
-/// Place of a problem.
+/// Location of a problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// The command line; the message names the flag.
     CommandLine,
     /// A file as a whole: something is missing, or it cannot be read.
@@ -49,16 +49,16 @@ pub enum Place {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, message } = self;
-        match place {
-            Place::CommandLine => f.write_str(message),
-            Place::File(file) => write!(f, "{file}: {message}"),
-            Place::Line { file, line, column } => write!(f, "{file}:{line}:{column}: {message}"),
+        let Self { location, message } = self;
+        match location {
+            Location::CommandLine => f.write_str(message),
+            Location::File(file) => write!(f, "{file}: {message}"),
+            Location::Line { file, line, column } => write!(f, "{file}:{line}:{column}: {message}"),
         }
     }
 }
 
-/// Source of a value, before it is turned into a [`Place`].
+/// Source of a value, before it is turned into a [`Location`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// A flag by its name, such as `--memory`.
@@ -89,8 +89,8 @@ impl<'a> Problems<'a> {
             self.unlisted += 1;
             return;
         }
-        let place = self.place(origin);
-        self.found.push(Problem { place, message: message.into() });
+        let location = self.location(origin);
+        self.found.push(Problem { location, message: message.into() });
     }
 
     /// Returns true if the limit of listed problems is reached.
@@ -98,11 +98,11 @@ impl<'a> Problems<'a> {
         self.found.len() == PROBLEMS_MAX
     }
 
-    /// Name of `origin` for messages about another place: "line 12", a flag, or "by default".
+    /// Name of `origin` for messages about another location: "line 12", a flag, or "by default".
     pub(super) fn reference(&self, origin: &Origin) -> String {
-        match (origin, self.place(origin)) {
+        match (origin, self.location(origin)) {
             (Origin::Flag(flag), _) => (*flag).to_owned(),
-            (_, Place::Line { line, .. }) => format!("line {line}"),
+            (_, Location::Line { line, .. }) => format!("line {line}"),
             _ => "by default".to_owned(),
         }
     }
@@ -113,17 +113,17 @@ impl<'a> Problems<'a> {
         if found.is_empty() {
             return Ok(());
         }
-        found.sort_by(|a, b| a.place.cmp(&b.place));
+        found.sort_by(|a, b| a.location.cmp(&b.location));
         Err(ConfigError { problems: found, unlisted })
     }
 
-    fn place(&self, origin: &Origin) -> Place {
+    fn location(&self, origin: &Origin) -> Location {
         match (origin, self.file) {
-            (Origin::Flag(_), _) | (_, None) => Place::CommandLine,
-            (Origin::Absent, Some((file, _))) => Place::File(file.to_owned()),
+            (Origin::Flag(_), _) | (_, None) => Location::CommandLine,
+            (Origin::Absent, Some((file, _))) => Location::File(file.to_owned()),
             (Origin::Bytes(bytes), Some((file, text))) => {
                 let (line, column) = position(text, bytes.start);
-                Place::Line { file: file.to_owned(), line, column }
+                Location::Line { file: file.to_owned(), line, column }
             }
         }
     }
