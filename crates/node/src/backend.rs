@@ -173,7 +173,7 @@ impl BackendDriver {
 
     /// Revalidates stale keys that have been answered already.
     pub(crate) fn refresh(self: &Arc<Self>, demand: &Demand, keys: impl Iterator<Item = FetchKey>) {
-        let (keys, entropy) = (keys.map(|key| (key, Waiter::NOBODY)), self.entropy.draw());
+        let (keys, entropy) = (keys.map(|key| (key, Waiter::NONE)), self.entropy.draw());
         self.drive(|state, now, cache| state.machine.handle_revalidate(now, cache, demand, keys, entropy));
     }
 

@@ -21,13 +21,13 @@ const LATE: &str = "timeout";
 
 /// Failures of one backend by cause; bounded by the number of causes.
 #[derive(Debug, Default)]
-pub(crate) struct Errors(Mutex<BTreeMap<&'static str, Seen>>);
+pub(crate) struct Errors(Mutex<BTreeMap<&'static str, CauseCounts>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct CauseCounts {
     count: u64,
     /// Time of the latest log line.
-    said: Option<Instant>,
+    last_logged: Option<Instant>,
     /// The number of failures not logged since.
     left_out: u64,
 }
@@ -57,24 +57,24 @@ impl Errors {
 
     /// Returns the numbers of failures since the start, by cause.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
-        self.seen().iter().map(|(cause, seen)| (*cause, seen.count)).collect()
+        self.counts_by_cause().iter().map(|(cause, counts)| (*cause, counts.count)).collect()
     }
 
     /// Counts a failure; if it is due for a log line, returns the number of failures left out since
     /// the last.
     fn note(&self, now: Instant, cause: &'static str) -> Option<u64> {
-        let mut all = self.seen();
-        let seen = all.entry(cause).or_default();
-        seen.count += 1;
-        if seen.said.is_some_and(|said| now < said + QUIET) {
-            seen.left_out += 1;
+        let mut all = self.counts_by_cause();
+        let counts = all.entry(cause).or_default();
+        counts.count += 1;
+        if counts.last_logged.is_some_and(|last_logged| now < last_logged + QUIET) {
+            counts.left_out += 1;
             return None;
         }
-        seen.said = Some(now);
-        Some(std::mem::take(&mut seen.left_out))
+        counts.last_logged = Some(now);
+        Some(std::mem::take(&mut counts.left_out))
     }
 
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<&'static str, Seen>> {
+    fn counts_by_cause(&self) -> MutexGuard<'_, BTreeMap<&'static str, CauseCounts>> {
         self.0.lock().expect("no panics while held")
     }
 }

@@ -86,7 +86,7 @@ impl Node {
         let engine = Engine::new(&setup, Clock::start())?;
         let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
         let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
-        let door = admin.map(|address| Door::open(&setup.access, address)).transpose()?;
+        let http_access = admin.map(|address| HttpAccess::open(&setup.access, address)).transpose()?;
         let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max)?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
@@ -116,7 +116,7 @@ impl Node {
         let control = threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control));
         let control = control.map_err(StartError::Thread)?;
         let places = setup.http_connections_max;
-        let http = bound.zip(door).map(|(listener, Door { guard, tls })| {
+        let http = bound.zip(http_access).map(|(listener, HttpAccess { guard, tls })| {
             let refusals = Arc::clone(&core.refusals);
             let router = guard.stand_before(router(Arc::clone(&core)), Arc::clone(&refusals));
             runtime.spawn(http::serve(listener, router, tls.map(|tls| (tls, refusals)), places, stopping))
@@ -229,12 +229,12 @@ impl Node {
 }
 
 /// Access control of the HTTP port.
-struct Door {
+struct HttpAccess {
     guard: Guard,
     tls: Option<Arc<Tls>>,
 }
 
-impl Door {
+impl HttpAccess {
     /// Opens the access control of a port bound to `bound`, and reads its files.
     fn open(access: &AccessSetup, bound: SocketAddr) -> Result<Self, AccessError> {
         let AccessSetup { tls, token_file, read_token_file } = access;

@@ -22,7 +22,7 @@ impl Waiter {
     }
 
     /// No receiver: the value only fills the cache.
-    pub(crate) const NOBODY: Self = Self { sender: None, position: 0 };
+    pub(crate) const NONE: Self = Self { sender: None, position: 0 };
 
     /// Sends the result, unless the receiver was dropped.
     pub(crate) fn tell(self, result: Result<Option<Found>, FetchError>) {

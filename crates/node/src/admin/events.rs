@@ -22,7 +22,7 @@ pub(crate) const STREAMS_MAX: usize = 64;
 pub(crate) async fn stream(
     State(core): State<Arc<Core>>,
 ) -> Result<Sse<impl Stream<Item = Result<Sent, Infallible>>>, Problem> {
-    let Ok(place) = Arc::clone(&core.event_streams).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&core.event_streams).try_acquire_owned() else {
         let error =
             format!("{STREAMS_MAX} streams of events are read already, the most there may be; close one");
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, error));
@@ -38,7 +38,7 @@ pub(crate) async fn stream(
     });
     // An open stream would keep a draining node from shutting down.
     let events = events.take_until(async move {
-        let _place = place;
+        let _permit = permit;
         http::stopped(&mut stopping).await;
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))

@@ -66,7 +66,7 @@ pub(crate) async fn handle(
     State(core): State<Arc<Core>>,
     JsonBody(Asked { backend, keys, prefix, tag }): JsonBody<Asked>,
 ) -> Result<Json<Value>, Problem> {
-    let (id, _) = keys::place(&core, &backend)?;
+    let (id, _) = keys::backend_named(&core, &backend)?;
     let turns = Arc::clone(&core.walks);
     let removed = match (keys, prefix, tag) {
         (Some(keys), None, None) => in_turn(turns, core, move |core| remove(core, id, &keys)).await?,

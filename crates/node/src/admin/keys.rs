@@ -34,10 +34,10 @@ pub(crate) async fn put(
     writer: Result<Query<Writer>, QueryRejection>,
     request: Request,
 ) -> Result<StatusCode, Problem> {
-    let (id, backend) = place(&core, &name)?;
-    let Query(Writer { tenant }) = writer.map_err(|error| question_mark(&error))?;
+    let (id, backend) = backend_named(&core, &name)?;
+    let Query(Writer { tenant }) = writer.map_err(|error| unexpected_query(&error))?;
     if tenant.is_none() && request.uri().query().is_some() {
-        return Err(question_mark(&"nothing that has a meaning follows the key's `?`"));
+        return Err(unexpected_query(&"nothing that has a meaning follows the key's `?`"));
     }
     let tenant = match tenant {
         None => TenantId(0),
@@ -69,9 +69,9 @@ pub(crate) async fn remove(
     InPath((name, key)): InPath<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Problem> {
-    let (id, backend) = place(&core, &name)?;
+    let (id, backend) = backend_named(&core, &name)?;
     if query.is_some() {
-        return Err(question_mark(&"a key is removed for every tenant, and nothing may follow it"));
+        return Err(unexpected_query(&"a key is removed for every tenant, and nothing may follow it"));
     }
     // A write may fence its key, and a fence keeps a copy of the key.
     check(&key)?;
@@ -91,7 +91,7 @@ pub(crate) async fn remove(
 }
 
 /// Returns the id of the backend called `name`, and its driver if it has a store.
-pub(super) fn place<'a>(
+pub(super) fn backend_named<'a>(
     core: &'a Core,
     name: &str,
 ) -> Result<(BackendId, Option<&'a Arc<BackendDriver>>), Problem> {
@@ -112,7 +112,7 @@ fn tags(headers: &HeaderMap) -> Tags {
 
 /// The reply to a query string that is not understood. Ignoring it could write or remove another
 /// key than the client meant: an unescaped `?` in a key starts a query string.
-fn question_mark(why: &dyn std::fmt::Display) -> Problem {
+fn unexpected_query(why: &dyn std::fmt::Display) -> Problem {
     Problem::bad_request(format!("{why}; a question mark in a key is written %3F"))
 }
 

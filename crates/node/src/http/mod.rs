@@ -65,8 +65,8 @@ pub(crate) async fn serve(
     connections_max: usize,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(connections_max));
-    let port = Port { listener: TcpListener::from_std(listener)?, router, tls, places };
+    let permits = Arc::new(Semaphore::new(connections_max));
+    let port = Port { listener: TcpListener::from_std(listener)?, router, tls, permits };
     let clients = GracefulShutdown::new();
     tokio::select! {
         never = port.serve(&clients) => match never {},
@@ -96,7 +96,7 @@ struct Port {
     router: Router,
     /// TLS, and the counters of its failures.
     tls: Option<(Arc<Tls>, Arc<Refusals>)>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// A connection after its handshake, with its permit.
@@ -110,14 +110,14 @@ impl Port {
         let mut greetings: JoinSet<Greeted> = JoinSet::new();
         loop {
             tokio::select! {
-                (stream, place) = self.accept() => match &self.tls {
-                    None => self.converse(stream, place, clients),
+                (stream, permit) = self.accept() => match &self.tls {
+                    None => self.serve_connection(stream, permit, clients),
                     Some((tls, refusals)) => {
-                        greetings.spawn(greet(Arc::clone(tls), Arc::clone(refusals), stream, place));
+                        greetings.spawn(greet(Arc::clone(tls), Arc::clone(refusals), stream, permit));
                     }
                 },
                 Some(greeted) = greetings.join_next() => match greeted {
-                    Ok(Some((stream, place))) => self.converse(stream, place, clients),
+                    Ok(Some((stream, permit))) => self.serve_connection(stream, permit, clients),
                     Ok(None) => {}
                     Err(error) => tracing::error!("a handshake ended badly: {error}"),
                 },
@@ -127,12 +127,12 @@ impl Port {
 
     /// Accepts the next connection, after a permit for it is free.
     async fn accept(&self) -> (TcpStream, OwnedSemaphorePermit) {
-        let place = Arc::clone(&self.places).acquire_owned().await.expect("never closed");
+        let permit = Arc::clone(&self.permits).acquire_owned().await.expect("never closed");
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    tend(&stream);
-                    return (stream, place);
+                    set_socket_options(&stream);
+                    return (stream, permit);
                 }
                 Err(error) => {
                     // Usually the descriptors are used up; retrying at once would only spin.
@@ -143,7 +143,7 @@ impl Port {
         }
     }
 
-    fn converse<S>(&self, stream: S, place: OwnedSemaphorePermit, clients: &GracefulShutdown)
+    fn serve_connection<S>(&self, stream: S, permit: OwnedSemaphorePermit, clients: &GracefulShutdown)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -152,7 +152,7 @@ impl Port {
             if let Err(error) = connection.await {
                 tracing::debug!("a connection ended: {error}");
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
@@ -161,10 +161,10 @@ async fn greet(
     tls: Arc<Tls>,
     refusals: Arc<Refusals>,
     stream: TcpStream,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) -> Greeted {
     match tls.shake_hands(stream).await {
-        Ok(stream) => Some((stream, place)),
+        Ok(stream) => Some((stream, permit)),
         Err(error) => {
             refusals.note_handshake();
             tracing::debug!("a handshake failed: {error}");
@@ -185,7 +185,7 @@ where
 }
 
 /// Sets socket options. They are improvements only; a connection works without them.
-fn tend(stream: &TcpStream) {
+fn set_socket_options(stream: &TcpStream) {
     // Answers are written whole, so the kernel need not wait for more data.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);

@@ -13,7 +13,7 @@
 //!   and a node with another one refuses it.
 //!
 //! The file must also be the node's own, writable only by the node's user, so that no other user
-//! can plant values. Files that are not the node's are never modified (`place`).
+//! can plant values. Files that are not the node's are never modified (`foreign`).
 //!
 //! The file is read before the first client is served: otherwise a key that is deleted could come
 //! back when an older value of it is read afterwards. Reading delays the start by a few seconds per
@@ -29,7 +29,7 @@
 //! `read` transfer between cache and file.
 
 mod file;
-mod place;
+mod foreign;
 mod read;
 mod record;
 mod write;
@@ -46,7 +46,7 @@ use crate::core::Core;
 use crate::setup::SnapshotSetup;
 use crate::start::StartError;
 
-use place::{Foreign, foreign};
+use foreign::{Foreign, foreign};
 use read::{Restored, read};
 use write::{try_out, write};
 

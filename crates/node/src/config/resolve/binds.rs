@@ -159,7 +159,7 @@ fn listener(
     let modes = [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough)];
     let mode = one_of(problems, MODE, given(&raw.mode), &modes);
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
-    let address = place(setting, bind, given(&raw.permissions), problems);
+    let address = bind_address(setting, bind, given(&raw.permissions), problems);
     let auth_file = access::auth_file(raw, problems);
     access::refuse_open_listener(setting, bind, address.as_ref(), raw, problems);
     let route = route(table, bind, backends, problems);
@@ -244,7 +244,7 @@ fn refuse_read_through_without_store(
 }
 
 /// Address of a listener.
-fn place(
+fn bind_address(
     setting: Setting,
     bind: &Given<String>,
     permissions: Option<Given<String>>,

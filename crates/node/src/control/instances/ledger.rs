@@ -51,7 +51,7 @@ impl Ledger {
     }
 
     /// Subscribes to releases of memory.
-    pub(super) fn gifts(&self) -> watch::Receiver<Vec<u64>> {
+    pub(super) fn releases(&self) -> watch::Receiver<Vec<u64>> {
         self.has.subscribe()
     }
 }
@@ -67,12 +67,16 @@ mod tests {
         let ledger = Ledger::new(100, 2);
         ledger.note(0, 60);
         ledger.note(1, 40);
-        let mut gifts = ledger.gifts();
+        let mut releases = ledger.releases();
         assert_eq!(ledger.grant(0, 20, 60), 20, "to shrink needs no room");
-        assert_eq!((ledger.grant(1, 80, 40), gifts.has_changed().unwrap()), (40, false), "it has it still");
+        assert_eq!(
+            (ledger.grant(1, 80, 40), releases.has_changed().unwrap()),
+            (40, false),
+            "it has it still"
+        );
         ledger.note(0, 35);
-        assert!(gifts.has_changed().unwrap());
-        gifts.mark_unchanged();
+        assert!(releases.has_changed().unwrap());
+        releases.mark_unchanged();
         assert_eq!(ledger.grant(1, 80, 40), 65);
         ledger.note(1, 65);
         ledger.note(0, 20);

@@ -183,16 +183,20 @@ impl Instance {
     async fn work(self: Arc<Self>, report: Report) {
         let mut retry = RETRY_MIN;
         loop {
-            let Err(trouble) = self.talk(&report, &mut retry).await;
-            self.lose(&report, &trouble);
+            let Err(trouble) = self.poll_and_resize(&report, &mut retry).await;
+            self.note_unreachable(&report, &trouble);
             tokio::time::sleep(retry).await;
             retry = (retry * 2).min(RETRY_MAX);
         }
     }
 
     /// Polls and resizes the instance until an error.
-    async fn talk(&self, report: &Report, retry: &mut Duration) -> Result<std::convert::Infallible, Trouble> {
-        let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
+    async fn poll_and_resize(
+        &self,
+        report: &Report,
+        retry: &mut Duration,
+    ) -> Result<std::convert::Infallible, Trouble> {
+        let (mut wishes, mut releases) = (self.wish.subscribe(), self.ledger.releases());
         let piece = match self.setup.kind {
             InstanceKind::Memcached => memcached::piece,
             InstanceKind::Redis => redis::piece,
@@ -201,7 +205,7 @@ impl Instance {
         self.greet(&mut link).await?;
         loop {
             let wish = *wishes.borrow_and_update();
-            gifts.mark_unchanged();
+            releases.mark_unchanged();
             let mut state = self.look(&mut link).await?;
             if let Some(unfit) = state.unfit {
                 // Memory above its budget is not given to others.
@@ -219,7 +223,7 @@ impl Instance {
                 state = self.look(&mut link).await?;
             }
             let shrinks = self.release(&mut link, &state).await?;
-            self.find(report, state);
+            self.note_reached(report, state);
             *retry = RETRY_MIN;
             // Memory that it cannot release is not waited for. Without a limit, it has its use.
             let has = if shrinks || state.limit == 0 { state.limit.max(state.used) } else { state.limit };
@@ -230,7 +234,7 @@ impl Instance {
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
                 _ = wishes.changed() => {}
-                _ = gifts.changed(), if granted < wish => {}
+                _ = releases.changed(), if granted < wish => {}
             }
         }
     }
@@ -275,7 +279,7 @@ impl Instance {
     }
 
     /// Records that the instance is reachable. Reports an event if it was not.
-    fn find(&self, report: &Report, state: State) {
+    fn note_reached(&self, report: &Report, state: State) {
         let mut known = self.known();
         let was = known.trouble.take();
         let again = std::mem::replace(&mut known.reached_ever, true);
@@ -291,7 +295,7 @@ impl Instance {
     }
 
     /// Records that the instance is unreachable. Reports an event if it was reachable.
-    fn lose(&self, report: &Report, trouble: &Trouble) {
+    fn note_unreachable(&self, report: &Report, trouble: &Trouble) {
         let trouble = trouble.to_string();
         if self.known().trouble.replace(trouble.clone()).as_ref() != Some(&trouble) {
             let InstanceSetup { kind, address, .. } = &self.setup;
