@@ -1,4 +1,4 @@
-//! Problems of a configuration, and their places.
+//! Problems of a configuration, and their locations.
 //!
 //! All problems of a configuration are reported at once, each with its location and a remedy. They
 //! are collected, up to a limit, and printed one per line in the format of compilers.
