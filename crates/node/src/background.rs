@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn listener_with_clients_does_all_of_the_work() {
+    fn listener_with_clients_does_all_background_work() {
         let cache = Arc::new(over());
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&cache)));
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn housekeeper_leaves_the_work_to_listeners_that_do_enough_of_it() {
+    fn housekeeper_leaves_background_work_to_listeners_that_do_enough_of_it() {
         let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
         let mut look = |millis, steps| {
             background.steps.store(steps, Relaxed);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_within_a_millisecond_count_as_one() {
+    fn housekeeper_checks_within_a_millisecond_count_as_one() {
         let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
         assert!(!progress.is_enough(&background, at(0)));
         for (micros, steps) in [(40, 1), (80, 2), (999, 16)] {

@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn held_bytes_equal_the_granted_ones_within_the_budget(
+        fn held_bytes_are_at_least_the_granted_ones_and_within_the_budget(
             bytes_max in 0..100_000u64,
             takes in prop::collection::vec((0..4usize, 0..50_000usize, any::<bool>()), 0..40),
         ) {

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adjacent_pieces_are_merged() {
+    fn adjacent_free_pieces_of_memory_are_merged() {
         let mut free = Free::default();
         free.put(0x1_0000, 0x4000);
         let taken: Vec<usize> = (0..4).map(|_| free.take(0x1000).expect("four of them")).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_disjoint_and_zeroed_after_reuse() {
+    fn memory_blocks_are_disjoint_and_zeroed_after_reuse() {
         let mapped = Mapped::default();
         let (mut one, mut two) = (mapped.allocate(64 << 10), mapped.allocate(4096));
         // SAFETY: blocks of this memory, each written through one reference at a time and not used

@@ -174,7 +174,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn requests_are_grouped_by_their_backends() {
+    fn recorded_requests_are_grouped_by_their_backends() {
         let recording = Recording::new();
         let ms = Duration::from_millis;
         recording.request(NOW, Some(ms(1)), [(A, 9)].into_iter());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_beyond_the_maximum_are_counted_together() {
+    fn requests_of_kinds_beyond_the_maximum_are_counted_together() {
         let recording = Recording::new();
         recording.begin(NOW, HOUR, 0);
         for id in 0..1_030 {

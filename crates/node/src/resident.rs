@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn ceiling_rises_to_the_total_within_the_limit() {
+    fn cache_ceiling_rises_to_the_total_while_memory_is_within_the_limit() {
         assert_eq!(watch().ceiling(90 * MIB, 64 * MIB, 64 * MIB), 64 * MIB);
         assert_eq!(watch().ceiling(90 * MIB, 10 * MIB, 10 * MIB), 11 * MIB);
         let rise = |ceiling, _| watch().ceiling(0, 0, ceiling);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn ceiling_falls_below_used_bytes_over_the_limit_and_waits_for_eviction() {
+    fn cache_ceiling_falls_below_used_bytes_while_memory_is_over_the_limit_and_waits_for_eviction() {
         let lowered = watch().ceiling(91 * MIB, 60 * MIB, 64 * MIB);
         assert_eq!(lowered, 58 * MIB, "twice the excess at the knee");
         assert_eq!(watch().ceiling(91 * MIB, 60 * MIB, lowered), lowered);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn resident_bytes_are_reported() {
+    fn resident_bytes_of_the_process_are_reported() {
         assert_eq!(resident_bytes().is_some_and(|bytes| bytes > MIB), cfg!(target_os = "linux"));
     }
 }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_counts_for_its_class_and_its_tenant_alone() {
+    fn request_counts_for_the_slos_of_its_class_and_its_tenant_alone() {
         let slo = |millis| Slo {
             percentile: 99.0,
             bound: Duration::from_millis(millis),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_is_a_name_and_a_password() {
+    fn password_file_line_is_a_name_and_a_password() {
         let known = parse(b"# who\nalice:open:sesame \r\n\nbob:12345678").unwrap();
         assert!(known.know([b"alice", b"open:sesame "]) && known.know([b"bob", b"12345678"]));
         for (user, password) in
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_line_is_refused_without_being_quoted() {
+    fn invalid_password_file_line_is_refused_without_being_quoted() {
         let wrong = |text: &str| parse(text.as_bytes()).unwrap_err().to_string();
         assert!(wrong("alice:12345678\nsecret").starts_with("line 2 has to be a name, a colon"));
         assert!(wrong(":12345678").contains("begin with a name"));

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_given_secrets_are_known() {
+    fn secret_is_known_only_if_all_its_parts_were_given() {
         let secrets = Secrets::new([[&b"alice"[..], b"sesame"], [b"", b"token"]]);
         assert!(secrets.know([b"alice", b"sesame"]) && secrets.know([b"", b"token"]));
         let others: [[&[u8]; 2]; 6] = [

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_is_a_line() {
+    fn each_line_of_a_token_file_is_a_token_unless_empty_or_a_comment() {
         let tokens = parse(b"# who scrapes\n0123456789abcdef\n\n  fedcba9876543210 \r\n").unwrap();
         assert!(tokens.know([b"", b"0123456789abcdef"]) && tokens.know([b"", b"fedcba9876543210"]));
         assert!(!tokens.know([b"", b"# who scrapes"]) && !tokens.know([b"", b""]));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_no_plural() {
+    fn limit_of_one_is_described_in_the_singular() {
         assert_eq!(words(Limit::Slots(Some(1))), "1 call at a time");
         assert_eq!(words(Limit::Slots(Some(4))), "4 calls at a time");
         assert_eq!(words(Limit::OpsPerS(Some(1.0))), "1 operation a second");

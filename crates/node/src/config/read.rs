@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn suggestion_is_a_similar_name_or_none() {
+    fn suggestion_for_an_unknown_key_is_a_similar_name_or_none() {
         assert_eq!(nearest("totl", &["max_item_size", "total"]), Some("total"));
         assert_eq!(nearest("colour", &["total", "bind"]), None);
         assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("same", "same")), (3, 3, 0));

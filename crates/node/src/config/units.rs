@@ -179,21 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn long_invalid_text_is_quoted_in_part() {
+    fn long_invalid_size_is_quoted_in_part() {
         let error = "x".repeat(100).parse::<ByteSize>().expect_err("no size");
         assert!(error.to_string().contains(&format!("\"{}…\"", "x".repeat(40))), "{error}");
     }
 
     proptest! {
         #[test]
-        fn printed_value_parses_to_the_same_value(bytes in 1_u64.., micros in 1_u64..) {
+        fn printed_size_or_duration_parses_to_the_same_value(bytes in 1_u64.., micros in 1_u64..) {
             prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
             let span = Span(Duration::from_micros(micros));
             prop_assert_eq!(span.to_string().parse(), Ok(span));
         }
 
         #[test]
-        fn arbitrary_text_never_panics(text in "\\PC*") {
+        fn parsing_arbitrary_text_as_size_or_duration_never_panics(text in "\\PC*") {
             let _ = text.parse::<ByteSize>();
             let _ = text.parse::<Span>();
         }

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_json_path() {
+    fn refusal_of_a_request_body_names_the_json_path() {
         assert!(refusal(r#"{"queries":[{"backend":"a","keys":[1]}]}"#).contains("queries[0].keys[0]"));
         assert!(refusal(r#"{"queries":[{"backend":"a"}]}"#).contains("missing field `keys`"));
         assert!(refusal(r#"{"queries":[],"extra":1}"#).contains("unknown field `extra`"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_parts_of_the_body_unless_escaped() {
+    fn keys_borrow_from_the_request_body_unless_escaped() {
         let body = r#"{"queries":[{"backend":"a","keys":["plain","\u006b\"ey"]}]}"#;
         let asked = AskedRequest::parse(body.as_bytes()).expect("sound");
         let [plain, escaped] = asked.queries[0].keys.as_slice() else { panic!("two keys") };

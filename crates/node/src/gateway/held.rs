@@ -65,7 +65,7 @@ mod tests {
     use crate::buffers::Buffers;
 
     #[test]
-    fn value_that_does_not_fit_leaves_room_for_smaller_ones() {
+    fn value_too_large_for_an_answer_leaves_room_for_smaller_ones() {
         let mut room = Room::new(3, Buffers::new(100).hold());
         let value = || Bytes::from_static(b"ab");
         assert_eq!(room.hold(2, value), Held::Bytes(value()));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn exhausted_budget_differs_from_a_full_answer() {
+    fn exhausted_buffer_budget_is_told_apart_from_a_full_answer() {
         let mut room = Room::new(100, Buffers::new(10).hold());
         assert_eq!(room.hold(11, || unreachable!("not read")), Held::Withheld(Lack::Node));
         assert_eq!((room.take(100, 10), room.take(0, 1)), (Ok(()), Err(Lack::Node)));

@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn output_equals_serdes(
+        fn json_output_equals_serdes(
             latency_us: u32,
             blocking_backend in prop::option::of("[a-z\"]{1,5}"),
             keys in prop::collection::vec((".{1,70}", prop::option::of(".{0,200}"), prop::option::of(".{0,9}"), 0..3u32), 0..5),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_is_as_large_as_needed_from_the_start() {
+    fn json_buffer_is_as_large_as_needed_from_the_start() {
         let key = ("k".repeat(20), Some("v".repeat(1024)), None, 123_456_789);
         answer(1, None, &vec![key; 50], |answer| {
             let out = encode(&answer);

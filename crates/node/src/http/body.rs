@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn body_takes_budget_and_is_refused_without_it() {
+    fn request_body_takes_buffer_budget_and_is_refused_without_it() {
         let buffers = Buffers::new(500 << 10);
         let pieces = |count| Body::from_stream(stream::iter((0..count).map(|_| piece())));
         let whole = read_whole(pieces(2), &buffers, BODY_TIMEOUT).expect("a body");

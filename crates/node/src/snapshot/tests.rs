@@ -178,7 +178,7 @@ fn item_that_expired_while_stopped_is_not_restored() {
 }
 
 #[test]
-fn file_of_another_configuration_or_from_the_future_is_refused_and_removed() {
+fn snapshot_of_another_configuration_or_from_the_future_is_refused_and_removed() {
     let refused = |change: fn(&mut World)| {
         let mut world = World::new(Eviction::S3Fifo);
         world.set(A, "k", b"v");
@@ -215,7 +215,7 @@ fn file_of_another_configuration_or_from_the_future_is_refused_and_removed() {
 }
 
 #[test]
-fn file_writable_by_others_is_refused() {
+fn snapshot_writable_by_others_is_refused() {
     let refused = |change: fn(&Path)| {
         let mut world = World::new(Eviction::S3Fifo);
         world.set(A, "k", b"v");
@@ -241,7 +241,7 @@ fn file_writable_by_others_is_refused() {
 }
 
 #[test]
-fn existing_link_or_file_is_replaced_and_not_written_into() {
+fn existing_link_or_file_at_the_snapshots_path_is_replaced_and_not_written_into() {
     let world = World::new(Eviction::S3Fifo);
     world.set(A, "k", b"v");
     let (part, other) = (world.setup.beside(".part"), world.setup.beside(".other"));
@@ -256,7 +256,7 @@ fn existing_link_or_file_is_replaced_and_not_written_into() {
 }
 
 #[test]
-fn file_left_by_a_killed_node_is_removed_unread() {
+fn snapshot_left_by_a_killed_node_is_removed_unread() {
     let mut world = World::new(Eviction::S3Fifo);
     world.set(A, "k", b"v");
     world.write();
@@ -269,14 +269,14 @@ fn file_left_by_a_killed_node_is_removed_unread() {
 }
 
 #[test]
-fn unwritable_path_is_an_error_at_start() {
+fn unwritable_snapshot_path_is_an_error_at_start() {
     let mut world = World::new(Eviction::S3Fifo);
     world.setup.path = world.setup.path.with_file_name("none").join("snapshot");
     assert!(try_out(&world.setup).unwrap_err().to_string().contains("No such file"));
 }
 
 #[test]
-fn foreign_file_is_refused_and_unchanged() {
+fn foreign_file_at_the_snapshots_path_is_refused_and_unchanged() {
     let world = World::new(Eviction::S3Fifo);
     let SnapshotSetup { path, .. } = &world.setup;
     let refused = || {
@@ -303,7 +303,7 @@ fn foreign_file_is_refused_and_unchanged() {
 }
 
 #[test]
-fn file_of_a_node_is_accepted_damaged_or_not() {
+fn file_that_a_node_wrote_is_accepted_at_the_snapshots_path_damaged_or_not() {
     let world = World::new(Eviction::S3Fifo);
     world.set(A, "k", b"v");
     world.write();
@@ -323,7 +323,7 @@ fn file_of_a_node_is_accepted_damaged_or_not() {
 }
 
 #[test]
-fn recently_used_items_are_written_first_and_evicted_last() {
+fn recently_used_items_of_a_snapshot_are_written_first_and_evicted_last() {
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         let mut world = World::new(eviction);
         let value = vec![7; 1_000];
@@ -367,7 +367,7 @@ fn recently_used_items_are_written_first_and_evicted_last() {
 }
 
 #[test]
-fn colder_parts_are_written_in_one_scan_if_time_allows() {
+fn colder_parts_of_a_snapshot_are_written_in_one_scan_if_time_allows() {
     let (took, enough) = (Duration::from_secs(1), Duration::from_secs(3));
     assert_eq!(end_of_next(1, 4, took, enough), 4);
     assert_eq!(end_of_next(1, 4, took, enough - Duration::from_millis(1)), 2);
@@ -375,7 +375,7 @@ fn colder_parts_are_written_in_one_scan_if_time_allows() {
 }
 
 #[test]
-fn file_cut_by_the_time_limit_is_intact_and_marked_incomplete() {
+fn snapshot_cut_by_the_time_limit_is_intact_and_marked_incomplete() {
     let mut world = World::new(Eviction::S3Fifo);
     world.setup.time_max = Duration::ZERO;
     world.set(A, "k", b"v");
@@ -384,7 +384,7 @@ fn file_cut_by_the_time_limit_is_intact_and_marked_incomplete() {
 }
 
 #[test]
-fn damage_loses_only_the_data_behind_it() {
+fn damaged_snapshot_loses_only_the_data_behind_the_damage() {
     let mut world = World::new(Eviction::Lru);
     let value = |number: u32| number.to_le_bytes().repeat(1_000);
     for number in 0..1_000 {
@@ -413,7 +413,7 @@ fn damage_loses_only_the_data_behind_it() {
 
 proptest! {
     #[test]
-    fn record_round_trips_and_arbitrary_bytes_never_panic(
+    fn snapshot_record_round_trips_and_arbitrary_bytes_never_panic(
         partition: u16,
         bits in 0..256_u32,
         flags: u32,

@@ -5,7 +5,7 @@ use sherwood_path::Lifetime;
 use super::*;
 
 #[test]
-fn default_is_no_ttl_and_a_minute_of_grace() {
+fn values_have_no_ttl_and_a_minute_of_grace_by_default() {
     let Freshness { rules, late_after } = config("[[backend]]\nname = \"a\"").backends[0].freshness.clone();
     assert_eq!((rules.lifetime(b"k", None), late_after), (Lifetime::Unlimited, None));
     assert_eq!(rules.grace(), Duration::from_secs(60));
@@ -64,7 +64,7 @@ fn invalid_freshness_is_refused() {
 }
 
 #[test]
-fn settle_is_required_when_only_the_first_of_several_replicas_is_written() {
+fn settle_time_is_required_when_only_the_first_of_several_replicas_is_written() {
     let replicas = |replicas: &str| format!("[[backend]]\nname = \"a\"\nreplicas = [{replicas}]\n");
     let one = "{ kind = \"memcached\", address = \"127.0.0.1:1\" }";
     let two = replicas(&format!("{one}, {one}"));

@@ -56,7 +56,7 @@ mod meaning {
     }
 
     #[test]
-    fn flags_alone_are_enough() {
+    fn flags_without_a_file_are_a_complete_configuration() {
         let text = |text: &str| Some(text.to_owned());
         let flags = Flags {
             config: None,
@@ -98,7 +98,7 @@ mod meaning {
     }
 
     #[test]
-    fn zero_sample_ratio_disables_curves() {
+    fn zero_sample_ratio_disables_miss_ratio_curves() {
         let ratio = |text| config(text).memory.mrc_sample_ratio;
         assert_eq!(
             [ratio(""), ratio("[memory]\nmrc_sample = 0"), ratio("[memory]\nmrc_sample = 1.0")],
@@ -107,7 +107,7 @@ mod meaning {
     }
 
     #[test]
-    fn flags_override_the_file() {
+    fn flags_override_the_configuration_file() {
         let file = "[memory]\ntotal = 0\n[[listener]]\nbind = \"0.0.0.0:1\"\nmode = \"look-aside\"\n\
                     [admin]\nbind = \"off\"\n[control]\npolicy = \"none\"";
         let flags = Flags {
@@ -124,7 +124,7 @@ mod meaning {
     }
 
     #[test]
-    fn example_resolves_to_its_documented_values() {
+    fn example_configuration_resolves_to_its_documented_values() {
         let config = config(EXAMPLE);
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(
@@ -156,7 +156,7 @@ mod meaning {
     }
 
     #[test]
-    fn defaults_in_the_example_are_the_defaults() {
+    fn defaults_stated_in_the_example_configuration_are_those_in_force() {
         let (example, default) = (config(EXAMPLE), config(""));
         assert_eq!(example.slo, default.slo);
         assert_eq!(example.control, default.control);
@@ -178,7 +178,7 @@ mod meaning {
     }
 
     #[test]
-    fn accepted_ranges_of_a_store_are_those_of_its_crate() {
+    fn accepted_ranges_of_a_store_are_those_of_the_store_crate() {
         let text = |n: u64, threads: u64| {
             format!(
                 "[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = {n}, threads = {threads} }}"
@@ -227,7 +227,7 @@ mod meaning {
     }
 
     #[test]
-    fn rules_and_budget_of_a_dispatcher_can_be_chosen_by_name() {
+    fn rules_and_retry_budget_of_a_dispatcher_can_be_chosen_by_name() {
         let rules = "queue = \"fifo\", balance = \"round-robin\", admit = \"open\", copies = \"one\"";
         let budget = "extra_ratio = 0.5, extra_burst = 8";
         let text = format!("[[backend]]\nname = \"a\"\ndispatch = {{ {rules}, {budget} }}");
@@ -259,7 +259,7 @@ mod meaning {
     }
 
     #[test]
-    fn buffers_line_lists_bytes_per_connection() {
+    fn start_up_line_on_buffers_lists_bytes_per_connection() {
         let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
         let line = config(listener).buffers_line();
         assert!(
@@ -273,7 +273,7 @@ mod meaning {
     }
 
     #[test]
-    fn slack_is_a_share_of_the_total_with_a_minimum() {
+    fn memory_slack_is_a_share_of_the_total_with_a_minimum() {
         let slack =
             |total: &str| config(&format!("[memory]\ntotal = \"{total}\"")).memory.slack_bytes() >> 20;
         assert_eq!((slack("1MiB"), slack("256MiB"), slack("10GiB")), (64, 64, 1535));
@@ -323,7 +323,7 @@ mod refusals;
 mod remote;
 
 #[test]
-fn every_example_is_valid() {
+fn every_example_configuration_is_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let files =
         std::fs::read_dir(folder).expect("the folder is there").map(|file| file.expect("a file").path());
@@ -337,12 +337,12 @@ fn every_example_is_valid() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn parsing_arbitrary_bytes_as_configuration_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES);
     }
 
     #[test]
-    fn damaged_example_never_panics(at in 0..EXAMPLE.len(), length in 0_usize..200, with in "\\PC{0,8}") {
+    fn parsing_a_damaged_example_configuration_never_panics(at in 0..EXAMPLE.len(), length in 0_usize..200, with in "\\PC{0,8}") {
         let mut bytes = EXAMPLE.as_bytes().to_vec();
         bytes.splice(at..(at + length).min(EXAMPLE.len()), with.into_bytes());
         if let Err(error) = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES) {

@@ -51,7 +51,7 @@ fn external_caches_are_required_of_all_partitions_or_none() {
 }
 
 #[test]
-fn dry_run_keeps_its_initial_bytes_and_pins_must_allow_them() {
+fn partition_in_a_dry_run_keeps_its_initial_bytes_and_limits_must_allow_them() {
     let partition = |name: &str, more: &str| {
         format!("[[backend]]\nname = \"{name}\"\n[[partition]]\nbackend = \"{name}\"\n{more}\n")
     };

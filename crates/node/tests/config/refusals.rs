@@ -436,7 +436,7 @@ fn partitions_that_exceed_limits_are_refused() {
 }
 
 #[test]
-fn refused_flag_is_named() {
+fn message_of_a_refused_flag_names_it() {
     let text = |text: &str| Some(text.to_owned());
     let flags = Flags {
         memory: text("0"),
@@ -487,7 +487,7 @@ fn refused_listener_is_not_also_reported_missing() {
 }
 
 #[test]
-fn flag_for_several_listeners_is_refused() {
+fn address_flag_for_several_listeners_is_refused() {
     let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
     let flags = Flags { memcached: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
     let expected =
@@ -496,7 +496,7 @@ fn flag_for_several_listeners_is_refused() {
 }
 
 #[test]
-fn flag_moves_the_only_listener_of_its_protocol_or_adds_one() {
+fn address_flag_moves_the_only_listener_of_its_protocol_or_adds_one() {
     let file =
         "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:2\"\n";
     let text = |text: &str| Some(text.to_owned());
@@ -530,7 +530,7 @@ fn integer_is_accepted_where_a_fraction_is_expected() {
 }
 
 #[test]
-fn deep_nesting_is_refused() {
+fn deeply_nested_configuration_is_refused() {
     for opening in ["[", "{ a = "] {
         let found = refusal(&format!("a = {}", opening.repeat(100_000)), &Flags::default());
         assert!(found[0].contains("this is not TOML"), "{found:?}");
@@ -553,14 +553,14 @@ fn count_above_the_maximum_is_refused() {
 }
 
 #[test]
-fn unreadable_file_is_named() {
+fn unreadable_configuration_file_is_named() {
     let flags = Flags { config: Some("no/such/file.toml".into()), ..Flags::default() };
     let error = load(&flags, POLICIES).expect_err("there is no such file").to_string();
     assert!(error.starts_with("no/such/file.toml: cannot read the configuration: "), "{error}");
 }
 
 #[test]
-fn oversized_or_binary_file_is_named() {
+fn oversized_or_binary_configuration_file_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.toml");
     let refused = |bytes: &[u8]| {

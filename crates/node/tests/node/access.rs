@@ -168,7 +168,7 @@ fn token_gives_full_access_and_read_token_gives_read_access() {
 }
 
 #[test]
-fn tls_port_works_with_openssl_and_curl_and_refuses_plain_http() {
+fn https_port_works_with_openssl_and_curl_and_refuses_plain_http() {
     let Some(files) = Files::new() else { return };
     let node = start(AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() }).unwrap();
     let address = node.admin().unwrap();
@@ -238,7 +238,7 @@ fn changed_certificates_and_tokens_are_reloaded() {
 }
 
 #[test]
-fn unusable_file_is_refused_by_name() {
+fn unusable_certificate_or_token_file_is_refused_by_name() {
     let Some(files) = Files::new() else { return };
     files.sign("ca", "other");
     files.secret("garbage", "not a certificate");

@@ -33,7 +33,7 @@ fn shape(value: &Value) -> String {
 }
 
 #[test]
-fn partitions_are_listed() {
+fn admin_api_lists_partitions() {
     let (node, _) = node();
     let http = Http::of(&node);
     http.key("catalog", "a/1");
@@ -48,7 +48,7 @@ fn partitions_are_listed() {
 }
 
 #[test]
-fn slo_and_blocking_counts_are_shown() {
+fn admin_api_shows_slo_and_blocking_counts() {
     let (node, _) = node();
     let http = Http::of(&node);
     let slo = http.get("/v1/slo");
@@ -123,7 +123,7 @@ fn slos_of_classes_and_tenants_are_observed_separately() {
 }
 
 #[test]
-fn the_control_loop_is_shown() {
+fn admin_api_shows_the_control_loop() {
     let (node, _) = node();
     let view = Http::of(&node).get("/v1/control");
     assert_eq!(
@@ -186,7 +186,7 @@ fn key_of_a_read_only_backend_is_removed_from_the_cache() {
 }
 
 #[test]
-fn reports_enter_the_window_unless_they_are_too_old() {
+fn reported_requests_enter_the_slo_window_unless_they_are_too_old() {
     let (node, _) = node();
     let http = Http::of(&node);
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
@@ -413,7 +413,7 @@ fn miss_ratio_curve_is_shown_if_enabled() {
 }
 
 #[test]
-fn disabled_curves_are_a_conflict_with_the_remedy() {
+fn disabled_miss_ratio_curves_are_a_conflict_with_the_remedy() {
     let (node, _) = node();
     let answer = Http::of(&node).ask("GET", "/v1/mrc/catalog", "");
     assert_eq!(answer.status, 409);

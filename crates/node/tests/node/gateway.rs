@@ -42,7 +42,7 @@ fn value_of_a_store_on_disk_is_a_hit_the_second_time() {
 }
 
 #[test]
-fn values_are_text_or_base64_or_left_out() {
+fn values_of_an_answer_are_text_or_base64_or_left_out() {
     let (node, _) = node_with(&[("text", b"caf\xc3\xa9 \"x\"\n"), ("bytes", &[0, 255]), ("empty", b"")]);
     let http = Http::of(&node);
     let body = queries(json!([{"backend": "catalog", "keys": ["text", "bytes", "empty"]}]));
@@ -243,7 +243,7 @@ fn slowest_ms(http: Http) -> f64 {
 }
 
 #[test]
-fn failed_query_counts_its_timeout_and_best_effort_one_its_latency() {
+fn failed_query_counts_with_its_timeout_and_best_effort_query_with_its_latency() {
     for (best_effort, counts_as_time_out) in [(false, true), (true, false)] {
         let (node, fake) = node_with(&[]);
         fake.be(Mood::Fail);
@@ -261,7 +261,7 @@ fn failed_query_counts_its_timeout_and_best_effort_one_its_latency() {
 }
 
 #[test]
-fn tenant_uses_its_own_partition_or_the_default_tenants() {
+fn tenant_without_a_partition_of_its_own_uses_the_default_tenants() {
     let fake = Fake::new([("a", &b"1"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.tenants = ["default", "gold", "free"].map(str::to_owned).to_vec();

@@ -25,7 +25,7 @@ fn statuses(http: Http, keys: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn prefix_removes_matching_keys_from_every_tenants_partition() {
+fn invalidated_prefix_is_removed_from_every_tenants_partition() {
     let values = ["user:1", "user:2", "page:1"].map(|key| (key, &b"v"[..]));
     let fake = Fake::new(values);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>]), ("plain", vec![])]);
@@ -94,7 +94,7 @@ fn value_of_a_lagging_replica_is_not_cached_after_an_invalidation() {
 }
 
 #[test]
-fn body_must_give_exactly_one_selection() {
+fn invalidation_must_select_by_exactly_one_of_keys_prefix_or_tag() {
     let node = Node::start(setup(vec![("catalog", vec![])])).unwrap();
     let refused = |body: Value, status| {
         Http::of(&node).ask("POST", "/v1/invalidate", &body.to_string()).refusal(status)
@@ -107,7 +107,7 @@ fn body_must_give_exactly_one_selection() {
 }
 
 #[test]
-fn tag_removes_the_items_that_have_it() {
+fn invalidated_tag_removes_the_items_that_have_it() {
     let fake = Fake::new([("plain", &b"v"[..])]);
     let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
     let http = Http::of(&node);
@@ -130,7 +130,7 @@ fn tag_removes_the_items_that_have_it() {
 }
 
 #[test]
-fn cached_absence_is_removed_too() {
+fn invalidation_removes_cached_absences_too() {
     let fake = Fake::new([]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].rules.negative_ttl = NEVER;

@@ -138,7 +138,7 @@ fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
 }
 
 #[test]
-fn fetch_fills_unless_its_key_changed_meanwhile() {
+fn fetch_fills_the_cache_unless_its_key_changed_meanwhile() {
     assert_eq!(fetched_across(|_, _| {}), "old");
     let deleted = fetched_across(|_, client| {
         client.send("delete a");
@@ -157,7 +157,7 @@ fn fetch_fills_unless_its_key_changed_meanwhile() {
 }
 
 #[test]
-fn flush_fences_fetches_in_flight() {
+fn flush_keeps_fetches_in_flight_from_filling_the_cache() {
     let now = fetched_across(|_, client| {
         client.send("flush_all");
         assert_eq!(client.line(), "OK");
@@ -178,7 +178,7 @@ fn flush_fences_fetches_in_flight() {
 }
 
 #[test]
-fn fetch_that_ends_before_a_scheduled_flush_fills_until_then() {
+fn fetch_that_ends_before_a_scheduled_flush_fills_the_cache_until_then() {
     let value = fetched_across(|_, client| {
         client.send("flush_all 1000");
         assert_eq!(client.line(), "OK");

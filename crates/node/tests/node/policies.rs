@@ -66,7 +66,7 @@ fn a_got(http: Http, decision: &Value, words: &str) {
 }
 
 #[test]
-fn cliffhanger_grows_the_partition_with_the_steeper_curve() {
+fn cliffhanger_grows_the_partition_with_the_steeper_miss_ratio_curve() {
     let node = node(|_| ());
     let http = Http::of(&node);
     assert_eq!(decide(http, "cliffhanger")["kept"], "no key was looked up in the window");
@@ -85,7 +85,7 @@ fn fair_grows_the_partition_with_the_lowest_hit_ratio() {
 }
 
 #[test]
-fn fair_can_use_the_curves() {
+fn fair_can_use_miss_ratio_curves() {
     let node = node(|setup| setup.control.fair.mode = FairMode::Waterfill);
     let http = Http::of(&node);
     load(http);
@@ -94,7 +94,7 @@ fn fair_can_use_the_curves() {
 }
 
 #[test]
-fn lama_times_misses_while_selected_and_uses_the_curves() {
+fn lama_times_misses_while_selected_and_uses_miss_ratio_curves() {
     let node = node(|_| ());
     let http = Http::of(&node);
     load(http);
@@ -111,7 +111,7 @@ fn lama_times_misses_while_selected_and_uses_the_curves() {
 }
 
 #[test]
-fn policies_that_need_curves_keep_the_budgets_without_them() {
+fn policies_that_need_miss_ratio_curves_keep_the_budgets_without_them() {
     let node = node(|setup| setup.cache.ghost_rate = 0.0);
     let http = Http::of(&node);
     for policy in ["cliffhanger", "lama"] {

@@ -181,7 +181,7 @@ fn unselectable_policy_is_refused_with_the_selectable_ones() {
 }
 
 #[test]
-fn robinhood_moves_space_to_the_backend_that_blocks() {
+fn robinhood_moves_space_to_the_backend_that_blocks_requests() {
     let mut setup = setup(vec![("a", vec![]), ("b", vec![])]);
     setup.policy = "robinhood".to_owned();
     let node = Node::start(setup).unwrap();

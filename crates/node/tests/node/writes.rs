@@ -89,7 +89,7 @@ fn written_value_enters_the_writers_partition_and_leaves_all_others() {
 }
 
 #[test]
-fn fetch_begun_before_a_write_ended_does_not_fill() {
+fn fetch_begun_before_a_write_ended_does_not_fill_the_cache() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
     fake.be(Mood::Hang);
@@ -347,7 +347,7 @@ fn write_to_replicas_waits_for_an_earlier_one_of_unknown_outcome() {
 }
 
 #[test]
-fn only_the_primary_is_written_and_replicas_get_time_to_settle() {
+fn only_the_first_replica_is_written_and_the_others_get_time_to_settle() {
     let replicas = [Fake::new([]), Fake::new([("a", &b"old"[..])])];
     let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
     let mut setup = setup(vec![("catalog", stores)]);
@@ -398,7 +398,7 @@ fn started_node_waits_for_replicas_to_settle() {
 }
 
 #[test]
-fn unsettled_write_fences_keys_after_a_restart() {
+fn write_of_unknown_outcome_keeps_fetches_from_filling_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::new([("a", &b"old"[..])]);
     let start = || {

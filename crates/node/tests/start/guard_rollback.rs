@@ -80,7 +80,7 @@ impl World {
 }
 
 #[test]
-fn guard_rolls_back_freezes_and_reports_it() {
+fn guard_rolls_back_a_harmful_allocation_freezes_the_budgets_and_reports_it() {
     let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
     let mut suspected = None;
     // Misses of the first rounds are the same whatever the policy does; afterwards `a` has all the
@@ -143,7 +143,7 @@ fn guard_rolls_back_freezes_and_reports_it() {
 }
 
 #[test]
-fn changed_pin_restarts_the_guard() {
+fn changed_limit_of_a_partition_restarts_the_guard() {
     let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
     let good = |world: &World| world.node.get("/v1/control")["guard"]["good_bytes"].take();
     (0..20).for_each(|_| _ = world.round());

@@ -14,7 +14,7 @@ fn present<'a>(tables: impl IntoIterator<Item = &'a toml::Value>) -> BTreeSet<St
 }
 
 #[test]
-fn every_key_is_in_the_example() {
+fn every_configuration_key_is_in_the_example_file() {
     let example: toml::Table = toml::from_str(EXAMPLE).expect("the example is TOML");
     let all = |name: &str| match &example[name] {
         toml::Value::Array(tables) => tables.clone(),

@@ -21,7 +21,7 @@ fn below(listed: &[&str], table: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_key_is_on_the_page() {
+fn every_configuration_key_is_on_the_documentation_page() {
     let memory = listed("`[memory]`");
     assert_eq!(below(&memory, ""), keys::<RawMemory>());
     assert_eq!(below(&memory, "snapshot."), keys::<RawSnapshot>());

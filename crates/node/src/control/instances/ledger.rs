@@ -107,7 +107,7 @@ mod tests {
         /// Instances are first reached with any size, some without a limit. No step brings their
         /// sum above the total, or further above it than their initial sizes did.
         #[test]
-        fn sum_exceeds_the_total_only_by_initial_sizes(
+        fn instances_exceed_the_total_only_by_their_initial_sizes(
             own in prop::array::uniform4((prop_oneof![Just(0), 1..100_u64], 0..100_u64)),
             wishes in prop::array::uniform4(0..=40_u64),
             steps in prop::collection::vec((0..4_usize, 0..30_u64), 0..200),
@@ -135,7 +135,7 @@ mod tests {
         /// Instances that start within the total and resize at different speeds never exceed it
         /// together, and reach their wanted sizes in the end.
         #[test]
-        fn sum_stays_within_the_total_and_wishes_are_reached(
+        fn instances_that_start_within_the_total_stay_so_and_reach_their_wanted_sizes(
             shares in prop::collection::vec(prop::collection::vec(1..40_u64, 4), 1..6),
             steps in prop::collection::vec((0..4_usize, 0..30_u64), 0..200),
         ) {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_reply_or_an_unknown_line() {
+    fn redis_answer_is_parsed_as_a_reply_or_an_unknown_line() {
         assert_eq!(piece(b"+OK\r\n+OK\r\n"), Step::Done(5, ()));
         assert_eq!(piece(b"$7\r\n# a\r\nb\r\n"), Step::Incomplete(13), "a byte is missing");
         assert_eq!(piece(b"$6\r\n# a\r\nb\r\n"), Step::Done(12, ()));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn known_fields_are_read_and_malformed_ones_are_ignored() {
+    fn known_fields_of_redis_info_are_read_and_malformed_ones_are_ignored() {
         let mut state = State::default();
         for line in [
             "maxmemory:5",

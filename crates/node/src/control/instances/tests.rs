@@ -7,7 +7,7 @@ fn state(hits: u64, items: u64) -> State {
 }
 
 #[test]
-fn counters_start_at_the_first_poll_and_continue_after_a_restart() {
+fn instance_counters_start_at_the_first_poll_and_continue_after_a_restart() {
     let mut known = Known::default();
     known.note(state(1_000_000, 3));
     assert_eq!((known.usage.hits, known.usage.items), (0, 3), "those of its life before are none of ours");
@@ -36,7 +36,7 @@ fn password_is_the_first_line_of_an_owner_only_file() {
 }
 
 #[test]
-fn limit_is_one_the_instance_accepts_and_never_zero() {
+fn memory_limit_is_one_the_instance_accepts_and_never_zero() {
     let mib = |bytes| InstanceKind::Memcached.limit(bytes) >> 20;
     assert_eq!((mib(0), mib((9 << 20) - 1), mib(9 << 20)), (8, 8, 9));
     let redis = |bytes| InstanceKind::Redis.limit(bytes);
@@ -44,7 +44,7 @@ fn limit_is_one_the_instance_accepts_and_never_zero() {
 }
 
 #[test]
-fn newest_wish_replaces_earlier_ones() {
+fn newest_wanted_size_replaces_earlier_ones() {
     let setup = InstanceSetup {
         kind: InstanceKind::Redis,
         address: "127.0.0.1:1".to_owned(),
