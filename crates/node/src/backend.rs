@@ -38,11 +38,11 @@ pub(crate) type FetchKey = sherwood_path::FetchKey<Bytes>;
 /// The state behind a backend's lock.
 pub(crate) struct State {
     pub(crate) machine: Machine<Bytes, Found, Waiter>,
-    /// The writes in flight.
+    /// The writes in flight: clients to answer, and answers of replicas.
     pub(crate) writes: HashMap<WriteId, PendingWrite>,
 }
 
-/// The cache as seen by one backend's machine.
+/// The cache, as one backend's state machine reads and fills it.
 pub(crate) struct BackendCache<'a> {
     backend: &'a str,
     cache: &'a Cache,
@@ -75,7 +75,7 @@ impl AnswerCache<Found> for BackendCache<'_> {
 pub(crate) struct BackendDriver {
     pub(crate) name: String,
     pub(crate) timeout: Duration,
-    /// Lifetimes of its values, and the conditions for serving stale ones.
+    /// Lifetimes of the backend's values, and the conditions for serving stale ones.
     pub(crate) rules: Rules,
     /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
@@ -88,7 +88,7 @@ pub(crate) struct BackendDriver {
     pub(crate) errors: Errors,
     /// Upper bound of calls in flight to all replicas together.
     pub(crate) calls_at_once_max: u64,
-    /// Longest wait of a write for its turn.
+    /// Longest wait of a write for earlier writes of the same key.
     pub(crate) turn_timeout: Duration,
     id: BackendId,
     recording: Arc<Recording>,
@@ -107,12 +107,12 @@ pub(crate) struct BackendParts {
     pub(crate) id: BackendId,
     pub(crate) name: String,
     pub(crate) options: Options,
-    /// Lifetimes of its values, and the conditions for serving stale ones.
+    /// Lifetimes of the backend's values, and the conditions for serving stale ones.
     pub(crate) rules: Rules,
     /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
     pub(crate) writes: config::Writes,
-    /// The partitions of its values, those of all tenants.
+    /// The partitions that hold the backend's values, those of all tenants.
     pub(crate) partitions: Vec<PartitionId>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     pub(crate) recording: Arc<Recording>,
@@ -206,13 +206,14 @@ impl BackendDriver {
         })
     }
 
-    /// Invalidates keys that the caller then removes from the cache.
+    /// Fences the selected keys, so that no fetch in flight fills them; the caller then removes
+    /// their items from the cache.
     pub(crate) fn invalidate(self: &Arc<Self>, which: Invalidation<'_, Bytes>) {
         self.drive(|state, now, cache| state.machine.handle_invalidate(now, cache, which));
     }
 
-    /// Ends all writes, since the node ends. Returns the latest time at which one may still reach a
-    /// store; none if none may.
+    /// Ends all writes, since the node ends. Returns the latest time at which a write may still
+    /// reach a store; none if no write may.
     pub(crate) fn shut_down(self: &Arc<Self>) -> Option<Instant> {
         self.drive(|state, now, cache| state.machine.handle_shutdown(now, cache))
     }
@@ -224,18 +225,19 @@ impl BackendDriver {
         state.machine.handle_restart(self.clock.now(), unsettled);
     }
 
-    /// Begins the ramp of a cold cache: most of the backend's items are gone.
+    /// Begins the ramp, which limits misses while the cache is cold: most of the backend's items
+    /// are gone.
     pub(crate) fn note_cold(&self) {
         lock(&self.state).machine.handle_cold_cache();
     }
 
-    /// Counters and replica states.
+    /// Returns the counters and replica states of the backend.
     pub(crate) fn stats(&self) -> Stats {
         lock(&self.state).machine.stats()
     }
 
-    /// Gives the machine an input, then performs its actions. The time is read under the lock, so
-    /// that it never steps back.
+    /// Gives the state machine an input, then performs the actions that follow. The time is read
+    /// under the lock, so that it never steps back.
     pub(crate) fn drive<R>(
         self: &Arc<Self>,
         input: impl FnOnce(&mut State, Instant, &BackendCache<'_>) -> R,
@@ -333,7 +335,7 @@ impl BackendDriver {
         calls.insert(attempt, task.abort_handle());
     }
 
-    /// Converts a store's answers into a reply to the machine.
+    /// Converts a store's answers into a reply to the backend's state machine.
     fn reply(&self, answers: Vec<KeyAnswer>) -> Reply<Found> {
         let heard = |answer: KeyAnswer| {
             answer.map_err(|error| {
@@ -366,7 +368,7 @@ impl BackendDriver {
         });
     }
 
-    /// Wakes the machine up whenever a timeout is due, until the runtime ends.
+    /// Wakes the backend's state machine whenever a timeout is due, until the runtime ends.
     async fn wake_up(self: Arc<Self>) {
         loop {
             let due = lock(&self.state).machine.next_timeout();
@@ -384,7 +386,7 @@ impl BackendDriver {
     }
 }
 
-/// Converts a store's error into the failure of a call, which only reads.
+/// Converts a store's error into the failure of a call. Calls only read.
 fn failure(error: &StoreError) -> Failure {
     let kind = match error.fault() {
         Fault::Unreachable => FailureKind::Unreachable,

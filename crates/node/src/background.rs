@@ -14,11 +14,12 @@ use sherwood_model::Instant;
 use crate::vital::Vital;
 use sherwood_listener::BackgroundWork;
 
-/// Items of a listener's step. Chosen: some ten microseconds (and a visit to every shard when
-/// little is left to do), a few times the cost of polling for events.
+/// Items that a listener's thread handles in one step of background work. Chosen: some ten
+/// microseconds (and a visit to every shard when little is left to do), a few times the cost of
+/// polling for events.
 const STEP_ITEMS: usize = 32;
-/// Steps of listeners in a millisecond above which the housekeeper leaves the work to them. Chosen:
-/// they take about a quarter of a core.
+/// Number of the listeners' steps in a millisecond above which the housekeeper leaves the
+/// background work to them. Chosen: they take about a quarter of a core.
 const STEPS_A_MS: u64 = 16;
 /// Interval of the housekeeper's checks of the listeners' progress.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -28,7 +29,7 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 pub(crate) struct BackgroundTasks {
     cache: Arc<Cache>,
     waiting: AtomicBool,
-    /// Steps that left more work to do.
+    /// Number of steps by listeners that left more work to do.
     steps: AtomicU64,
 }
 
@@ -38,7 +39,7 @@ impl BackgroundTasks {
         Self { cache, waiting: AtomicBool::new(false), steps: AtomicU64::new(0) }
     }
 
-    /// Sets whether listeners have work to do.
+    /// Sets whether there is background work for the listeners' threads.
     pub(crate) fn set_waiting(&self, waiting: bool) {
         if self.waiting.load(Relaxed) != waiting {
             self.waiting.store(waiting, Relaxed);
@@ -101,7 +102,8 @@ mod tests {
         Instant::from_millis(1) + Duration::from_micros(micros)
     }
 
-    /// A cache whose items are all over its budget.
+    /// Creates a cache of 2,000 items whose budget is then set to zero, so that all are to be
+    /// evicted.
     fn over() -> Cache {
         let partition = Partition::new(TenantId(0), BackendId(0), BYTES);
         let options = Options { total_bytes: BYTES, ..Options::default() };

@@ -42,7 +42,7 @@ impl Buffers {
         })
     }
 
-    /// The size of the budget.
+    /// Returns the size of the budget, bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
@@ -57,7 +57,8 @@ impl Buffers {
         self.refused.load(Relaxed)
     }
 
-    /// The error for a refusal, with the remedy.
+    /// Returns the error text for a request that is refused because the budget is used up, with the
+    /// remedy.
     pub(crate) fn spent(&self) -> String {
         format!(
             "the node holds as many bytes for requests and answers as it may, {}; ask again later, or raise buffers in [memory]",
@@ -65,7 +66,7 @@ impl Buffers {
         )
     }
 
-    /// Creates an empty hold.
+    /// Creates a hold, which takes its bytes from the budget and has none yet.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         Hold { buffers: Arc::clone(self), held: 0, spare: 0 }
     }
@@ -76,11 +77,11 @@ impl Buffers {
     }
 }
 
-/// A part of the budget, given back when it is dropped.
+/// A part of the buffer budget, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     buffers: Arc<Buffers>,
-    /// Bytes taken from the budget.
+    /// Bytes taken from the buffer budget.
     held: u64,
     /// The unused part of `held`.
     spare: u64,

@@ -13,7 +13,7 @@ use sherwood_listener as listener;
 pub struct Clock {
     origin: Monotonic,
     origin_unix: Duration,
-    /// Nanoseconds from the origin of [`Instant`], where a test sets the time.
+    /// Present time in nanoseconds from the origin of [`Instant`], where a test sets the time.
     #[cfg(test)]
     driven: Option<&'static AtomicU64>,
 }

@@ -27,8 +27,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) names: Arc<Names>,
     pub(crate) cache: Arc<Cache>,
-    /// The backends by id; none for a backend without a store, which is only looked up in the
-    /// cache.
+    /// The drivers of the backends by id; none for a backend without a store, which is only looked
+    /// up in the cache.
     pub(crate) backends: Vec<Option<Arc<BackendDriver>>>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shadow: Arc<Shadow>,
@@ -54,7 +54,8 @@ pub(crate) struct Core {
     pub(crate) aside: Arc<Semaphore>,
     /// Counts of the requests that the HTTP port refused.
     pub(crate) refusals: Arc<Refusals>,
-    /// Lets one walk through the cache run at a time; these take longer still.
+    /// Lets one walk through the whole cache run at a time; walks take longer than other admin
+    /// work.
     pub(crate) walks: Arc<Semaphore>,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
@@ -82,7 +83,7 @@ impl Core {
     }
 
     /// Removes a key from the cache and fences it, so that no fetch in flight brings it back.
-    /// Returns true if it was there.
+    /// Returns true if the key was there.
     pub(crate) fn remove(&self, partition: PartitionId, key: &[u8]) -> bool {
         let access = Access::at(self.clock.now());
         self.write(partition, key, || self.cache.remove(partition, key, &access))

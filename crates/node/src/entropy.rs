@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub(crate) struct Entropy(Mutex<Xoshiro256PlusPlus>);
 
 impl Entropy {
-    /// Creates the sequence of `seed`.
+    /// Creates the generator of the random sequence that `seed` determines.
     #[must_use]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed)))
@@ -23,7 +23,7 @@ impl Entropy {
         Self::seeded(RandomState::new().hash_one("sherwood"))
     }
 
-    /// The next word.
+    /// Returns the next random word.
     #[must_use]
     pub(crate) fn draw(&self) -> u64 {
         self.0.lock().expect("no panics while held").next_u64()

@@ -16,7 +16,7 @@ use crate::backend::BackendDriver;
 /// Interval between two log lines of a backend and a cause.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Cause of a call without an answer in time.
+/// Name of the cause of a call without an answer in time.
 const LATE: &str = "timeout";
 
 /// Failures of one backend by cause; bounded by the number of causes.
@@ -28,7 +28,7 @@ struct CauseCounts {
     count: u64,
     /// Time of the latest log line.
     last_logged: Option<Instant>,
-    /// The number of failures not logged since.
+    /// The number of failures since then that were not logged.
     left_out: u64,
 }
 

@@ -95,8 +95,9 @@ impl Events {
     }
 }
 
-/// Returns whether both have the same message and the same moves. Other figures of a decision, such
-/// as bytes still to be moved after an earlier one, may differ between two equal decisions.
+/// Returns whether both events have the same message and the same moves. Other figures of a
+/// decision, such as bytes still to be moved after an earlier one, may differ between two equal
+/// decisions.
 fn says_the_same(a: &Event, b: &Event) -> bool {
     a.kind == b.kind && a.message == b.message && a.data.get("moves") == b.data.get("moves")
 }

@@ -137,7 +137,8 @@ impl Backends for Behind {
     }
 }
 
-/// Takes the budget for a value and for its copies in the output.
+/// Takes the buffer budget for a fetched value and for its copies in the output; fails if too
+/// little is left.
 fn held(buffers: &Arc<Buffers>, found: Found) -> Result<FetchedValue, String> {
     let mut hold = buffers.hold();
     if hold.take((1 + FETCHED_COPIES) * found.value.len()) {

@@ -15,7 +15,7 @@ use sherwood_cache::Memory;
 /// Size of a mapping, bytes. Chosen: a thousand pages, so that mappings are few.
 const SPAN_BYTES: usize = 64 << 20;
 
-/// Blocks from anonymous mappings.
+/// Allocates the cache's blocks from anonymous memory mappings.
 #[derive(Debug, Default)]
 pub(crate) struct Mapped {
     free: Mutex<Free>,
@@ -24,7 +24,7 @@ pub(crate) struct Mapped {
 /// Mapped addresses that are not in use, as pieces that do not touch.
 #[derive(Debug, Default)]
 struct Free {
-    /// Size of each piece, by its start.
+    /// Size of each piece, by its start address.
     pieces: BTreeMap<usize, usize>,
     /// The same pieces by size, then start, for a best-fit search.
     sizes: BTreeSet<(usize, usize)>,

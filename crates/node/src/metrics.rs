@@ -162,7 +162,8 @@ impl Reading {
         )
     }
 
-    /// Encodes the guard and the pins of partitions.
+    /// Encodes the guard, which rolls back harmful allocations, and the operator's limits of
+    /// partitions.
     fn guard_rails(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (guard, pins) = {
             let control = self.0.control();

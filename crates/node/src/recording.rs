@@ -27,9 +27,9 @@ pub(crate) struct Recording {
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) since: Instant,
-    /// Time at which it ends by itself.
+    /// Time at which the recording ends by itself.
     until: Instant,
-    /// Kinds by the queried backends, in the order of their ids.
+    /// Kinds of requests by the backends that they query, in the order of the backends' ids.
     pub(crate) kinds: HashMap<Vec<BackendId>, Kind, SeededState>,
     /// Requests of kinds beyond the maximum.
     pub(crate) others: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Calls {
 }
 
 impl Recording {
-    /// Creates it without a recording.
+    /// Creates a recorder that records nothing yet.
     pub(crate) fn new() -> Self {
         Self { on: AtomicBool::new(false), recorded: Mutex::new(None) }
     }

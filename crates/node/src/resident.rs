@@ -21,19 +21,20 @@ use sherwood_model::Instant;
 
 use crate::buffers::Buffers;
 
-/// Intervals between checks of the process, near its limit and otherwise. Chosen: stores of 1 GB/s
-/// add less than a fifth of the minimum slack in that time.
+/// Intervals between checks of the process's memory, near its limit and otherwise. Chosen: stores
+/// of 1 GB/s add less than a fifth of the minimum slack in that time.
 const LOOK_NEAR: Duration = Duration::from_millis(10);
 const LOOK_FAR: Duration = Duration::from_millis(50);
 /// Divisor of the slack that gives the knee: an excess of that size lowers the ceiling by twice as
 /// much, and a larger one by more than in proportion. A small excess needs a small correction, but
 /// evicting half of the items of many pages frees no page.
 const KNEE_DIVISOR: u64 = 16;
-/// Divisor of the total that gives the lowest ceiling.
+/// Divisor of the cache's total that gives the lowest ceiling.
 const FLOOR_DIVISOR: u64 = 8;
 /// Number of checks in which the ceiling rises from nothing to the total.
 const RISE_LOOKS: u64 = 64;
-/// Number of checks in which the allowance of empty buffers falls to about a third.
+/// Number of checks in which the allowance for buffers that clients no longer use falls to about a
+/// third.
 const BUFFERS_LOOKS: u64 = 32;
 
 /// Compares the process with its limit, and sets the cache's ceiling accordingly.
@@ -65,7 +66,7 @@ impl Watch {
         Self { total_bytes, bytes_max, bytes_near, knee_bytes, buffers_bytes: 0, next_look: Instant::ZERO }
     }
 
-    /// Checks the process if a check is due, and returns the time until the next one.
+    /// Checks the process's memory if a check is due, and returns the time until the next one.
     pub(crate) fn look(&mut self, cache: &Cache, buffers: &Buffers, now: Instant) -> Duration {
         if now >= self.next_look {
             self.grant(buffers.bytes());
@@ -83,8 +84,8 @@ impl Watch {
         self.buffers_bytes = held.max(fades);
     }
 
-    /// Returns the next ceiling when the process takes `resident` bytes without the buffers of
-    /// clients.
+    /// Returns the cache's next ceiling when the process takes `resident` bytes without the buffers
+    /// of clients.
     fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
         let excess = resident.saturating_sub(self.bytes_max);
         if excess == 0 {

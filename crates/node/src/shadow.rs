@@ -18,12 +18,14 @@ use sherwood_policy::{SLOPE_STEP_RATIO, hit_ratio_slope};
 
 /// Budget of the simulated cache of the present size, after sampling.
 const BYTES_MAX: u64 = 64 << 20;
-/// Minimum of sampled look-ups of a partition since the last round; with fewer, its slope is kept.
+/// Minimum of sampled look-ups of a partition since the last round; with fewer, the slope of its
+/// hit ratio is kept.
 const LOOK_UPS_MIN: u64 = 200;
 /// Weight of the old value in the moving average of a slope.
 const OLD_RATIO: f64 = 0.8;
 
-/// Two simulated caches and the slopes between them.
+/// Two simulated caches, one with larger budgets, and each partition's hit ratio gained per byte
+/// between them.
 pub(crate) struct Shadow {
     enabled: AtomicBool,
     hash: SeededState,
@@ -123,7 +125,7 @@ impl Shadow {
         slopes.slopes[index] = Some(OLD_RATIO * old + (1.0 - OLD_RATIO) * slope);
     }
 
-    /// Stops the simulation and frees what it holds.
+    /// Stops the simulation of the two caches and frees what it holds.
     pub(crate) fn rest(&self, now: Instant) {
         if self.enabled.swap(false, Relaxed) {
             self.present.flush(None, now, now);

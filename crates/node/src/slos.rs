@@ -90,7 +90,7 @@ impl Slos {
         self.0.iter().map(observe).min()
     }
 
-    /// Returns every SLO and its standing, in the order of the setup.
+    /// Returns every SLO and its counts of observations and violations, in the order of the setup.
     pub(crate) fn standings(&self) -> impl Iterator<Item = (&SloScope, Slo, SloStanding)> {
         self.0.iter().map(|(to, kept)| {
             let kept = lock(kept);

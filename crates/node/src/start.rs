@@ -151,7 +151,8 @@ impl Node {
         &self.redis
     }
 
-    /// Returns the standing of the global SLO.
+    /// Returns the last percentile of the global SLO, and its counts of observations and
+    /// violations.
     #[must_use]
     pub fn slo(&self) -> SloStanding {
         self.core.telemetry.slo().1
@@ -303,7 +304,7 @@ impl Parts {
         Ok(Self { engine, shadow, recording, backends, buffers, background })
     }
 
-    /// Returns the parts of the housekeeper.
+    /// Returns the parts of the node that the housekeeper works on.
     fn keeper(&self, setup: &Setup) -> Keeper {
         Keeper {
             cache: Arc::clone(&self.engine.cache),
@@ -368,7 +369,7 @@ impl Parts {
     }
 }
 
-/// The sums over a backend's partitions.
+/// Usage of a backend's partitions, summed.
 #[derive(Clone, Debug, Default)]
 pub struct BackendUsage {
     /// The backend's name.
@@ -381,7 +382,7 @@ pub struct BackendUsage {
     pub hits: u64,
     /// Look-ups that found none, since the start.
     pub misses: u64,
-    /// P99 of query latency in the RBC window.
+    /// P99 of query latency in the control loop's window of recent requests.
     pub query_p99: Option<Duration>,
 }
 

@@ -30,12 +30,12 @@ pub(crate) struct Telemetry {
     keys: AtomicU64,
 }
 
-/// Request blocking counts.
+/// Request blocking counts (RBC): for each backend, the requests whose slowest query was to it.
 #[derive(Debug)]
 pub(crate) struct Rbc {
-    /// Age of the oldest request that was considered.
+    /// Age of the oldest request that was counted.
     pub(crate) reach: Duration,
-    /// Count of each backend.
+    /// Number of requests that each backend blocked.
     pub(crate) counts: Vec<u64>,
 }
 
@@ -101,14 +101,15 @@ impl Telemetry {
         }
     }
 
-    /// Returns the latencies of the misses of `backend` in the RBC window.
+    /// Returns the latencies of the misses of `backend` in the window of requests used for
+    /// decisions.
     #[must_use]
     pub(crate) fn miss_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
         self.misses.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
-    /// Returns the requests used for decisions: those of the RBC window, or older ones too if it
-    /// has too few.
+    /// Returns the requests used for decisions: those of the last [`Self::rbc_window`], or older
+    /// ones too if these are too few.
     #[must_use]
     pub(crate) fn snapshot(&self, now: Instant) -> RequestSnapshot {
         self.selection(now).into()
@@ -118,13 +119,15 @@ impl Telemetry {
         self.window().for_decision(now)
     }
 
-    /// Returns the latencies of the queries to `backend` in the RBC window.
+    /// Returns the latencies of the queries to `backend` in the window of requests used for
+    /// decisions.
     #[must_use]
     pub(crate) fn query_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
         self.queries.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
-    /// Returns the blocking counts of the requests in the band.
+    /// Returns the number of requests that each backend blocked (by the slowest query), counting
+    /// those with latencies between the percentiles of `band`.
     #[must_use]
     pub(crate) fn rbc(&self, now: Instant, band: Band) -> Rbc {
         let selection = self.selection(now);
@@ -164,14 +167,14 @@ impl Telemetry {
         lock(&self.slo).restart(now);
     }
 
-    /// Returns the length of the RBC window.
+    /// Returns the length of the window in which request blocking counts (RBC) are taken.
     #[must_use]
     pub(crate) fn rbc_window(&self) -> Duration {
         self.rbc_window
     }
 
-    /// Returns the numbers of requests that entered the window, of keys that ended, with a failure
-    /// or without, and of requests dropped as too old, since the start.
+    /// Returns three totals since the start: requests that entered the window, keys that were
+    /// answered or failed, and requests dropped as too old.
     #[must_use]
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
         (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())

@@ -81,7 +81,7 @@ impl Drop for Worker {
     }
 }
 
-/// The parts of the housekeeper.
+/// The parts of the node that the housekeeper works on.
 pub(crate) struct Keeper {
     pub(crate) cache: Arc<Cache>,
     pub(crate) shadow: Arc<Shadow>,
@@ -118,7 +118,8 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     })
 }
 
-/// Observes the SLO and decides, each when it is due.
+/// Starts the control thread, which observes the SLOs and runs the control loop, each when it is
+/// due.
 pub(crate) fn control(
     clock: Clock,
     telemetry: Arc<Telemetry>,

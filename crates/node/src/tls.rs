@@ -141,7 +141,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
     })
 }
 
-/// The error without quoted text, which may be part of a key.
+/// Converts a PEM error without the text it quotes, which may be part of a key.
 fn not_pem(error: &pem::Error) -> Refusal {
     let problem = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end; copy the file whole",

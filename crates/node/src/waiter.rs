@@ -21,7 +21,7 @@ impl Waiter {
         Self { sender: Some(sender), position }
     }
 
-    /// No receiver: the value only fills the cache.
+    /// Waiter without a receiver: the value only fills the cache.
     pub(crate) const NONE: Self = Self { sender: None, position: 0 };
 
     /// Sends the result, unless the receiver was dropped.

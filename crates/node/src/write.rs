@@ -19,10 +19,10 @@ use crate::backend::BackendDriver;
 /// The reason a write was not acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// The machine refused it at once.
+    /// The backend's state machine refused the write at once.
     #[error(transparent)]
     Refused(#[from] WriteRefused),
-    /// It waited half of its time for other writes of its key, which were in flight or whose
+    /// The write waited half of its time for other writes of its key, which were in flight or whose
     /// outcome was unknown.
     #[error(
         "the write waited {0:?}, half of the backend's time-out, for others of its key, which are under way or may still land, and was not sent; write it again later"
@@ -47,7 +47,7 @@ pub(crate) enum WriteError {
 }
 
 impl WriteError {
-    /// The outcome at the store, as far as it is known.
+    /// Returns the outcome of the write at the store, as far as it is known.
     pub(crate) fn outcome(&self) -> WriteOutcome {
         match self {
             Self::Refused(_) | Self::NoTurn(_) => WriteOutcome::NotDone,
@@ -56,7 +56,7 @@ impl WriteError {
         }
     }
 
-    /// Returns whether every replica is read-only.
+    /// Returns whether the write failed because every replica is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Failed { error, outcome: WriteOutcome::NotDone } if is_read_only(error))
     }
@@ -100,7 +100,7 @@ impl PendingWrite {
         Self { client, answers: Vec::new() }
     }
 
-    /// Expects the answers of `replicas` replicas.
+    /// Notes that `replicas` replicas were sent the write, and expects their answers.
     pub(crate) fn note_sent(&mut self, replicas: usize) {
         self.answers.resize_with(replicas, || None);
     }

@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Permissions that group and others may not have on a secret file. The group may read: containers
 /// are given their secrets that way.
 const FOREIGN_RIGHTS: u32 = 0o037;
-/// Minimum interval between two checks of the files.
+/// Minimum interval between two checks whether the secret files have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Error of a file of certificates, keys, tokens or passwords.
@@ -26,7 +26,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct AccessError {
     /// Configuration key that names the file, such as `[admin] token_file`.
     pub what: &'static str,
-    /// The file.
+    /// Path of the unusable file.
     pub path: PathBuf,
     /// Cause of the error.
     pub refusal: Refusal,
@@ -35,39 +35,39 @@ pub struct AccessError {
 /// Cause of an unusable secret file. No message repeats contents of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It does not exist or cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot be read: {error}; check its path, and that the node's user may read it")]
     Unreadable {
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// Other users may read or change it.
+    /// Other users may read or change the file.
     #[error("its mode is {mode:04o}, so others may read or change it, and it holds secrets: chmod 600 it")]
     Exposed {
         /// The permissions of the file.
         mode: u32,
     },
-    /// It is larger than 4 MiB.
+    /// The file is larger than 4 MiB.
     #[error("is larger than 4 MiB: name the right file")]
     TooLarge,
-    /// It is empty.
+    /// The file has no entry of the expected kind, which the text names together with the remedy.
     #[error("holds no {0}")]
     Empty(&'static str),
-    /// A line is invalid.
+    /// A line of the file is invalid.
     #[error("line {line} {problem}")]
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// The problem, and what is accepted.
+        /// Description of the line's error, with what is accepted.
         problem: &'static str,
     },
-    /// It is not in PEM format.
+    /// The file is not in PEM format; the text is the parser's error.
     #[error("is not PEM: {0}")]
     NotPem(String),
-    /// The key belongs to another certificate.
+    /// The private key does not belong to the first certificate in the file at this path.
     #[error("is not the key of the first certificate in {}: name a certificate and its key", .0.display())]
     Mismatch(PathBuf),
-    /// The TLS library refuses it.
+    /// The TLS library refuses the file; the text is its error.
     #[error("cannot be used: {0}")]
     Unusable(String),
 }
@@ -105,8 +105,8 @@ struct Stamp {
     device: u64,
     number: u64,
     bytes: u64,
-    /// Times of change of its contents, and of its contents or metadata, in seconds and
-    /// nanoseconds.
+    /// Times at which the file's contents, and its contents or metadata, last changed, in seconds
+    /// and nanoseconds.
     times: [(i64, i64); 2],
 }
 
@@ -161,14 +161,14 @@ impl<T> Reloading<T> {
         Ok(Self { paths, load: Box::new(load), interval: LOOK_INTERVAL, state })
     }
 
-    /// Makes every use check the files.
+    /// Makes every use check whether the files have changed, without a minimum interval.
     #[cfg(test)]
     pub(crate) fn eager(mut self) -> Self {
         self.interval = Duration::ZERO;
         self
     }
 
-    /// Current contents. Takes a lock, and once a second checks the files.
+    /// Returns the current contents. Takes a lock, and once a second checks the files.
     pub(crate) fn current(&self) -> Arc<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= self.interval {

@@ -31,7 +31,7 @@ pub(crate) struct Guard {
     pub(crate) bound: SocketAddr,
 }
 
-/// Reason of a refusal.
+/// Reason for refusing an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     NoToken,
@@ -48,7 +48,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Returns the count of each reason.
+    /// Returns the number of refused requests for each reason.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 4] {
         let count = |at: usize| self.requests[at].load(Relaxed);
         [("token", count(0)), ("read_only", count(1)), ("host", count(2)), ("origin", count(3))]
@@ -64,12 +64,12 @@ impl Refusals {
         self.requests[at].fetch_add(1, Relaxed);
     }
 
-    /// Number of failed handshakes.
+    /// Returns the number of failed TLS handshakes.
     pub(crate) fn handshakes(&self) -> u64 {
         self.handshakes.load(Relaxed)
     }
 
-    /// Counts a failed handshake.
+    /// Counts a failed TLS handshake.
     pub(crate) fn note_handshake(&self) {
         self.handshakes.fetch_add(1, Relaxed);
     }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 
-/// Reason of a refusal.
+/// Reason for refusing a request: it names another machine, or another site's page caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Foreign {
     /// The request names another machine.

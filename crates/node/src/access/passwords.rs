@@ -8,7 +8,7 @@ use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
 use sherwood_listener::Passwords;
 
-/// Configuration key of a listener's file.
+/// Configuration key of a listener's password file, for error messages.
 const WHAT: &str = "[[listener]] auth_file";
 /// Minimum length of a password, from NIST SP 800-63B for passwords chosen by people.
 const PASSWORD_BYTES_MIN: usize = 8;

@@ -28,7 +28,7 @@ impl Secrets {
         Self { key, known }
     }
 
-    /// Returns true if this is one of the secrets. Takes the same time in all cases.
+    /// Returns true if `parts` are one of the secrets. Takes the same time in all cases.
     pub(crate) fn know(&self, parts: [&[u8]; 2]) -> bool {
         let tag = tag(&self.key, parts);
         self.known.iter().fold(false, |found, known| found | (known.as_ref() == tag.as_ref()))

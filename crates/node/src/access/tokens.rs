@@ -31,7 +31,7 @@ impl Tokens {
         Reloading::open(vec![path.to_owned()], load).map(Self)
     }
 
-    /// Returns true if this is one of the tokens.
+    /// Returns true if `token` is one of the file's tokens.
     pub(crate) fn know(&self, token: &[u8]) -> bool {
         token.len() <= TOKEN_CHARS_MAX && self.0.current().know([b"", token])
     }

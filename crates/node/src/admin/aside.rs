@@ -27,7 +27,7 @@ pub(super) async fn aside<R: Send + 'static>(
     in_turn(turns, core, work).await
 }
 
-/// Runs `work` like [`aside`], but excludes only other work that uses the same `turns`.
+/// Runs `work` like [`aside`], but waits only for other work that uses the same `turns`.
 ///
 /// # Errors
 /// When the node shuts down meanwhile.

@@ -35,8 +35,8 @@ pub(crate) async fn limit(
     Ok(Json(view))
 }
 
-/// Returns the limit that a body sets. Parsed by hand: for a body with no limit or with two,
-/// serde's error gives the position and not the reason.
+/// Returns the store's limit that a request's JSON body sets. Parsed by hand: for a body with no
+/// limit or with two, serde's error gives the position and not the reason.
 fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
     if body.len() != 1 {
         let named = body.len();

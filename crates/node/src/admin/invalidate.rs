@@ -23,7 +23,8 @@ use crate::core::Core;
 use crate::http::JsonBody;
 use crate::http::Problem;
 
-/// Items visited before the task yields: a few hundredths of a millisecond.
+/// Items visited by a walk through the cache before its task yields: a few hundredths of a
+/// millisecond.
 const STEP_PLACES: usize = 256;
 
 #[derive(Debug, Deserialize)]
@@ -35,7 +36,7 @@ pub(crate) struct Asked {
     tag: Option<String>,
 }
 
-/// The items that a walk removes.
+/// Selection of the items that a walk through the cache removes: by a key's prefix or a tag.
 #[derive(Debug)]
 enum Which {
     Prefix(String),
@@ -43,8 +44,8 @@ enum Which {
 }
 
 impl Which {
-    /// Returns whether `item` is removed. A cached "not found" matches every tag, because the tags
-    /// that a value would have are unknown.
+    /// Returns whether the selection includes `item`. A cached "not found" matches every tag,
+    /// because the tags that a value would have are unknown.
     fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
         match self {
             Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
@@ -52,7 +53,7 @@ impl Which {
         }
     }
 
-    /// The same selection in the backend machine's terms.
+    /// Returns the same selection as an input for the backend's state machine.
     fn invalidation(&self) -> Invalidation<'_, Bytes> {
         match self {
             Self::Prefix(prefix) => Invalidation::Prefix(prefix.as_bytes()),

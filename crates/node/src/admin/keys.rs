@@ -18,7 +18,7 @@ use crate::http::WholeBody;
 use crate::http::{InPath, Problem};
 use crate::write::WriteError;
 
-/// The query parameters.
+/// Query parameters of a request that writes a key.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Writer {
@@ -116,7 +116,7 @@ fn unexpected_query(why: &dyn std::fmt::Display) -> Problem {
     Problem::bad_request(format!("{why}; a question mark in a key is written %3F"))
 }
 
-/// Checks that a key can be looked up.
+/// Checks that a key has 1 to [`KEY_BYTES_MAX`] bytes.
 fn check(key: &str) -> Result<(), Problem> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());

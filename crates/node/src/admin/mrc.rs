@@ -11,11 +11,11 @@ use sherwood_cache::Curve;
 use crate::core::Core;
 use crate::http::{InPath, Problem};
 
-/// A curve as the API shows it.
+/// A partition's miss ratio curve, as the admin API shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct CurveView {
     partition: String,
-    /// Bytes of its present budget.
+    /// Present budget of the partition, bytes.
     allocated_bytes: u64,
     bytes: Vec<u64>,
     miss_ratio: Vec<f64>,

@@ -29,24 +29,24 @@ pub(crate) struct PartitionView {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
-    /// Least bytes of its budget.
+    /// Minimum of the partition's budget, bytes.
     pub(crate) min_bytes: u64,
-    /// Most bytes of its budget; null for no limit.
+    /// Maximum of the partition's budget, bytes; null for no limit.
     pub(crate) max_bytes: Option<u64>,
     pub(crate) dry_run: bool,
-    /// The external cache instance it stands for; left out where the partition is in this node's
+    /// The external cache that holds the partition; left out where the partition is in this node's
     /// cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<InstanceView>,
 }
 
-/// An instance as the API shows it.
+/// An external cache that the node resizes, as the admin API shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct InstanceView {
     kind: &'static str,
     address: String,
     reached: bool,
-    /// The error that keeps it from being resized; null while it is reachable.
+    /// The error that keeps the external cache from being resized; null while it is reachable.
     error: Option<String>,
 }
 
@@ -168,8 +168,8 @@ fn resize(
     Ok(())
 }
 
-/// Checks that a partition can be set to `bytes`: within what the others leave free, and within its
-/// own bounds, to which the next decision would return it.
+/// Checks that a partition can be set to `bytes`: within what the other partitions leave free, and
+/// within its own minimum and maximum, to which the next decision would return it.
 fn check(name: &str, bytes: u64, room: Room) -> Result<(), Problem> {
     let Room { min_bytes, max_bytes, free_bytes } = room;
     if bytes > free_bytes {

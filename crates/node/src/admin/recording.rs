@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::http::Problem;
 use crate::recording::{Calls, Kind, Recorded};
 
-/// A recording as the API shows it.
+/// A recording of requests and calls, as the admin API shows it.
 #[derive(Debug, Serialize)]
 struct RecordingView {
     recorded_s: f64,
@@ -27,7 +27,7 @@ struct RecordingView {
     /// Median latency of requests with only cache hits; null if there was none.
     hit_latency_ms: Option<f64>,
     requests: Vec<KindView>,
-    /// Requests of kinds beyond the maximum number of kinds.
+    /// Requests of kinds (sets of queried backends) beyond the maximum number of kinds.
     other_requests: u64,
     backends: Vec<BackendView>,
 }
@@ -35,7 +35,7 @@ struct RecordingView {
 #[derive(Debug, Serialize)]
 struct KindView {
     requests: u64,
-    /// Mean and standard deviation of the number of keys, by backend.
+    /// Mean and standard deviation of the number of keys that a request queries, by backend.
     keys: Map<String, Value>,
 }
 
@@ -46,7 +46,8 @@ struct BackendView {
     timeout_ms: Option<f64>,
     /// Number of replicas; null if the backend has no store.
     replicas: Option<usize>,
-    /// Upper bound of calls in flight to its replicas together; null if the backend has no store.
+    /// Upper bound of calls in flight to all replicas of the backend together; null if it has no
+    /// store.
     calls_at_once_max: Option<u64>,
     calls: u64,
     call_keys: u64,
@@ -58,7 +59,7 @@ struct BackendView {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Begin {
-    /// Seconds after which it ends by itself.
+    /// Seconds after which the recording ends by itself.
     for_s: Option<f64>,
 }
 
@@ -128,7 +129,8 @@ fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
     })
 }
 
-/// Returns the percentiles, then ever finer shares near the maximum.
+/// Returns the shares whose quantiles are reported: percentiles, then ever finer shares near the
+/// maximum.
 fn shares() -> impl Iterator<Item = f64> {
     (0..100).map(|percent| f64::from(percent) / 100.0).chain([0.995, 0.999, 0.999_5, 0.999_9, 1.0])
 }

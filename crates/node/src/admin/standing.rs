@@ -19,7 +19,7 @@ use crate::http::{Problem, listed};
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
-/// Upper bound of reports in one body.
+/// Upper bound of reported requests in one body of `POST /v1/reports`.
 const REPORTS_MAX: usize = 100_000;
 
 pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
@@ -56,7 +56,7 @@ pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
     }))
 }
 
-/// Shows the SLOs whose scope is `wanted`.
+/// Returns the SLOs whose scope (a class or a tenant) is `wanted`, as JSON.
 fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
     let shown = |(to, slo, standing): (&SloScope, Slo, SloStanding)| {
         json!({
@@ -78,13 +78,13 @@ fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
     latency_us: u64,
-    /// Name of the backend of its slowest query; null if it made no query.
+    /// Name of the backend of the request's slowest query; null if the request made no query.
     blocking: Option<String>,
     /// The request's class, for the SLO of that class.
     class: Option<String>,
     /// The request's tenant, for the SLO of that tenant; the default tenant where absent.
     tenant: Option<String>,
-    /// Time at which it ended, milliseconds since 1970; now where absent.
+    /// Time at which the request ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
 }
 
@@ -132,12 +132,12 @@ pub(crate) async fn reports(
     Ok(Json(json!({"accepted": accepted, "dropped": reports.len() - accepted})))
 }
 
-/// A page of text for browsers and curl.
+/// Answers with a text page of the node's state, for browsers and curl.
 pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Problem> {
     aside(core, page_text).await
 }
 
-/// The paths of this port.
+/// List of the HTTP port's paths, shown on the text page.
 const PATHS: &str = "
 GET     /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/events /metrics
 POST    /v1/requests /v1/reports /v1/invalidate /v1/recording

@@ -47,7 +47,7 @@ pub struct Config {
     pub access: AccessSetup,
 }
 
-/// `[memory]`.
+/// `[memory]`: the cache's size and its use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// Bytes for keys, values, index and metadata, 1 MiB to 64 TiB; 64 MiB by default.
@@ -68,9 +68,9 @@ pub struct Memory {
 /// `[memory] snapshot`: the cache's contents, kept from a stop to the next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The file.
+    /// Path of the snapshot file.
     pub path: PathBuf,
-    /// Time limit of writing it, 100 ms to 10 min; 10 s by default.
+    /// Time limit of writing the snapshot, 100 ms to 10 min; 10 s by default.
     pub time_max: Duration,
 }
 
@@ -90,7 +90,7 @@ pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
 /// their connections open, so a small number is enough.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 
-/// `[server]`.
+/// `[server]`: threads and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Threads of each listener, and as many for the HTTP port, 1 to 256; none means one per core.
@@ -105,7 +105,7 @@ pub struct Server {
     pub pin_threads: bool,
 }
 
-/// `[[listener]]`.
+/// `[[listener]]`: an address that clients of memcached or Redis connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// Protocol of the listener.
@@ -149,18 +149,18 @@ pub enum Mode {
     ReadThrough,
 }
 
-/// `[[backend]]`.
+/// `[[backend]]`: a source of values, its stores and its rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backend {
-    /// 1 to 64 letters, digits, `.`, `_` and `-`; unique.
+    /// Unique name of 1 to 64 letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// Prefix of its keys; no prefix may begin with another, except that every prefix begins with
-    /// the empty one. None if keys are not routed to it by prefix.
+    /// Prefix of the backend's keys; no prefix may begin with another, except that every prefix
+    /// begins with the empty one. None if keys are not routed to the backend by prefix.
     pub prefix: Option<String>,
-    /// Limits, retries and probes of its dispatcher, with the timeout of its queries: 1 ms to 10
-    /// min, 2 s by default.
+    /// Limits, retries and probes of the backend's dispatcher, with the timeout of its queries: 1
+    /// ms to 10 min, 2 s by default.
     pub dispatch: sherwood_dispatch::Options,
-    /// Time-to-live of its values, and use of stale ones.
+    /// Time-to-live of the backend's values, and use of stale ones.
     pub freshness: Freshness,
     /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
@@ -203,38 +203,40 @@ pub struct Writes {
     pub settle: Duration,
 }
 
-/// `[[partition]]`.
+/// `[[partition]]`: the part of the cache for one tenant's values of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// The backend's name for the default tenant, `tenant:backend` for others.
     pub name: String,
-    /// Tenant that it belongs to.
+    /// Tenant that the partition belongs to.
     pub tenant: TenantId,
-    /// Backend whose values it holds.
+    /// Backend whose values the partition holds.
     pub backend: BackendId,
-    /// Lower limit of its budget, bytes; 0 by default.
+    /// Lower limit of the partition's budget, bytes; 0 by default.
     pub bytes_min: u64,
-    /// Upper limit of its budget, bytes; the total by default.
+    /// Upper limit of the partition's budget, bytes; the total by default.
     pub bytes_max: u64,
-    /// True if its budget stays as it is and the policy's decision is only reported.
+    /// True if the partition's budget stays as it is and the policy's decision is only reported.
     pub dry_run: bool,
-    /// External cache that is resized for it. Either all partitions have one, or none.
+    /// External cache that is resized in place of the partition. Either all partitions have one, or
+    /// none.
     pub instance: Option<InstanceSetup>,
     /// The initial budget, computed by [`sherwood_policy::Options::start_budgets`].
     pub initial_bytes: u64,
 }
 
-/// `[control]`.
+/// `[control]`: the loop that divides the cache's memory among partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Control {
     /// Name of the allocation policy; `robinhood` by default.
     pub policy: String,
     /// Time from one decision to the next; 5 s by default.
     pub delta: Duration,
-    /// Age of the oldest request whose blocking backend is counted; 60 s by default.
+    /// Age of the oldest request that is counted for its blocking backend, the one of its slowest
+    /// query; 60 s by default.
     pub rbc_window: Duration,
-    /// Percentiles, in percent, between which blocking backends are counted; 98.5 and 99.5 by
-    /// default.
+    /// Range of request latencies, as percentiles in percent, in which blocking backends are
+    /// counted; 98.5 and 99.5 by default.
     pub band: (f64, f64),
     /// Share of every partition that each decision collects and gives out anew, 0 to 0.5; 0.01 by
     /// default.
@@ -244,13 +246,13 @@ pub struct Control {
     /// `[control.guard]`, none when it is switched off; its percentile and bound are those of
     /// `[slo]`.
     pub guard: Option<sherwood_policy::GuardOptions>,
-    /// `[control.tao]`.
+    /// `[control.tao]`: options of the policy `tao`.
     pub tao: sherwood_policy::TaoOptions,
-    /// `[control.cliffhanger]`.
+    /// `[control.cliffhanger]`: options of the policy `cliffhanger`.
     pub cliffhanger: sherwood_policy::CliffhangerOptions,
-    /// `[control.fair]`.
+    /// `[control.fair]`: options of the policy `fair`.
     pub fair: sherwood_policy::FairOptions,
-    /// `[control.lama]`.
+    /// `[control.lama]`: options of the policy `lama`.
     pub lama: sherwood_policy::LamaOptions,
 }
 

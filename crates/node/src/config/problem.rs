@@ -16,7 +16,7 @@ pub struct ConfigError {
     /// At least one and at most [`PROBLEMS_MAX`] problems, those of the file in the order of their
     /// places.
     pub problems: Vec<Problem>,
-    /// Problems beyond those listed.
+    /// Number of problems beyond those listed.
     pub unlisted: usize,
 }
 

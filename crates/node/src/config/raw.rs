@@ -232,7 +232,7 @@ pub(super) struct RawPartition {
     pub(super) cache: Key<RawInstance>,
 }
 
-/// An external cache.
+/// The table `cache` of a `[[partition]]`: an external cache to resize.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawInstance {

@@ -48,7 +48,8 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
 /// Names of array tables, written `[[listener]]`.
 const LISTS: [&str; 3] = ["listener", "backend", "partition"];
 
-/// Name of the array table that begins here with only one bracket.
+/// Returns the array table (such as `listener`) whose heading is written with one bracket; `text`
+/// begins after that bracket.
 fn single_brackets(text: &str) -> Option<&'static str> {
     LISTS.into_iter().find(|table| text.strip_prefix(table).is_some_and(|rest| rest.starts_with([']', '.'])))
 }
@@ -140,7 +141,8 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     if near.0 <= edits_max { Some(near.1) } else { begun() }
 }
 
-/// Minimum length of a word that is completed to a name it begins, characters.
+/// Minimum length, in characters, of an unknown word for which a known name that it begins is
+/// suggested.
 const BEGINNING: usize = 4;
 
 /// Edit distance from `a` to `b` (insertions, deletions, replacements and swaps of neighbours) over

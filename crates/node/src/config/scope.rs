@@ -158,7 +158,7 @@ pub(super) fn unknown(problems: &mut Problems<'_>, setting: Setting, given: &Giv
 /// Maximum of names listed in one message.
 const NAMES_MAX: usize = 30;
 
-/// `"a"`, `"a" or "b"`, `one of "a", "b", "c"`.
+/// Joins the accepted words for a message: `"a"`, `"a" or "b"`, `one of "a", "b", "c"`.
 pub(super) fn either(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("\"{name}\"")).collect();
     match &quoted[..] {

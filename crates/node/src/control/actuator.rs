@@ -11,17 +11,17 @@ use super::instances::Instance;
 /// A partition's size, and its counters since the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// True if it can be resized now; otherwise it keeps its size.
+    /// True if the partition can be resized now; otherwise it keeps its size.
     pub(crate) reached: bool,
     /// Budget in force, bytes.
     pub(crate) allocated_bytes: u64,
-    /// Charged bytes of its items.
+    /// Bytes charged for the partition's items.
     pub(crate) used_bytes: u64,
     /// Look-ups that found an item.
     pub(crate) hits: u64,
     /// Look-ups that found none.
     pub(crate) misses: u64,
-    /// Restarts of its instance that were detected; each lost its items.
+    /// Restarts of the partition's external cache that were detected; each lost its items.
     pub(crate) restarts: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) trait Actuator: Send + Sync {
     /// not know them.
     fn budgets(&self) -> Option<Vec<u64>>;
 
-    /// Returns whether its partitions can share one LRU.
+    /// Returns whether the partitions can share one LRU.
     fn can_share(&self) -> bool;
 }
 

@@ -34,7 +34,7 @@ pub(super) fn tripped(names: &Names, now: Instant, harm: &Harm) -> (String, Valu
 /// Upper bound of backends named in an event's text.
 const NAMED_MAX: usize = 6;
 
-/// The guard as the admin API shows it.
+/// The state of the guard as the admin API shows it.
 pub(super) fn described(names: &Names, now: Instant, standing: &GuardStanding) -> Value {
     let GuardStanding { trips, frozen_until, worse_since, good_bytes, good_tail } = standing;
     let bytes = names.partitions().iter().zip(good_bytes);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sherwood_model::Instant;
 
-/// Losses that were ordered; recorded by the code that carries them out, read by the loop without a
-/// lock.
+/// Losses of cached items that an operator or client ordered; recorded by the code that carries
+/// them out, read by the control loop without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     orders: AtomicU64,
@@ -25,7 +25,7 @@ impl Losses {
     }
 }
 
-/// The losses that the loop has seen.
+/// The losses of cached items that the control loop has seen.
 #[derive(Debug, Default)]
 pub(super) struct Noticed {
     at: Instant,

@@ -1,4 +1,4 @@
-//! The control loop: every Δ, observe, decide, act.
+//! The control loop: after every interval of decisions (Δ) it observes, decides and acts.
 //!
 //! The loop makes no decisions of its own: it fills an `Observation`, the policy decides, and the
 //! actuator applies the plan. When the loop is late or fails, the cache keeps its last plan.
@@ -50,7 +50,7 @@ const NAMED_MAX: usize = 6;
 pub(crate) struct Room {
     /// Minimum, bytes.
     pub(crate) min_bytes: u64,
-    /// Maximum, or the total, bytes.
+    /// Maximum of the partition, or the total if it has none, bytes.
     pub(crate) max_bytes: u64,
     /// The total less the budgets of all others, bytes.
     pub(crate) free_bytes: u64,
@@ -127,7 +127,7 @@ impl Control {
         self.controller.policy()
     }
 
-    /// The configured band, whose blocking counts are shown.
+    /// The configured range of latency percentiles in which blocking counts are shown.
     pub(crate) fn band(&self) -> Band {
         self.options.band
     }
@@ -142,7 +142,7 @@ impl Control {
         self.controller.guard()
     }
 
-    /// The pins of each partition.
+    /// The operator's size limits (pins) of each partition.
     pub(crate) fn pins(&self) -> &[Pin] {
         &self.pins
     }
@@ -214,7 +214,8 @@ impl Control {
         Ok(())
     }
 
-    /// Warns that pins and dry runs have no effect while all partitions share one LRU.
+    /// Warns that pins (the operator's size limits) and dry runs have no effect while all
+    /// partitions share one LRU.
     pub(crate) fn warn_of_idle_pins(&self) {
         let pinned =
             self.parts.names.partitions().iter().zip(&self.pins).filter(|(_, pin)| **pin != Pin::default());
@@ -274,12 +275,13 @@ impl Control {
         }
     }
 
-    /// The budgets in force; where all partitions share, those that apply once they no longer do.
+    /// The budgets in force; where all partitions share one LRU, those that apply once they no
+    /// longer do.
     pub(crate) fn budgets(&self) -> Vec<u64> {
         self.actuator.budgets().unwrap_or_else(|| self.controller.budgets().to_vec())
     }
 
-    /// Runs one round: observes, decides, acts, and reports the decision.
+    /// Runs one round of the control loop: observes, decides, acts, and reports the decision.
     pub(crate) fn decide(&mut self, now: Instant) {
         let seen = self.observe(now);
         let decision = self.controller.decide(now, &seen);
@@ -346,7 +348,7 @@ impl Control {
         seen
     }
 
-    /// The loop as the admin API shows it.
+    /// The state of the control loop as the admin API shows it.
     pub(crate) fn view(&self) -> Value {
         let Options { delta, rbc_window, band, tax, .. } = &self.options;
         json!({

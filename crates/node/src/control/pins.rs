@@ -14,12 +14,12 @@ pub struct Pin {
 /// The reason a partition is not pinned as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PinError {
-    /// The minimum is above the maximum.
+    /// The minimum of the partition is above its maximum.
     #[error("a minimum of {min} bytes is above the maximum of {max}; lower one or raise the other")]
     Crossed {
-        /// The minimum, bytes.
+        /// Minimum of the partition, bytes.
         min: u64,
-        /// The maximum, bytes.
+        /// Maximum of the partition, bytes.
         max: u64,
     },
     /// The cache of the partition does not accept so small a size.
@@ -27,11 +27,11 @@ pub(crate) enum PinError {
         "a {what} of {bytes} bytes is less than its cache can be told to keep to, {least} bytes; raise it"
     )]
     Least {
-        /// `minimum` or `maximum`.
+        /// Name of the limit that is too small, `minimum` or `maximum`.
         what: &'static str,
         /// The requested bytes.
         bytes: u64,
-        /// Smallest size that it accepts, bytes.
+        /// Smallest size that the partition's cache accepts, bytes.
         least: u64,
     },
     /// The minimums of all partitions exceed the total.
@@ -40,7 +40,7 @@ pub(crate) enum PinError {
          {total}; lower one, or end a dry run"
     )]
     Minimums {
-        /// Their sum, bytes.
+        /// Sum of the minimums, bytes.
         min_bytes: u64,
         /// The total, bytes.
         total: u64,
@@ -51,7 +51,7 @@ pub(crate) enum PinError {
          total of {total}; raise one, or end a dry run"
     )]
     Maximums {
-        /// Their sum, bytes.
+        /// Sum of the maximums, bytes.
         max_bytes: u64,
         /// The total, bytes.
         total: u64,
@@ -60,7 +60,7 @@ pub(crate) enum PinError {
 
 impl Pin {
     /// Checks that minimum and maximum agree, and that both are at least `least`, the smallest size
-    /// its cache accepts.
+    /// that the partition's cache accepts.
     pub(super) fn check(&self, least: u64) -> Result<(), PinError> {
         let less = |(what, bytes)| PinError::Least { what, bytes, least };
         let bounds = [("minimum", Some(self.min_bytes)), ("maximum", self.max_bytes)];

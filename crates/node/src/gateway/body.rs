@@ -116,7 +116,7 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) error: Option<String>,
 }
 
-/// A value with its encoding.
+/// A value, in the encoding that an answer carries it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form<'a> {
     /// UTF-8, unchanged.
@@ -141,8 +141,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Memory for writing it when it is `bytes` long, bytes: base64 is encoded first and copied
-    /// afterwards.
+    /// Returns the memory for writing the value as `bytes` bytes of JSON: base64 is encoded first
+    /// and copied afterwards.
     #[must_use]
     pub(crate) fn memory_bytes(self, bytes: usize) -> usize {
         match self {
@@ -151,7 +151,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Returns the text and the name of the encoding.
+    /// Returns the value as text and the name of the encoding.
     #[must_use]
     pub(crate) fn text(self) -> (Cow<'a, str>, &'static str) {
         match self {
@@ -161,7 +161,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The reason a request was not run.
+/// The reason a request to the gateway was not run.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum Refusal {
     /// The body does not follow the format of `POST /v1/requests`.
@@ -228,7 +228,7 @@ impl AskedRequest<'_> {
 }
 
 impl AskedQuery<'_> {
-    /// Longest staleness of a value that may be used.
+    /// Returns the longest staleness of a value that the query accepts.
     pub(crate) fn stale_ok(&self) -> Duration {
         self.stale_ok_ms.map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::buffers::Hold;
 
-/// A key's value.
+/// A key's value in an answer, or the reason it is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     /// The value.
@@ -13,7 +13,7 @@ pub(super) enum Held {
     Withheld(Lack),
 }
 
-/// The bound that was exceeded.
+/// The bound for which a value is left out of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// The bound of values in one answer.
@@ -22,7 +22,7 @@ pub(super) enum Lack {
     Node,
 }
 
-/// The number of bytes that may still be held.
+/// The number of bytes of values that an answer may still hold.
 #[derive(Debug)]
 pub(super) struct Room {
     left: usize,

@@ -35,7 +35,7 @@ pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
     out
 }
 
-/// Expected length of a key's object; exceeded only if names, keys or errors are long or have
+/// Expected length of a key's JSON object; exceeded only if names, keys or errors are long or have
 /// escapes.
 fn bytes_of(answer: &KeyAnswer<'_>) -> usize {
     let error = answer.error.as_ref().map_or(0, String::len);
@@ -92,7 +92,8 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     out.push(b'}');
 }
 
-/// The text of the latest latency: most keys are cache hits and have the same latency.
+/// The latest latency and its JSON text, kept because most keys are cache hits and have the same
+/// latency.
 #[derive(Default)]
 struct Latency {
     ms: f64,

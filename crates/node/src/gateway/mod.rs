@@ -69,11 +69,11 @@ fn refused(refusal: Refusal) -> Problem {
 struct Running<'a> {
     core: &'a Arc<Core>,
     request: Request<Bytes, Held>,
-    /// The SLOs it counts for.
+    /// The SLOs that the request counts for.
     counted: Counted,
     /// The state of each fetched key, by the position that its waiter carries.
     slots: Vec<Slot>,
-    /// Room for values.
+    /// Room for values in the answer.
     room: Room,
 }
 
@@ -107,8 +107,8 @@ impl Running<'_> {
         record(self.core, self.counted, &self.request);
     }
 
-    /// Returns the next arrival, or none when all keys have their answers. Meanwhile answers with
-    /// stale values once a fetch that allows them is late.
+    /// Returns the next result of a fetch, or none when all keys have their answers. Meanwhile
+    /// answers with stale values once a fetch that allows them is late.
     async fn next(&mut self, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Option<Arrival> {
         while self.request.finished().is_none() {
             let Some(late) = self.request.next_timeout() else { return arrivals.recv().await };
@@ -123,9 +123,9 @@ impl Running<'_> {
         None
     }
 
-    /// Records the request while a recording is active. Called at the look-up, when the cache
-    /// counts the keys: if it were called at the end, look-ups of requests in flight would be
-    /// counted without their request.
+    /// Records the request in the recording for a simulation while one is active. Called at the
+    /// look-up, when the cache counts the keys: if it were called at the end, look-ups of requests
+    /// in flight would be counted without their request.
     fn note(&self, now: Instant, all_hit: bool) {
         if self.core.recording.is_on() {
             let finished = self.request.finished().filter(|_| all_hit);

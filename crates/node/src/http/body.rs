@@ -27,7 +27,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(40);
 /// Memory for each byte of a body: it is collected in a buffer that doubles as it grows.
 const BODY_COPIES: usize = 2;
 
-/// Server state with the budget for bodies.
+/// Server state with the budget of memory for bodies.
 pub(crate) trait HasBuffers {
     /// Returns the budget.
     fn buffers(&self) -> &Arc<Buffers>;

@@ -77,7 +77,8 @@ impl Listeners {
         self.0.iter().map(|(address, seen)| (vec![("listener", address.clone())], value(seen))).collect()
     }
 
-    /// Counts of `rows`, with the further labels `names`.
+    /// Returns the counts of `rows` for every listener; `names` are the labels whose values `rows`
+    /// has.
     fn labelled<const N: usize>(
         &self,
         names: [&'static str; N],

@@ -20,7 +20,7 @@ use sherwood_listener::Address;
 
 /// Options of a node that is not started yet.
 pub struct Setup {
-    /// The engine's options; `total_bytes` is the whole budget.
+    /// Options of the cache; `total_bytes` is the whole budget.
     pub cache: sherwood_cache::Options,
     /// Names of the tenants; the first is the default tenant's.
     pub tenants: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Setup {
     pub listener_connections_max: usize,
     /// Address of admin API and gateway; none opens no port.
     pub admin: Option<SocketAddr>,
-    /// TLS and tokens of that address.
+    /// TLS and tokens of the admin API's address.
     pub access: AccessSetup,
     /// Maximum of open HTTP connections; further ones wait until another ends.
     pub http_connections_max: usize,

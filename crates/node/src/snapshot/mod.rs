@@ -73,7 +73,7 @@ impl SnapshotSetup {
     }
 }
 
-/// State that is kept in addition to the items.
+/// State that a snapshot has in addition to the cache's items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Standing {
     /// Budgets of the partitions, bytes.
@@ -82,7 +82,7 @@ struct Standing {
     unsettled: Vec<Option<Instant>>,
 }
 
-/// Summary of a written snapshot.
+/// Summary of a snapshot that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Written {
     items: u64,

@@ -108,7 +108,7 @@ fn open(path: &Path) -> io::Result<Result<BufReader<File>, String>> {
     Ok(Ok(BufReader::with_capacity(1 << 16, file)))
 }
 
-/// State kept beside the items.
+/// Returns the state that the snapshot has in addition to the items.
 fn standing(header: &Header, clock: &Clock) -> Standing {
     let until = |&unix_ms: &u64| (unix_ms > 0).then(|| clock.at_unix(Duration::from_millis(unix_ms)));
     Standing {

@@ -16,22 +16,22 @@ const NEVER: u64 = u64::MAX;
 /// Length of the fields before key and value, bytes.
 pub(super) const FIXED_BYTES: usize = 2 + 1 + 1 + 4 + 8 + 8 + 2 + 4;
 
-/// An item.
+/// An item of the cache, as a snapshot has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) partition: u16,
     pub(super) marks: Marks,
-    /// True if it is kept past its expiry for queries that accept stale values.
+    /// True if the item is kept past its expiry for queries that accept stale values.
     pub(super) graced: bool,
     pub(super) flags: u32,
-    /// Expiry, milliseconds since 1970.
+    /// Expiry of the item, milliseconds since 1970.
     pub(super) expires_unix_ms: Option<u64>,
     pub(super) tags: Tags,
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
-/// Marks that are saved, with the bit of each in the file.
+/// Returns the item's marks that a snapshot saves, with the bit of each in the file.
 fn kept() -> impl Iterator<Item = (u8, Marks)> {
     (0..7).map(|number| (1 << number, Marks::of_caller(number))).chain([(1 << 7, Marks::USED)])
 }

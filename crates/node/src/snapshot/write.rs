@@ -84,7 +84,7 @@ fn new_file(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Scans of the cache.
+/// Scans of the cache for items to write, until the time limit.
 struct Walk<'a> {
     cache: &'a Cache,
     now: Instant,
@@ -118,7 +118,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Ends of the parts, as classes, so that each part has about as many bytes.
+    /// Returns the age classes at which the parts of the snapshot end, so that each part has about
+    /// as many bytes.
     fn parts(&self) -> io::Result<Vec<usize>> {
         let mut bytes = vec![0_u64; CLASSES];
         self.each(SAMPLED_PLACES, |_, key, item| {
@@ -149,7 +150,7 @@ impl Walk<'_> {
     }
 }
 
-/// The file being written.
+/// The snapshot file being written.
 struct Output {
     file: File,
     /// Current block of each part.

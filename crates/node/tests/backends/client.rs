@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Client(BufReader<TcpStream>);
 
-/// A response of the port.
+/// A response of the node's HTTP port.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 /// back.
 type Life = u64;
 
-/// The records of all backends.
+/// The writes recorded for all backends.
 pub(crate) struct Ledger(Vec<Book>);
 
 struct Book {
@@ -27,9 +27,9 @@ struct Entry {
     acknowledged: u64,
     /// Generation of the server when the acknowledged write began.
     life: Life,
-    /// Numbers of removals.
+    /// Numbers of the writes that are removals.
     removals: BTreeSet<u64>,
-    /// Numbers that were read, and numbers of writes that the node reported as not done.
+    /// Numbers of the writes that were read, or that the node reported as not done.
     read: BTreeSet<u64>,
     not_done: BTreeSet<u64>,
 }

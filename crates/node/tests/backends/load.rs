@@ -67,10 +67,10 @@ pub(crate) struct Load {
 struct State {
     tally: Tally,
     phase: usize,
-    /// Requests and writes left in the phase.
+    /// Requests and writes left in the current phase.
     rounds: u64,
     ended: bool,
-    /// The first failed check.
+    /// Message of the first failed check.
     wrong: Option<String>,
 }
 
@@ -199,7 +199,8 @@ impl Load {
         self.changed.notify_all();
     }
 
-    /// Waits for the next round and returns its phase; none when the load has ended.
+    /// Waits for the next round of requests or writes and returns its phase; none when the load has
+    /// ended.
     fn next_round(&self) -> Option<usize> {
         let over = |state: &State| state.ended || state.wrong.is_some();
         let waits = |state: &mut State| state.rounds == 0 && !over(state);

@@ -80,7 +80,7 @@ fn killed_server_under_load_fails_only_its_own_queries() {
     node.stop();
 }
 
-/// Ends the load when it is dropped.
+/// Ends the readers and writers when it is dropped, even by a panic of the test.
 struct Ending<'a>(&'a Load);
 
 impl Drop for Ending<'_> {

@@ -1,4 +1,4 @@
-//! Tests of access restrictions.
+//! Tests of the configuration's access restrictions.
 
 use super::*;
 use sherwood_node::AccessSetup;

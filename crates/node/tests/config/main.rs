@@ -23,12 +23,12 @@ fn refusal(text: &str, flags: &Flags) -> Vec<String> {
     error.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Message of a text with one problem.
+/// Returns the message of the only problem of the configuration `text`.
 fn problem(text: &str) -> String {
     refusal(text, &Flags::default()).remove(0)
 }
 
-/// Checks that each text is refused with one message.
+/// Checks that each configuration text is refused with the one message beside it.
 fn assert_refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         assert_eq!(refusal(text, &Flags::default()), [*expected], "for\n{text}");

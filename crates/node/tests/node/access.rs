@@ -83,7 +83,7 @@ impl Files {
         TlsFiles { cert: self.path("server.pem"), key: self.path("server.key"), client_ca }
     }
 
-    /// TLS and both kinds of tokens.
+    /// Returns the access setup with TLS and both kinds of tokens.
     fn all(&self) -> AccessSetup {
         AccessSetup {
             tls: Some(self.tls(false)),

@@ -12,7 +12,7 @@ use sherwood_store::{Found, Store};
 use crate::support::{Client, Fake, Http, Mood, NEVER, listener, setup};
 use crate::wait::eventually;
 
-/// A node with these rules and one backend that has the key `a`.
+/// Starts a node with the given freshness rules and one backend that has the key `a`.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
@@ -22,12 +22,12 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
     (Node::start(setup).unwrap(), fake)
 }
 
-/// Values become stale at once and are kept forever.
+/// Returns rules under which values become stale at once and are kept forever.
 fn short_lived() -> Rules {
     Rules { ttl: Some(Duration::from_millis(1)), keep_stale: NEVER, ..Rules::default() }
 }
 
-/// Requests `a`, accepting a value that is stale by at most this.
+/// Requests `a`, accepting a value that is stale by at most `stale_ok_ms`.
 fn ask(http: Http, stale_ok_ms: u64) -> Value {
     let query = json!({"backend": "catalog", "keys": ["a"], "stale_ok_ms": stale_ok_ms});
     http.request(&json!({"queries": [query]}))["results"][0].clone()

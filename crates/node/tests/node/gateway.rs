@@ -1,4 +1,4 @@
-//! `POST /v1/requests`.
+//! Tests of `POST /v1/requests`.
 
 use std::io::Write;
 use std::sync::Arc;

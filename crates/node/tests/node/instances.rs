@@ -108,7 +108,7 @@ impl Server {
         said
     }
 
-    /// The limit it reports, bytes.
+    /// Returns the memory limit that the server reports, bytes.
     fn limit(&self) -> u64 {
         match self.kind {
             InstanceKind::Memcached => self.number("stats\r\n", "END\r\n", "limit_maxbytes "),
@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    /// The use it reports, bytes.
+    /// Returns the memory use that the server reports, bytes.
     fn used(&self) -> u64 {
         match self.kind {
             InstanceKind::Memcached => self.number("stats slabs\r\n", "END\r\n", "total_malloced "),
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// The number of its items.
+    /// Returns the number of items that the server reports.
     fn items(&self) -> u64 {
         match self.kind {
             InstanceKind::Memcached => self.number("stats\r\n", "END\r\n", "curr_items "),
@@ -174,7 +174,7 @@ fn node(instances: Vec<InstanceSetup>) -> Node {
     node_of(TOTAL, instances)
 }
 
-/// The same with another total.
+/// Starts a node like [`node`], with `total_bytes` to divide among the instances.
 fn node_of(total_bytes: u64, instances: Vec<InstanceSetup>) -> Node {
     let names = ["a", "b", "c"];
     let mut setup = setup(names[..instances.len()].iter().map(|name| (*name, vec![])).collect());
@@ -281,7 +281,7 @@ fn unreachable_instance_keeps_its_size_and_others_are_resized() {
     assert!(told("keeps its size") && told("is reached again"), "{said:?}");
 }
 
-/// Makes the loop decide at once, for equal sizes.
+/// Switches to the policy `equal`, which at once gives all instances equal sizes.
 #[track_caller]
 fn decide(http: Http) {
     assert_eq!(http.ask("PUT", "/v1/control", r#"{"policy":"equal"}"#).status, 200);

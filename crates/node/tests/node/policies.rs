@@ -122,7 +122,8 @@ fn policies_that_need_miss_ratio_curves_keep_the_budgets_without_them() {
     assert_eq!(allocated(http), [MIB, TOTAL - MIB]);
 }
 
-/// Reports requests whose slow ones are blocked by `a`.
+/// Reports requests of which the slow ones were slowest at `a`, so that `a` counts as blocking
+/// them.
 fn report(http: Http) {
     let report = |i: u64| json!({"latency_us": 1_000 + 10 * i, "blocking": if i >= 970 { "a" } else { "b" }});
     let reports: Vec<_> = (0..1_000).map(report).collect();

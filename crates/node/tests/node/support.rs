@@ -29,7 +29,7 @@ use crate::wait::TIMEOUT;
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 pub(crate) const TOTAL: u64 = 32 << 20;
 
-/// The behaviour of a [`Fake`] when it is called.
+/// The behaviour of a [`Fake`] store when it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Answer,
@@ -56,7 +56,7 @@ pub(crate) struct Fake {
     /// True if the store changes written values, so that only reads return their final form.
     pub(crate) has_its_own_words: AtomicBool,
     mood: watch::Sender<Mood>,
-    /// The mood for writes.
+    /// The store's behaviour on writes.
     writing: watch::Sender<Mood>,
     writes: AtomicUsize,
 }
@@ -275,7 +275,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
     }
 }
 
-/// A response of the port.
+/// A response of the HTTP port.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -18,7 +18,8 @@ const CONFIGURATION: &str = r#"
     store = { kind = "compute", n = 1, bytes = "1KiB" }
 "#;
 
-/// Returns true if eight keys that were not requested before are all fetched.
+/// Returns true if eight keys that were not requested before are all fetched, so that no ramp
+/// limits them.
 fn is_warm(node: &Driven, new: &mut u32) -> bool {
     let keys: Vec<String> = (*new..*new + 8).map(|key| key.to_string()).collect();
     *new += 8;
@@ -28,7 +29,7 @@ fn is_warm(node: &Driven, new: &mut u32) -> bool {
     statuses.iter().all(|status| *status == "miss")
 }
 
-/// Sends single requests until the ramp has ended.
+/// Sends single requests until the ramp, which limits misses of a cold cache, has ended.
 fn warm_up(node: &Driven, new: &mut u32) {
     for _ in 0..12 {
         node.pass(Duration::from_secs(1));

@@ -49,7 +49,7 @@ impl Driven {
         while self.core.cache.step(now, 4_096) {}
     }
 
-    /// Body of the answer to an HTTP request.
+    /// Returns the body of the answer to an HTTP request.
     #[track_caller]
     fn ask(&self, method: &str, path: &str, body: Body) -> String {
         let request = Request::builder().method(method).uri(path).body(body).unwrap();

@@ -12,8 +12,8 @@ use sherwood_model::{PartitionId, SplitMix64};
 
 use super::driven::Driven;
 
-/// `fair` equalises the misses of `a`, which fits completely with space left, and `b`, which could
-/// use the whole cache.
+/// Configuration with two partitions under policy `fair`: `a`, whose data fits with space to spare,
+/// and `b`, whose data exceeds the whole cache, so that `fair` moves space from `a` to `b`.
 const CONFIGURATION: &str = r#"
     [memory]
     total = "8MiB"
@@ -57,8 +57,8 @@ impl World {
         partitions.as_array().unwrap().iter().map(|one| one["allocated_bytes"].as_u64().unwrap()).collect()
     }
 
-    /// Advances by Δ, requests some keys, reports requests, some of them slow if `a` had too many
-    /// misses, and runs a decision. Returns true if some were slow.
+    /// Advances by [`DELTA`], requests some keys, reports requests, some of them slow if `a` had
+    /// too many misses, and runs a decision. Returns true if some were slow.
     fn round(&mut self) -> bool {
         self.node.pass(DELTA);
         let mut keys = |at: usize| -> Vec<String> {

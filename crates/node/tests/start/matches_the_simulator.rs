@@ -104,7 +104,7 @@ impl Store for Modelled {
     }
 }
 
-/// Handle that advances the clock.
+/// Handle by which a modelled backend advances the test's clock.
 #[derive(Clone, Copy)]
 struct Hand {
     shown: &'static AtomicU64,
@@ -180,7 +180,7 @@ fn simulated() -> Simulated {
     Simulated { seed, ..setup }
 }
 
-/// Time of a decision, counted from 1.
+/// Returns the time of a decision, by its number from 1.
 fn decision(number: u32) -> Instant {
     Instant::ZERO + DELTA * number + REPORT_TO_DECISION
 }
@@ -275,7 +275,7 @@ impl Driven {
         assert!(answer.is_ok_and(|answer| answer.status() == axum::http::StatusCode::OK));
     }
 
-    /// Advances by Δ, runs a decision and all work of the housekeeper.
+    /// Advances to the time of the decision, and runs it and all work of the housekeeper.
     fn decide(&self, now: Instant) {
         self.hand.be_at(now);
         self.core.control().decide(now);
@@ -293,8 +293,8 @@ fn advance(world: &mut World, at: Instant) {
     world.advance(at + Duration::from_nanos(1)).unwrap();
 }
 
-/// Runs both and compares them after each request and each decision; returns the budgets after each
-/// decision.
+/// Runs the node and the simulation and compares them after each request and each decision; returns
+/// the budgets after each decision.
 fn compare(simulated: &Simulated, world: &mut World) -> Vec<Vec<u64>> {
     let driven = Driven::new(simulated);
     let mut requests = simulated.requests().unwrap().enumerate().peekable();

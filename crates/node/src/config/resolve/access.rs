@@ -69,7 +69,7 @@ fn tls(table: &Spanned<RawAdminTls>, problems: &mut Problems<'_>) -> Option<TlsF
     Some(TlsFiles { cert: cert?, key: key?, client_ca })
 }
 
-/// The file that a key names.
+/// Returns the path of the file that a configuration key names.
 fn path(setting: Setting, key: &Key<String>, problems: &mut Problems<'_>) -> Option<PathBuf> {
     let Given { value, origin } = given(key)?;
     if value.is_empty() || value.contains('\0') {
@@ -80,7 +80,7 @@ fn path(setting: Setting, key: &Key<String>, problems: &mut Problems<'_>) -> Opt
     Some(value.into())
 }
 
-/// The file of a listener's passwords.
+/// Returns the path of a listener's password file.
 pub(super) fn auth_file(raw: &RawListener, problems: &mut Problems<'_>) -> Option<PathBuf> {
     path(AUTH, &raw.auth_file, problems)
 }

@@ -36,7 +36,7 @@ const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net:
 /// Prefix of a UNIX socket's path.
 const UNIX: &str = "unix:";
 
-/// Resolved addresses and access.
+/// Resolved addresses of listeners and of the HTTP port, and access to them.
 pub(super) struct Binds {
     pub(super) listeners: Vec<Listener>,
     pub(super) admin: Option<SocketAddr>,
@@ -137,7 +137,7 @@ fn protocol_word(table: &Spanned<RawListener>) -> String {
     given(&table.get_ref().protocol).map_or_else(|| PROTOCOLS[0].0.to_owned(), |given| given.value)
 }
 
-/// Listener that a flag adds to the file's.
+/// Returns the listener on a UNIX socket that a flag adds to the listeners of the file.
 fn unix_socket(
     flags: &Flags,
     backends: &[Backend],
@@ -285,7 +285,7 @@ fn bind_address(
     Some(Address::Unix(UnixSocket { path: path.into(), permissions: permissions? }))
 }
 
-/// Permissions in the notation of `chmod`.
+/// Returns the permissions of a UNIX socket, written in the notation of `chmod`.
 fn mode(given: &Given<String>, problems: &mut Problems<'_>) -> Option<u32> {
     let Given { value, origin } = given;
     let octal = (3..=4).contains(&value.len()) && value.bytes().all(|digit| (b'0'..=b'7').contains(&digit));

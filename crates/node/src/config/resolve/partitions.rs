@@ -26,7 +26,7 @@ pub(super) const PARTITIONS_MAX: usize = 1024;
 
 const DEFAULT_TENANT: &str = "default";
 
-/// Division of the total at the start.
+/// Division of the cache's total among partitions at the start.
 pub(super) struct Division {
     pub(super) tenants: Vec<String>,
     pub(super) partitions: Vec<Partition>,
@@ -41,7 +41,7 @@ struct Draft {
     initial: Option<u64>,
     dry_run: bool,
     instance: Option<InstanceSetup>,
-    /// Places of its sizes, for problems of their sums.
+    /// Places of the partition's sizes in the file, for problems of the sums of all partitions.
     origins: Origins,
 }
 

@@ -158,7 +158,7 @@ pub(super) fn sizes<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeIn
     ByteSize((*accepted.start()).into())..=ByteSize((*accepted.end()).into())
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins the kinds of stores for a message: `a`, `a and b`, `a, b and c`.
 fn listed(kinds: &[&str]) -> String {
     match kinds {
         [kinds @ .., last] if !kinds.is_empty() => format!("{} and {last}", kinds.join(", ")),

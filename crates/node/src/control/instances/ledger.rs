@@ -13,12 +13,12 @@
 
 use tokio::sync::watch;
 
-/// The bytes of each instance out of a total, under one short lock.
+/// The most bytes that each instance may use out of a total, under one short lock.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     total_bytes: u64,
-    /// Bytes of each instance, in the order of the partitions. Subscribers are notified when one
-    /// has less.
+    /// The most bytes that each instance may use, in the order of the partitions. Subscribers are
+    /// notified when one falls.
     has: watch::Sender<Vec<u64>>,
 }
 
@@ -28,7 +28,7 @@ impl Ledger {
         Self { total_bytes, has: watch::channel(vec![0; instances]).0 }
     }
 
-    /// Records that an instance was seen to have `bytes`.
+    /// Records the most `bytes` that an instance may use, as last seen.
     pub(super) fn note(&self, instance: usize, bytes: u64) {
         self.has.send_if_modified(|has| std::mem::replace(&mut has[instance], bytes) > bytes);
     }
@@ -50,7 +50,7 @@ impl Ledger {
         granted
     }
 
-    /// Subscribes to releases of memory.
+    /// Subscribes to the moments at which an instance has released memory.
     pub(super) fn releases(&self) -> watch::Receiver<Vec<u64>> {
         self.has.subscribe()
     }

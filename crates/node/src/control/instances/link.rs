@@ -32,13 +32,13 @@ pub(crate) enum Trouble {
     /// An operation timed out.
     #[error("{doing} took longer than {TIMEOUT:?}; is it overloaded, or stopped?")]
     Late {
-        /// The operation.
+        /// Operation that timed out, such as `connecting`.
         doing: &'static str,
     },
     /// The connection broke.
     #[error("{doing} failed: {error}; it is tried again")]
     Broken {
-        /// The operation.
+        /// Operation that was interrupted, such as `reading INFO`.
         doing: &'static str,
         /// The system's error.
         error: io::Error,
@@ -46,11 +46,11 @@ pub(crate) enum Trouble {
     /// The instance refused, or its answer is malformed.
     #[error("{doing} was answered {said:?}; {remedy}")]
     Refused {
-        /// The operation.
+        /// Operation that was refused, such as `authenticating`.
         doing: &'static str,
-        /// The beginning of the answer.
+        /// The beginning of the instance's answer.
         said: String,
-        /// The remedy.
+        /// Remedy for the operator.
         remedy: &'static str,
     },
     /// The instance answers, but its settings prevent resizing.

@@ -20,7 +20,7 @@ pub(super) const BYTES_MIN: u64 = 8 * MIB;
 /// it is busy are requested again.
 const PAGES_AT_ONCE: u64 = 16;
 
-/// Returns the limit set for a size.
+/// Returns the limit that memcached is given for a wanted size: whole mebibytes, at least eight.
 pub(super) const fn limit(bytes: u64) -> u64 {
     let whole = bytes / MIB * MIB;
     if whole < BYTES_MIN { BYTES_MIN } else { whole }
@@ -39,7 +39,7 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
 
 const NO_REASSIGN: &[u8] = b"STAT slab_reassign no\r\n";
 
-/// Reads limit, use and counters, and checks that it can be resized.
+/// Reads memcached's memory limit, use and counters, and checks that it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading statistics";
     let remedy = "is it memcached, and does it want a password?";
@@ -71,7 +71,7 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     Ok(state)
 }
 
-/// Sets the limit.
+/// Sets memcached's memory limit.
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     let doing = "setting cache_memlimit";
     let request = format!("cache_memlimit {}\r\n", limit(bytes) / MIB);
@@ -80,7 +80,8 @@ pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     if said == b"OK\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
 
-/// Moves pages to the free pool while use exceeds the limit. Returns whether it does.
+/// Moves pages to the free pool while use exceeds the limit. Returns whether there may be more
+/// pages to move at the next poll.
 pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trouble> {
     let over = state.used.saturating_sub(state.limit);
     let doing = "taking pages back";

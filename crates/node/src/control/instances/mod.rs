@@ -63,7 +63,7 @@ impl InstanceKind {
         }
     }
 
-    /// Smallest limit it accepts, bytes.
+    /// Smallest memory limit that this kind of server accepts, bytes.
     #[must_use]
     pub const fn bytes_min(self) -> u64 {
         match self {
@@ -72,7 +72,7 @@ impl InstanceKind {
         }
     }
 
-    /// Returns the limit it reports after it was set to `bytes`.
+    /// Returns the memory limit that this kind of server reports after it was set to `bytes`.
     const fn limit(self, bytes: u64) -> u64 {
         match self {
             Self::Memcached => memcached::limit(bytes),
@@ -117,7 +117,7 @@ struct State {
     stores: u64,
     evictions: u64,
     expired: u64,
-    /// A setting that prevents resizing; none if it can be resized.
+    /// A setting of the instance that prevents resizing; none if it can be resized.
     unfit: Option<Unfit>,
 }
 
@@ -141,7 +141,7 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Instance {
     setup: InstanceSetup,
-    /// The partition that it stands for.
+    /// The partition that the instance holds.
     partition: PartitionId,
     ledger: Arc<Ledger>,
     wish: watch::Sender<Option<u64>>,
@@ -159,7 +159,7 @@ impl Instance {
         &self.setup
     }
 
-    /// Sets the wanted size, bytes. Replaces the one before.
+    /// Sets the wanted size of the instance, bytes. Replaces the wanted size before.
     pub(super) fn wish(&self, bytes: u64) {
         self.wish.send_replace(Some(bytes));
     }

@@ -12,12 +12,13 @@ use super::link::{Link, Trouble, Unfit, line};
 /// Smallest limit, bytes: below it, Redis has room only for its own memory.
 pub(super) const BYTES_MIN: u64 = 2 << 20;
 
-/// Returns the limit set for a size. A `maxmemory` of 0 would mean no limit.
+/// Returns the `maxmemory` that Redis is given for a wanted size. A `maxmemory` of 0 would mean no
+/// limit.
 pub(super) const fn limit(bytes: u64) -> u64 {
     if bytes < BYTES_MIN { BYTES_MIN } else { bytes }
 }
 
-/// Authenticates.
+/// Authenticates at Redis.
 pub(super) async fn greet(link: &mut Link, user: Option<&str>, password: &str) -> Result<(), Trouble> {
     let words = user.into_iter().chain([password]).map(str::as_bytes);
     let request: Vec<&[u8]> = std::iter::once(&b"AUTH"[..]).chain(words).collect();
@@ -25,7 +26,7 @@ pub(super) async fn greet(link: &mut Link, user: Option<&str>, password: &str) -
     accepted(link, "authenticating", &request, remedy).await
 }
 
-/// Reads limit, use and counters, and checks that it can be resized.
+/// Reads the memory limit, use and counters of Redis, and checks that it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading INFO";
     let mut state = State::default();
@@ -65,13 +66,13 @@ fn note(state: &mut State, name: &str, value: &str) {
     }
 }
 
-/// Returns whether its use exceeds its limit and it is evicting. Up to a sixteenth more is
+/// Returns whether Redis uses more than its limit and is evicting. Up to a sixteenth more is
 /// accepted: buffers of replicas and clients count as use, but not against `maxmemory`.
 pub(super) fn gives(state: &State) -> bool {
     state.used > state.limit.saturating_add(state.limit / 16) && state.limit > 0
 }
 
-/// Sets the limit.
+/// Sets the memory limit of Redis.
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     let bytes = limit(bytes).to_string();
     let request: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
@@ -94,7 +95,7 @@ async fn ask(link: &mut Link, doing: &'static str, request: &[&[u8]]) -> Result<
     link.ask(doing, &bytes).await
 }
 
-/// Parses an answer, which is one piece.
+/// Parses an answer of Redis, which is one piece.
 pub(super) fn piece(input: &[u8]) -> Step<()> {
     match client::parse(input) {
         Ok(Progress::Incomplete(need)) => Step::Incomplete(need),
