@@ -1,4 +1,4 @@
-//! The clocks of a pool: elapsed time, and the processor time of its threads.
+//! The clocks of a store's thread pool: elapsed time, and the processor time of its threads.
 
 use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// The clock of a pool's threads; tests have one of their own.
+/// The clock that the threads of a store's pool read; tests replace it by a simulated one.
 pub(crate) trait Clock: Send + Sync + 'static {
     /// Time since the clock's origin.
     fn now(&self) -> Instant;
@@ -14,7 +14,8 @@ pub(crate) trait Clock: Send + Sync + 'static {
     /// Processor time of the calling thread since it started.
     fn thread_cpu(&self) -> Duration;
 
-    /// Time that a thread sleeps to wait from `now` until `until`; `None` if it is woken instead.
+    /// The timeout of a thread that waits from `now` until `until`; `None` if the clock wakes the
+    /// thread itself, as simulated clocks do.
     fn sleep(&self, now: Instant, until: Instant) -> Option<Duration>;
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
     if answer == 0 { read(clock).unwrap_or_default() } else { Duration::ZERO }
 }
 
-/// Reads a clock; none if it does not exist, such as that of a thread that has ended.
+/// Reads a clock of the system; none if it does not exist, such as that of a thread that has ended.
 fn read(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes only to a live, exclusively borrowed timespec.

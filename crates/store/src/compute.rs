@@ -14,7 +14,7 @@ use sherwood_model::{SeededState, SplitMix64};
 use crate::session::Session;
 use crate::{Cause, ComputeOptions, OpenCause};
 
-/// The lengths of a compute store's values.
+/// The lengths of the values that a compute store (whose values are matrix products) returns.
 #[derive(Clone)]
 pub enum ValueBytes {
     /// The same length in bytes for all keys; every key has a value.
@@ -36,7 +36,7 @@ impl fmt::Debug for ValueBytes {
     }
 }
 
-/// Returns a session per thread, each with matrices of its own.
+/// Returns one session for each thread; each has matrices of its own.
 pub(crate) fn sessions(
     options: &ComputeOptions,
     bytes: &ValueBytes,
@@ -46,7 +46,7 @@ pub(crate) fn sessions(
     Ok((0..options.threads).map(|_| session()).collect())
 }
 
-/// Room for two factors and their product: 12 n² bytes.
+/// Memory of one thread for two factor matrices and their product: 12 n² bytes.
 struct ComputeSession {
     n: usize,
     bytes: ValueBytes,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn value_is_the_product_repeated_or_truncated() {
+    fn value_is_the_matrix_product_repeated_or_truncated_to_its_length() {
         let matrix = [1.0_f32, 2.0];
         let whole: Vec<u8> = matrix.iter().flat_map(|entry| entry.to_le_bytes()).collect();
         assert_eq!(repeat(&matrix, 3), whole[..3]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_have_equal_values_and_different_keys_different_ones() {
+    fn compute_store_gives_equal_keys_equal_values_and_different_keys_different_values() {
         let mut session = ComputeSession::new(8, ValueBytes::Fixed(64));
         let (a, b) = (session.value(b"a"), session.value(b"b"));
         assert_ne!(a, b);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn function_of_the_key_decides_length_and_existence() {
+    fn function_of_the_key_decides_length_and_existence_of_its_value() {
         let rule = ValueBytes::ByKey(Arc::new(|key| (key != b"none").then_some(key.len() as u32)));
         let mut session = ComputeSession::new(8, rule);
         assert_eq!(session.value(b"none"), None);

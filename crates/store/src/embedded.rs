@@ -1,4 +1,5 @@
-//! The embedded stores: the [`Store`] trait over a pool of sessions.
+//! Stores that run in this process: the [`Store`] trait over a pool of threads with one session
+//! each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -63,12 +64,12 @@ pub fn open_compute(
     Ok(Arc::new(Embedded::open_compute(name, options, bytes, clock)?))
 }
 
-/// A store in this process.
+/// A store that runs in this process, on threads of its own.
 pub(crate) struct Embedded {
     name: Arc<str>,
     kind: StoreKind,
-    /// The reason why writes are refused, if they are. Kept here so that a write is refused without
-    /// waiting for a thread.
+    /// The reason why writes are refused, if the store is read-only. Kept here so that a write is
+    /// refused without waiting for a thread.
     read_only: Option<Cause>,
     pool: Pool,
 }
@@ -123,7 +124,8 @@ impl Embedded {
         Ok(Self { name: name.into(), kind, read_only, pool })
     }
 
-    /// Queues the call that `job` makes from a reply channel, and waits for its answer.
+    /// Queues the call for a thread of the store, and waits for its answer; `job` makes the call
+    /// from the channel for the answer.
     async fn call<T>(&self, attempt: Attempt, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let answered = match self.pool.submit(job(reply)) {

@@ -1,4 +1,4 @@
-//! Errors of stores. Each has the attempt, the cause and the remedy.
+//! Errors of stores. Each states the attempted operation, the cause and the remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error of `attempt` on `store`, which is of this kind.
+    /// Makes the error of a failed `attempt` on the store called `store`, which is of this kind.
     #[must_use]
     pub fn new(store: impl Into<Arc<str>>, kind: StoreKind, attempt: Attempt, cause: Cause) -> Self {
         Self { store: store.into(), kind, attempt, cause: cause.plain() }
     }
 
-    /// The state of the store that the error indicates.
+    /// The state of the store that this error indicates, for decisions about retries.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.cause.fault()
@@ -76,7 +76,7 @@ pub enum Attempt {
     Put,
     /// A removal of one key.
     Delete,
-    /// A check of the store.
+    /// A check that the store answers, which also identifies it.
     Check,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// The cause of a failed call. The remedy depends on the kind of store as well:
+/// The cause of a failed call, without the remedy, which also depends on the kind of store:
 /// [`StoreError::explanation`] has both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -120,7 +120,7 @@ pub enum Cause {
         /// The reason and the remedy.
         reason: &'static str,
     },
-    /// The store is read-only.
+    /// The store is read-only, and a write or removal was attempted.
     #[error("{reason}")]
     ReadOnly {
         /// The reason and the remedy.
@@ -270,12 +270,13 @@ impl Cause {
         Self::Unanswered { address: address.to_string(), waited_ms: milliseconds(waited) }
     }
 
-    /// A change without a configured statement; `has_other_ways` is true if other changes have one.
+    /// The cause for a write or removal when no statement for it is configured; `has_other_ways` is
+    /// true if a statement is configured for the other of the two.
     pub(crate) const fn no_way(reason: &'static str, has_other_ways: bool) -> Self {
         if has_other_ways { Self::Unsupported { reason } } else { Self::ReadOnly { reason } }
     }
 
-    /// The state of the store that the error indicates.
+    /// The state of the store that this cause indicates, for decisions about retries.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
@@ -303,7 +304,8 @@ impl Cause {
         }
     }
 
-    /// Makes the detail safe for one line of a log or terminal. All errors pass through here.
+    /// Makes the text of a server or engine in this cause safe for one line of a log or terminal.
+    /// All errors pass through here.
     fn plain(mut self) -> Self {
         match &mut self {
             Self::Busy { detail }
@@ -332,7 +334,7 @@ impl Cause {
         self
     }
 
-    /// The label for counters and logs.
+    /// A short name of the cause, the label of counters and log fields.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -359,7 +361,7 @@ impl Cause {
     }
 }
 
-/// Most characters of a detail: enough for a server's text and our comment on it.
+/// Most characters kept of a cause's detail: enough for a server's text and our comment on it.
 const DETAIL_CHARS_MAX: usize = 400;
 
 fn milliseconds(time: Duration) -> u64 {
@@ -404,13 +406,13 @@ pub enum OpenCause {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Another process has it open.
+    /// Another process has the store's directory or file open.
     #[error("another process has it open; stop that process, or choose another `path`")]
     Locked,
-    /// The engine does not accept the files.
+    /// The engine does not accept the store's files.
     #[error("{detail}; if this is not a {kind} store, choose another `path`, else restore it from a copy")]
     Engine {
-        /// The kind of store expected there.
+        /// The kind of store that was expected in the files.
         kind: crate::StoreKind,
         /// The engine's text.
         detail: String,
@@ -467,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_follows_from_the_cause() {
+    fn fault_of_an_error_follows_from_its_cause() {
         let fault = |cause| StoreError::new("b03", StoreKind::Kv, Attempt::Put, cause).fault();
         let detail = || String::from("as told");
         assert_eq!(fault(Cause::Closed), Fault::Unreachable);
@@ -486,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_server_becomes_one_line_of_bounded_length() {
+    fn text_of_a_server_in_an_error_becomes_one_line_of_bounded_length() {
         let detail = format!("a\n2026-01-01 ERROR forged\u{1b}[2J {}", "x".repeat(10_000));
         let address = || "h:1".to_owned();
         for cause in [

@@ -14,7 +14,7 @@ pub(crate) fn message(text: &str) -> String {
     plain(text, MESSAGE_CHARS_MAX)
 }
 
-/// Like [`message`], for bytes.
+/// Escapes the start of a server's message given as bytes.
 pub(crate) fn message_bytes(text: &[u8]) -> String {
     // A character has at most four bytes, and one that is cut off here is after those that are
     // kept.
@@ -26,7 +26,7 @@ pub(crate) fn user_text(text: &str) -> String {
     plain(text, USER_TEXT_CHARS_MAX)
 }
 
-/// Quotes a user's text; one that may contain a password is replaced by its name.
+/// Returns an option's text in quotes; if it may contain a password, only the option's name.
 pub(crate) fn quoted(name: &str, text: &str) -> String {
     if text.contains('@') { format!("the {name}") } else { format!("\"{}\"", user_text(text)) }
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_truncated() {
+    fn text_longer_than_the_limit_is_truncated() {
         assert_eq!(plain("12345", 5), "12345");
         assert_eq!(plain("123456", 5), "12345…");
         assert_eq!(message(&"é".repeat(10_000)), format!("{}…", "é".repeat(200)));

@@ -14,7 +14,7 @@ use crate::{Cause, KvOptions, OpenCause, StoreKind};
 /// Size at which a write buffer is sorted and written to a table; fjall's default of 64 MiB is for
 /// large machines.
 const WRITE_BUFFER_BYTES: u64 = 4 << 20;
-/// The one keyspace in the directory.
+/// The only keyspace in the database's directory.
 const KEYSPACE: &str = "values";
 /// Longest key that fjall accepts.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -39,7 +39,7 @@ pub(crate) fn open(options: &KvOptions) -> Result<KvSession, OpenCause> {
     Ok(KvSession { database, values })
 }
 
-/// A handle of the tree, which is shared by cloning.
+/// A handle of the key-value database for one thread; clones share the database.
 #[derive(Clone)]
 pub(crate) struct KvSession {
     database: Database,
@@ -47,7 +47,7 @@ pub(crate) struct KvSession {
 }
 
 impl KvSession {
-    /// Writes without waiting for the disk; [`KvSession::sync`] does.
+    /// Writes without waiting for the disk; [`KvSession::sync`] waits.
     pub(crate) fn put_unsynced(&self, key: &[u8], value: &[u8]) -> Result<(), Cause> {
         check_key(key)?;
         self.values.insert(key, value).map_err(engine)

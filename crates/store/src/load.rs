@@ -1,4 +1,4 @@
-//! Bulk loading of a store that is not open.
+//! Bulk loading of values into a store that is not open.
 
 use std::fs::File;
 
@@ -61,7 +61,7 @@ impl Loader {
         Ok(Self { name: name.to_owned(), engine })
     }
 
-    /// Adds a value, replacing an earlier one of the same key.
+    /// Writes a value, replacing an earlier one of the same key.
     ///
     /// # Errors
     /// When the engine refuses the key or cannot write.
@@ -75,7 +75,7 @@ impl Loader {
         put.map_err(|cause| StoreError::new(self.name.as_str(), self.engine.kind(), Attempt::Put, cause))
     }
 
-    /// Waits until everything added is on disk and closes the files.
+    /// Waits until every value written is on disk and closes the files.
     ///
     /// # Errors
     /// When the engine or the disk fails; the files must then be deleted.
@@ -89,7 +89,7 @@ impl Loader {
     }
 }
 
-/// Opens the file with one transaction and no journal, so that each page is written once.
+/// Opens the database file with one transaction and no journal, so that each page is written once.
 fn open_sqlite(options: &crate::SqliteOptions) -> Result<Connection, OpenCause> {
     options.validate()?;
     if options.query.is_some() {

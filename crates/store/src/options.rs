@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions, SqlOptions, StoreKind};
 
-/// Options of one store, of the kind `kind`.
+/// Options of one store, as in the configuration file: `kind` selects the variant.
 ///
 /// ```
 /// use sherwood_store::StoreOptions;
@@ -41,9 +41,9 @@ pub enum StoreOptions {
 impl StoreOptions {
     /// Range of the bytes that a store on disk keeps in memory.
     pub const CACHE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 40;
-    /// Range of the number of threads.
+    /// Range of the number of threads of an embedded store.
     pub const THREADS: RangeInclusive<u16> = 1..=64;
-    /// Range of the number of calls that may wait for a thread.
+    /// Range of the number of calls that may wait for a thread of the store.
     pub const QUEUED_CALLS_MAX: RangeInclusive<u32> = 1..=1_000_000;
 
     /// The kind of store these options open.
@@ -86,8 +86,9 @@ impl StoreOptions {
         }
     }
 
-    /// The options that determine the values read, with defaults for all others: bounds, times,
-    /// threads, TLS and the place of the password. Stores with equal sources have the same values.
+    /// The options that determine the values read from the store, with defaults for all others:
+    /// bounds, times, threads, TLS and the place of the password. Stores with equal sources have
+    /// the same values.
     #[must_use]
     pub fn source(&self) -> Self {
         let mut source = self.clone();
@@ -127,7 +128,7 @@ impl StoreOptions {
         }
     }
 
-    /// True if the store runs in this process.
+    /// True if the store runs in this process, false if it is a connector to a server.
     #[must_use]
     pub fn is_embedded(&self) -> bool {
         matches!(self, Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_))
@@ -224,7 +225,7 @@ impl SqliteOptions {
     }
 }
 
-/// Options of a compute store.
+/// Options of a compute store, whose values are matrix products.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComputeOptions {
@@ -255,7 +256,7 @@ impl Default for ComputeOptions {
 }
 
 impl ComputeOptions {
-    /// Range of the rows and columns of the matrices.
+    /// Range of `n`, the rows and columns of the matrices.
     pub const N: RangeInclusive<u16> = 1..=1_024;
     /// Range of the length of a value in bytes.
     pub const BYTES: RangeInclusive<u32> = 1..=64 << 20;
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_change_no_value_have_the_same_source() {
+    fn stores_that_differ_in_bounds_and_secrets_have_the_same_source() {
         let source = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap().source();
         for (one, same, other) in [
             (
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_and_keys_are_refused() {
+    fn unknown_store_kinds_and_option_names_are_refused() {
         let refused = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap_err().to_string();
         assert!(refused(r#"{"kind":"rediss"}"#).contains("unknown variant `rediss`"));
         assert!(refused(r#"{"kind":"redis"}"#).contains("missing field `address`"));

@@ -1,4 +1,4 @@
-//! The threads of one store, with a bounded queue and limits before them.
+//! The threads of one embedded store, with a bounded queue and limits before them.
 //!
 //! The engines block, so each store has threads of its own instead of the async runtime's. A thread
 //! takes the call at the head of the queue when the [`Gate`] admits it, executes it with its own
@@ -27,14 +27,14 @@ use crate::limit::{Admission, Gate};
 use crate::session::Session;
 use crate::{Cause, Limit, Limits};
 
-/// The threads of one store. Dropping it answers queued calls with [`Cause::Closed`], waits for
-/// running ones, and joins the threads.
+/// The threads of one embedded store. Dropping the pool answers queued calls with
+/// [`Cause::Closed`], waits for running ones, and joins the threads.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A call, with the channel for its answer.
+/// A call to the store, with the channel for its answer.
 pub(crate) enum Job {
     Get { keys: Vec<Bytes>, reply: Reply<Vec<Option<Bytes>>> },
     Put { key: Bytes, value: Bytes, reply: Reply<()> },
@@ -47,7 +47,7 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     parked: Condvar,
-    /// True if there is a processor limit; without one, threads save two system calls per key.
+    /// True if the store has a processor limit; without one, threads save two system calls per key.
     cpu_limited: AtomicBool,
     clock: Arc<dyn Clock>,
     queued_calls_max: usize,
@@ -60,7 +60,7 @@ struct State {
 }
 
 impl Pool {
-    /// Starts one thread per session, named after the store.
+    /// Starts one thread per session, each named after the store.
     pub(crate) fn start(
         name: &str,
         sessions: Vec<Box<dyn Session>>,
@@ -86,7 +86,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Queues a call.
+    /// Adds a call to the queue of the store.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Cause> {
         let mut state = self.shared.lock();
         if state.queue.len() >= self.shared.queued_calls_max {
@@ -105,7 +105,7 @@ impl Pool {
         self.shared.lock().gate.limits()
     }
 
-    /// Changes one limit, which has been validated, and wakes all waiting threads.
+    /// Changes one limit of the store, which has been validated, and wakes all waiting threads.
     pub(crate) fn set_limit(&self, limit: Limit) {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
@@ -150,7 +150,7 @@ impl Drop for Pool {
     }
 }
 
-/// The next step of a thread without a call.
+/// The next step of a pool thread that executes no call.
 enum ThreadStep {
     /// Execute this call, which is counted as started.
     Job(Job),
@@ -158,7 +158,7 @@ enum ThreadStep {
     At(Instant),
     /// Check again when a call has arrived or ended, or a limit has changed.
     AfterAnEvent,
-    /// End.
+    /// End the thread: the pool is closed.
     Closed,
 }
 
@@ -190,7 +190,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until woken, or until the time `until` if it is given.
+    /// Waits on `condition` until woken, or until the second time in `until` if it is given; the
+    /// first one is now.
     fn sleep<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -230,7 +231,8 @@ impl Shared {
         self.work.notify_one();
     }
 
-    /// Charges processor time, then parks the thread while the store is over its share.
+    /// Charges processor time to the store's limit, then parks the thread while the store is over
+    /// its share.
     fn pay_cpu(&self, used: Duration) {
         let mut state = self.lock();
         state.gate.charge_cpu(self.clock.now(), used);
@@ -248,8 +250,8 @@ impl Shared {
 struct Worker {
     shared: Arc<Shared>,
     session: Box<dyn Session>,
-    /// The thread's processor time up to which the store has been charged; `None` while there is no
-    /// limit.
+    /// The thread's processor time up to which the store has been charged; `None` while the store
+    /// has no processor limit.
     metered: Option<Duration>,
 }
 
@@ -292,8 +294,8 @@ fn pay(shared: &Shared, metered: &mut Option<Duration>) {
     }
 }
 
-/// Runs the engine and sends its answer. A panic of the engine is an error of this call; the thread
-/// continues.
+/// Runs `work` on the engine and sends its answer. A panic of the engine is an error of this call;
+/// the thread continues.
 fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, Cause>) {
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let detail = format!("panicked: {}", message(panic.as_ref()));
@@ -310,7 +312,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Job {
-    /// Operations the call is charged for: one per key.
+    /// Operations that the call is charged for: one per key.
     fn ops(&self) -> usize {
         match self {
             Self::Get { keys, .. } => keys.len(),

@@ -1,9 +1,9 @@
-//! Remedies of failures, in terms of the options of each kind of store.
+//! Remedies of failed calls, in terms of the options of each kind of store.
 
 use crate::{Cause, StoreKind};
 
 impl Cause {
-    /// The remedy for a store of this kind; none if the cause contains it.
+    /// The remedy of this cause for a store of this kind; none if the cause contains one.
     pub(crate) fn remedy(&self, kind: StoreKind) -> Option<&'static str> {
         Some(match self {
             Self::Overloaded { .. } => "send less at once, or raise its `queued_calls_max`",
@@ -73,8 +73,7 @@ mod tests {
     use super::*;
     use crate::{Attempt, StoreError};
 
-    /// The options that a store of this kind has in the configuration, out of those that remedies
-    /// name.
+    /// The options of a store of this kind that texts of remedies may name.
     fn options(kind: StoreKind) -> &'static [&'static str] {
         match kind {
             StoreKind::Http => &["url", "write", "delete", "headers"],
@@ -84,8 +83,8 @@ mod tests {
         }
     }
 
-    /// Names in remedies that are not options of one kind: options of every kind, of TLS, and of
-    /// servers.
+    /// Other names that texts of remedies may contain: options of every kind of store, of TLS, and
+    /// of servers.
     const OTHERS: [&str; 9] = [
         "queued_calls_max",
         "answer_timeout",
@@ -98,7 +97,7 @@ mod tests {
         "databases",
     ];
 
-    /// The causes that a store of this kind can have.
+    /// The causes with which a call to a store of this kind can fail.
     fn causes(kind: StoreKind) -> Vec<Cause> {
         let is_sql = matches!(kind, StoreKind::MySql | StoreKind::Postgres);
         let mut causes = all_causes();
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn remedy_names_options_of_the_kind_of_store() {
+    fn remedy_of_an_error_names_only_options_of_the_kind_of_store() {
         for kind in
             [StoreKind::Http, StoreKind::Memcached, StoreKind::Redis, StoreKind::MySql, StoreKind::Postgres]
         {
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn remedy_depends_on_the_kind_of_store() {
+    fn remedy_of_the_same_cause_depends_on_the_kind_of_store() {
         let detail = || "said".to_owned();
         let unreachable = || Cause::Unreachable { address: "h:1".into(), detail: detail() };
         let credentials = || Cause::Credentials { detail: detail() };

@@ -1,17 +1,17 @@
-//! The interface between an engine and one thread of a pool.
+//! The interface between a blocking engine and one thread of a store's pool.
 
 use bytes::Bytes;
 
 use crate::Cause;
 
-/// The state of an engine for one thread: a read connection, a handle or scratch memory. Its calls
-/// block.
+/// The state of an engine for one thread of a store: a read connection, a handle or scratch memory.
+/// Its calls block.
 pub(crate) trait Session: Send + 'static {
     /// Reads `keys` and answers in their order. `pause` is called between keys, and may park the
     /// thread.
     fn get_many(&mut self, keys: &[Bytes], pause: &mut dyn FnMut()) -> Result<Vec<Option<Bytes>>, Cause>;
 
-    /// The reason why it is read-only; none if it accepts writes.
+    /// The reason why the engine is read-only; none if it accepts writes.
     fn read_only(&self) -> Option<Cause> {
         None
     }

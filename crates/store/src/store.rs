@@ -1,4 +1,4 @@
-//! The interface of all backends, embedded and remote.
+//! The interface of all stores, embedded and remote.
 
 use std::fmt;
 use std::pin::Pin;
@@ -67,7 +67,7 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
-    /// The limits in force. By default there are none, as for a connector.
+    /// The limits in force; none by default, as for a connector.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -103,35 +103,35 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// The result of [`Store::check`].
+/// The result of [`Store::check`], which identifies the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Product and version of the server or engine.
+    /// Product and version of the server or embedded engine.
     pub server: String,
     /// More information, one line each: the connection, the database.
     pub details: Vec<String>,
 }
 
-/// The result of one key of a call that succeeded: the value if there is one, or the error of this
-/// key alone.
+/// The result of one key of a call that succeeded: the value if the key exists, or the error of
+/// this key alone.
 pub type KeyAnswer = Result<Option<Found>, StoreError>;
 
-/// A value with its properties.
+/// A value that a store returned, with its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The value.
     pub value: Bytes,
     /// The client flags of memcached, 32 bits; 0 in other stores.
     pub flags: u32,
-    /// The freshness lifetime stated by the store; zero if the value must not be reused, none if
-    /// the store states none.
+    /// The time, stated by the store, for which the value is fresh and may be reused; zero if it
+    /// must not be reused, none if the store states none.
     pub good_for: Option<Duration>,
-    /// The tags by which it may be invalidated, besides its key.
+    /// The tags by which the value may be invalidated, besides its key.
     pub tags: Tags,
 }
 
 impl From<Bytes> for Found {
-    /// A value without other properties.
+    /// Makes a value without flags, freshness lifetime and tags.
     fn from(value: Bytes) -> Self {
         Self { value, ..Self::default() }
     }

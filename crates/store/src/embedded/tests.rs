@@ -1,4 +1,5 @@
-//! The same tests for every embedded kind, with real files and a clock that only the test moves.
+//! Tests that apply to every embedded kind of store, with real files and a clock that only the test
+//! moves.
 
 use std::pin::pin;
 use std::sync::{Mutex, mpsc};
@@ -13,7 +14,7 @@ use crate::{Fault, KvOptions, Loader, SqliteOptions};
 
 const VALUE: &[u8] = b"a value";
 
-/// Options of each kind, with files in `directory`, one thread and a long queue.
+/// Options of each kind of embedded store, with files in `directory`, one thread and a long queue.
 fn every_kind(directory: &TempDir) -> [StoreOptions; 3] {
     [
         StoreOptions::Kv(KvOptions { threads: 1, queued_calls_max: 100_000, ..kv_at(directory) }),
@@ -63,7 +64,7 @@ fn answered_in_ten_seconds(
 }
 
 #[test]
-fn throughput_at_the_limit_is_the_operations_per_second() {
+fn throughput_of_a_store_at_its_limit_is_the_operations_per_second() {
     let directory = tempfile::tempdir().unwrap();
     for options in every_kind(&directory) {
         // 1000 operations in calls of 4, and one call that may exceed the rate.
@@ -73,7 +74,7 @@ fn throughput_at_the_limit_is_the_operations_per_second() {
 }
 
 #[test]
-fn processor_use_at_the_limit_is_the_share() {
+fn processor_use_of_a_store_at_its_limit_is_the_share() {
     let directory = tempfile::tempdir().unwrap();
     for options in every_kind(&directory) {
         // The test's clock charges 1 ms at each reading: after every key, before and after the
@@ -84,7 +85,7 @@ fn processor_use_at_the_limit_is_the_share() {
 }
 
 #[test]
-fn limits_are_read_changed_and_lifted() {
+fn limits_of_a_store_are_read_changed_and_lifted() {
     let store = open("limited", &StoreOptions::Compute(ComputeOptions::default())).unwrap();
     assert_eq!(store.limits(), Limits::default());
     store.set_limit(Limit::Slots(Some(3))).unwrap();
@@ -96,7 +97,7 @@ fn limits_are_read_changed_and_lifted() {
 }
 
 #[test]
-fn answers_are_in_key_order_and_absent_keys_are_none() {
+fn values_are_in_the_order_of_the_requested_keys_and_absent_keys_are_none() {
     let directory = tempfile::tempdir().unwrap();
     let [kv, sqlite, _] = every_kind(&directory);
     for options in [kv, sqlite] {
@@ -125,7 +126,7 @@ fn answers_are_in_key_order_and_absent_keys_are_none() {
 }
 
 #[test]
-fn call_without_keys_is_answered_by_a_thread() {
+fn call_without_keys_waits_for_a_thread_of_the_store() {
     let (begun, began) = mpsc::channel();
     let (may_end, ended) = mpsc::channel::<()>();
     let ended = Mutex::new(ended);
@@ -148,7 +149,7 @@ fn call_without_keys_is_answered_by_a_thread() {
 }
 
 #[test]
-fn acknowledged_put_is_in_the_files() {
+fn acknowledged_put_is_in_the_files_of_the_store() {
     let directory = tempfile::tempdir().unwrap();
     let copy = tempfile::tempdir().unwrap();
     let [kv, sqlite, _] = every_kind(&directory);
@@ -193,7 +194,7 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[test]
-fn loaded_values_are_served() {
+fn values_written_by_the_loader_are_read_after_opening_the_store() {
     let directory = tempfile::tempdir().unwrap();
     let [kv, sqlite, compute] = every_kind(&directory);
     for options in [kv, sqlite] {
@@ -225,7 +226,7 @@ fn compute_store_refuses_writes() {
 }
 
 #[test]
-fn write_to_a_read_only_store_is_refused_while_it_hangs() {
+fn write_to_a_read_only_store_is_refused_while_its_threads_hang() {
     let options = StoreOptions::Compute(ComputeOptions { n: 1, threads: 1, ..Default::default() });
     let store = Embedded::open("driven", &options, Arc::new(DrivenClock::default())).unwrap();
     store.set_limit(Limit::OpsPerS(Some(0.001))).unwrap();

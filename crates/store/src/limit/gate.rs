@@ -6,14 +6,14 @@ use sherwood_model::Instant;
 
 use super::{Limit, Limits, Pace};
 
-/// Time of unused operations that may be used later: enough to compensate a thread that wakes late,
-/// too little for a noticeable burst.
+/// Time for which a rate of operations that was not used up may be caught up later: enough to
+/// compensate for a thread that wakes late, too little for a noticeable burst.
 const OPS_BURST: Duration = Duration::from_millis(10);
-/// Unused processor time that may be used later: one time slice of a scheduler.
+/// Unused processor time that may be used later: one time slice of the system's scheduler.
 const CPU_BURST: Duration = Duration::from_millis(10);
 
-/// Decides when the call at the head of the queue may start. Each [`begin`](Self::begin) is
-/// followed by an [`end`](Self::end).
+/// Decides by the store's limits when the call at the head of its queue may start. Each
+/// [`begin`](Self::begin) is followed by an [`end`](Self::end).
 #[derive(Debug)]
 pub(crate) struct Gate {
     limits: Limits,
@@ -22,14 +22,14 @@ pub(crate) struct Gate {
     cpu: Pace,
 }
 
-/// The time at which the next call may start.
+/// The time at which the next queued call of a store may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Now.
+    /// The call may start now.
     Now,
-    /// Not before this time; check again then.
+    /// The call may not start before this time; check again then.
     At(Instant),
-    /// When a running call has ended.
+    /// The call may start once a running call has ended.
     AfterACall,
 }
 
@@ -47,7 +47,7 @@ impl Gate {
         self.limits
     }
 
-    /// Changes one limit; the value has been validated.
+    /// Changes one limit of the store; the value has been validated.
     pub(crate) fn set(&mut self, now: Instant, limit: Limit) {
         match limit {
             Limit::Slots(slots) => self.limits.slots = slots,
@@ -62,7 +62,7 @@ impl Gate {
         }
     }
 
-    /// The time at which the next call may start.
+    /// The time at which the next queued call may start under the store's limits.
     pub(crate) fn admission(&self, now: Instant) -> Admission {
         if self.limits.slots.is_some_and(|slots| self.running >= slots) {
             return Admission::AfterACall;
@@ -71,24 +71,24 @@ impl Gate {
         if ready_at <= now { Admission::Now } else { Admission::At(ready_at) }
     }
 
-    /// Counts the start of a call of `ops` operations.
+    /// Counts the start of a call of `ops` operations against the store's limits.
     pub(crate) fn begin(&mut self, now: Instant, ops: usize) {
         self.running += 1;
         self.ops.charge(now, ops as f64);
     }
 
-    /// Counts the end of a call.
+    /// Counts the end of a call, which frees its slot.
     pub(crate) fn end(&mut self) {
         self.running = self.running.saturating_sub(1);
     }
 
-    /// Charges processor time used by threads of the store.
+    /// Charges processor time used by threads of the store to its processor limit.
     pub(crate) fn charge_cpu(&mut self, now: Instant, cpu: Duration) {
         self.cpu.charge(now, cpu.as_secs_f64());
     }
 
-    /// The time at which a running call may use the processor again; now or in the past means at
-    /// once.
+    /// The time at which a running call may use the processor again after the store's processor
+    /// limit paused it; now or in the past means at once.
     pub(crate) fn cpu_ready_at(&self) -> Instant {
         self.cpu.ready_at()
     }
@@ -101,7 +101,7 @@ mod tests {
     const NOW: Instant = Instant::from_secs(1);
 
     #[test]
-    fn slots_bound_running_calls_and_a_smaller_number_waits_for_ends() {
+    fn slots_bound_running_calls_and_a_smaller_number_takes_effect_as_calls_end() {
         let mut gate = Gate::new();
         gate.set(NOW, Limit::Slots(Some(2)));
         gate.begin(NOW, 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn call_waits_until_the_rate_allows_the_operations_before_it() {
+    fn call_waits_until_the_operations_per_second_allow_the_calls_before_it() {
         let mut gate = Gate::new();
         gate.set(NOW, Limit::OpsPerS(Some(100.0)));
         gate.begin(NOW, 50);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_per_second_is_the_ratio() {
+    fn admitted_processor_time_per_second_is_the_configured_ratio() {
         let mut gate = Gate::new();
         gate.set(NOW, Limit::CpuRatio(Some(0.25)));
         let (mut now, slice) = (NOW, Duration::from_millis(1));

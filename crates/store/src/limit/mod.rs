@@ -16,7 +16,7 @@ use thiserror::Error;
 pub(crate) use gate::{Admission, Gate};
 pub(crate) use pace::Pace;
 
-/// The limits of one store; `None` means that this resource is not limited.
+/// The limits on a store's use of resources; `None` means that the resource is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -31,7 +31,7 @@ pub struct Limits {
     pub cpu_ratio: Option<f64>,
 }
 
-/// A change of one limit; `None` lifts it.
+/// A change of one of a store's [`Limits`]; `None` lifts the limit.
 ///
 /// ```
 /// use sherwood_store::Limit;
@@ -69,7 +69,7 @@ impl Limit {
     }
 }
 
-/// A limit that was refused; the current limits stay in force.
+/// A change of a limit that was refused; the current limits stay in force.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum LimitError {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_out_of_range_and_nan_are_refused() {
+    fn limit_out_of_range_or_nan_is_refused() {
         assert!(Limit::Slots(Some(0)).validate().is_err());
         assert!(Limit::OpsPerS(Some(0.0)).validate().is_err());
         assert!(Limit::CpuRatio(Some(f64::NAN)).validate().is_err());

@@ -16,21 +16,22 @@ use sherwood_model::Instant;
 /// A limit on units per second; the unit is the caller's (operations, seconds of processor time).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Units per second, positive; `None` is no limit.
+    /// Units admitted per second, positive; `None` is no limit.
     rate: Option<f64>,
-    /// Most unused time that may be used later.
+    /// Most unused time for which units may be caught up later.
     burst: Duration,
-    /// The time at which all charges so far are paid.
+    /// The time at which all units charged so far are paid for at the rate.
     paid_at: Instant,
 }
 
 impl Pace {
-    /// A pace without a limit; once there is one, up to `burst` of unused time may be used later.
+    /// Makes a rate limit that is not set yet; once it is, up to `burst` of unused time may be
+    /// caught up.
     pub(crate) fn unlimited(burst: Duration) -> Self {
         Self { rate: None, burst, paid_at: Instant::ZERO }
     }
 
-    /// Changes the rate. A debt stays the same number of units, so it is paid at the new rate.
+    /// Changes the rate. A debt stays the same number of units, which are paid for at the new rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Option<f64>) {
         let debt_s = self.paid_at.since(now).as_secs_f64();
         self.paid_at = match (self.rate, rate) {
@@ -74,7 +75,7 @@ mod tests {
         pace
     }
 
-    /// Starts amounts of `units` each, as early as allowed, until `end`; returns their number.
+    /// Charges amounts of `units` each, as early as the rate allows, until `end`; returns how many.
     fn drain(pace: &mut Pace, units: f64, mut now: Instant, end: Instant) -> u32 {
         let mut begun = 0;
         loop {
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn throughput_at_the_limit_is_the_rate_plus_one_burst() {
+    fn units_admitted_at_the_limit_are_the_rate_plus_one_burst() {
         let mut pace = limited(100.0);
         let begun = drain(&mut pace, 1.0, Instant::from_secs(1), Instant::from_secs(11));
         // 1000 in ten seconds, 1 for the burst of 10 ms, 1 that finds no debt at the end.
@@ -96,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn amounts_above_the_burst_are_limited_to_the_rate() {
+    fn amounts_larger_than_the_burst_are_admitted_at_the_rate() {
         let mut pace = limited(100.0);
         let begun = drain(&mut pace, 300.0, Instant::from_secs(1), Instant::from_secs(301));
         assert!((100..=101).contains(&begun), "{begun}");
     }
 
     #[test]
-    fn unused_time_is_kept_up_to_the_burst() {
+    fn units_of_unused_time_are_admitted_later_up_to_the_burst() {
         let mut pace = limited(1000.0);
         let later = Instant::from_secs(100);
         let begun = drain(&mut pace, 1.0, later, later + Duration::from_nanos(1));
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn new_rate_applies_to_the_debt_at_once() {
+    fn changed_rate_applies_to_the_debt_at_once() {
         let now = Instant::from_secs(1);
         let mut pace = limited(1.0);
         pace.charge(now, 10.0);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn units_without_a_limit_are_not_charged() {
+    fn units_charged_without_a_rate_leave_no_debt() {
         let mut pace = Pace::unlimited(BURST);
         pace.charge(Instant::from_secs(1), 1e12);
         pace.set_rate(Instant::from_secs(1), Some(1.0));
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn debt_too_large_for_the_clock_waits_forever() {
+    fn debt_too_large_for_the_clock_is_never_paid() {
         let mut pace = limited(0.001);
         pace.charge(Instant::from_secs(1), 1e300);
         assert_eq!(pace.ready_at(), Instant::NEVER);

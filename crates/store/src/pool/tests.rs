@@ -3,8 +3,8 @@ use std::sync::mpsc;
 
 use super::*;
 
-/// A clock that moves only to the time a thread waits for. Each reading of the processor clock adds
-/// one millisecond.
+/// A simulated clock, which moves only to times that a thread waits for. Each reading of the
+/// processor clock adds one millisecond.
 #[derive(Default)]
 pub(crate) struct DrivenClock {
     times: Mutex<Times>,
@@ -15,13 +15,13 @@ pub(crate) struct DrivenClock {
 #[derive(Default)]
 struct Times {
     now: Instant,
-    /// The time that a sleeping thread waits for.
+    /// The time that a sleeping thread waits for; none if no thread has slept since the last step.
     asked: Option<Instant>,
 }
 
 impl DrivenClock {
-    /// Waits until a thread of `pool` sleeps until some time, and moves the clock to it, at most to
-    /// `end`; returns true while `end` is in the future.
+    /// Waits until a thread of `pool` sleeps until some time, and moves the clock to that time, at
+    /// most to `end`; returns true while `end` is in the future.
     pub(crate) fn step(&self, pool: &Pool, end: Instant) -> bool {
         let mut times = self.times.lock().unwrap();
         while times.asked.is_none() {
@@ -53,8 +53,7 @@ impl Clock for DrivenClock {
     }
 }
 
-/// A session that reports the start of a call on one channel, and waits on another until it may
-/// end.
+/// A session whose calls report their start on one channel, and wait on another until they may end.
 struct Stepped {
     begun: mpsc::Sender<Bytes>,
     may_end: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -77,7 +76,7 @@ impl Session for Stepped {
     }
 }
 
-/// A pool of stepped sessions, with the other ends of their channels.
+/// A pool whose sessions wait for the test, with the test's ends of their channels.
 struct Stage {
     pool: Pool,
     begun: mpsc::Receiver<Bytes>,
@@ -103,13 +102,13 @@ fn get(pool: &Pool, key: &'static str) -> Result<Answer, Cause> {
     pool.submit(Job::Get { keys: vec![Bytes::from_static(key.as_bytes())], reply }).map(|()| answer)
 }
 
-/// A pool without threads, whose next call the test takes.
+/// A pool without threads: the test takes calls from the queue itself.
 fn unattended() -> Pool {
     Pool::start("unattended", Vec::new(), 10_000, Arc::new(DrivenClock::default())).unwrap()
 }
 
 #[test]
-fn slots_bound_running_calls() {
+fn slots_of_a_store_bound_its_running_calls() {
     let pool = unattended();
     pool.set_limit(Limit::Slots(Some(2)));
     let _answers = ["a", "b", "c", "d"].map(|key| get(&pool, key).unwrap());
@@ -121,8 +120,8 @@ fn slots_bound_running_calls() {
     assert_eq!([begins(), begins()], [true, false], "one ended, one begins");
 }
 
-/// The number of calls that end in ten seconds on threads that take 10 ms of simulated time for
-/// each, with a queue that is never empty.
+/// The number of calls that end in ten seconds if each takes a thread 10 ms of simulated time and
+/// the queue is never empty.
 fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
     let pool = unattended();
     pool.set_limit(Limit::Slots(slots));
@@ -142,7 +141,7 @@ fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
 }
 
 #[test]
-fn throughput_at_the_limit_is_slots_over_the_time_of_a_call() {
+fn throughput_at_the_limit_is_the_slots_divided_by_the_time_of_a_call() {
     assert_eq!(ended_in_ten_seconds(Some(1), 4), 1_000, "100 per second and slot");
     assert_eq!(ended_in_ten_seconds(Some(3), 4), 3_000);
     assert_eq!(ended_in_ten_seconds(Some(9), 4), 4_000, "more slots than threads change nothing");
@@ -150,7 +149,7 @@ fn throughput_at_the_limit_is_slots_over_the_time_of_a_call() {
 }
 
 #[test]
-fn freed_slot_or_lifted_limit_wakes_a_thread() {
+fn freed_slot_or_lifted_limit_wakes_a_waiting_thread() {
     let stage = stage(3, 8);
     stage.pool.set_limit(Limit::Slots(Some(1)));
     let answers = ["a", "b", "c", "d"].map(|key| get(&stage.pool, key).unwrap());
@@ -169,7 +168,7 @@ fn freed_slot_or_lifted_limit_wakes_a_thread() {
 }
 
 #[test]
-fn full_queue_refuses_calls_and_abandoned_calls_make_room() {
+fn full_queue_refuses_calls_and_calls_dropped_by_the_caller_make_room() {
     let stage = stage(1, 2);
     let running = get(&stage.pool, "running").unwrap();
     stage.begun.recv().unwrap();
@@ -205,7 +204,7 @@ fn dropped_pool_fails_queued_calls_and_waits_for_running_ones() {
 }
 
 #[test]
-fn dropped_pool_interrupts_threads_that_wait_for_a_limit() {
+fn dropped_pool_ends_threads_that_wait_for_a_limit() {
     let stage = stage(1, 8);
     stage.pool.set_limit(Limit::OpsPerS(Some(0.001)));
     stage.may_end.send(()).unwrap();
@@ -216,7 +215,7 @@ fn dropped_pool_interrupts_threads_that_wait_for_a_limit() {
 }
 
 #[test]
-fn panic_of_the_engine_is_an_error_of_that_call_only() {
+fn panic_of_the_engine_fails_only_the_call_that_caused_it() {
     let stage = stage(1, 8);
     stage.pool.set_limit(Limit::Slots(Some(1)));
     let answer = get(&stage.pool, "panic").unwrap().blocking_recv().unwrap();

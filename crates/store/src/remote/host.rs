@@ -59,7 +59,7 @@ impl HostPort {
         Ok(Self { host: host.to_owned(), port })
     }
 
-    /// Resolves the host.
+    /// Resolves the host's name to addresses.
     ///
     /// # Errors
     /// [`Cause::Name`] when the name cannot be resolved before the deadline.
@@ -104,7 +104,7 @@ impl HostPort {
     }
 }
 
-/// The deadline of several steps together.
+/// A deadline shared by several steps, such as resolving a name and connecting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     timeout: Duration,
@@ -117,7 +117,7 @@ impl Deadline {
         Self { timeout, end: Instant::now() + timeout }
     }
 
-    /// Waits for `work`; none if the deadline passes first.
+    /// Waits for `work` to complete; none if the deadline passes first.
     pub(crate) async fn wait<F: Future>(self, work: F) -> Option<F::Output> {
         timeout_at(self.end, work).await.ok()
     }
@@ -127,13 +127,13 @@ impl Deadline {
         format!("{what} within {} ms", self.timeout.as_millis())
     }
 
-    /// The whole timeout.
+    /// The time from the start to the deadline.
     pub(crate) fn timeout(self) -> Duration {
         self.timeout
     }
 }
 
-/// Formats the address so that it can be parsed.
+/// Formats the address in the form that [`HostPort::parse`] accepts.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parsed_address_is_formatted_as_it_was() {
+    fn parsed_host_and_port_are_formatted_as_they_were_written() {
         for (text, host, port) in [
             ("127.0.0.1:6379", "127.0.0.1", 6379),
             ("cache-1.example.com:1", "cache-1.example.com", 1),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_address_is_refused_with_an_example() {
+    fn invalid_host_and_port_are_refused_with_an_example() {
         for text in
             ["", ":1", "a:", "a:0", "a:65536", "a:b", "::1", "[::1]1", "[x]:1", "a b:1", "user@a:1", "a/b:1"]
         {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn name_that_does_not_resolve_is_an_error_of_its_own() {
+    async fn host_that_does_not_resolve_is_an_error_of_cause_name() {
         let address = HostPort::parse("address", "no-such-host.invalid:1", 9).unwrap();
         let cause = address.look_up(Deadline::new(Duration::from_secs(30))).await.unwrap_err();
         assert!(matches!(&cause, Cause::Name { host, .. } if host == "no-such-host.invalid"), "{cause}");

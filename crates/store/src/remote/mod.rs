@@ -42,10 +42,12 @@ pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 /// The key that is read to check a server; it need not exist.
 const CHECK_KEY: &str = "sherwood-check";
 
-/// The result of one key of a call that succeeded: a value or none, or the error of this key alone.
+/// The result of one key of a call that succeeded: its value, none if it is absent, or the error of
+/// this key alone.
 type Each = Result<Option<Found>, Cause>;
 
-/// Makes the answer of a call that fails as a whole: the first key's error is the call's.
+/// Converts the results of keys to the answer of a call that fails as a whole: the first key's
+/// error is the call's.
 fn all(each: Vec<Each>) -> Result<Vec<Option<Found>>, Cause> {
     each.into_iter().collect()
 }

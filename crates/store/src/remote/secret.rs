@@ -1,4 +1,4 @@
-//! Places of passwords and tokens.
+//! The places from which passwords and tokens are read.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use crate::OpenCause;
 /// Longest secret in bytes.
 const SECRET_BYTES_MAX: usize = 64 << 10;
 
-/// The place from which a secret is read when a store is opened. `Debug` shows the place and not
-/// the secret.
+/// The place from which a password or token is read when a store is opened. `Debug` shows the place
+/// and not the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
@@ -21,7 +21,7 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// Reads the secret.
+    /// Reads the password or token from its place.
     ///
     /// # Errors
     /// When it is absent, empty, longer than 64 KiB or not UTF-8.
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_is_the_line_of_a_file_and_an_empty_or_absent_file_is_refused() {
+    fn secret_is_the_line_of_its_file_and_an_empty_or_absent_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         let secret = Secret::File(path.clone());

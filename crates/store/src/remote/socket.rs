@@ -21,10 +21,10 @@ pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// An established connection.
+/// An established connection to a server.
 pub(crate) struct Connected {
     pub(crate) io: Box<dyn Io>,
-    /// True if the server chose HTTP/2.
+    /// True if the server chose HTTP/2 in the TLS handshake.
     pub(crate) http2: bool,
 }
 
@@ -64,7 +64,7 @@ impl Endpoint {
         }
     }
 
-    /// The cause of a failed handshake.
+    /// The cause of a failed TLS handshake.
     fn handshake_failed(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {
@@ -75,8 +75,8 @@ impl Endpoint {
         }
     }
 
-    /// The cause of a broken connection. A server that requires a client certificate reports it
-    /// only after the handshake.
+    /// The cause of a connection that broke with `error`. A server that requires a client
+    /// certificate reports it only after the handshake.
     pub(crate) fn broken(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {

@@ -37,7 +37,7 @@ pub(crate) enum Dialect {
     Sqlite,
 }
 
-/// The purpose of a statement, which determines its parameters.
+/// The purpose of a statement template, which determines its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Reads a key, or a list of keys.
@@ -49,7 +49,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// The name of the option.
+    /// The name of the configuration option with a statement of this purpose.
     pub(crate) const fn option(self) -> &'static str {
         match self {
             Self::Query => "query",
@@ -70,26 +70,26 @@ impl Purpose {
     }
 }
 
-/// A bound parameter.
+/// A parameter of a statement template, replaced by a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
     /// The whole key.
     Key,
-    /// A part of the key, from 1.
+    /// A part of the key, counted from 1.
     Part(usize),
     /// A list of keys.
     Keys,
-    /// The value.
+    /// The value to write.
     Value,
 }
 
-/// A statement with its parameters.
+/// A statement template, split at its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     dialect: Dialect,
     /// The text before each parameter.
     before: Vec<(String, Parameter)>,
-    /// The text after the last.
+    /// The text after the last parameter.
     after: String,
 }
 
@@ -138,7 +138,7 @@ impl Template {
         }
     }
 
-    /// Checks that a list occurs once, and in parentheses.
+    /// Checks that `:keys` occurs at most once, and in parentheses.
     fn check_list(&self) -> Result<(), String> {
         let lists = self.parameters().filter(|parameter| *parameter == Parameter::Keys).count();
         if lists > 1 {
@@ -155,7 +155,7 @@ impl Template {
         Err("`:keys` stands outside parentheses".into())
     }
 
-    /// True if the statement reads many keys.
+    /// True if the statement reads many keys at once, by `:keys`.
     pub(crate) fn reads_many(&self) -> bool {
         self.parameters().any(|parameter| parameter == Parameter::Keys)
     }
@@ -166,7 +166,7 @@ impl Template {
         !self.is_call() && !self.verb().eq_ignore_ascii_case("select")
     }
 
-    /// True if it calls a procedure, which may have committed changes before it fails.
+    /// True if the statement calls a procedure, which may have committed changes before it fails.
     pub(crate) fn is_call(&self) -> bool {
         self.verb().eq_ignore_ascii_case("call")
     }
@@ -176,12 +176,12 @@ impl Template {
         word(self.before.first().map_or(self.after.as_str(), |(text, _)| text).trim_start())
     }
 
-    /// The number of occurrences of the value to write.
+    /// The number of occurrences of `:value` in the statement.
     pub(crate) fn values(&self) -> usize {
         self.parameters().filter(|parameter| *parameter == Parameter::Value).count()
     }
 
-    /// The parameters in their order.
+    /// The parameters in the order of the statement.
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         self.before.iter().map(|(_, parameter)| *parameter)
     }
@@ -220,7 +220,7 @@ impl Template {
     }
 }
 
-/// Pads a list of keys to the number of its [places] by repeating the last key.
+/// Pads a list of keys to the number of its placeholders ([`places`]) by repeating the last key.
 pub(crate) fn padded(keys: &[Bytes]) -> Vec<Bytes> {
     keys.iter().chain(keys.last().into_iter().cycle()).take(places(keys.len())).cloned().collect()
 }
@@ -234,7 +234,7 @@ fn places(keys: usize) -> usize {
     keys.next_multiple_of(step)
 }
 
-/// The number of different list lengths.
+/// The number of different numbers of placeholders that key lists are padded to.
 pub(crate) const LISTS_MAX: usize = 4 * (KEYS_MAX.ilog2() as usize - 1);
 
 /// Returns a part of a key, counted from 1.
@@ -243,7 +243,7 @@ fn part(key: &Bytes, part: usize) -> Option<Bytes> {
     Some(key.slice_ref(found))
 }
 
-/// Most parts of a key.
+/// Most parts of a key that a template may use.
 const PARTS_MAX: usize = 16;
 
 fn read(text: &str, dialect: Dialect) -> Result<Template, String> {
@@ -266,12 +266,13 @@ fn read(text: &str, dialect: Dialect) -> Result<Template, String> {
     Ok(template)
 }
 
-/// Converts `at` to a position in characters, from 1.
+/// Converts the byte index `at` in `text` to a position in characters, from 1.
 fn position(text: &str, at: usize) -> usize {
     text[..at].chars().count() + 1
 }
 
-/// Parses the parameter at `at` and returns it with its length; none if there is none.
+/// Parses the parameter at byte `at` of a template and returns it with its length; none if there is
+/// no parameter.
 fn parameter(text: &str, at: usize, dialect: Dialect) -> Result<Option<(Parameter, usize)>, String> {
     let rest = &text[at..];
     refuse_native(text, at, dialect)?;
@@ -305,7 +306,7 @@ fn parameter(text: &str, at: usize, dialect: Dialect) -> Result<Option<(Paramete
     }
 }
 
-/// Refuses the server's own placeholders, which would be mixed up with ours.
+/// Refuses the database server's own placeholders, which would be mixed up with ours.
 fn refuse_native(text: &str, at: usize, dialect: Dialect) -> Result<(), String> {
     let rest = &text[at..];
     let native = match dialect {
@@ -338,8 +339,8 @@ fn digits(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
 }
 
-/// Returns the length of the string, name or comment at the start of `text`; none if there is none,
-/// and an error with its kind if it does not end.
+/// Returns the length of the string, quoted name or comment at the start of `text`, which follows
+/// `before`; none if it starts with none of them, and an error with its kind if it does not end.
 fn quoted(text: &str, before: &str, dialect: Dialect) -> Option<Result<usize, &'static str>> {
     let string = |escapes| Some(until_quote(text, escapes).ok_or("the string"));
     let name = || Some(until_quote(text, false).ok_or("the quoted name"));
@@ -370,13 +371,13 @@ fn is_mysql_comment(text: &str) -> bool {
     text.strip_prefix("--").is_some_and(|rest| rest.is_empty() || rest.starts_with(blank))
 }
 
-/// True if the quote after `before` opens a string like `E'…'`.
+/// True if the quote that follows `before` opens a string like `E'…'`, in which backslashes escape.
 fn is_escape_string(before: &str) -> bool {
     before.strip_suffix(['e', 'E']).is_some_and(|before| !before.ends_with(|c| is_word(c) || c == '$'))
 }
 
-/// The length up to and including the quote that closes the first byte; a doubled quote does not
-/// close it.
+/// The length of `text` up to and including the quote that closes the one in its first byte; a
+/// doubled quote does not close it.
 fn until_quote(text: &str, escapes: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -413,7 +414,7 @@ fn until_comment_ends(text: &str, nests: bool) -> Option<usize> {
     None
 }
 
-/// Parses `$$…$$` and `$tag$…$tag$`.
+/// Parses a string like `$$…$$` or `$tag$…$tag$`; returns its length.
 fn dollar(text: &str) -> Option<Result<usize, &'static str>> {
     let tag = word(&text[1..]);
     if tag.starts_with(|c: char| c.is_ascii_digit()) || !text[1 + tag.len()..].starts_with('$') {

@@ -15,7 +15,7 @@ use crate::OpenCause;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// PEM file of the trusted certificate authorities; the system's by default.
+    /// PEM file of the trusted certificate authorities; those of the system by default.
     pub ca: Option<PathBuf>,
     /// PEM file of the client certificate and its chain, for servers that require one; with `key`.
     pub cert: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub(crate) fn server_name(options: &TlsOptions, host: &str) -> Result<ServerName
     })
 }
 
-/// Describes the trusted certificate authorities.
+/// Describes the trusted certificate authorities of `options`.
 pub(crate) fn trust(options: &TlsOptions) -> String {
     match &options.ca {
         Some(ca) => format!("trusted by {}", ca.display()),
@@ -77,8 +77,8 @@ pub(crate) fn trust(options: &TlsOptions) -> String {
     }
 }
 
-/// True for an alert by which a server refuses the client certificate, or its absence. It arrives
-/// after the handshake, when a request may have been sent already, which the server has not
+/// True for an alert by which a server refuses the client certificate, or its absence. The alert
+/// arrives after the handshake, when a request may have been sent already, which the server has not
 /// executed; any other alert may arrive during the execution of a request.
 pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
     use rustls::AlertDescription as Alert;
@@ -98,7 +98,7 @@ pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
     )
 }
 
-/// Describes an error in words, instead of the library's names.
+/// Describes a TLS error in plain words, instead of the library's names.
 pub(crate) fn words(error: &rustls::Error) -> String {
     let said = error.to_string();
     match error {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn error_names_a_file_that_is_missing_or_has_no_certificates() {
+    fn error_names_a_certificate_file_that_is_missing_or_empty() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         let options = TlsOptions { ca: Some(path.clone()), ..TlsOptions::default() };
@@ -175,7 +175,8 @@ mod tests {
         assert!(refusal(&options).contains("there is no certificate in it"), "{}", refusal(&options));
     }
 
-    /// The error of a client that trusts `ca` with a server that has `cert`.
+    /// The error text of a TLS client that trusts `ca` and connects to a server with the
+    /// certificate `cert`.
     fn said_of(ca: &rcgen::Certificate, cert: &rcgen::Certificate) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(ca.der().clone()).unwrap();
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_for_an_untrusted_certificate_are_described() {
+    fn reasons_for_not_trusting_a_certificate_are_described() {
         let own = |is_ca| {
             let mut params = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
             params.is_ca = is_ca;
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_without_its_key_is_refused() {
+    fn tls_options_with_a_client_certificate_without_its_key_are_refused() {
         let ours = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let directory = tempfile::tempdir().unwrap();
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_alerts_about_certificates_mean_that_nothing_was_done() {
+    fn tls_alert_means_that_no_request_was_executed_only_if_it_is_about_certificates() {
         use rustls::{AlertDescription, Error};
         assert!(is_refusal(&Error::AlertReceived(AlertDescription::CertificateRequired)));
         assert!(!is_refusal(&Error::AlertReceived(AlertDescription::InternalError)));
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn name_to_verify_is_the_host_unless_another_is_given() {
+    fn verified_name_of_a_server_is_its_host_unless_the_options_give_another() {
         let options = TlsOptions::default();
         assert_eq!(server_name(&options, "::1").unwrap().to_str(), "::1");
         let named = TlsOptions { server_name: Some("db.internal".into()), ..options.clone() };

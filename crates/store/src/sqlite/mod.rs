@@ -25,23 +25,24 @@ use query::Query;
 const DEFAULT_QUERY: &str =
     "SELECT content.body FROM item JOIN content ON content.item_id = item.id WHERE item.key = ?1";
 
-/// `key` has no type, so that SQLite compares bytes without conversion.
+/// The store's own tables. `key` has no type, so that SQLite compares bytes without conversion.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, bytes INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS content (item_id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 ";
 
-/// Values of tens of kilobytes are stored in chains of pages, which pages of 16 KiB make four times
-/// shorter than the default.
+/// Bytes of a database page. Values of tens of kilobytes are stored in chains of pages, which pages
+/// of 16 KiB make four times shorter than the default.
 const PAGE_BYTES: u32 = 16 << 10;
 /// Time that a writer waits for a writer of another process before the file counts as busy.
 const BUSY_TIMEOUT_MS: u32 = 1000;
-/// Prepared statements of a connection: one for each list length, and the store's own.
+/// Most prepared statements of a connection: one for each list length, and the store's own.
 const STATEMENTS_MAX: usize = LISTS_MAX + 8;
 /// SQLite's limit on a value, which is at its default in our build.
 const VALUE_BYTES_MAX: usize = 1_000_000_000;
 
-/// Returns a session per thread, each with a read connection; all share the writer.
+/// Opens the file and returns one session per thread, each with a read connection; all share one
+/// connection for writing.
 pub(crate) fn sessions(options: &SqliteOptions) -> Result<Vec<Box<dyn Session>>, OpenCause> {
     options.validate()?;
     let writer = match options.query {
@@ -56,7 +57,7 @@ pub(crate) fn sessions(options: &SqliteOptions) -> Result<Vec<Box<dyn Session>>,
     (0..options.threads).map(|_| session()).collect()
 }
 
-/// Opens a connection that creates the file and its tables.
+/// Opens a connection for writing, and creates the file and its tables if they are absent.
 pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenCause> {
     if let Some(directory) = options.path.parent() {
         std::fs::create_dir_all(directory).map_err(|source| OpenCause::Directory { source })?;

@@ -1,4 +1,4 @@
-//! The read statement: once per key, or once per list of keys.
+//! The statement that reads an SQLite store: once per key, or once per list of keys.
 //!
 //! Keys are passed as bound parameters only. A statement with `:keys` has as many parameters as
 //! there are keys, padded as for other databases.
@@ -22,7 +22,7 @@ pub(super) enum Query {
 }
 
 impl Query {
-    /// Checks `sql` by preparing it on `connection`.
+    /// Checks the statement `sql` by preparing it on `connection`.
     pub(super) fn new(sql: &str, connection: &Connection) -> Result<Self, OpenCause> {
         let list = Template::of_list(sql).map_err(|detail| OpenCause::Query { detail, remedy: REMEDY })?;
         let query = match list {
@@ -67,7 +67,7 @@ impl Query {
         Ok(())
     }
 
-    /// Returns the statement for `keys` keys.
+    /// Returns the text of the statement for a list of `keys` keys.
     fn sql(&self, keys: usize) -> String {
         match self {
             Self::PerKey { sql } => sql.clone(),
@@ -132,7 +132,7 @@ fn per_key(
     Ok(values)
 }
 
-/// A column as bytes: text and blobs unchanged, numbers in decimal; none for null.
+/// Converts a column to bytes: text and blobs unchanged, numbers in decimal; none for null.
 fn bytes(column: ValueRef<'_>) -> Option<Bytes> {
     match column {
         ValueRef::Null => None,

@@ -2,7 +2,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A database with a user's table, and options to read it with `query`.
+/// A database with a table that the store did not create, and options to read it with `query`.
 fn user_table(directory: &TempDir, query: &str) -> SqliteOptions {
     let path = directory.path().join("shop.db");
     if !path.exists() {
@@ -33,7 +33,7 @@ fn query_per_key_reads_tables_of_any_schema() {
 }
 
 #[test]
-fn query_per_list_answers_in_key_order_with_repeats() {
+fn query_per_list_answers_in_the_order_of_the_keys_with_repetitions() {
     let directory = tempfile::tempdir().unwrap();
     let options = user_table(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
     let (one, three) = (Some(Bytes::from("one")), Some(Bytes::from("three")));
@@ -41,7 +41,7 @@ fn query_per_list_answers_in_key_order_with_repeats() {
 }
 
 #[test]
-fn keys_placeholder_in_a_string_is_text() {
+fn keys_parameter_in_a_string_of_a_query_is_text() {
     let directory = tempfile::tempdir().unwrap();
     let options = user_table(&directory, "SELECT ':keys' || note FROM price WHERE product = ?1");
     assert_eq!(read(&options, &["3"]), [Some(":keysthree".into())]);
@@ -59,7 +59,7 @@ fn key_in_another_spelling_is_absent_from_a_list_and_found_alone() {
 }
 
 #[test]
-fn long_lists_are_split_into_several_statements() {
+fn long_lists_of_keys_are_split_into_several_statements() {
     let directory = tempfile::tempdir().unwrap();
     let options = user_table(&directory, "SELECT product, cents FROM price WHERE product IN (:keys)");
     let mut keys = vec!["9"; 1000];
@@ -69,7 +69,7 @@ fn long_lists_are_split_into_several_statements() {
 }
 
 #[test]
-fn keys_are_bound_and_not_part_of_the_statement() {
+fn keys_are_bound_parameters_and_not_part_of_the_statement() {
     let directory = tempfile::tempdir().unwrap();
     for query in [
         "SELECT cents FROM price WHERE product = ?1",
@@ -81,7 +81,7 @@ fn keys_are_bound_and_not_part_of_the_statement() {
 }
 
 #[test]
-fn invalid_query_is_refused_with_a_remedy() {
+fn invalid_sqlite_query_is_refused_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |query: &str| sessions(&user_table(&directory, query)).err().unwrap().to_string();
     assert!(refused("DELETE FROM price WHERE product = ?1 RETURNING cents").contains("it writes"));
@@ -105,7 +105,7 @@ fn store_with_a_query_is_read_only_and_requires_its_file() {
 }
 
 #[test]
-fn default_query_uses_both_indexes() {
+fn default_query_of_sqlite_uses_the_indexes_of_both_tables() {
     let directory = tempfile::tempdir().unwrap();
     let connection = open_writer(&SqliteOptions::new(directory.path().join("plan.db"))).unwrap();
     let plan: Vec<String> = connection

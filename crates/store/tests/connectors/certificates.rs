@@ -28,12 +28,12 @@ impl Authority {
         Self { issuer, folder }
     }
 
-    /// TLS options that trust this authority.
+    /// TLS options of a client that trusts this authority.
     pub(crate) fn trusted(&self) -> TlsOptions {
         TlsOptions { ca: Some(self.path("ca.pem")), ..TlsOptions::default() }
     }
 
-    /// TLS options that trust this authority, with a client certificate.
+    /// TLS options of a client that trusts this authority and has a client certificate.
     pub(crate) fn trusted_with_a_certificate(&self) -> TlsOptions {
         let (certificate, key) = self.signed("client");
         std::fs::write(self.path("cert.pem"), certificate.pem()).unwrap();
@@ -42,8 +42,8 @@ impl Authority {
         TlsOptions { cert, key, ..self.trusted() }
     }
 
-    /// The configuration of a server called `name`; with `asks` it requires a client certificate of
-    /// this authority.
+    /// The TLS configuration of a server called `name`; with `asks` it requires a client
+    /// certificate of this authority.
     pub(crate) fn server(&self, name: &str, asks: bool, protocols: &[&str]) -> Arc<ServerConfig> {
         let (certificate, key) = self.signed(name);
         let chain = vec![certificate.der().clone()];
@@ -73,7 +73,7 @@ impl Authority {
         files
     }
 
-    /// The authority's certificate as a file in the same folder, to verify client certificates.
+    /// The authority's certificate as a file in `folder`, to verify client certificates.
     pub(crate) fn signer(&self, folder: &Path) -> PathBuf {
         let file = folder.join("clients-ca.pem");
         std::fs::write(&file, self.issuer.pem()).unwrap();

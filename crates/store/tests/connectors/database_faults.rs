@@ -1,5 +1,5 @@
 //! Tests of database connectors with sockets that fail in ways a real server does not, or that need
-//! none.
+//! no server.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use tokio::net::TcpListener;
 
 use crate::{failure, opened};
 
-/// Both kinds of connectors to `address`.
+/// A MySQL and a PostgreSQL connector to `address`.
 fn connectors(address: &str, remote: &RemoteOptions) -> [Arc<dyn Store>; 2] {
     let options =
         SqlOptions { remote: remote.clone(), ..SqlOptions::new(address, "shop", "shop", "SELECT :key") };
     [opened(StoreOptions::MySql(options.clone())), opened(StoreOptions::Postgres(options))]
 }
 
-/// Sends `greeting` on every connection, waits for bytes, and closes it, or keeps it open with
-/// `stays`.
+/// Starts a server that sends `greeting` on every connection and keeps it open with `stays`, or
+/// closes it, if it has a greeting after it received bytes. Returns its address.
 async fn says(greeting: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -43,35 +43,35 @@ async fn each(address: &str, remote: &RemoteOptions, expected: &str) {
     }
 }
 
-/// Timeouts that are long enough on a busy machine.
+/// Options with a connect timeout that is long enough on a busy machine.
 fn long_timeouts() -> RemoteOptions {
     RemoteOptions { connect_timeout_ms: 30_000, ..RemoteOptions::default() }
 }
 
 #[tokio::test]
-async fn closed_port_is_unreachable() {
+async fn database_at_a_closed_port_is_unreachable() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     each(&free, &long_timeouts(), "unreachable").await;
 }
 
 #[tokio::test]
-async fn unknown_name_is_an_error_of_its_own() {
+async fn unknown_host_name_of_a_database_is_an_error_of_cause_name() {
     each("sherwood.invalid:1", &long_timeouts(), "name").await;
 }
 
 #[tokio::test]
-async fn server_without_a_greeting_is_silent() {
+async fn database_server_that_sends_no_greeting_is_an_error_of_cause_silent() {
     let hasty = RemoteOptions { connect_timeout_ms: 100, ..RemoteOptions::default() };
     each(&says(b"", true).await, &hasty, "silent").await;
 }
 
 #[tokio::test]
-async fn closed_connection_is_a_reset() {
+async fn connection_closed_by_the_database_server_is_an_error_of_cause_reset() {
     each(&says(b"", false).await, &long_timeouts(), "reset").await;
 }
 
 #[tokio::test]
-async fn another_protocol_is_a_protocol_error() {
+async fn server_of_another_protocol_than_the_database_is_a_protocol_error() {
     each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &long_timeouts(), "protocol").await;
     each(&says(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).await, &long_timeouts(), "protocol").await;
 }
@@ -83,7 +83,7 @@ fn packet(number: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn unsupported_authentication_method_is_refused() {
+async fn unsupported_authentication_method_of_mysql_is_refused() {
     let capabilities: u32 = 0x0008_8200;
     let [low, high] = [capabilities & 0xffff, capabilities >> 16].map(|half| (half as u16).to_le_bytes());
     let greeting = [
@@ -109,7 +109,7 @@ async fn unsupported_authentication_method_is_refused() {
 }
 
 #[tokio::test]
-async fn invalid_options_are_refused_before_anything_is_opened() {
+async fn invalid_options_of_a_database_are_refused_before_connecting() {
     let refused = |options: SqlOptions| {
         let Err(error) = sherwood_store::open("b", &StoreOptions::MySql(options)) else {
             panic!("it opened")

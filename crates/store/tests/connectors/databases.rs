@@ -17,7 +17,7 @@ use crate::servers::{START_TIMEOUT, until_ready};
 /// The password of all users in the tests.
 pub(crate) const PASSWORD: &str = "not a secret";
 
-/// A server that runs until it is dropped or killed.
+/// A database server process that runs until it is dropped or killed.
 pub(crate) struct Database {
     process: Child,
     command: Command,
@@ -99,7 +99,8 @@ impl Database {
         server
     }
 
-    /// Waits until it listens and is ready, which PostgreSQL writes to a file, or has ended.
+    /// Waits until the server listens and is ready, which PostgreSQL writes to a file, or has
+    /// ended.
     fn wait(&mut self) -> Result<(), ExitStatus> {
         let written = self.folder.path().join("data/postmaster.pid");
         let is_ready = || fs::read_to_string(&written).map_or(true, |written| written.contains("ready"));
@@ -110,7 +111,7 @@ impl Database {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Options of a store of `shop` with the read statement `query`.
+    /// Options of a store on the database `shop` with the read statement `query`.
     pub(crate) fn options(&self, query: &str) -> SqlOptions {
         let password = self.folder.path().join("login");
         fs::write(&password, format!("{PASSWORD}\n")).unwrap();
@@ -133,8 +134,8 @@ impl Database {
         }
     }
 
-    /// Starts it; false if it ends at once. PostgreSQL does while processes of a killed server are
-    /// still running, which end when they notice that it is gone.
+    /// Starts the server; false if it ends at once, as PostgreSQL does while processes of a killed
+    /// server are still running, which end when they notice that it is gone.
     fn starts(&mut self) -> bool {
         self.process = spawn(&mut self.command);
         self.wait().is_ok()
@@ -148,7 +149,7 @@ impl Drop for Database {
     }
 }
 
-/// The ids of the account that runs servers if the test runs as root.
+/// The user and group id of the account `user`, which runs servers if the test runs as root.
 fn account(user: &str) -> Option<(u32, u32)> {
     let id = |which| {
         let output = Command::new("id").args([which, user]).output().expect("`id` runs");
@@ -170,7 +171,7 @@ fn folder_of(user: &str) -> TempDir {
     folder
 }
 
-/// Makes a key readable by the server's user only, which the server requires.
+/// Makes the key file of a server readable by the server's user only, which the server requires.
 pub(crate) fn give_to(key: &Path, user: &str) {
     fs::set_permissions(key, Permissions::from_mode(0o600)).expect("it is ours");
     if let Some((uid, gid)) = account(user) {
@@ -178,7 +179,7 @@ pub(crate) fn give_to(key: &Path, user: &str) {
     }
 }
 
-/// A command that runs a program as the user who owns the folder.
+/// A command that runs `program` in `folder`, as `user` if the test runs as root.
 fn at(folder: &TempDir, user: &str, program: &str) -> Command {
     let mut command = Command::new(program);
     // A server removes the temporary tables in this folder when it starts, also those of another
@@ -191,7 +192,8 @@ fn at(folder: &TempDir, user: &str, program: &str) -> Command {
     command
 }
 
-/// Debian installs PostgreSQL's programs outside of the path, in a folder per version.
+/// The path of a PostgreSQL program, which Debian installs outside of the search path, in a folder
+/// per version.
 fn postgres_program(name: &str) -> String {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest =
@@ -232,22 +234,22 @@ fn remedy(package: &str) -> String {
     format!("apt-get install {package}, or `make need-test`")
 }
 
-/// The section of the documentation page about databases below a heading, so that its examples are
-/// tested.
+/// The section of docs/src/databases.md with the title `heading`, so that tests execute its
+/// examples.
 pub(crate) fn page(heading: &str) -> &'static str {
     let page = include_str!("../../../../docs/src/databases.md");
     let (_, section) = page.split_once(&format!("## {heading}\n")).expect("the page has it");
     section.split_once("\n## ").map_or(section, |(section, _)| section)
 }
 
-/// The statements of a section's SQL block.
+/// The statements of the SQL block in a section of the page.
 pub(crate) fn page_statements(section: &'static str) -> Vec<&'static str> {
     let (_, block) = section.split_once("```sql\n").expect("it has one");
     let (block, _) = block.split_once("```").expect("it ends");
     block.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect()
 }
 
-/// The text of a key in a section's configuration.
+/// The text of the option `key` in the configuration that a section of the page shows.
 pub(crate) fn page_text(section: &'static str, key: &str) -> String {
     let (_, rest) = section.split_once(&format!("\n{key} = \"")).expect("it is there");
     let (text, _) = match rest.strip_prefix("\"\"") {

@@ -1,4 +1,5 @@
-//! Tests with sockets that fail: each kind of failure has its cause, for every kind of connector.
+//! Tests of connectors with sockets that fail: each kind of failure has its cause, for every kind
+//! of connector but those of databases.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use tokio::net::TcpListener;
 use crate::certificates::Authority;
 use crate::{failure, gate, label, opened};
 
-/// Every kind of connector to `address`, with a server's reply to a read.
+/// A memcached, Redis and HTTP connector to `address`, each with the start of a server's reply to a
+/// read.
 fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
     let scheme = if remote.tls.is_some() { "https" } else { "http" };
     let memcached = MemcachedOptions { remote: remote.clone(), ..MemcachedOptions::new(address) };
@@ -26,13 +28,13 @@ fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'s
     ]
 }
 
-/// Short timeouts.
+/// Options with timeouts of at most 100 ms, for servers that do not answer.
 fn short_timeouts() -> RemoteOptions {
     RemoteOptions { connect_timeout_ms: 100, answer_timeout_ms: 50, ..RemoteOptions::default() }
 }
 
-/// Listens, reads a request on each connection, then sends `answer` and closes it, or keeps it open
-/// with `stays`.
+/// Starts a server that reads a request on each connection, sends `answer`, and closes the
+/// connection or keeps it open with `stays`. Returns its address.
 async fn says(answer: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -56,13 +58,13 @@ async fn each(address: &str, remote: &RemoteOptions, expected: &str) {
 }
 
 #[tokio::test]
-async fn closed_port_is_unreachable() {
+async fn server_at_a_closed_port_is_unreachable() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     each(&free, &RemoteOptions::default(), "unreachable").await;
 }
 
 #[tokio::test]
-async fn unknown_name_is_an_error_of_its_own() {
+async fn unknown_host_name_of_a_server_is_an_error_of_cause_name() {
     // The top-level domain `.invalid` is reserved and never resolves.
     each(
         "sherwood.invalid:1",
@@ -73,7 +75,7 @@ async fn unknown_name_is_an_error_of_its_own() {
 }
 
 #[tokio::test]
-async fn server_without_an_answer_is_silent() {
+async fn server_that_does_not_answer_is_an_error_of_cause_silent() {
     each(&says(b"", true).await, &short_timeouts(), "silent").await;
     let authority = Authority::new();
     let secure = RemoteOptions { tls: Some(authority.trusted()), ..short_timeouts() };
@@ -98,7 +100,7 @@ async fn write_without_an_answer_may_have_been_done() {
 }
 
 #[tokio::test]
-async fn connection_closed_within_an_answer_is_a_reset() {
+async fn connection_closed_within_an_answer_is_an_error_of_cause_reset() {
     for (i, answer) in
         connectors("127.0.0.1:1", &short_timeouts()).into_iter().map(|(_, answer)| answer).enumerate()
     {
@@ -108,7 +110,7 @@ async fn connection_closed_within_an_answer_is_a_reset() {
     }
 }
 
-/// Answers each request with the result of `answer`.
+/// Starts a server that answers each request with the result of `answer`. Returns its address.
 async fn answers(answer: fn(&str) -> &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -124,7 +126,7 @@ async fn answers(answer: fn(&str) -> &'static str) -> String {
 }
 
 #[tokio::test]
-async fn check_reads_a_key_like_a_call() {
+async fn check_of_a_connector_reads_a_key_like_a_call() {
     let memcached =
         answers(|asked| if asked.starts_with("version") { "VERSION 1.6\r\n" } else { "ERROR\r\n" });
     let memcached = opened(StoreOptions::Memcached(MemcachedOptions::new(memcached.await)));
@@ -140,7 +142,8 @@ async fn check_reads_a_key_like_a_call() {
     }
 }
 
-/// Refuses every connection: sends `words`, reads nothing and closes it.
+/// Starts a server that refuses every connection: it sends `words`, reads nothing and closes.
+/// Returns its address.
 async fn turns_away(words: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -153,7 +156,7 @@ async fn turns_away(words: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn refusal_of_a_connection_has_its_cause() {
+async fn refusal_of_a_connection_by_the_server_is_mapped_to_its_cause() {
     let denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set\r\n";
     for (words, label) in [(denied, "credentials"), ("-ERR max number of clients reached\r\n", "busy")] {
         let address = turns_away(words).await;
@@ -175,7 +178,7 @@ async fn refusal_of_a_connection_has_its_cause() {
 }
 
 #[tokio::test]
-async fn another_protocol_is_a_protocol_error() {
+async fn server_of_another_protocol_than_the_connector_is_a_protocol_error() {
     each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &RemoteOptions::default(), "protocol").await;
     let authority = Authority::new();
     let secure = RemoteOptions { tls: Some(authority.trusted()), ..RemoteOptions::default() };
@@ -193,7 +196,7 @@ async fn certificate_for_another_name_or_of_an_unknown_authority_is_refused() {
 }
 
 #[tokio::test]
-async fn required_client_certificate_is_presented() {
+async fn connector_presents_a_client_certificate_if_the_server_requires_one() {
     let authority = Authority::new();
     let secure = |tls: TlsOptions| RemoteOptions { tls: Some(tls), ..RemoteOptions::default() };
     let asks = gate::before(1, authority.server("127.0.0.1", true, &[])).await;
@@ -203,7 +206,7 @@ async fn required_client_certificate_is_presented() {
 }
 
 #[tokio::test]
-async fn error_names_the_address_and_no_secret() {
+async fn error_of_a_connector_names_the_address_and_no_secret() {
     for (store, _) in connectors("127.0.0.1:1", &RemoteOptions::default()) {
         let said = store.get_many(vec!["secret-key".into()]).await.unwrap_err().to_string();
         assert!(said.contains("could not get 1 key on store `b`: 127.0.0.1:1 cannot be reached"), "{said}");
@@ -212,7 +215,7 @@ async fn error_names_the_address_and_no_secret() {
 }
 
 #[tokio::test]
-async fn only_connectors_without_other_properties_answer_as_written() {
+async fn only_connectors_whose_values_have_no_other_properties_answer_as_written() {
     let redis = |options| opened(StoreOptions::Redis(options)).answers_as_written();
     let told = RedisOptions { ttl_of_server: true, ..RedisOptions::new("h") };
     assert!(redis(RedisOptions { write_ttl_s: Some(9), ..RedisOptions::new("h") }) && redis(told.clone()));

@@ -7,7 +7,8 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Listens on a free port and forwards to `port`; ends with the runtime of the test.
+/// Starts a TLS proxy in front of the server at `port`, which ends with the runtime of the test.
+/// Returns the proxy's address.
 pub(crate) async fn before(port: u16, config: Arc<ServerConfig>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,5 @@
-//! Tests with a small HTTP service: values by path, with headers of their own.
+//! Tests of the HTTP connector with a small service: values by path, with response headers of their
+//! own.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::certificates::Authority;
 use crate::{dropped_calls_do_not_affect_others, failure, keys, label, opened, value, values};
 
-/// The service's values and the requests it received.
+/// The test service's values, and the requests it received.
 #[derive(Default)]
 struct State {
     values: Mutex<BTreeMap<String, Bytes>>,
@@ -85,7 +86,7 @@ impl Service {
         assert!((&mut self.task).await.unwrap_err().is_cancelled());
     }
 
-    /// Options to read, write and delete below `/items/`.
+    /// Options of a store that reads, writes and deletes below `/items/` of the service.
     fn options(&self) -> HttpOptions {
         let item = format!("http://{}/items/{{key}}", self.address);
         let (write, delete) = (Some(format!("PUT {item}")), Some(format!("DELETE {item}")));
@@ -154,7 +155,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
 }
 
 #[tokio::test]
-async fn written_value_is_read_and_deleted_key_is_absent() {
+async fn value_written_by_http_is_read_and_deleted_key_is_absent() {
     let service = Service::plain().await;
     let store = opened(StoreOptions::Http(service.options()));
     assert_eq!(value(&store, "a b/c").await, None);
@@ -168,7 +169,7 @@ async fn written_value_is_read_and_deleted_key_is_absent() {
 }
 
 #[tokio::test]
-async fn freshness_and_tags_of_a_response_are_read() {
+async fn freshness_lifetime_and_tags_of_a_response_are_returned() {
     let service = Service::plain().await;
     service.set("k", "1");
     let store = opened(StoreOptions::Http(service.options()));
@@ -195,7 +196,7 @@ async fn connections_are_reused_and_concurrent_requests_are_bounded() {
 }
 
 #[tokio::test]
-async fn key_without_a_url_is_absent_without_a_request() {
+async fn key_that_maps_to_no_url_is_absent_without_a_request() {
     let service = Service::plain().await;
     let store = opened(StoreOptions::Http(service.options()));
     assert_eq!(values(&store, &["..", ".", ""]).await, [None, None, None]);
@@ -207,7 +208,7 @@ async fn key_without_a_url_is_absent_without_a_request() {
 }
 
 #[tokio::test]
-async fn batch_is_one_request() {
+async fn keys_of_a_batch_url_are_read_by_one_request() {
     let service = Service::plain().await;
     for (key, json) in [("a", "\"text\""), ("b", "{\"n\": 1.0}"), ("c", "null")] {
         service.set(key, json);
@@ -221,7 +222,7 @@ async fn batch_is_one_request() {
 }
 
 #[tokio::test]
-async fn statuses_have_their_causes_and_redirects_are_not_followed() {
+async fn http_statuses_are_mapped_to_causes_and_redirects_are_not_followed() {
     let service = Service::plain().await;
     for (status, expected) in [
         ("200", "none"),
@@ -251,7 +252,7 @@ async fn statuses_have_their_causes_and_redirects_are_not_followed() {
     assert!(!service.paths().iter().any(|path| path == "/elsewhere"));
 }
 
-/// The result of each key: its value, none, or the label of its error.
+/// The result of each key of a call: its value, none, or the label of its error.
 async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes>, &'static str>> {
     let each = store.get_each(keys(names)).await.unwrap().into_iter();
     each.map(|one| one.map(|found| found.map(|found| found.value)).map_err(|error| error.cause().label()))
@@ -259,7 +260,7 @@ async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes
 }
 
 #[tokio::test]
-async fn keys_not_sent_to_a_hanging_service_have_the_cause_of_those_sent() {
+async fn keys_not_sent_to_a_hanging_service_fail_with_the_cause_of_those_sent() {
     let service = Service::plain().await;
     service.set("k", "1");
     let remote = RemoteOptions { connections_max: 2, answer_timeout_ms: 200, ..RemoteOptions::default() };
@@ -318,9 +319,9 @@ async fn error_page_that_hangs_delays_no_other_key() {
     assert_eq!(each, [Ok(None), Err("server"), Ok(Some("page".into()))]);
 }
 
-/// A store with a limit of 1 KiB, timeouts of ten minutes and one request at a time, and a service
-/// that answers a request with `answer` and then sends nothing more; if the answer is empty, it
-/// closes the connection.
+/// A store with a limit of 1 KiB for values, timeouts of ten minutes and one request at a time, and
+/// its service, which answers a request with `answer` and then sends nothing more; if the answer is
+/// empty, it closes the connection.
 async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dyn Store> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -352,7 +353,7 @@ async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dy
 }
 
 #[tokio::test]
-async fn body_too_large_is_not_read_completely() {
+async fn response_body_over_the_limit_is_not_read_completely() {
     let service = Service::plain().await;
     service.set("large", &"x".repeat(5_000));
     service.set("small", "1");
@@ -372,7 +373,7 @@ async fn body_too_large_is_not_read_completely() {
 }
 
 #[tokio::test]
-async fn body_too_large_without_a_length_fails_its_key_alone() {
+async fn response_body_over_the_limit_without_a_length_fails_only_its_key() {
     let store = one_by_one(|request| {
         let body = "x".repeat(if request.starts_with(b"GET /large ") { 5_000 } else { 600 });
         let chunks: String = body.as_bytes().chunks(500).map(chunk).collect();
@@ -409,7 +410,7 @@ async fn write_is_acknowledged_by_its_status_despite_a_broken_body() {
 }
 
 #[tokio::test]
-async fn store_without_writes_is_read_only() {
+async fn http_store_without_a_write_url_is_read_only() {
     let service = Service::plain().await;
     let store = opened(StoreOptions::Http(service.reading("/items/{key}")));
     assert_eq!(label(store.put("k".into(), "1".into()).await), "unsupported");
@@ -418,7 +419,7 @@ async fn store_without_writes_is_read_only() {
 }
 
 #[tokio::test]
-async fn store_with_writes_and_without_removals_is_not_read_only() {
+async fn http_store_with_a_write_url_and_no_delete_url_is_not_read_only() {
     let service = Service::plain().await;
     let both = service.options();
     let removals = async |options| {
@@ -456,7 +457,7 @@ async fn tls_connection_uses_the_newest_common_version_of_http() {
 }
 
 #[tokio::test]
-async fn restarted_service_is_used_again() {
+async fn http_service_is_used_again_after_its_restart() {
     let authority = Authority::new();
     for tls in [None, Some(authority.server("127.0.0.1", false, &["h2"]))] {
         let mut service = Service::start(tls.clone()).await;
@@ -478,7 +479,7 @@ async fn restarted_service_is_used_again() {
 }
 
 #[tokio::test]
-async fn dropped_call_does_not_affect_others() {
+async fn dropped_http_call_does_not_affect_other_calls() {
     let service = Service::plain().await;
     dropped_calls_do_not_affect_others(&opened(StoreOptions::Http(service.options()))).await;
 }

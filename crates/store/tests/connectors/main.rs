@@ -35,7 +35,7 @@ fn keys(keys: &[&str]) -> Vec<Bytes> {
     keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect()
 }
 
-/// The values of some keys, as text.
+/// The values of the keys `asked`, as text.
 async fn values(store: &Arc<dyn Store>, asked: &[&str]) -> Vec<Option<String>> {
     let found = store.get_many(keys(asked)).await.expect("an answer");
     assert_eq!(found.len(), asked.len());
@@ -47,7 +47,7 @@ async fn value(store: &Arc<dyn Store>, key: &str) -> Option<String> {
     values(store, &[key]).await.remove(0)
 }
 
-/// The label of the error of a read.
+/// The label of the cause of a failed read.
 async fn failure(store: &Arc<dyn Store>) -> &'static str {
     label(store.get_many(keys(&["k"])).await)
 }
@@ -68,7 +68,7 @@ fn lengths(each: &[KeyAnswer]) -> Vec<Result<usize, &'static str>> {
     each.iter().map(length).collect()
 }
 
-/// Drops a call at each of its awaits in turn, and makes another call each time.
+/// Checks that dropping a call at any of its awaits does not change the answer of another call.
 async fn dropped_calls_do_not_affect_others(store: &Arc<dyn Store>) {
     store.put("k".into(), "1".into()).await.expect("it can be written");
     for polls in 0..40 {

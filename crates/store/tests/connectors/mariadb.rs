@@ -1,4 +1,4 @@
-//! Tests of the MySQL connector with MariaDB.
+//! Tests of the MySQL connector with a MariaDB server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn store(options: SqlOptions) -> Arc<dyn Store> {
 }
 
 #[tokio::test]
-async fn rows_become_values() {
+async fn mariadb_columns_are_the_values_of_their_keys() {
     let (server, mut root) = started(&[]).await;
     let one = store(server.options("SELECT name FROM item WHERE id = :key"));
     assert_eq!(values(&one, &["1", "2", "3"]).await, [Some("é\"".to_owned()), None, None]);
@@ -97,7 +97,7 @@ async fn rows_become_values() {
 }
 
 #[tokio::test]
-async fn rows_become_json_with_time_to_live_and_tags() {
+async fn mariadb_rows_become_json_values_with_time_to_live_and_tags() {
     let (server, _root) = started(&[]).await;
     let options = SqlOptions {
         value: SqlValue::Json,
@@ -120,7 +120,7 @@ async fn rows_become_json_with_time_to_live_and_tags() {
 }
 
 #[tokio::test]
-async fn acknowledged_writes_are_in_the_table() {
+async fn acknowledged_writes_are_in_the_mariadb_table() {
     // A server without autocommit.
     let (server, mut root) = started(&["--autocommit=0"]).await;
     let upsert = "INSERT INTO pair (shop, id, body) VALUES (:key.1, :key.2, :value) ON DUPLICATE KEY UPDATE body = :value";
@@ -176,7 +176,7 @@ async fn acknowledged_writes_are_in_the_table() {
 }
 
 #[tokio::test]
-async fn statement_that_fails_for_one_key_fails_no_other() {
+async fn mariadb_statement_that_fails_for_one_key_fails_no_other_key() {
     let (server, mut root) = started(&[]).await;
     root.query_drop("CREATE TABLE many (id VARCHAR(9), n INT)").await.unwrap();
     root.query_drop("INSERT INTO many VALUES ('a', 100), ('b', 1), ('b', 2), ('c', 5000), ('d', 2)")
@@ -190,7 +190,7 @@ async fn statement_that_fails_for_one_key_fails_no_other() {
 }
 
 #[tokio::test]
-async fn content_of_rows_is_not_in_errors() {
+async fn mariadb_errors_do_not_contain_the_content_of_rows() {
     let (server, mut root) = started(&[]).await;
     root.query_drop("CREATE TABLE vault (id VARCHAR(9) PRIMARY KEY, n INT)").await.unwrap();
     let write = Some("INSERT INTO vault VALUES (:key, :value)".to_owned());
@@ -207,7 +207,7 @@ async fn content_of_rows_is_not_in_errors() {
 }
 
 #[tokio::test]
-async fn every_failure_has_its_cause() {
+async fn failures_of_mariadb_are_mapped_to_their_causes() {
     let (server, mut root) = started(&["--innodb-lock-wait-timeout=1"]).await;
     let asking = |query: &str| failure_of(server.options(query));
     assert_eq!(asking("SELEC body FROM item WHERE id = :key").await, "statement");
@@ -254,14 +254,14 @@ async fn failure_of(options: SqlOptions) -> &'static str {
     failure(&store(options)).await
 }
 
-/// The statements running on the server for the stores' user.
+/// The numbers of the connections on which the store's user runs a statement.
 async fn running(root: &mut Conn) -> Vec<u64> {
     let running = "SELECT id FROM information_schema.processlist WHERE user = 'shop' AND info LIKE '%SLEEP%'";
     root.query(running).await.unwrap()
 }
 
 #[tokio::test]
-async fn statement_of_a_dropped_call_is_killed() {
+async fn mariadb_statement_of_a_dropped_call_is_killed() {
     let (server, mut root) = started(&[]).await;
     let slow = store(server.options("SELECT SLEEP(1000) FROM item WHERE id = :key"));
     let asking = tokio::spawn({
@@ -298,7 +298,7 @@ async fn statement_of_a_dropped_call_is_killed() {
 }
 
 #[tokio::test]
-async fn restarted_server_is_used_again() {
+async fn mariadb_is_used_again_after_its_restart() {
     let (mut server, root) = started(&[]).await;
     drop(root);
     let shop = store(server.options("SELECT name FROM item WHERE id = :key"));
@@ -317,7 +317,7 @@ async fn restarted_server_is_used_again() {
 }
 
 #[tokio::test]
-async fn check_identifies_the_server() {
+async fn check_identifies_the_mariadb_server() {
     let (server, _root) = started(&[]).await;
     let options = SqlOptions {
         write: Some("REPLACE INTO item (id, body) VALUES (:key, :value)".into()),
@@ -344,7 +344,7 @@ async fn check_identifies_the_server() {
 }
 
 #[tokio::test]
-async fn tls_requires_a_trusted_certificate() {
+async fn tls_to_mariadb_requires_a_trusted_certificate() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::mariadb(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -365,7 +365,7 @@ async fn tls_requires_a_trusted_certificate() {
 }
 
 #[tokio::test]
-async fn client_certificate_is_presented_if_required() {
+async fn client_certificate_is_presented_if_mariadb_requires_it() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::mariadb(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -388,7 +388,7 @@ async fn client_certificate_is_presented_if_required() {
 }
 
 #[tokio::test]
-async fn password_is_read_from_the_environment_and_not_shown() {
+async fn mariadb_password_is_read_from_the_environment_and_not_shown() {
     let options = SqlOptions {
         password: Some(Secret::Env("SHERWOOD_TEST_NO_SUCH".into())),
         ..SqlOptions::new("127.0.0.1:1", "shop", "shop", "SELECT :key")
@@ -414,7 +414,7 @@ async fn user_of_the_ed25519_plugin_logs_in() {
 }
 
 #[tokio::test]
-async fn example_of_the_documentation_works() {
+async fn mysql_example_of_the_documentation_works() {
     let (server, mut root) = started(&[]).await;
     let section = page("MySQL and MariaDB");
     for statement in page_statements(section).into_iter().filter(|one| !one.starts_with("CREATE DATABASE")) {

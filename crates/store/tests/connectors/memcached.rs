@@ -1,4 +1,4 @@
-//! Tests of the memcached connector with memcached.
+//! Tests of the memcached connector with a memcached server.
 
 use bytes::Bytes;
 use sherwood_store::{Attempt, Cause, MemcachedOptions, RemoteOptions, Secret, StoreOptions};
@@ -16,7 +16,7 @@ fn to(server: &Server) -> MemcachedOptions {
 }
 
 #[tokio::test]
-async fn written_value_is_read_and_deleted_key_is_absent() {
+async fn value_written_to_memcached_is_read_and_deleted_key_is_absent() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     assert_eq!(values(&store, &["a", "b"]).await, [None, None]);
@@ -29,7 +29,7 @@ async fn written_value_is_read_and_deleted_key_is_absent() {
 }
 
 #[tokio::test]
-async fn many_keys_are_one_call() {
+async fn many_keys_are_read_from_memcached_by_one_call() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     let names: Vec<String> = (0..250).map(|i| format!("key-{i}")).collect();
@@ -43,7 +43,7 @@ async fn many_keys_are_one_call() {
 }
 
 #[tokio::test]
-async fn flags_of_other_clients_are_read() {
+async fn memcached_flags_stored_by_other_clients_are_read() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     // Written by another client.
@@ -69,7 +69,7 @@ async fn keys_that_memcached_cannot_hold_are_absent_and_refused_when_written() {
 }
 
 #[tokio::test]
-async fn prefix_separates_stores() {
+async fn key_prefix_separates_stores_on_one_memcached() {
     let server = plain();
     let ours = MemcachedOptions { key_prefix: "ours:".into(), ..to(&server) };
     let (ours, all) = (opened(StoreOptions::Memcached(ours)), opened(StoreOptions::Memcached(to(&server))));
@@ -81,7 +81,7 @@ async fn prefix_separates_stores() {
 }
 
 #[tokio::test]
-async fn value_too_large_is_an_error_of_its_key_alone() {
+async fn memcached_value_over_the_limit_fails_only_its_key() {
     let server = plain();
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
     let small = opened(StoreOptions::Memcached(MemcachedOptions { remote, ..to(&server) }));
@@ -102,7 +102,7 @@ async fn value_too_large_is_an_error_of_its_key_alone() {
 }
 
 #[tokio::test]
-async fn connector_logs_in_if_required() {
+async fn connector_logs_in_to_memcached_if_required() {
     let server = Server::memcached(|folder| {
         let users = folder.join("users");
         std::fs::write(&users, "app:sesame\n").unwrap();
@@ -128,7 +128,7 @@ async fn connector_logs_in_if_required() {
 }
 
 #[tokio::test]
-async fn tls_is_used_if_configured() {
+async fn tls_to_memcached_is_used_if_configured() {
     let (server, authority) = (plain(), Authority::new());
     let address = gate::before(server.port, authority.server("127.0.0.1", false, &[])).await;
     let remote = RemoteOptions { tls: Some(authority.trusted()), ..RemoteOptions::default() };
@@ -144,7 +144,7 @@ async fn tls_is_used_if_configured() {
 }
 
 #[tokio::test]
-async fn restarted_server_is_used_again() {
+async fn memcached_is_used_again_after_its_restart() {
     let mut server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     store.put("k".into(), "1".into()).await.unwrap();
@@ -159,7 +159,7 @@ async fn restarted_server_is_used_again() {
 }
 
 #[tokio::test]
-async fn check_returns_the_version() {
+async fn check_returns_the_memcached_version() {
     let server = plain();
     let store = opened(StoreOptions::Memcached(to(&server)));
     let report = store.check().await.unwrap();
@@ -172,7 +172,7 @@ async fn check_returns_the_version() {
 }
 
 #[tokio::test]
-async fn dropped_call_does_not_affect_others() {
+async fn dropped_memcached_call_does_not_affect_other_calls() {
     let server = plain();
     dropped_calls_do_not_affect_others(&opened(StoreOptions::Memcached(to(&server)))).await;
 }

@@ -1,4 +1,4 @@
-//! Tests of the PostgreSQL connector.
+//! Tests of the PostgreSQL connector with a PostgreSQL server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn store(options: SqlOptions) -> Arc<dyn Store> {
 }
 
 #[tokio::test]
-async fn rows_become_values() {
+async fn postgres_columns_are_the_values_of_their_keys() {
     let (server, admin) = started(&[]).await;
     let one = store(server.options("SELECT name FROM item WHERE id = :key"));
     // A key that is not an integer is absent, and not an error.
@@ -120,7 +120,7 @@ async fn rows_become_values() {
 }
 
 #[tokio::test]
-async fn rows_become_json_with_time_to_live_and_tags() {
+async fn postgres_rows_become_json_values_with_time_to_live_and_tags() {
     let (server, _admin) = started(&[]).await;
     let options = SqlOptions {
         value: SqlValue::Json,
@@ -143,7 +143,7 @@ async fn rows_become_json_with_time_to_live_and_tags() {
 }
 
 #[tokio::test]
-async fn acknowledged_writes_are_in_the_table() {
+async fn acknowledged_writes_are_in_the_postgres_table() {
     let (server, admin) = started(&[]).await;
     let query = "SELECT body FROM pair WHERE shop = :key.1 AND id = :key.2";
     let store_of = |write: &str| {
@@ -188,7 +188,7 @@ async fn acknowledged_writes_are_in_the_table() {
 }
 
 #[tokio::test]
-async fn statement_that_fails_for_one_key_fails_no_other() {
+async fn postgres_statement_that_fails_for_one_key_fails_no_other_key() {
     let (server, _admin) = started(&[]).await;
     let mut options = server.options("SELECT repeat('x', 1000 / CAST(:key AS int))");
     (options.remote.connections_max, options.remote.value_bytes_max) = (1, 1 << 10);
@@ -198,7 +198,7 @@ async fn statement_that_fails_for_one_key_fails_no_other() {
 }
 
 #[tokio::test]
-async fn content_of_rows_is_not_in_errors() {
+async fn postgres_errors_do_not_contain_the_content_of_rows() {
     let (server, admin) = started(&[]).await;
     let made = "CREATE TABLE vault (id text PRIMARY KEY, secret text CHECK (length(secret) < 9), n int); ALTER TABLE vault OWNER TO shop";
     admin.batch_execute(made).await.unwrap();
@@ -218,7 +218,7 @@ async fn content_of_rows_is_not_in_errors() {
 }
 
 #[tokio::test]
-async fn every_failure_has_its_cause() {
+async fn failures_of_postgres_are_mapped_to_their_causes() {
     let (server, admin) = started(&[]).await;
     let asking = |query: &str| failure_of(server.options(query));
     assert_eq!(asking("SELEC body FROM item WHERE id = :key").await, "statement");
@@ -287,14 +287,14 @@ async fn failure_of(options: SqlOptions) -> &'static str {
     failure(&store(options)).await
 }
 
-/// True if a statement runs on the server for the stores' user.
+/// True if the store's user runs a statement on the server.
 async fn is_running(admin: &Client) -> bool {
     let running = "SELECT 1 FROM pg_stat_activity WHERE usename = 'shop' AND state = 'active'";
     !admin.query(running, &[]).await.unwrap().is_empty()
 }
 
 #[tokio::test]
-async fn statement_of_a_dropped_call_is_cancelled() {
+async fn postgres_statement_of_a_dropped_call_is_cancelled() {
     let (server, admin) = started(&[]).await;
     let query = "SELECT 'x' FROM item, pg_sleep(1000) WHERE id = :key";
     let slow = store(server.options(query));
@@ -321,7 +321,7 @@ async fn statement_of_a_dropped_call_is_cancelled() {
 }
 
 #[tokio::test]
-async fn restarted_server_is_used_again() {
+async fn postgres_is_used_again_after_its_restart() {
     let (mut server, admin) = started(&[]).await;
     let shop = store(server.options("SELECT name FROM item WHERE id = :key"));
     assert_eq!(value(&shop, "7").await.as_deref(), Some("seven"));
@@ -343,7 +343,7 @@ async fn restarted_server_is_used_again() {
 }
 
 #[tokio::test]
-async fn check_identifies_the_server() {
+async fn check_identifies_the_postgres_server() {
     let (server, _admin) = started(&[]).await;
     let options = SqlOptions {
         delete: Some("DELETE FROM item WHERE id = :key".into()),
@@ -365,7 +365,7 @@ async fn check_identifies_the_server() {
 }
 
 #[tokio::test]
-async fn tls_requires_a_trusted_certificate() {
+async fn tls_to_postgres_requires_a_trusted_certificate() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::postgres(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -390,7 +390,7 @@ async fn tls_requires_a_trusted_certificate() {
 }
 
 #[tokio::test]
-async fn client_certificate_is_presented_if_required() {
+async fn client_certificate_is_presented_if_postgres_requires_it() {
     let (ours, others) = (Authority::new(), Authority::new());
     let server = Database::postgres(|folder| {
         let (cert, key) = ours.files("localhost", folder);
@@ -418,7 +418,7 @@ async fn client_certificate_is_presented_if_required() {
 }
 
 #[tokio::test]
-async fn example_of_the_documentation_works() {
+async fn postgres_example_of_the_documentation_works() {
     let (server, admin) = started(&[]).await;
     let section = page("PostgreSQL");
     for statement in page_statements(section) {

@@ -1,4 +1,4 @@
-//! Tests of the Redis connector with Redis.
+//! Tests of the Redis connector with a Redis server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn to(server: &Server) -> RedisOptions {
 }
 
 #[tokio::test]
-async fn written_value_is_read_and_deleted_key_is_absent() {
+async fn value_written_to_redis_is_read_and_deleted_key_is_absent() {
     let server = Server::redis(&[]);
     let store = opened(StoreOptions::Redis(to(&server)));
     assert_eq!(values(&store, &["a", "b"]).await, [None, None]);
@@ -30,7 +30,7 @@ async fn written_value_is_read_and_deleted_key_is_absent() {
 }
 
 #[tokio::test]
-async fn databases_and_prefixes_separate_stores() {
+async fn databases_and_key_prefixes_separate_stores_on_one_redis() {
     let server = Server::redis(&[]);
     let first = opened(StoreOptions::Redis(to(&server)));
     let third = opened(StoreOptions::Redis(RedisOptions { db: 3, ..to(&server) }));
@@ -44,7 +44,7 @@ async fn databases_and_prefixes_separate_stores() {
 }
 
 #[tokio::test]
-async fn times_to_live_are_written_and_read_if_configured() {
+async fn times_to_live_in_redis_are_written_and_read_if_configured() {
     let server = Server::redis(&[]);
     let written = RedisOptions { write_ttl_s: Some(100), ..to(&server) };
     opened(StoreOptions::Redis(written)).put("short".into(), "1".into()).await.unwrap();
@@ -59,7 +59,7 @@ async fn times_to_live_are_written_and_read_if_configured() {
 }
 
 #[tokio::test]
-async fn value_too_large_is_an_error_of_its_key_alone() {
+async fn redis_value_over_the_limit_fails_only_its_key() {
     let server = Server::redis(&[]);
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
     let small = opened(StoreOptions::Redis(RedisOptions { remote, ..to(&server) }));
@@ -75,7 +75,7 @@ async fn value_too_large_is_an_error_of_its_key_alone() {
 }
 
 #[tokio::test]
-async fn connector_logs_in_if_required() {
+async fn connector_logs_in_to_redis_if_required() {
     let users = "--user default on >sesame ~* +@all --user reader on >book ~* +mget --user idle on >book ~* +ping +info";
     let users: Vec<&str> = users.split(' ').collect();
     let server = Server::redis(&users);
@@ -111,7 +111,7 @@ async fn connector_logs_in_if_required() {
 }
 
 #[tokio::test]
-async fn forbidden_key_fails_alone() {
+async fn redis_key_forbidden_to_the_user_fails_only_itself() {
     let users = "--user default on >sesame ~* +@all --user shop on >book ~product:* +mget +pttl +info";
     let server = Server::redis(&users.split(' ').collect::<Vec<_>>());
     let password = |text: &str| {
@@ -144,7 +144,7 @@ async fn forbidden_key_fails_alone() {
 }
 
 #[tokio::test]
-async fn read_only_replica_and_full_server_have_their_causes() {
+async fn errors_of_a_read_only_replica_and_a_full_redis_are_mapped_to_their_causes() {
     let primary = Server::redis(&[]);
     let port = primary.port.to_string();
     let replica = Server::redis(&["--replicaof", "127.0.0.1", &port]);
@@ -158,7 +158,7 @@ async fn read_only_replica_and_full_server_have_their_causes() {
 }
 
 #[tokio::test]
-async fn tls_is_used_if_configured() {
+async fn tls_to_redis_is_used_if_configured() {
     let (server, authority) = (Server::redis(&[]), Authority::new());
     let address = gate::before(server.port, authority.server("redis.test", false, &[])).await;
     let mut tls = authority.trusted();
@@ -170,7 +170,7 @@ async fn tls_is_used_if_configured() {
 }
 
 #[tokio::test]
-async fn restarted_server_is_used_again() {
+async fn redis_is_used_again_after_its_restart() {
     let mut server = Server::redis(&[]);
     let store = opened(StoreOptions::Redis(to(&server)));
     store.put("k".into(), "1".into()).await.unwrap();
@@ -183,7 +183,7 @@ async fn restarted_server_is_used_again() {
 }
 
 #[tokio::test]
-async fn check_returns_version_and_database() {
+async fn check_returns_the_redis_version_and_database() {
     let server = Server::redis(&[]);
     let store = opened(StoreOptions::Redis(RedisOptions { db: 2, ..to(&server) }));
     store.put("k".into(), "1".into()).await.unwrap();
@@ -194,7 +194,7 @@ async fn check_returns_version_and_database() {
 }
 
 #[tokio::test]
-async fn dropped_call_does_not_affect_others() {
+async fn dropped_redis_call_does_not_affect_other_calls() {
     let server = Server::redis(&[]);
     dropped_calls_do_not_affect_others(&opened(StoreOptions::Redis(to(&server)))).await;
 }

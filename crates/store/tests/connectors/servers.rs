@@ -1,4 +1,4 @@
-//! memcached and Redis servers as processes.
+//! memcached and Redis servers as processes of a test.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A server that runs until it is dropped or killed.
+/// A memcached or Redis process that runs until it is dropped or killed.
 pub(crate) struct Server {
     process: Child,
     command: Command,
@@ -17,8 +17,8 @@ pub(crate) struct Server {
     pub(crate) folder: TempDir,
 }
 
-/// Longest wait for a server, which listens at once or in a few seconds; reached only by a test
-/// that fails.
+/// Longest wait for a server to listen, which takes at most a few seconds; only a test that fails
+/// waits so long.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Server {
@@ -79,7 +79,8 @@ impl Server {
     }
 }
 
-/// Waits until what `command` started listens on `port` and `is_ready`, or has ended instead.
+/// Waits until the server that `command` started listens on `port` and `is_ready`, or has ended
+/// instead.
 pub(crate) fn until_ready(
     process: &mut Child,
     command: &Command,

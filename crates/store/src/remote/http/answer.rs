@@ -11,7 +11,7 @@ use crate::escape::user_text;
 use crate::remote::Each;
 use crate::{Cause, Fault, Found};
 
-/// The meaning of the status of a read.
+/// The meaning of the status of a response to a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// The body is the value.
@@ -20,7 +20,7 @@ pub(super) enum Read {
     Absent,
 }
 
-/// Interprets the status of a read at `address`.
+/// Interprets the status of the response of `address` to a read.
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<Read, Cause> {
     match status {
         StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(Read::Body),
@@ -29,7 +29,7 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, address: &str) -> Re
     }
 }
 
-/// Interprets the status of a write.
+/// Interprets the status of the response to a write.
 pub(super) fn written(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
     match status {
         status if status.is_success() => Ok(()),
@@ -43,7 +43,7 @@ pub(super) fn written(status: StatusCode, headers: &HeaderMap, address: &str) ->
     }
 }
 
-/// Interprets the status of a removal; removing an absent key succeeds.
+/// Interprets the status of the response to a removal; removing an absent key succeeds.
 pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
     let gone = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
     if gone { Ok(()) } else { written(status, headers, address) }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_have_their_causes() {
+    fn each_refusal_status_of_a_read_is_mapped_to_its_cause() {
         let label =
             |code| read(StatusCode::from_u16(code).unwrap(), &HeaderMap::new(), "h:1").map_err(|c| c.label());
         assert_eq!(
@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn redirect_is_an_error_that_names_its_target() {
+    fn redirect_response_is_an_error_that_names_its_target() {
         let headers = [(LOCATION, "http://other/".parse().unwrap())].into_iter().collect();
         let said = read(StatusCode::FOUND, &headers, "h:1").unwrap_err().to_string();
         assert!(said.contains("http://other/") && said.contains("not followed"), "{said}");
     }
 
     #[test]
-    fn any_success_acknowledges_a_change_and_a_missing_key_a_removal() {
+    fn any_success_status_acknowledges_a_write_and_not_found_a_removal() {
         let none = HeaderMap::new();
         for code in [200, 201, 202, 204] {
             assert_eq!(written(StatusCode::from_u16(code).unwrap(), &none, "h:1"), Ok(()));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn call_fails_if_no_key_shows_that_the_service_works() {
+    fn call_fails_if_the_answer_of_no_key_shows_that_the_service_works() {
         let of = |code: u16| {
             let status = StatusCode::from_u16(code).unwrap();
             read(status, &HeaderMap::new(), "h:1").map(|read| (read == Read::Body).then(Found::default))
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_is_split_by_key() {
+    fn json_response_to_many_keys_is_split_into_their_values() {
         let body = br#"{"a":"x\ny","b":{"n": 1.50},"c":null,"z":0}"#;
         let found =
             batch(body, &["b", "a", "c", "d"], &Found { flags: 3, ..Found::default() }, "h:1").unwrap();

@@ -1,4 +1,4 @@
-//! The connector of hyper's client, whose failures are our causes.
+//! The connector of hyper's client: opens connections, and maps failures to this crate's causes.
 
 use std::fmt;
 use std::future::Future;
@@ -61,7 +61,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// The cause of a failed connection.
+/// An error that carries the cause of a failed connection through hyper.
 #[derive(Debug)]
 pub(super) struct NotConnected(pub(super) Cause);
 
@@ -73,7 +73,7 @@ impl fmt::Display for NotConnected {
 
 impl std::error::Error for NotConnected {}
 
-/// A connection with hyper's interface.
+/// A connection to an HTTP server, with the traits that hyper requires.
 pub(super) struct Socket {
     io: TokioIo<Box<dyn Io>>,
     http2: bool,

@@ -1,4 +1,5 @@
-//! The freshness lifetime and the tags of a response; pure.
+//! The freshness lifetime (the time for which a value may be reused) and the tags of a response;
+//! pure.
 //!
 //! An explicit lifetime follows the rules of RFC 9111 for a shared cache (sections 4.2.1 and
 //! 5.2.2). Without one, the configuration determines the lifetime; there are no heuristics from
@@ -10,14 +11,14 @@ use hyper::HeaderMap;
 use hyper::header::{AGE, CACHE_CONTROL, HeaderName};
 use sherwood_model::Tags;
 
-/// Longest lifetime in seconds; the RFC treats longer ones as this one.
+/// Longest freshness lifetime in seconds; the RFC treats longer ones as this one.
 const SECONDS_MAX: u64 = 1 << 31;
 
-/// Names of headers with tags, each with its separator.
+/// Names of response headers with tags, each with the byte that separates them.
 static TAGS: [(HeaderName, u8); 2] =
     [(HeaderName::from_static("cache-tag"), b','), (HeaderName::from_static("surrogate-key"), b' ')];
 
-/// The freshness lifetime in these headers; none if they have none.
+/// The freshness lifetime that the response headers state; none if they state none.
 pub(super) fn good_for(headers: &HeaderMap) -> Option<Duration> {
     let (mut shared, mut any) = (None, None);
     for directive in list(headers, &CACHE_CONTROL) {
@@ -34,7 +35,7 @@ pub(super) fn good_for(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(lifetime.saturating_sub(age)))
 }
 
-/// The tags in these headers.
+/// The tags that the response headers state.
 pub(super) fn tags(headers: &HeaderMap) -> Tags {
     let values = TAGS.iter().flat_map(|(name, separator)| {
         let values = headers.get_all(name).into_iter();
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_lifetimes_are_read() {
+    fn freshness_lifetime_is_read_from_cache_control() {
         assert_eq!(lifetime("max-age=60"), Some(60));
         assert_eq!(lifetime("public, Max-Age=\"60\""), Some(60));
         assert_eq!(lifetime("max-age=60, s-maxage=5"), Some(5));
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn age_is_subtracted_from_the_lifetime() {
+    fn age_of_a_response_is_subtracted_from_its_freshness_lifetime() {
         let aged = |age: &str| good_for(&headers(&[("cache-control", "max-age=60"), ("age", age)]));
         assert_eq!(aged("15"), Some(Duration::from_secs(45)));
         assert_eq!(aged("75"), Some(Duration::ZERO));
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_both_headers_are_read() {
+    fn tags_are_read_from_cache_tag_and_surrogate_key() {
         let tags = tags(&headers(&[("cache-tag", "user:7, page"), ("surrogate-key", " a  b ")]));
         for tag in ["user:7", "page", "a", "b"] {
             assert!(tags.may_hold(tag.as_bytes()), "{tag}");

@@ -42,18 +42,18 @@ use crate::{
     Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind,
 };
 
-/// Time after which an idle connection is closed.
+/// Time after which an idle connection to the service is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Most bytes that are read of a body that is not needed.
+/// Most bytes read of a response body that is read only to reuse its connection.
 const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 
-/// Most time to read such a body. It nearly always arrives with its head. The request keeps its
-/// permit meanwhile, so that a service whose error pages hang would delay every other key; a new
-/// connection costs less.
+/// Most time to read a body only to reuse its connection. It nearly always arrives with its head.
+/// The request keeps its permit meanwhile, so that a service whose error pages hang would delay
+/// every other key; a new connection costs less.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// An HTTP service.
+/// The store of an HTTP service.
 pub(crate) struct Http {
     name: Arc<str>,
     client: Client<Connector, Full<Bytes>>,
@@ -64,7 +64,7 @@ pub(crate) struct Http {
     remote: RemoteOptions,
 }
 
-/// The bytes that one call may still read, over all its requests.
+/// The bytes of response bodies that one call may still read, over all its requests.
 struct Budget(AtomicU64);
 
 impl Budget {
@@ -74,12 +74,12 @@ impl Budget {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    /// The budget of a body that is read only to reuse its connection.
+    /// The budget for a body that is read only to reuse its connection.
     fn discarded() -> Self {
         Self(AtomicU64::new(DISCARDED_BODY_BYTES))
     }
 
-    /// Returns `bytes` of a body that is not kept to the budget.
+    /// Returns the `bytes` that were taken for a body that is not kept.
     fn give_back(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -88,8 +88,8 @@ impl Budget {
 /// State shared by the requests of one call.
 struct Call {
     budget: Budget,
-    /// The cause for which the remaining requests are not sent: each would fail like the first,
-    /// after the same time.
+    /// The cause for which the remaining requests of the call are not sent, once there is one: each
+    /// would fail like the first, after the same time.
     stopped: watch::Sender<Option<Cause>>,
 }
 
@@ -98,9 +98,9 @@ impl Call {
         Self { budget: Budget(AtomicU64::new(bytes_max)), stopped: watch::Sender::new(None) }
     }
 
-    /// Stops the call if a failure would affect all its requests: the service is unreachable,
-    /// silent or overloaded, or refuses the credentials. A broken connection or an invalid response
-    /// may be due to one key. The first cause is kept.
+    /// Stops the call if the failure of one request would affect all its requests: the service is
+    /// unreachable, silent or overloaded, or refuses the credentials. A broken connection or an
+    /// invalid response may be due to one key. The first cause is kept.
     fn stop_if_all(&self, cause: &Cause) {
         let silent = matches!(cause, Cause::Unanswered { .. });
         if !silent && !matches!(cause.fault(), Fault::Unreachable | Fault::Overloaded) {
@@ -113,7 +113,7 @@ impl Call {
         });
     }
 
-    /// Waits for `permit`, or fails as soon as the call is stopped.
+    /// Waits for `permit` to send a request, or fails as soon as the call is stopped.
     async fn unless_stopped<T>(&self, permit: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let mut stopped = self.stopped.subscribe();
         tokio::select! {
@@ -124,7 +124,7 @@ impl Call {
     }
 }
 
-/// A response; the body is empty if it is not needed.
+/// A response of the service; the body is empty if it is not needed.
 struct Answer {
     status: StatusCode,
     version: Version,
@@ -179,7 +179,7 @@ impl Http {
         Some(read.await)
     }
 
-    /// Reads keys in batches. The failure of a request is that of its keys.
+    /// Reads keys by requests for several keys each. A failed request fails all its keys.
     async fn read_together(&self, keys: &[Bytes], call: &Call) -> Vec<Option<Each>> {
         // An empty key, or one that is not UTF-8, cannot be in a JSON object, so it does not exist.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
@@ -196,7 +196,7 @@ impl Http {
         texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect()
     }
 
-    /// Reads several keys by one request; returns one result per key.
+    /// Reads `keys` by one request to `url`; returns one result per key.
     async fn read_list(&self, url: Option<Uri>, keys: &[&str], call: &Call) -> Vec<Option<Each>> {
         let Some(url) = url else { return vec![None; keys.len()] };
         let address = host(&url);
@@ -235,8 +235,8 @@ impl Http {
         answer::removed(status, &headers, &address)
     }
 
-    /// Sends a change. The status alone determines the result; the body is read only to reuse the
-    /// connection.
+    /// Sends a write or removal. The status alone determines the result; the body is read only to
+    /// reuse the connection.
     async fn change(
         &self,
         Change { method, url }: &Change,
@@ -338,7 +338,8 @@ impl Http {
         let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::discarded())).await;
     }
 
-    /// Reads a body within the budget. A body that fails returns its bytes to the budget.
+    /// Reads a body, whose bytes are taken from `budget`. If reading fails, they are returned to
+    /// it.
     async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
@@ -393,8 +394,8 @@ impl Store for Http {
         StoreKind::Http
     }
 
-    /// A service may change a written value, and states its lifetime only in the response to a
-    /// read.
+    /// False: a service may change a written value, and states its freshness lifetime only in the
+    /// response to a read.
     fn answers_as_written(&self) -> bool {
         false
     }
@@ -424,7 +425,7 @@ impl Store for Http {
     }
 }
 
-/// The cause for a key without a URL.
+/// The cause of a failed write or removal of a key that the URL template maps to no URL.
 const NO_URL: Cause = Cause::Unsupported {
     reason: "the key makes no URL by the backend's template: it is empty or a way up, or lacks a part that {key.N} names",
 };
@@ -461,7 +462,7 @@ fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
 }
 
-/// The cause of a failure, from its innermost specific error.
+/// The cause of a failed request, from the innermost specific error.
 fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
     let address = address.to_owned();
     let mut innermost = error;

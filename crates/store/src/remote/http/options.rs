@@ -91,7 +91,7 @@ impl HttpOptions {
     }
 }
 
-/// The URL templates of a store.
+/// The parsed URL templates of an HTTP store.
 pub(super) struct Urls {
     pub(super) read: UrlTemplate,
     pub(super) write: Option<Change>,
@@ -99,7 +99,7 @@ pub(super) struct Urls {
 }
 
 impl Urls {
-    /// True if any of them is `https`.
+    /// True if a URL of the store is `https`.
     pub(super) fn are_secure(&self) -> bool {
         let changes = [&self.write, &self.delete].into_iter().flatten().map(|change| &change.url);
         std::iter::once(&self.read).chain(changes).any(UrlTemplate::is_secure)
@@ -110,7 +110,7 @@ fn remote() -> RemoteOptions {
     RemoteOptions { connections_max: 16, ..RemoteOptions::default() }
 }
 
-/// A method and its URL.
+/// The method and URL template of a write or removal.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) method: Method,
@@ -171,7 +171,7 @@ pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
     Ok(headers)
 }
 
-/// Headers set by the client, which cannot be configured.
+/// Headers that the HTTP client sets itself, which cannot be configured.
 const OURS: [HeaderName; 5] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn change_is_a_method_and_a_url() {
+    fn write_option_is_parsed_as_a_method_and_a_url() {
         let change = Change::parse("write", "PUT http://h/{key}").unwrap();
         assert_eq!((change.method, change.url.of(b"a").unwrap().path()), (Method::PUT, "/a"));
         for text in ["http://h/{key}", "GET http://h/{key}", "PUT http://h/", "PUT http://h/{keys}", ""] {

@@ -15,10 +15,10 @@ use crate::remote::host::HostPort;
 /// The separator of a key's parts.
 const SEPARATOR: u8 = b':';
 
-/// Length of a URL that servers accept; a longer list of keys is sent in several URLs.
+/// Longest URL in bytes, which servers accept; a longer list of keys is sent in several URLs.
 const URL_BYTES_MAX: usize = 7_000;
 
-/// A URL with placeholders for a key.
+/// A URL with placeholders for a key or a list of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlTemplate {
     parts: Vec<Part>,
@@ -28,11 +28,11 @@ pub(crate) struct UrlTemplate {
 enum Part {
     /// Literal text.
     Text(String),
-    /// `{key}`
+    /// `{key}`: the whole key.
     Key,
-    /// `{key.N}`, here from zero.
+    /// `{key.N}`: a part of the key, counted here from zero.
     Nth(usize),
-    /// `{keys}`
+    /// `{keys}`: several keys separated by commas.
     Keys,
 }
 
@@ -98,17 +98,17 @@ impl UrlTemplate {
         address(&uri).map(drop).ok_or_else(|| "names no host".into())
     }
 
-    /// True if no key has a URL.
+    /// True if the template itself has a segment `.` or `..` in its path, so that no key has a URL.
     fn is_elsewhere(&self) -> bool {
         self.with("key").is_none()
     }
 
-    /// True if one URL reads several keys.
+    /// True if the template has `{keys}`, so that one URL reads several keys.
     pub(crate) fn is_batch(&self) -> bool {
         self.parts.contains(&Part::Keys)
     }
 
-    /// True if it is `https`.
+    /// True if the template's scheme is `https`.
     pub(crate) fn is_secure(&self) -> bool {
         matches!(self.parts.first(), Some(Part::Text(start)) if start.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")))
     }
@@ -126,8 +126,8 @@ impl UrlTemplate {
         if has_dots(&url) { None } else { url.parse().ok() }
     }
 
-    /// URLs that together read all `keys`, each with its number of keys. A URL is none for a key of
-    /// many thousand bytes, or one that would be a segment `.` or `..`.
+    /// The URLs that together read all `keys`, each with its number of keys. None instead of a URL
+    /// for a key of many thousand bytes, or one that would be a segment `.` or `..`.
     pub(crate) fn of_all(&self, keys: &[&str]) -> Vec<(Option<Uri>, usize)> {
         let fixed: usize =
             self.parts.iter().map(|part| if let Part::Text(text) = part { text.len() } else { 0 }).sum();
@@ -161,7 +161,7 @@ impl UrlTemplate {
         if has_dots(&url) { None } else { url.parse().ok() }
     }
 
-    /// A key with all parts of the template, to check the server.
+    /// A key that has as many parts as the template needs, to check the server.
     pub(crate) fn check_key(&self) -> String {
         let parts = self.parts.iter().map(|part| if let Part::Nth(at) = part { at + 1 } else { 1 });
         vec![CHECK_KEY; parts.max().unwrap_or(1)].join(":")
@@ -181,7 +181,7 @@ impl Part {
     }
 }
 
-/// Most parts of a key.
+/// Most parts of a key that a template may use.
 const PARTS_MAX: usize = 16;
 
 /// The host and port of a URL.
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn key_replaces_the_placeholders() {
+    fn key_replaces_the_placeholders_of_a_url_template() {
         assert_eq!(url("http://h:1/i/{key}", "a b/ü?%").unwrap(), "http://h:1/i/a%20b%2F%C3%BC%3F%25");
         assert_eq!(url("http://h/{key.2}?of={key.1}&x=1", "user:7").unwrap(), "http://h/7?of=user&x=1");
         assert_eq!(url("https://h/{key}/{key}", "k").unwrap(), "https://h/k/k");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_templates_are_refused() {
+    fn invalid_url_templates_are_refused() {
         for text in [
             "http://h/items",
             "http://h/{key",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_a_url_keep_their_position_in_a_list() {
+    fn keys_without_a_url_keep_their_position_among_the_urls() {
         let too_long = "k".repeat(70_000);
         let urls = template("http://h/all?ids={keys}").of_all(&["a", &too_long, "b"]);
         let asked: Vec<_> = urls.iter().map(|(url, count)| (url.is_some(), *count)).collect();
@@ -302,7 +302,7 @@ mod tests {
         }
 
         #[test]
-        fn any_template_is_parsed_or_refused(text: String) {
+        fn any_url_template_is_parsed_or_refused(text: String) {
             let _ = UrlTemplate::parse("url", &text);
         }
     }

@@ -1,4 +1,4 @@
-//! Replies of memcached, read line by line.
+//! Replies of a memcached server, read line by line.
 
 use bytes::Bytes;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
@@ -9,17 +9,17 @@ use crate::remote::Each;
 use crate::remote::pipeline::Exchange;
 use crate::{Cause, Found};
 
-/// Most keys of one line. memcached reads lines of any length, but searches for the end from the
-/// start with every piece.
+/// Most keys on one `get` line. memcached reads lines of any length, but searches for the end from
+/// the start with every piece.
 pub(super) const KEYS_PER_LINE_MAX: usize = 100;
 
 /// Longest value that memcached can be configured to hold; a longer announced value is an invalid
 /// reply.
 const ITEM_BYTES_MAX: u64 = 1 << 30;
 
-/// A request in flight.
+/// A request in flight to memcached, by the command that was sent.
 pub(crate) enum Request {
-    /// `get`, of one or more lines.
+    /// `get` of some keys, on one or more lines.
     Values(Values),
     /// `set`.
     Stored,
@@ -31,28 +31,28 @@ pub(crate) enum Request {
     Login,
 }
 
-/// The result: values of a `get`, the text of a `version`.
+/// The result of a request to memcached: the values of a `get`, or the text of a `version`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// The result of each key.
+    /// The result of each key of a `get`.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
 }
 
-/// The state of a `get`.
+/// The state of reading the reply to a `get`.
 pub(crate) struct Values {
     keys: Vec<Bytes>,
     found: Vec<Each>,
-    /// The first candidate for the key of the next value: memcached answers in the order of the
-    /// keys, proxies may not.
+    /// The first position at which the key of the next value is searched for: memcached answers in
+    /// the order of the keys, proxies may not.
     next: usize,
-    /// Lines without their `END`.
+    /// `get` lines sent whose reply has not ended yet.
     lines: usize,
-    /// Most bytes of one value, and of all values together.
+    /// Most bytes of one value, and of all values of the `get` together.
     value_bytes_max: u32,
-    /// Bytes of the values found.
+    /// Bytes of the values found so far.
     bytes: u64,
-    /// The failure of the whole call, which is returned at the end of its reply.
+    /// The failure of the whole `get`, which is returned at the end of its reply.
     failed: Option<Cause>,
 }
 
@@ -99,7 +99,8 @@ impl Exchange for Request {
 
     const PROTOCOL: &'static str = "the memcached protocol";
 
-    /// A server at its connection limit says so at once and closes the connection.
+    /// The cause in bytes that arrived without a request: a server at its connection limit sends an
+    /// error at once and closes the connection.
     fn unsolicited(input: &[u8]) -> Option<Cause> {
         match client::parse(input, 0) {
             Ok(Progress::Reply { reply, .. }) => refusal(&reply),
@@ -151,7 +152,8 @@ impl Values {
         Ok(())
     }
 
-    /// Finds the position of a value's key: the next equal key without a value.
+    /// Finds the position of a value's key among the requested keys: the next equal key without a
+    /// value.
     fn place(&mut self, key: &[u8]) -> Result<usize, String> {
         let asked = |at: &usize| self.keys[*at] == key && self.found[*at] == Ok(None);
         let place = (self.next..self.keys.len()).chain(0..self.next).find(asked);
@@ -165,7 +167,7 @@ impl Values {
 /// Bytes of the line end after a value.
 const END_BYTES: usize = 2;
 
-/// The cause of a server's error; none if the reply is not an error.
+/// The cause of a reply that is an error; none if it is another reply.
 fn refusal(reply: &Reply<'_>) -> Option<Cause> {
     Some(match reply {
         Reply::ClientError(text)
@@ -188,7 +190,7 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
 }
 
 /// The cause of a failed `set`. When the item is too large, or memory is short, memcached removes
-/// the old value, so it is not true that nothing was changed.
+/// the old value, so the cause has to be one after which the key may have changed.
 fn not_stored(text: &[u8]) -> Cause {
     let remedy = match text {
         text if text.starts_with(b"object too large") => {

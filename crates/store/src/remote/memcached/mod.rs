@@ -23,7 +23,7 @@ use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
 
-/// Default port.
+/// Default port of memcached.
 const PORT: u16 = 11211;
 
 /// Options of a memcached server.
@@ -87,7 +87,7 @@ impl MemcachedOptions {
     }
 }
 
-/// A memcached server.
+/// A store whose values are on a memcached server.
 pub(crate) struct Memcached {
     name: Arc<str>,
     pool: Pool<Request>,
@@ -138,7 +138,7 @@ impl Memcached {
         StoreError::new(Arc::clone(&self.name), StoreKind::Memcached, attempt, cause)
     }
 
-    /// Adds the prefix to a key.
+    /// Adds the store's configured prefix to a key.
     fn prefixed(&self, key: Bytes) -> Bytes {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
@@ -244,7 +244,7 @@ impl Store for Memcached {
     }
 }
 
-/// Checks that memcached can hold `key`.
+/// Checks that memcached can hold `key`: its length and its bytes.
 fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
     Key::new(key).map_err(|error| match error {
         KeyError::Length(bytes) => Cause::Refused { what: "key", bytes, min: 1, max: KEY_BYTES_MAX },

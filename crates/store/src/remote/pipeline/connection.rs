@@ -1,5 +1,5 @@
-//! The task of one connection: connects, greets, and then writes and reads until the connection or
-//! the pool ends.
+//! The task of one connection to a server: connects, sends the greeting (the operations that log in
+//! and select a database), and then writes and reads until the connection or its pool ends.
 
 use std::io;
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use super::{Exchange, Failed, Link, Operation, Queued};
 use crate::Cause;
 use crate::remote::socket::{Endpoint, Io};
 
-/// Operations sent and not answered; more wait in the queue.
+/// Most operations of a connection that are sent and not answered; more wait in the queue.
 const IN_FLIGHT_MAX: usize = 256;
-/// Bytes gathered before they are written, unless one request alone is longer.
+/// Bytes of requests that are gathered before they are written, unless one request alone is longer.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a reply besides a value: its line.
 const LINE_BYTES_MAX: usize = 2 * sherwood_wire::resp::LINE_BYTES_MAX;
-/// Time to read the reason that a server sent before it closed the connection: it has arrived or is
-/// about to.
+/// Time to read the reason for which a server closes a connection: it was sent before and has
+/// arrived or is about to.
 const CLOSE_REASON_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Runs as long as the connection; answers everything that is in the queue at its end.
+/// Opens the connection and executes the operations in `queue` until the connection ends; then
+/// answers those that are still in the queue.
 pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiver<Queued<E>>) {
     match open(&link).await {
         Ok(mut driver) => {
@@ -48,7 +49,7 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
     }
 }
 
-/// Answers the operations in the closed queue, including those just being put into it.
+/// Fails the operations in the closed queue, including those just being put into it.
 async fn answer_all<E: Exchange>(
     queue: &mut mpsc::Receiver<Queued<E>>,
     failed: impl Fn(Operation<E>) -> Failed<E>,
@@ -76,14 +77,14 @@ async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
     Ok(driver)
 }
 
-/// A connection and the operations in flight on it.
+/// An open connection, its buffers and the operations in flight on it.
 struct Driver<E: Exchange> {
     read: ReadHalf<Box<dyn Io>>,
     write: WriteHalf<Box<dyn Io>>,
     pipeline: Pipeline<InFlight<E>>,
     /// True while there are bytes to write, or bytes written may still be in the buffer of TLS.
     unflushed: bool,
-    /// True once the server has said that it refuses this connection.
+    /// True once the server has sent an error that refuses this connection.
     refused: bool,
 }
 
@@ -103,7 +104,7 @@ impl<E: Exchange> pipeline::Exchange for InFlight<E> {
 }
 
 impl<E: Exchange> Driver<E> {
-    /// Executes one operation of the greeting, with nothing else in flight.
+    /// Executes one operation of the greeting, with no other in flight.
     async fn greet(&mut self, endpoint: &Endpoint, operation: Operation<E>) -> Result<(), Cause> {
         let Operation { request, exchange, .. } = operation;
         let (reply, mut answer) = oneshot::channel();
@@ -118,7 +119,7 @@ impl<E: Exchange> Driver<E> {
         }
     }
 
-    /// Sends the requests and reads until all are answered.
+    /// Sends the pending requests and reads until all operations in flight are answered.
     async fn exchange(&mut self, endpoint: &Endpoint) -> Result<(), Cause> {
         let unsent = self.pipeline.unsent();
         let bytes = unsent.len();
@@ -137,8 +138,8 @@ impl<E: Exchange> Driver<E> {
         Ok(())
     }
 
-    /// The cause when nothing more can be sent. A reason that the server sent before it closed the
-    /// connection is still to be read, and is more specific than the error of the write.
+    /// The cause of a write that failed with `error`. A reason that the server sent before it
+    /// closed the connection is still to be read, and is more specific than the error.
     async fn close_reason(&mut self, endpoint: &Endpoint, error: &io::Error) -> Cause {
         let read = async {
             loop {
@@ -156,7 +157,7 @@ impl<E: Exchange> Driver<E> {
     }
 
     /// Writes and reads until the connection ends, and returns the cause; or until the pool is gone
-    /// and everything is answered.
+    /// and every operation is answered.
     async fn serve(&mut self, link: &Link<E>, queue: &mut mpsc::Receiver<Queued<E>>) -> Cause {
         let deadline = tokio::time::sleep(link.answer_timeout);
         tokio::pin!(deadline);
@@ -208,7 +209,8 @@ impl<E: Exchange> Driver<E> {
         }
     }
 
-    /// Takes `first` and more operations from the queue, as many as should be written at once.
+    /// Takes `first` and more operations from the queue for sending, as many as should be written
+    /// at once.
     fn take(&mut self, first: Option<Queued<E>>, queue: &mut mpsc::Receiver<Queued<E>>) {
         let mut next = first;
         while let Some(Queued { operation, reply, _counted }) = next {
@@ -224,7 +226,7 @@ impl<E: Exchange> Driver<E> {
         }
     }
 
-    /// Answers the operations whose replies are complete.
+    /// Answers the operations whose replies are complete after a read with the result `received`.
     fn received(&mut self, endpoint: &Endpoint, received: io::Result<usize>) -> Result<(), Cause> {
         match received {
             Ok(0) => {
@@ -259,7 +261,7 @@ impl<E: Exchange> Driver<E> {
         Cause::Protocol { address: endpoint.address.to_string(), expected: E::PROTOCOL, detail }
     }
 
-    /// Fails every operation in flight.
+    /// Fails every operation in flight on the connection.
     fn fail(&mut self, cause: &Cause) {
         for InFlight { reply, .. } in self.pipeline.abandon() {
             let _ = reply.send(Err(Failed::Cause(cause.clone())));
@@ -267,8 +269,8 @@ impl<E: Exchange> Driver<E> {
     }
 }
 
-/// Writes some of `unsent`, or flushes where there is nothing to write; the bytes written. May be
-/// dropped and started again.
+/// Writes some of `unsent`, or flushes if it is empty; returns the number of bytes written. The
+/// future may be dropped and the write started again.
 async fn write_some(write: &mut WriteHalf<Box<dyn Io>>, unsent: &[u8]) -> io::Result<usize> {
     if unsent.is_empty() {
         return write.flush().await.map(|()| 0);

@@ -34,7 +34,7 @@ use super::options::RemoteOptions;
 use super::socket::Endpoint;
 use crate::Cause;
 
-/// The reply to one operation, in a connector's protocol.
+/// A request in flight that reads its own reply, in the protocol of a connector.
 pub(crate) trait Exchange:
     pipeline::Exchange<Answer = Result<Self::Outcome, Cause>, Error = String> + Send + 'static
 {
@@ -51,16 +51,16 @@ pub(crate) trait Exchange:
     }
 }
 
-/// An operation: its request, and the exchange that reads its reply.
+/// An operation on a server: the bytes of its request, and the exchange that reads the reply.
 pub(crate) struct Operation<E: Exchange> {
     request: Bytes,
     exchange: E,
-    /// Load on the connection, in keys read.
+    /// Load that the operation puts on its connection, in keys read.
     weight: usize,
 }
 
 impl<E: Exchange> Operation<E> {
-    /// Makes an operation that reads or changes `keys` keys.
+    /// Makes an operation whose `request` reads or changes `keys` keys.
     pub(crate) fn new(request: Bytes, keys: usize, exchange: E) -> Self {
         let weight = keys + request.len() / BYTES_PER_KEY;
         Self { request, exchange, weight }
@@ -70,10 +70,11 @@ impl<E: Exchange> Operation<E> {
 /// Bytes of a request, such as a value to write, that count as one key.
 const BYTES_PER_KEY: usize = 4 << 10;
 
-/// The first operations of a new connection, in order; all have to succeed.
+/// The operations that a new connection executes first, in order, such as a login; all have to
+/// succeed.
 pub(crate) type Greeting<E> = Box<dyn Fn() -> Vec<Operation<E>> + Send + Sync>;
 
-/// The connections to one server.
+/// The connections to one server, which its calls share.
 pub(crate) struct Pool<E: Exchange> {
     link: Arc<Link<E>>,
     connections_max: usize,
@@ -82,7 +83,7 @@ pub(crate) struct Pool<E: Exchange> {
     connections: Mutex<Vec<Connection<E>>>,
 }
 
-/// The parameters of a pool's connections.
+/// The server, limits and greeting that all connections of a pool use.
 struct Link<E: Exchange> {
     endpoint: Endpoint,
     answer_timeout: Duration,
@@ -90,7 +91,8 @@ struct Link<E: Exchange> {
     greeting: Greeting<E>,
 }
 
-/// The pool's handle of a connection: the queue of its task, and the weight of its operations.
+/// The pool's handle of a connection: the queue of the connection's task, and the total weight of
+/// the operations in it or in flight.
 struct Connection<E: Exchange> {
     queue: mpsc::Sender<Queued<E>>,
     weight: Arc<AtomicUsize>,
@@ -103,15 +105,15 @@ struct Queued<E: Exchange> {
     _counted: Counted,
 }
 
-/// The reason why an operation has no answer.
+/// The reason why an operation was not answered.
 enum Failed<E: Exchange> {
-    /// A failure with this cause.
+    /// The operation failed with this cause.
     Cause(Cause),
-    /// The connection ended before the operation was sent, which is returned.
+    /// The connection ended before the operation was sent; the operation is returned.
     Unsent(Operation<E>),
 }
 
-/// Adds the weight of an operation to its connection while it exists.
+/// Adds the weight of an operation to the total of its connection until it is dropped.
 struct Counted {
     all: Arc<AtomicUsize>,
     weight: usize,
@@ -130,14 +132,15 @@ impl Drop for Counted {
     }
 }
 
-/// Weight of a connection's operations above which another one is used.
+/// Weight of a connection's operations, in keys, above which a new operation uses another
+/// connection.
 const PACKED_KEYS: usize = 16;
 
 /// Most operations in the queue of one connection; more callers wait for room in it.
 const QUEUE_MAX: usize = 64;
 
-/// Most connections that an operation is offered to: one may end just when it is chosen, but rarely
-/// two in a row.
+/// Most connections that an operation is offered to, one after the other: one may end just when it
+/// is chosen, but rarely two in a row.
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {
@@ -157,7 +160,7 @@ impl<E: Exchange> Pool<E> {
         }
     }
 
-    /// Sends an operation and waits for its answer.
+    /// Sends an operation on one of the connections and waits for its answer.
     pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Outcome, Cause> {
         let overloaded = || Cause::Overloaded { queued_calls_max: self.queued_calls_max };
         let _room = self.calls.try_acquire().map_err(|_| overloaded())?;
@@ -181,8 +184,8 @@ impl<E: Exchange> Pool<E> {
         Err(Cause::Unreachable { address, detail })
     }
 
-    /// Chooses the first connection that is idle or has room for `weight`; otherwise a new one if
-    /// more are allowed, or the least busy.
+    /// Chooses a connection for an operation: the first that is idle or has room for `weight`;
+    /// otherwise a new one if more are allowed, or the least busy.
     fn choose(&self, weight: usize) -> (mpsc::Sender<Queued<E>>, Counted) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.queue.is_closed());

@@ -1,5 +1,5 @@
-//! Tests with a protocol of one byte: the answer to a letter is its capital, or `!` if the
-//! operation failed.
+//! Tests with a protocol of one byte: a request is a letter, and its reply the capital letter, or
+//! `!` if the operation failed.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -35,8 +35,8 @@ impl Exchange for Letter {
     const PROTOCOL: &'static str = "letters";
 }
 
-/// The answer that `exchange` makes of `answer` when it arrives in pieces of `piece` bytes, and the
-/// number of bytes it used.
+/// Reads `answer` as the reply to `exchange` when it arrives in pieces of `piece` bytes; returns
+/// the result and the number of bytes used.
 pub(crate) fn read_in_pieces<E: Exchange>(
     exchange: E,
     answer: &[u8],
@@ -92,21 +92,21 @@ fn one_connection() -> RemoteOptions {
     RemoteOptions { connections_max: 1, ..RemoteOptions::default() }
 }
 
-/// Reads `count` letters.
+/// Reads requests of `count` letters from the client.
 async fn letters(stream: &mut TcpStream, count: usize) -> String {
     let mut read = vec![0; count];
     stream.read_exact(&mut read).await.unwrap();
     String::from_utf8(read).unwrap()
 }
 
-/// Polls a call once, so that it starts.
+/// Polls a call once, so that it starts and waits for its answer.
 async fn start<F: Future + Unpin>(call: &mut F) {
     let pending = poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending())).await;
     assert!(pending, "nothing answers yet");
 }
 
 #[tokio::test]
-async fn calls_that_share_a_connection_receive_their_own_answers() {
+async fn calls_that_share_a_pipelined_connection_receive_their_own_answers() {
     let fixture = Fixture::new(one_connection()).await;
     let server = async {
         let mut stream = fixture.accept().await;
@@ -197,7 +197,7 @@ async fn idle_connection_closed_by_the_server_fails_no_call() {
 }
 
 #[tokio::test]
-async fn small_calls_share_a_connection_and_long_ones_use_more_up_to_the_bound() {
+async fn calls_of_few_keys_share_a_connection_and_calls_of_many_use_more_up_to_the_bound() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
     let of = |letter: u8, keys| Operation::new(Bytes::copy_from_slice(&[letter]), keys, Letter);
     let asked = [(b'a', 1), (b'b', PACKED_KEYS - 1), (b'c', 1), (b'd', PACKED_KEYS), (b'e', 1)];
@@ -213,7 +213,7 @@ async fn small_calls_share_a_connection_and_long_ones_use_more_up_to_the_bound()
 }
 
 #[tokio::test]
-async fn small_call_does_not_share_a_connection_with_a_long_value() {
+async fn small_call_does_not_share_a_connection_with_the_write_of_a_long_value() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
     let long = Operation::new(vec![b'x'; 2 * PACKED_KEYS * BYTES_PER_KEY].into(), 1, Letter);
     let (mut long, mut small) =
@@ -224,7 +224,7 @@ async fn small_call_does_not_share_a_connection_with_a_long_value() {
 }
 
 #[tokio::test]
-async fn call_over_the_bound_is_refused() {
+async fn call_over_the_bound_of_queued_calls_is_refused() {
     let fixture = Fixture::new(RemoteOptions { queued_calls_max: 1, ..one_connection() }).await;
     let mut first = Box::pin(fixture.pool.call(letter(b'a')));
     start(&mut first).await;
@@ -242,7 +242,7 @@ async fn connection_to_a_silent_server_is_closed_after_the_timeout() {
 }
 
 #[tokio::test]
-async fn greeting_without_an_answer_times_out_and_a_refused_one_has_its_cause() {
+async fn login_without_an_answer_times_out_and_a_refused_login_has_its_cause() {
     let options = RemoteOptions { connect_timeout_ms: 20, ..one_connection() };
     let fixture = Fixture::greeting(options, || vec![letter(b'h')]).await;
     let (answer, _stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
@@ -261,7 +261,7 @@ async fn greeting_without_an_answer_times_out_and_a_refused_one_has_its_cause() 
 }
 
 #[tokio::test]
-async fn invalid_answer_ends_the_connection_and_is_quoted() {
+async fn invalid_reply_ends_the_connection_and_is_quoted_in_the_error() {
     let fixture = Fixture::new(one_connection()).await;
     let server = async {
         let mut stream = fixture.accept().await;

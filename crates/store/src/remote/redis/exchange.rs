@@ -1,4 +1,4 @@
-//! Replies of Redis, read piece by piece.
+//! Replies of a Redis server, read piece by piece.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use crate::remote::Each;
 use crate::remote::pipeline::Exchange;
 use crate::{Cause, Found};
 
-/// A request in flight.
+/// A request in flight to Redis, with the part of its reply that was read.
 pub(crate) struct Request {
-    /// Times to live still to be read, which come first.
+    /// Replies to `PTTL` still to be read, which come before the values.
     ttls: usize,
     expected: Expected,
-    /// Arrays of one value after the first array.
+    /// Arrays of one value that follow the first one, if each key has an `MGET` of its own.
     more: usize,
     /// True if each key has a request of its own, so that an error fails one key.
     alone: bool,
     outcome: Outcome,
-    /// Most bytes of one value, and of all values together.
+    /// Most bytes of one value, and of all values of the request together.
     value_bytes_max: u64,
-    /// Bytes of the values found.
+    /// Bytes of the values found so far.
     bytes: u64,
-    /// The failure of the whole call, which is returned at the end of its reply.
+    /// The failure of the whole request, which is returned at the end of its reply.
     failed: Option<Cause>,
 }
 
-/// The reply expected after the times to live.
+/// The reply that is expected next, after the replies to `PTTL`.
 enum Expected {
     /// An array of this many values.
     Values(usize),
-    /// The remaining values of the array.
+    /// This many values of the array that has begun.
     Left(usize),
     /// A status or a number that acknowledges the request.
     Ok,
-    /// A text.
+    /// A byte string, returned as text.
     Text,
 }
 
-/// The result: values of an `MGET`, a text or a number.
+/// The result of a request to Redis: the values of an `MGET`, a text or a number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// The result of each key.
+    /// The result of each key of an `MGET`.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
     pub(super) number: i64,
@@ -70,7 +70,7 @@ impl Request {
         Self::new(Expected::Values(keys), if with_ttls { keys } else { 0 }, value_bytes_max)
     }
 
-    /// The values of one or more keys, each with an `MGET` of its own.
+    /// Expects the values of one or more keys, each read by an `MGET` of its own.
     pub(super) fn values_alone(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
         let ttls = if with_ttls { keys } else { 0 };
         Self { more: keys - 1, alone: true, ..Self::new(Expected::Values(1), ttls, value_bytes_max) }
@@ -141,8 +141,8 @@ impl Exchange for Request {
 
     const PROTOCOL: &'static str = "the Redis protocol";
 
-    /// A server in protected mode, or at its client limit, says so at once and closes the
-    /// connection.
+    /// The cause in bytes that arrived without a request: a server in protected mode, or at its
+    /// client limit, sends an error at once and closes the connection.
     fn unsolicited(input: &[u8]) -> Option<Cause> {
         match client::parse(input) {
             Ok(Progress::Reply(Reply::Error(text), _)) => Some(refusal(text)),
@@ -157,7 +157,8 @@ impl Request {
         Step::Done(used, self.failed.take().map_or(Ok(outcome), Err))
     }
 
-    /// The step after a piece of `used` bytes: the next array, or the end of the reply.
+    /// The next step after a piece of `used` bytes was read: the next array, or the end of the
+    /// reply.
     fn after(&mut self, used: usize) -> Step<Result<Outcome, Cause>> {
         match self.expected {
             Expected::Left(0) if self.more > 0 => {
@@ -170,7 +171,7 @@ impl Request {
         }
     }
 
-    /// Adds the next key's value; an error if the values together exceed the limit.
+    /// Adds the next key's value, or its error if the values together exceed the limit.
     fn push(&mut self, value: Option<&[u8]>) {
         let at = self.outcome.values.len();
         let good_for = match self.outcome.ttls.get(at).cloned().unwrap_or(Ok(None)) {
@@ -211,7 +212,7 @@ impl Request {
         Ok(())
     }
 
-    /// Skips a value of `bytes` bytes.
+    /// Skips a value of `bytes` bytes, which is over the limit and fails its key.
     fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Result<Outcome, Cause>>, String> {
         let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let used = line + bytes as usize + END_BYTES;
@@ -236,7 +237,8 @@ impl Request {
 /// Bytes of the line end after a value.
 const END_BYTES: usize = 2;
 
-/// The length of the byte string at the start of `input`, once its line is complete.
+/// The length that the byte string at the start of `input` announces, once its first line is
+/// complete.
 fn announced(input: &[u8]) -> Option<u64> {
     let line = input.strip_prefix(b"$")?;
     let window = &line[..line.len().min(24)];
@@ -245,7 +247,7 @@ fn announced(input: &[u8]) -> Option<u64> {
     u64::try_from(length).ok().filter(|&length| length <= sherwood_wire::resp::BULK_BYTES_MAX)
 }
 
-/// Describes a reply without its bytes, which may be a user's value.
+/// Names the type of a reply without its bytes, which may be a user's value.
 fn named(reply: &Reply<'_>) -> String {
     match reply {
         Reply::Simple(word) => format!("word \"{}\"", message_bytes(word)),
@@ -257,7 +259,7 @@ fn named(reply: &Reply<'_>) -> String {
     }
 }
 
-/// The cause of a server's error, by its first word.
+/// The cause of an error that Redis returned, by the first word of its text.
 fn refusal(text: &[u8]) -> Cause {
     let detail = message_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {

@@ -22,7 +22,7 @@ use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
 
-/// Default port.
+/// Default port of Redis.
 const PORT: u16 = 6379;
 
 /// Longest key that Redis accepts.
@@ -43,7 +43,7 @@ pub struct RedisOptions {
     /// User who logs in; `default` if there is only a `password`.
     #[serde(default)]
     pub user: Option<String>,
-    /// The password.
+    /// The password of `user`.
     #[serde(default)]
     pub password: Option<Secret>,
     /// True if values are fresh for the server's time to live, which is read with every value;
@@ -83,7 +83,7 @@ impl RedisOptions {
     }
 }
 
-/// A Redis or Valkey server.
+/// A store whose values are on a Redis or Valkey server.
 pub(crate) struct Redis {
     name: Arc<str>,
     pool: Pool<Request>,
@@ -130,7 +130,7 @@ impl Redis {
         self.pool.call(Operation::new(request, 1, exchange)).await
     }
 
-    /// Adds the prefix to a key.
+    /// Adds the store's configured prefix to a key.
     fn prefixed(&self, key: Bytes) -> Bytes {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
@@ -149,7 +149,7 @@ impl Redis {
         self.read_some(keys).await
     }
 
-    /// Reads one or more keys.
+    /// Reads one or more keys by an `MGET`.
     async fn read_some(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
         let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
         let mut out = self.ttl_requests(&keys);
@@ -162,7 +162,8 @@ impl Redis {
         }
     }
 
-    /// Reads keys of which some are forbidden: one `MGET` each, sent together.
+    /// Reads keys of which the server forbids some: one `MGET` each, sent together, so that each
+    /// has its own result.
     async fn read_alone(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let mut out = self.ttl_requests(keys);
         keys.iter().for_each(|key| client::mget(&mut out, std::iter::once(&key[..])));
@@ -170,7 +171,8 @@ impl Redis {
         Ok(self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await?.values)
     }
 
-    /// The requests for times to live, which are sent before a read if they are wanted.
+    /// The `PTTL` requests for the times to live of `keys`, which are sent before a read; empty if
+    /// the store does not use them.
     fn ttl_requests(&self, keys: &[Bytes]) -> Vec<u8> {
         let mut out = Vec::new();
         if self.ttl_of_server {
@@ -228,7 +230,8 @@ impl Store for Redis {
         StoreKind::Redis
     }
 
-    /// A read may return a time to live that differs from that of the write.
+    /// False if times to live are both written and read: a read may return another one than the
+    /// write set.
     fn answers_as_written(&self) -> bool {
         !(self.ttl_of_server && self.write_ttl.is_some())
     }

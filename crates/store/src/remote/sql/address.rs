@@ -1,4 +1,4 @@
-//! Addresses of databases: a host and port, or a UNIX socket.
+//! Addresses of database servers: a host and port, or a UNIX socket.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use crate::escape::quoted;
 use crate::remote::host::{Deadline, HostPort};
 use crate::{Cause, OpenCause};
 
-/// A host and port, or a UNIX socket.
+/// The address of a database server: a host and port, or a UNIX socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     /// A name or an IP address.
@@ -22,7 +22,8 @@ const REMEDY: &str = "write a host and a port, such as \"127.0.0.1:3306\", \"db.
                       path of a socket";
 
 impl Address {
-    /// Parses what [`HostPort::parse`] does, or `unix:/path`. The port is `port` by default.
+    /// Parses `host:port` as [`HostPort::parse`] does, or `unix:/path`. The port is `port` by
+    /// default.
     ///
     /// # Errors
     /// When it is none of these.
@@ -52,17 +53,17 @@ impl Address {
         }
     }
 
-    /// The cause when the server accepts no connections.
+    /// The cause when the database server accepts no connections.
     pub(crate) fn unreachable(&self, detail: impl fmt::Display) -> Cause {
         Cause::Unreachable { address: self.to_string(), detail: detail.to_string() }
     }
 
-    /// The cause when a connection ended early.
+    /// The cause when a connection to the database ended early.
     pub(crate) fn reset(&self, detail: impl fmt::Display) -> Cause {
         Cause::Reset { address: self.to_string(), detail: detail.to_string() }
     }
 
-    /// The cause of an I/O error, while connecting or later.
+    /// The cause of an I/O error on a connection, while connecting or later.
     pub(crate) fn io(&self, error: &io::Error) -> Cause {
         match error.kind() {
             io::ErrorKind::ConnectionRefused
@@ -76,7 +77,7 @@ impl Address {
     }
 }
 
-/// Formats the address so that it can be parsed.
+/// Formats the address in the form that [`Address::parse`] accepts.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parsed_address_is_formatted_as_it_was() {
+    fn parsed_database_address_is_formatted_as_it_was_written() {
         for text in ["127.0.0.1:3306", "db.example:1", "[::1]:5432", "unix:/run/my sql.sock"] {
             assert_eq!(Address::parse(text, 9).unwrap().to_string(), text);
         }
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_address_is_refused_with_an_example() {
+    fn invalid_database_address_is_refused_with_an_example() {
         for text in ["", "a b:1", "a:0", "unix:run"] {
             let refusal = Address::parse(text, 9).unwrap_err().to_string();
             assert!(refusal.starts_with(&format!("`address` cannot be used (\"{text}\"")), "{refusal}");

@@ -13,7 +13,7 @@ use sherwood_model::Tags;
 use super::options::{SqlOptions, SqlValue};
 use crate::{Cause, Found};
 
-/// The value of a column in a row.
+/// The value of one column in a row, converted from the server's type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Null,
@@ -28,7 +28,7 @@ pub(super) enum Cell {
 }
 
 impl Cell {
-    /// Bytes of the cell, counted against the bound of an answer.
+    /// Bytes of the cell's content, counted against the bound of an answer.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Null | Self::Bool(_) => 1,
@@ -68,14 +68,14 @@ fn write_string(text: &str, to: &mut Vec<u8>) {
     serde_json::to_writer(to, text).expect("a string is JSON, and memory takes it");
 }
 
-/// The result of a statement: every row has as many cells as there are columns.
+/// The result of a read statement: every row has as many cells as there are columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// The roles of the columns.
+/// The use of a statement's columns: as key, value, time to live or tags.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// True if the first column is the key.
@@ -85,7 +85,7 @@ pub(super) struct Shape {
     tags_column: Option<String>,
 }
 
-/// The positions of the roles in one answer.
+/// The positions of the time to live, tags and value among the columns of one answer.
 struct Places {
     ttl: Option<usize>,
     tags: Option<usize>,
@@ -99,7 +99,7 @@ impl Shape {
         Self { keyed, value: options.value, ttl_column, tags_column }
     }
 
-    /// True if a value is one column, without time to live and tags.
+    /// True if the value is a single column and the store reads no times to live or tags.
     pub(super) fn is_single_column(&self) -> bool {
         self.value == SqlValue::Column && self.ttl_column.is_none() && self.tags_column.is_none()
     }
@@ -116,7 +116,7 @@ impl Shape {
         }
     }
 
-    /// The values of many keys, each from the last row with the key.
+    /// The values of many keys, each from the last row whose first column is the key.
     ///
     /// # Errors
     /// As [`one`](Self::one).
@@ -133,7 +133,8 @@ impl Shape {
         Ok(values)
     }
 
-    /// Checks the columns, which are the same for every answer of a statement.
+    /// Checks that the columns of a statement are those that the options name. They are the same
+    /// for every answer.
     ///
     /// # Errors
     /// As [`one`](Self::one).
@@ -181,7 +182,7 @@ impl Shape {
     }
 }
 
-/// A row as a JSON object.
+/// Formats the columns of a row at `places` as a JSON object.
 fn object(columns: &[String], places: &[usize], row: &[Cell]) -> Bytes {
     let mut json = Vec::with_capacity(64);
     json.push(b'{');
@@ -197,7 +198,7 @@ fn object(columns: &[String], places: &[usize], row: &[Cell]) -> Bytes {
     json.into()
 }
 
-/// Longest time to live of a column; more means unlimited.
+/// Longest time to live of a value, in seconds; more means unlimited.
 const SECONDS_MAX: f64 = 365.0 * 86_400.0;
 
 fn seconds(cell: Cell) -> Result<Option<Duration>, Cause> {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_column_is_the_value_unchanged() {
+    fn value_of_a_single_column_is_returned_unchanged() {
         let shape = Shape::new(&options(), false);
         let one = |cell| shape.one(answer(&["v"], vec![vec![cell]])).unwrap().map(|found| found.value);
         assert_eq!(one(text("é")), Some("é".into()));
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn row_becomes_a_json_object_in_the_order_of_its_columns() {
+    fn row_of_several_columns_becomes_a_json_object_in_their_order() {
         let shape = Shape::new(&SqlOptions { value: SqlValue::Json, ..options() }, true);
         let columns = ["id", "z", "a\"", "n", "d", "b", "j", "t"];
         let row = vec![
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn time_to_live_and_tags_are_read_from_their_columns() {
+    fn time_to_live_and_tags_are_read_from_the_configured_columns() {
         let (ttl_column, tags_column) = (Some("ttl".into()), Some("tags".into()));
         let shape = Shape::new(&SqlOptions { ttl_column, tags_column, ..options() }, true);
         let columns = ["id", "ttl", "v", "tags"];
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn unexpected_columns_are_an_error_of_the_statement() {
+    fn columns_that_differ_from_the_options_are_an_error_of_the_statement() {
         let refused = |shape: &Shape, columns: &[&str]| {
             let columns: Vec<_> = columns.iter().map(|&name| name.to_owned()).collect();
             shape.check(&columns).unwrap_err().to_string()

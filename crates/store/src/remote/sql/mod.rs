@@ -43,7 +43,7 @@ pub(crate) fn open_postgres(name: &str, options: &SqlOptions) -> Result<Arc<dyn 
     Ok(Arc::new(Sql::new(name, StoreKind::Postgres, plan, postgres::Postgres::new(options)?, options)))
 }
 
-/// The statements of a store.
+/// The parsed statements of a store, with the use of their columns.
 struct Plan {
     query: Template,
     write: Option<Template>,
@@ -54,7 +54,7 @@ struct Plan {
 }
 
 impl SqlOptions {
-    /// Checks everything that needs neither a file nor a server.
+    /// Checks the options that need neither a file nor a server: addresses, ranges and statements.
     pub(crate) fn validate(&self, kind: StoreKind) -> Result<(), OpenCause> {
         let (dialect, port) = match kind {
             StoreKind::MySql => (Dialect::MySql, mysql::PORT),
@@ -91,7 +91,7 @@ struct Sql<D: Driver> {
     pool: Pool<D>,
     /// The server's address, for errors.
     address: String,
-    /// Descriptions of the connection, for reports.
+    /// Descriptions of the connection to the server, for reports.
     details: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ impl<D: Driver> Sql<D> {
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 
-    /// Runs a statement, with the answer timeout.
+    /// Awaits `work`, a statement on the server, for at most the answer timeout.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let timeout = self.plan.answer_timeout;
         tokio::time::timeout(timeout, work)
@@ -222,8 +222,8 @@ impl<D: Driver> Sql<D> {
         }
     }
 
-    /// The cause of a failed change. A refused read has no effect; a change may have been made in
-    /// part.
+    /// The cause of a failed write or removal, from the `cause` of its statement. A refused read
+    /// has no effect; a change may have been made in part.
     fn of_change(&self, template: &Template, cause: Cause) -> Cause {
         match cause {
             Cause::Statement { detail } | Cause::Busy { detail } | Cause::Key { detail }
@@ -297,7 +297,8 @@ impl<D: Driver> Store for Sql<D> {
         Box::pin(async move { self.write(Change::Delete, &key, &Bytes::new()).await.map_err(error) })
     }
 
-    /// A row may contain more than was written, and has columns for time to live and tags.
+    /// False unless the value is a single column without time to live and tags: a row may contain
+    /// more than was written.
     fn answers_as_written(&self) -> bool {
         self.plan.shape.is_single_column()
     }
@@ -324,14 +325,14 @@ fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
     ]
 }
 
-/// The result of a check.
+/// The result of preparing a store's statements for a check.
 struct Prepared {
     server: String,
     /// The key column of a statement that reads several keys.
     key_column: Option<String>,
 }
 
-/// The kind of a change.
+/// The kind of a change: a write or a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Write,
@@ -343,11 +344,11 @@ const NO_WRITE: &str =
 const NO_DELETE: &str =
     "it has no statement to delete with; set the backend's `delete`, or delete from the database directly";
 
-/// Most connections that one call may abandon because of values that are too large; with one more
-/// such value the call fails.
+/// Most connections that one call may close in the middle of an answer because of values that are
+/// too large; with one more such value the call fails.
 const ABANDONED_MAX: usize = 4;
 
-/// The budget of all answers to one call.
+/// The bytes that all answers to one call may still have.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     bytes_max: u64,
@@ -364,7 +365,7 @@ impl Budget {
         Self { bytes_max, left: bytes_max }
     }
 
-    /// Charges a row.
+    /// Takes a row's bytes from the budget; an error if too few are left.
     fn spend(&mut self, row: &[Cell]) -> Result<(), Cause> {
         let bytes = row.iter().map(|cell| cell.len() + CELL_BYTES).sum::<usize>() + ROW_BYTES;
         match self.left.checked_sub(bytes as u64) {
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budget_bounds_bytes_and_rows() {
+    fn budget_of_a_call_bounds_the_bytes_and_rows_of_its_answers() {
         let mut budget = Budget::new(64);
         let row = [Cell::Text("abcd".into())];
         assert_eq!((budget.spend(&row), budget.spend(&row)), (Ok(()), Ok(())));

@@ -29,7 +29,7 @@ pub struct SqlOptions {
     /// The statement that removes `:key`; without it removals are refused.
     #[serde(default)]
     pub delete: Option<String>,
-    /// The value of a row; one column by default.
+    /// The columns of a row that are the value; one column by default.
     #[serde(default)]
     pub value: SqlValue,
     /// The column with the time to live in seconds.
@@ -44,7 +44,7 @@ pub struct SqlOptions {
     pub remote: RemoteOptions,
 }
 
-/// The value of a row.
+/// The columns of a row that are the value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SqlValue {
@@ -80,8 +80,8 @@ impl SqlOptions {
     }
 }
 
-/// A statement has a connection of its own, so there are more connections than for pipelined
-/// protocols.
+/// Default options of connections: 8 of them, more than for pipelined protocols, since a statement
+/// has a connection of its own.
 fn default_remote() -> RemoteOptions {
     RemoteOptions { connections_max: 8, ..RemoteOptions::default() }
 }

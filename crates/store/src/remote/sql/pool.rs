@@ -1,4 +1,4 @@
-//! A bounded pool of connections, made when a call needs one.
+//! A bounded pool of connections to a database server, made when a call needs one.
 //!
 //! A call [`take`](Pool::take)s a connection for itself. Returned connections are reused, the last
 //! one first, so that surplus ones stay idle and are closed. A connection that is not returned has
@@ -18,16 +18,16 @@ use super::answer::Answer;
 use crate::Cause;
 use crate::remote::options::RemoteOptions;
 
-/// Time after which an idle connection is closed. Servers allow hours, but each connection costs
-/// them memory.
+/// Time after which an idle connection of the pool is closed. Servers allow hours, but each
+/// connection costs them memory.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Time after which an idle connection is pinged before it is used. Under load connections are idle
-/// for less, and a server takes longer to restart.
+/// Time after which an idle connection is pinged before it is used again. Under load connections
+/// are idle for less, and a server takes longer to restart.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// Makes connections to one server.
+/// Makes connections to one database server.
 pub(super) trait Driver: Send + Sync + 'static {
-    /// The driver's connection.
+    /// The type of the driver's connections.
     type Link: Link;
 
     /// Connects and logs in, within the driver's timeout.
@@ -38,15 +38,15 @@ pub(super) trait Driver: Send + Sync + 'static {
     fn abandon(&self, link: Self::Link);
 }
 
-/// A connection that has logged in.
+/// A connection to a database server that has logged in.
 pub(super) trait Link: Send + 'static {
-    /// True if it is known to be broken.
+    /// True if the connection is known to be broken.
     fn is_closed(&self) -> bool;
 
-    /// Product and version of the server.
+    /// Returns product and version of the server.
     fn version(&mut self) -> impl Future<Output = Result<String, Cause>> + Send;
 
-    /// Prepares a statement and returns its columns.
+    /// Prepares a statement on the server and returns the names of its columns.
     fn prepare(&mut self, sql: &str) -> impl Future<Output = Result<Vec<String>, Cause>> + Send;
 
     /// Checks that the server answers.
@@ -64,12 +64,12 @@ pub(super) trait Link: Send + 'static {
     fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> impl Future<Output = Result<u64, Cause>> + Send;
 }
 
-/// The connections to one server.
+/// The connections to one database server.
 pub(super) struct Pool<D: Driver> {
     shared: Arc<Shared<D>>,
     /// The server's address, for errors.
     address: String,
-    /// The timeout of a ping.
+    /// The timeout of a ping of an idle connection.
     ping_timeout: Duration,
     queued_calls_max: u32,
     /// Permits for the calls that have a connection or wait for one.
@@ -83,10 +83,10 @@ struct Shared<D: Driver> {
     idle: Mutex<Idle<D::Link>>,
 }
 
-/// Idle connections, the last returned at the end.
+/// The idle connections of a pool, the last returned at the end.
 struct Idle<L> {
     links: Vec<(L, Instant)>,
-    /// True while a task runs that closes old ones.
+    /// True while a task runs that closes connections that are idle for too long.
     swept: bool,
 }
 
@@ -105,7 +105,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Takes a connection that is not known to be broken; waits while all are in use.
+    /// Lends a connection that is not known to be broken to a call; waits while all are in use.
     ///
     /// # Errors
     /// When too many calls wait already, or connecting fails.
@@ -118,7 +118,8 @@ impl<D: Driver> Pool<D> {
         Ok(Lease { held: self.connected().await?, _permits: permits })
     }
 
-    /// Gives another connection to a call that has abandoned its own.
+    /// Lends another connection to a call that has abandoned its own (closed it in the middle of an
+    /// answer).
     ///
     /// # Errors
     /// As [`take`](Self::take), except that the call already has a permit to wait.
@@ -127,7 +128,7 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
-    /// Returns an idle connection, or a new one.
+    /// Returns an idle connection that is not broken, or a new one.
     async fn connected(&self) -> Result<Held<D>, Cause> {
         while let Some((link, since)) = self.shared.pop() {
             let mut held = Held { link: Some(link), shared: Arc::clone(&self.shared) };
@@ -150,14 +151,14 @@ impl<D: Driver> Pool<D> {
     }
 }
 
-/// The permits of a call: to wait, and to have a connection.
+/// The permits of a call: to wait for a connection, and to have one.
 struct Permits {
     _room: OwnedSemaphorePermit,
     _connection: OwnedSemaphorePermit,
 }
 
-/// A connection lent to one call. If the lease is dropped before it is settled, the connection is
-/// abandoned.
+/// A connection lent to one call. If the lease is dropped before [`settle`](Self::settle), the
+/// connection is closed and the server told to stop its statement.
 pub(super) struct Lease<D: Driver> {
     // Dropped before the permits, so that connections do not exceed permits.
     held: Held<D>,
@@ -171,17 +172,18 @@ impl<D: Driver> Lease<D> {
         self.held.link()
     }
 
-    /// Abandons the connection during an answer, while the call continues.
+    /// Closes the connection in the middle of an answer, while the call continues.
     pub(super) fn abandon(&mut self) {
         self.held.abandon();
     }
 
-    /// True if the call has no connection at present.
+    /// True if the call has abandoned its connection and was not lent another.
     pub(super) fn is_abandoned(&self) -> bool {
         self.held.link.is_none()
     }
 
-    /// Ends the call. The connection is kept if it is usable after `outcome`.
+    /// Ends the call with `outcome`, after which the connection goes back to the pool if it is
+    /// still usable.
     pub(super) fn settle<T>(self, outcome: &Result<T, Cause>) {
         let mut held = self.held;
         match outcome {
@@ -248,7 +250,8 @@ impl<D: Driver> Shared<D> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the last returned connection that is not known to be broken.
+    /// Takes the idle connection that was returned last, and the time of its return; skips those
+    /// that are known to be broken.
     fn pop(&self) -> Option<(D::Link, Instant)> {
         let mut idle = self.idle();
         while let Some((link, since)) = idle.links.pop() {
@@ -268,8 +271,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Closes connections idle for too long; returns the time of the next check, none if there are
-    /// no idle ones.
+    /// Closes connections idle for too long; returns the time of the next check, none if no idle
+    /// connection is left.
     fn close_old(&self) -> Option<Instant> {
         let mut idle = self.idle();
         let now = Instant::now();
@@ -280,7 +283,7 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-/// Closes old connections as long as there are idle ones.
+/// Closes connections that are idle for too long, until no idle connection is left.
 async fn sweep<D: Driver>(shared: Weak<Shared<D>>) {
     while let Some(next) = shared.upgrade().and_then(|shared| shared.close_old()) {
         tokio::time::sleep_until(next).await;

@@ -16,14 +16,14 @@ fn refusal(text: &str, dialect: Dialect, purpose: Purpose) -> String {
 }
 
 #[test]
-fn key_becomes_a_placeholder_of_the_server() {
+fn key_parameter_becomes_a_placeholder_of_the_server_dialect() {
     let text = "SELECT body FROM item WHERE id = :key AND shop = :key.2";
     assert_eq!(sql(text, MySql), "SELECT body FROM item WHERE id = ? AND shop = ?");
     assert_eq!(sql(text, Postgres), "SELECT body FROM item WHERE id = $1 AND shop = $2");
 }
 
 #[test]
-fn list_becomes_as_many_placeholders_as_there_are_keys() {
+fn keys_parameter_becomes_as_many_placeholders_as_there_are_keys() {
     let text = "SELECT id, body FROM item WHERE id IN ( :keys ) LIMIT 9";
     assert_eq!(sql(text, MySql), "SELECT id, body FROM item WHERE id IN ( ?,?,? ) LIMIT 9");
     assert_eq!(sql(text, Postgres), "SELECT id, body FROM item WHERE id IN ( $1,$2,$3 ) LIMIT 9");
@@ -32,7 +32,7 @@ fn list_becomes_as_many_placeholders_as_there_are_keys() {
 }
 
 #[test]
-fn quoted_text_is_unchanged() {
+fn parameters_in_quoted_text_are_not_replaced() {
     for (text, dialect) in [
         (r#"SELECT ':key', ":key\":key", `:key`, 'it''s :key' /* :key */ -- :key"#, MySql),
         ("SELECT 1 # :key ?\n, 'it\\':key?'", MySql),
@@ -47,7 +47,7 @@ fn quoted_text_is_unchanged() {
 }
 
 #[test]
-fn list_of_keys_for_sqlite_is_found_outside_quotes() {
+fn keys_parameter_of_sqlite_is_found_only_outside_quotes() {
     let of_list = |text| Template::of_list(text).map(|found| found.map(|found| found.sql(2)));
     let quoted = r#"SELECT ':keys', ":keys", `:keys`, [:keys] /* :keys */ -- :keys"#;
     assert_eq!(of_list(quoted), Ok(None));
@@ -60,7 +60,7 @@ fn list_of_keys_for_sqlite_is_found_outside_quotes() {
 }
 
 #[test]
-fn comment_ends_by_the_rules_of_its_dialect() {
+fn comment_in_a_statement_ends_by_the_rules_of_its_dialect() {
     assert_eq!(sql("SELECT 5--:key", MySql), "SELECT 5--?");
     assert!(refusal("SELECT 5--:key", Postgres, Purpose::Query).contains("neither `:key` nor `:keys`"));
     assert_eq!(sql("SELECT /* /* */ :key", MySql), "SELECT /* /* */ ?");
@@ -71,12 +71,12 @@ fn comment_ends_by_the_rules_of_its_dialect() {
 }
 
 #[test]
-fn cast_is_not_a_parameter() {
+fn postgres_cast_with_colons_is_not_a_parameter() {
     assert_eq!(sql("SELECT :key::int8, now()::text", Postgres), "SELECT $1::int8, now()::text");
 }
 
 #[test]
-fn refusal_names_option_position_and_remedy() {
+fn refusal_of_a_statement_names_option_position_and_remedy() {
     assert_eq!(
         refusal("SELECT é FROM t WHERE k = :id", Postgres, Purpose::Query),
         "`query` cannot be used (`:id` at position 27 is no parameter); write a SELECT with `:key` (or its parts `:key.1`, \
@@ -114,7 +114,7 @@ fn parts_of_a_key_are_split_at_colons() {
 }
 
 #[test]
-fn lists_are_padded_to_few_different_lengths() {
+fn key_lists_are_padded_to_few_different_lengths() {
     let keys: Vec<Bytes> = (0..KEYS_MAX).map(|i| i.to_string().into()).collect();
     let lengths: std::collections::BTreeSet<_> =
         (1..=KEYS_MAX).map(|len| padded(&keys[..len]).len()).collect();
@@ -128,14 +128,14 @@ fn lists_are_padded_to_few_different_lengths() {
 }
 
 #[test]
-fn value_is_bound_at_its_parameter_of_the_write() {
+fn written_value_is_bound_at_the_value_parameter() {
     let text = "INSERT INTO t (v, k) VALUES (:value, :key) ON CONFLICT (k) DO UPDATE SET v = :value";
     let template = Template::parse(text, Postgres, Purpose::Write).unwrap();
     assert_eq!(template.bind(&"k".into(), &"v".into()), Some(vec!["v".into(), "k".into(), "v".into()]));
     assert!(template.sql(1).ends_with("VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = $3"));
 }
 
-/// Fragments of templates, each with its form in MySQL; `?` is one placeholder.
+/// Fragments of statement templates, each with its form in MySQL; `?` is one placeholder.
 fn fragments() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let known = [
         ("SELECT a ", "SELECT a "),
@@ -153,7 +153,7 @@ fn fragments() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 
 proptest! {
     #[test]
-    fn any_text_is_parsed_or_refused(text in ".{0,60}", postgres: bool) {
+    fn any_statement_text_is_parsed_or_refused(text in ".{0,60}", postgres: bool) {
         let dialect = if postgres { Postgres } else { MySql };
         for purpose in [Purpose::Query, Purpose::Write, Purpose::Delete] {
             if let Ok(template) = Template::parse(&text, dialect, purpose) {
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn only_parameters_outside_quotes_are_replaced(fragments in fragments()) {
+    fn only_statement_parameters_outside_quotes_are_replaced(fragments in fragments()) {
         // A blank between fragments: a parameter must not be followed directly by a word, nor
         // preceded by a colon.
         let text: String = fragments.iter().map(|(text, _)| format!(" {text}")).collect();

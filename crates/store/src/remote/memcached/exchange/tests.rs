@@ -21,28 +21,28 @@ fn values(outcome: &Outcome) -> Vec<Option<(&[u8], u32)>> {
     found.map(|found| found.map(|found| (&found.value[..], found.flags))).collect()
 }
 
-/// The result of each key: the length of its value, or the label of its error.
+/// The result of each key of a `get`: the length of its value, or the label of its error.
 fn each(outcome: &Outcome) -> Vec<Result<Option<usize>, &'static str>> {
     let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
     outcome.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
-fn values_are_matched_to_their_keys() {
+fn values_of_a_get_are_matched_to_their_keys() {
     let answer = b"VALUE b 7 2\r\nxy\r\nVALUE d 0 0\r\n\r\nEND\r\n";
     let outcome = outcome(|| get(&["a", "b", "c", "d"], 16), answer).unwrap();
     assert_eq!(values(&outcome), [None, Some((&b"xy"[..], 7)), None, Some((b"", 0))]);
 }
 
 #[test]
-fn repeated_key_has_two_values() {
+fn key_repeated_in_a_get_has_two_values() {
     let outcome =
         outcome(|| get(&["a", "a"], 16), b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n").unwrap();
     assert_eq!(values(&outcome), [Some((&b"x"[..], 0)), Some((b"x", 0))]);
 }
 
 #[test]
-fn many_keys_are_read_in_several_lines() {
+fn more_keys_than_fit_on_a_line_are_read_by_several_get_lines() {
     let keys: Vec<Bytes> = (0..=KEYS_PER_LINE_MAX).map(|i| Bytes::from(format!("k{i}"))).collect();
     let answer = format!("VALUE k0 0 1\r\na\r\nEND\r\nVALUE k{KEYS_PER_LINE_MAX} 0 1\r\nb\r\nEND\r\n");
     let outcome = outcome(|| Request::values(keys.clone(), 16), answer.as_bytes()).unwrap();
@@ -52,7 +52,7 @@ fn many_keys_are_read_in_several_lines() {
 }
 
 #[test]
-fn values_in_another_order_are_matched_but_each_key_once() {
+fn values_in_another_order_than_requested_are_matched_once_per_key() {
     let answer = b"VALUE c 0 1\r\n3\r\nVALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n";
     let outcome = outcome(|| get(&["a", "b", "c"], 16), answer).unwrap();
     assert_eq!(values(&outcome), [Some((&b"1"[..], 0)), Some((b"2", 0)), Some((b"3", 0))]);
@@ -61,7 +61,7 @@ fn values_in_another_order_are_matched_but_each_key_once() {
 }
 
 #[test]
-fn value_too_large_fails_its_key_alone() {
+fn value_over_the_limit_fails_only_its_key() {
     let answer = b"VALUE a 0 1\r\nx\r\nVALUE b 0 9\r\n\r\nEND\r\n..\r\nVALUE c 0 1\r\nz\r\nEND\r\nnext";
     let read_all = each(&outcome(|| get(&["a", "b", "c"], 8), answer).unwrap());
     assert_eq!(read_all, [Ok(Some(1)), Err("too_large"), Ok(Some(1))]);
@@ -69,7 +69,7 @@ fn value_too_large_fails_its_key_alone() {
 }
 
 #[test]
-fn values_over_the_limit_together_fail_alone() {
+fn values_that_exceed_the_limit_together_fail_only_their_keys() {
     let answer = b"VALUE a 0 5\r\n12345\r\nVALUE b 0 4\r\n1234\r\nVALUE c 0 3\r\n123\r\nEND\r\nnext";
     let request = |bytes_max| get(&["a", "b", "c"], bytes_max);
     let read_all = |bytes_max| each(&outcome(|| request(bytes_max), answer).unwrap());
@@ -79,12 +79,12 @@ fn values_over_the_limit_together_fail_alone() {
 }
 
 #[test]
-fn value_longer_than_any_item_is_an_invalid_reply() {
+fn value_longer_than_memcached_can_hold_is_an_invalid_reply() {
     assert!(read(get(&["a"], 8), b"VALUE a 0 99999999999\r\n", 64).is_err());
 }
 
 #[test]
-fn errors_have_their_causes() {
+fn memcached_errors_are_mapped_to_their_causes() {
     for (answer, label) in [
         ("CLIENT_ERROR unauthenticated\r\n", "credentials"),
         ("ERROR Too many open connections\r\n", "busy"),
@@ -110,7 +110,7 @@ fn errors_have_their_causes() {
 }
 
 #[test]
-fn acknowledgement_matches_its_request() {
+fn each_memcached_request_is_acknowledged_by_its_own_reply() {
     assert!(outcome(|| Request::Stored, b"STORED\r\n").is_ok());
     assert!(outcome(|| Request::Login, b"STORED\r\n").is_ok());
     assert!(outcome(|| Request::Deleted, b"DELETED\r\n").is_ok());
@@ -119,7 +119,7 @@ fn acknowledgement_matches_its_request() {
 }
 
 #[test]
-fn other_replies_are_an_error() {
+fn memcached_replies_of_another_request_are_an_error() {
     for answer in
         ["STORED\r\n", "VALUE z 0 1\r\nx\r\n", "HTTP/1.1 400 Bad Request\r\n", "VALUE a 0 1\r\nxyz\r\n"]
     {
@@ -130,13 +130,13 @@ fn other_replies_are_an_error() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
+    fn any_bytes_are_read_as_memcached_replies_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
         let _ = read(get(&["a", "b"], 8), &answer, piece);
         let _ = read(Request::Stored, &answer, piece);
     }
 
     #[test]
-    fn any_fragments_of_replies_are_read_without_a_panic(
+    fn any_fragments_of_memcached_replies_are_read_without_a_panic(
         words in proptest::collection::vec("VALUE a 0 [0-9]{1,3}\r\n|END\r\n|x{0,9}|\r\n|ERROR\r\n", 0..20),
         piece in 1_usize..64,
     ) {

@@ -17,27 +17,27 @@ fn values(outcome: &Outcome) -> Vec<Option<(&[u8], Option<u64>)>> {
     found.map(|found| found.map(|found| (&found.value[..], ms(found)))).collect()
 }
 
-/// The result of each key: the length of its value, or the label of its error.
+/// The result of each key of an `MGET`: the length of its value, or the label of its error.
 fn each(outcome: &Outcome) -> Vec<Result<Option<usize>, &'static str>> {
     let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
     outcome.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
-fn values_are_in_the_order_of_the_keys() {
+fn values_of_an_mget_are_in_the_order_of_the_keys() {
     let outcome = outcome(|| Request::values(3, false, 16), b"*3\r\n$1\r\nx\r\n$-1\r\n$0\r\n\r\n").unwrap();
     assert_eq!(values(&outcome), [Some((&b"x"[..], None)), None, Some((b"", None))]);
 }
 
 #[test]
-fn times_to_live_are_read_first_and_an_absent_one_is_zero() {
+fn times_to_live_are_read_before_the_values_and_that_of_an_absent_key_is_zero() {
     let answer = b":-1\r\n:1500\r\n:-2\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n";
     let outcome = outcome(|| Request::values(3, true, 16), answer).unwrap();
     assert_eq!(values(&outcome), [Some((&b"a"[..], None)), Some((b"b", Some(1500))), Some((b"c", Some(0)))]);
 }
 
 #[test]
-fn value_too_large_fails_its_key_alone() {
+fn value_over_the_limit_fails_only_its_key() {
     for (answer, used, expected) in [
         (
             &b"*3\r\n$1\r\nx\r\n$9\r\n.\r\n$1\r\n..\r\n$1\r\nz\r\n+next"[..],
@@ -54,7 +54,7 @@ fn value_too_large_fails_its_key_alone() {
 }
 
 #[test]
-fn values_over_the_limit_together_fail_alone() {
+fn values_that_exceed_the_limit_together_fail_only_their_keys() {
     let answer = b"*4\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n$3\r\n123\r\n";
     let read = |bytes_max| each(&outcome(|| Request::values(4, false, bytes_max), answer).unwrap());
     assert_eq!(read(8), [Ok(Some(5)), Ok(None), Err("too_large"), Ok(Some(3))]);
@@ -62,14 +62,14 @@ fn values_over_the_limit_together_fail_alone() {
 }
 
 #[test]
-fn error_in_the_array_fails_its_key_alone() {
+fn error_in_the_array_of_an_mget_fails_only_its_key() {
     let answer = b"*3\r\n$1\r\nx\r\n-ERR upstream failure\r\n$1\r\nz\r\n";
     let outcome = outcome(|| Request::values(3, false, 8), answer).unwrap();
     assert_eq!(each(&outcome), [Ok(Some(1)), Err("statement"), Ok(Some(1))]);
 }
 
 #[test]
-fn keys_with_requests_of_their_own_fail_alone() {
+fn error_of_a_key_with_an_mget_of_its_own_fails_only_that_key() {
     let answer =
         b"*1\r\n$1\r\nx\r\n-NOPERM No permissions to access a key\r\n*1\r\n$9\r\n.........\r\n*1\r\n$-1\r\n";
     let told_all = outcome(|| Request::values_alone(4, false, 8), answer).unwrap();
@@ -97,7 +97,7 @@ fn forbidden_key_is_distinguished_from_a_forbidden_command() {
 }
 
 #[test]
-fn errors_have_their_causes() {
+fn redis_errors_are_mapped_to_their_causes() {
     for (text, label) in [
         ("NOAUTH Authentication required.", "credentials"),
         ("WRONGPASS invalid username-password pair or user is disabled.", "credentials"),
@@ -126,7 +126,7 @@ fn errors_have_their_causes() {
 }
 
 #[test]
-fn other_replies_are_an_error() {
+fn redis_replies_of_another_type_than_expected_are_an_error() {
     for answer in ["+OK\r\n", "*2\r\n", "$1\r\nx\r\n", "HTTP/1.1 400\r\n", "*1\r\n:1\r\n", "$99\r\n"] {
         assert!(read(Request::values(1, false, 8), answer.as_bytes(), 64).is_err(), "{answer}");
     }
@@ -135,14 +135,14 @@ fn other_replies_are_an_error() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
+    fn any_bytes_are_read_as_redis_replies_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
         let _ = read(Request::values(2, true, 8), &answer, piece);
         let _ = read(Request::values_alone(2, true, 8), &answer, piece);
         let _ = read(Request::ok(), &answer, piece);
     }
 
     #[test]
-    fn any_fragments_of_replies_are_read_without_a_panic(
+    fn any_fragments_of_redis_replies_are_read_without_a_panic(
         words in proptest::collection::vec("[*$:-][0-9]{1,3}\r\n|[*]2\r\n|x{0,9}|\r\n|[$]-1\r\n", 0..20),
         piece in 1_usize..64,
     ) {

@@ -6,10 +6,10 @@ use mysql_async::{Column, Value};
 
 use crate::remote::sql::answer::Cell;
 
-/// The number of the binary character set.
+/// The number of MySQL's binary character set, which marks columns of bytes.
 const BINARY: u16 = 63;
 
-/// Converts the value of a column. A value of an unexpected type is kept as bytes.
+/// Converts the value of a column to a [`Cell`]. A value of an unexpected type is kept as bytes.
 pub(super) fn cell(column: &Column, value: Value) -> Cell {
     match value {
         Value::NULL => Cell::Null,
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_text_with_the_digits_of_the_column() {
+    fn mysql_times_are_text_with_as_many_digits_as_their_column() {
         let text = |kind, decimals, value| cell(&column(kind).with_decimals(decimals), value);
         let at = Value::Date(2024, 2, 29, 7, 8, 9, 120_000);
         assert_eq!(text(ColumnType::MYSQL_TYPE_DATE, 0, at.clone()), Cell::Text("2024-02-29".into()));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_converted_by_the_type_of_the_column() {
+    fn mysql_bytes_are_converted_by_the_type_of_their_column() {
         let bytes = || Value::Bytes(b"10".to_vec());
         assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_NEWDECIMAL), bytes()), Cell::Number("10".into()));
         assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_JSON), bytes()), Cell::Json("10".into()));

@@ -1,4 +1,4 @@
-//! The causes of MySQL's errors.
+//! Converts errors of MySQL and of its client library to causes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, escape};
 
-/// The operation in progress.
+/// The operation in progress when an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Connecting.
@@ -17,7 +17,7 @@ pub(super) enum Phase {
     Statement,
 }
 
-/// The cause of a failed call; `bytes_max` is the bound of its answer.
+/// The cause of a call that failed with `error`; `bytes_max` is the bound of its answer.
 pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
     match error {
         Error::Server(error) => of_server(address, error),
@@ -48,7 +48,7 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
-/// The cause when a server requires an unsupported authentication method.
+/// The cause when a MySQL server requires an unsupported authentication method.
 pub(super) fn unknown_login() -> Cause {
     let detail = "it wants the password in a way that is not known here; of MySQL's and MariaDB's, \
                   caching_sha2_password, mysql_native_password and ed25519 are";
@@ -79,8 +79,8 @@ fn is_too_large(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string().contains("larger than max_allowed_packet"))
 }
 
-/// The cause of a server's error. Codes are MySQL's; MariaDB's are the same below 1900, and its own
-/// from there.
+/// The cause of an error that the server returned. Codes are MySQL's; MariaDB's are the same below
+/// 1900, and its own from there.
 fn of_server(address: &Address, error: &ServerError) -> Cause {
     let ServerError { code, message, state } = error;
     let detail = || format!("{} (error {code})", escape::message(&without_values(*code, state, message)));
@@ -134,7 +134,8 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
     }
 }
 
-/// Removes the keys and values that a message quotes, but keeps names of columns and indexes.
+/// Removes the keys and values that a server's error message quotes, but keeps names of columns and
+/// indexes.
 fn without_values(code: u16, state: &str, message: &str) -> String {
     let told = match code {
         // These quote names only: out of range, truncated, too long for a column.
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_removed_from_messages_and_names_kept() {
+    fn mysql_messages_lose_quoted_values_and_keep_names_of_columns() {
         for (code, state, message, expected) in [
             (
                 1062,
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_their_causes() {
+    fn mysql_error_codes_are_mapped_to_their_causes() {
         let address = Address::parse("db", 3306).unwrap();
         let label = |code, state: &str| {
             let error = ServerError { code, message: "said".into(), state: state.into() };
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_server_is_the_wrong_server() {
+    fn error_of_a_read_only_mysql_server_is_cause_wrong_server() {
         let message =
             "The MariaDB server is running with the --read-only option so it cannot execute this statement";
         let error = ServerError { code: 1290, message: message.into(), state: "HY000".into() };
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_over_the_bound_is_an_answer_too_large_and_in_the_handshake_a_protocol_error() {
+    fn mysql_packet_over_the_bound_is_an_answer_too_large_but_in_the_handshake_a_protocol_error() {
         let address = Address::parse("db", 3306).unwrap();
         let error = || io::Error::other("Packet is larger than max_allowed_packet");
         let at = |phase| cause(&address, phase, 9, &Error::Io(IoError::Io(error())));

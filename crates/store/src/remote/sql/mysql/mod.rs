@@ -37,10 +37,10 @@ use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
 
-/// Default port.
+/// Default port of MySQL.
 pub(super) const PORT: u16 = 3306;
-/// Prepared statements of a connection: the lengths of lists, the writes, and room for those of the
-/// library.
+/// Most prepared statements of a connection: one for each length of a key list, the writes, and
+/// room for those of the library.
 const STATEMENTS_MAX: usize = LISTS_MAX + 8;
 /// Bytes of a packet besides values: the other columns' names and lengths.
 const PACKET_BYTES: usize = 64 << 10;
@@ -49,7 +49,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Timeout of an orderly disconnect.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Makes connections to a server.
+/// Makes connections to a MySQL or MariaDB server.
 pub(super) struct MySql {
     address: Arc<Address>,
     options: SqlOptions,
@@ -59,7 +59,8 @@ pub(super) struct MySql {
 }
 
 impl MySql {
-    /// Makes a driver. `values` is the number of occurrences of the written value in a statement.
+    /// Makes a driver for the server of `options`. `values` is the number of occurrences of the
+    /// written value in a statement.
     pub(super) fn new(options: &SqlOptions, values: usize) -> Result<Self, OpenCause> {
         let address = Address::parse(&options.address, PORT)?;
         let password = options.password.as_ref().map(|password| password.read()).transpose()?;
@@ -123,7 +124,8 @@ fn read(option: &'static str, path: &Path) -> Result<Vec<u8>, OpenCause> {
     })
 }
 
-/// The certificates trusted by the system, without those that the library cannot parse.
+/// The certificate authorities that the system trusts, without certificates that the library cannot
+/// parse.
 fn system_roots() -> Vec<Vec<u8>> {
     let certificates = rustls_native_certs::load_native_certs().certs;
     let sound = certificates.into_iter().filter(|one| RootCertStore::empty().add(one.clone()).is_ok());
@@ -178,8 +180,8 @@ impl Driver for MySql {
 }
 
 impl MySql {
-    /// Options for each address of the server's name, so that a `KILL` goes to the server of the
-    /// connection: its number means another connection on another server.
+    /// Connection options for each address of the server's name, so that a `KILL` can go to the
+    /// server of the connection: on another server its number means another connection.
     async fn candidates(&self, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
         if let Address::Unix(_) = *self.address {
             return Ok(vec![self.opts.clone()]);
@@ -192,13 +194,13 @@ impl MySql {
     }
 }
 
-/// Closes a connection without reading the rest of the answer, as the library would.
+/// Closes a connection without reading the rest of its answer, which the library would do.
 async fn close(conn: Conn) {
     // The result does not matter.
     let _ = tokio::time::timeout(DISCONNECT_TIMEOUT, conn.disconnect()).await;
 }
 
-/// The cause of a connection that timed out. The library does not tell which step it was.
+/// The cause of a connection attempt that timed out. The library does not tell at which step.
 async fn timeout_cause(address: &Address, opts: &Opts, deadline: Deadline) -> Cause {
     let ips = opts.resolved_ips().iter().flatten();
     let found: Vec<_> = ips.map(|ip| SocketAddr::new(*ip, opts.tcp_port())).collect();
@@ -212,11 +214,11 @@ async fn timeout_cause(address: &Address, opts: &Opts, deadline: Deadline) -> Ca
     }
 }
 
-/// A connection to a server.
+/// A connection to a MySQL or MariaDB server.
 pub(super) struct Connection {
     address: Arc<Address>,
     conn: Conn,
-    /// The options of the connection, with its address.
+    /// The options that the connection was made with, with the address of its server.
     opts: Opts,
     runtime: Handle,
 }

@@ -2,16 +2,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 
-/// Counts of a driver's connections.
+/// Counts of a test driver's connections, and the behaviour of their pings.
 #[derive(Default)]
 struct Counts {
     made: AtomicUsize,
     abandoned: AtomicUsize,
     dropped: AtomicUsize,
     pinged: AtomicUsize,
-    /// True if pings fail.
+    /// True if pings of connections fail.
     dead: AtomicBool,
-    /// True if pings are not answered.
+    /// True if pings of connections are not answered.
     hangs: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ async fn returned_connection_is_reused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_of_a_dropped_call_is_abandoned() {
+async fn connection_of_a_dropped_call_is_closed_and_not_reused() {
     let (pool, counts) = pool(1, 1);
     drop(pool.take().await.unwrap());
     pool.take().await.unwrap().settle(&Err::<(), _>(Cause::TooLarge { bytes_max: 1 }));
@@ -104,7 +104,7 @@ async fn connection_of_a_dropped_call_is_abandoned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_that_abandons_its_connection_gets_another() {
+async fn call_that_closes_its_connection_in_an_answer_gets_another() {
     let (pool, counts) = pool(1, 1);
     let mut lease = pool.take().await.unwrap();
     lease.abandon();
@@ -121,7 +121,7 @@ async fn call_that_abandons_its_connection_gets_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_connection_closes_the_idle_ones() {
+async fn broken_connection_of_a_call_closes_the_idle_connections() {
     let (pool, counts) = pool(3, 1);
     let (one, other, third) =
         (pool.take().await.unwrap(), pool.take().await.unwrap(), pool.take().await.unwrap());
@@ -134,7 +134,7 @@ async fn broken_connection_closes_the_idle_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_connection_is_pinged_before_it_is_used() {
+async fn connection_idle_for_long_is_pinged_before_it_is_used() {
     let (pool, counts) = pool(1, 1);
     pool.take().await.unwrap().settle(&FINE);
     tokio::time::advance(TRUSTED).await;
@@ -147,7 +147,7 @@ async fn idle_connection_is_pinged_before_it_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_connection_that_hangs_is_closed_with_the_others() {
+async fn idle_connections_are_all_closed_if_one_does_not_answer_a_ping() {
     let (pool, counts) = pool(2, 1);
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     one.settle(&FINE);
@@ -161,7 +161,7 @@ async fn idle_connection_that_hangs_is_closed_with_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_or_unsent_statement_keeps_the_connection() {
+async fn connection_of_a_refused_or_unsent_statement_is_reused() {
     let (pool, counts) = pool(2, 1);
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     one.settle(&FINE);
@@ -180,7 +180,7 @@ async fn refused_or_unsent_statement_keeps_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_connections_are_closed() {
+async fn connections_idle_for_too_long_are_closed() {
     let (pool, counts) = pool(2, 1);
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     one.settle(&FINE);

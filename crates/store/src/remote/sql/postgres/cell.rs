@@ -78,7 +78,7 @@ fn fixed<const N: usize>(raw: &[u8]) -> Read<[u8; N]> {
     raw.try_into().map_err(|_| format!("{} bytes came, where {N} were expected", raw.len()).into())
 }
 
-/// Takes the first `N` bytes.
+/// Takes the first `N` bytes off `raw`.
 fn take<const N: usize>(raw: &mut &[u8]) -> Read<[u8; N]> {
     let (first, rest) = raw.split_first_chunk::<N>().ok_or("a value ended early")?;
     *raw = rest;
@@ -96,8 +96,8 @@ fn float(value: impl Into<f64> + ToString + Copy) -> String {
     }
 }
 
-/// Formats a numeric: the number of groups of four decimal digits, the weight of the first one (an
-/// exponent of 10000), the sign, the number of digits after the point, and the groups.
+/// Formats a `numeric`: the number of groups of four decimal digits, the weight of the first one
+/// (an exponent of 10000), the sign, the number of digits after the point, and the groups.
 fn numeric(mut raw: &[u8]) -> Read<String> {
     let groups = u16::from_be_bytes(take(&mut raw)?);
     let weight = i32::from(i16::from_be_bytes(take(&mut raw)?));
@@ -160,7 +160,7 @@ fn timestamp(micros: i64, zone: &str) -> String {
     }
 }
 
-/// Formats microseconds from midnight.
+/// Formats a time of day, given in microseconds from midnight.
 fn time(micros: i64) -> String {
     let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn numeric_keeps_its_digits() {
+    fn postgres_numeric_is_formatted_with_all_its_digits() {
         assert_eq!(numeric_of(0, 0, 0, &[]), "0");
         assert_eq!(numeric_of(0, 0, 2, &[1, 5000]), "1.50");
         assert_eq!(numeric_of(1, 0x4000, 0, &[12]), "-120000");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_formatted_as_calendar_dates() {
+    fn postgres_days_are_formatted_as_calendar_dates() {
         assert_eq!(date(0), "2000-01-01");
         assert_eq!(date(59), "2000-02-29");
         assert_eq!(date(8_825), "2024-02-29");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn array_becomes_json() {
+    fn postgres_array_is_converted_to_json() {
         let mut raw = Vec::new();
         for word in [1, 1, 25, 3, 1] {
             raw.extend_from_slice(&i32::to_be_bytes(word));
@@ -277,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn error_of_an_unsupported_type_has_a_remedy() {
+    fn error_of_an_unsupported_postgres_type_has_a_remedy() {
         let error = cell(&Type::INET, &[]).unwrap_err().to_string();
         assert_eq!(error, "a column has type inet, which is not read; cast it, as in `column::text`");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_converted_or_refused(raw in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_of_a_postgres_value_are_converted_or_refused(raw in prop::collection::vec(any::<u8>(), 0..40)) {
             for kind in [
                 Type::BOOL, Type::INT2, Type::INT4, Type::INT8, Type::FLOAT4, Type::FLOAT8, Type::NUMERIC, Type::JSON, Type::JSONB,
                 Type::UUID, Type::DATE, Type::TIME, Type::TIMESTAMP, Type::TIMESTAMPTZ, Type::TEXT, Type::INT4_ARRAY, Type::INET,

@@ -1,4 +1,4 @@
-//! The causes of PostgreSQL's errors.
+//! Converts errors of PostgreSQL and of its client library to causes.
 
 use std::error::Error as _;
 use std::io;
@@ -11,7 +11,7 @@ use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, escape};
 
-/// The operation in progress.
+/// The operation in progress when an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Connecting.
@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Statement,
 }
 
-/// The cause of a failed call; `bytes_max` is the bound of its answer.
+/// The cause of a call that failed with `error`; `bytes_max` is the bound of its answer.
 pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
     if let Some(error) = error.as_db_error() {
         return of_server(address, error);
@@ -59,9 +59,9 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
-/// The part of an error that is quoted. Its `DETAIL` is not, since it contains rows and keys; names
-/// of constraints, tables and columns are in the message as well. Messages of class 22 quote the
-/// invalid value. Hints are added for errors of statements.
+/// The part of a PostgreSQL error that is quoted. Its `DETAIL` is not, since it contains rows and
+/// keys; names of constraints, tables and columns are in the message as well. Messages of class 22
+/// quote the invalid value. Hints are added for errors of statements.
 fn message(code: &str, message: &str, hint: Option<&str>) -> String {
     let unfit = |what: &str| what.to_owned();
     match code {
@@ -78,8 +78,8 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
     }
 }
 
-/// The cause of a server's error, by SQLSTATE: five characters, the first two of which are the
-/// class.
+/// The cause of an error that the server returned, by SQLSTATE: five characters, the first two of
+/// which are the class.
 fn of_server(address: &Address, error: &DbError) -> Cause {
     let code = error.code().code();
     let detail =
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_that_quote_values_are_replaced() {
+    fn postgres_messages_that_quote_values_are_replaced() {
         let quoting = "invalid input syntax for type integer: \"hunter2\"";
         for code in ["22P02", "22007", "22003", "22008", "22001", "22021", "22023"] {
             let said = message(code, quoting, Some("try hunter2"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_quoted_with_the_hints_of_statements() {
+    fn postgres_messages_are_quoted_with_hints_for_statements() {
         let raised = "new row for relation \"item\" violates check constraint \"item_price_check\"";
         assert_eq!(message("23514", raised, Some("hunter2")), raised);
         assert_eq!(message("42703", "no b", Some("a?")), "no b (a?)");

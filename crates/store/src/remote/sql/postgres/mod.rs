@@ -35,20 +35,20 @@ use error::Phase;
 use parameter::Parameter;
 use socket::{Encrypt, Meter, Metered};
 
-/// Default port.
+/// Default port of PostgreSQL.
 pub(super) const PORT: u16 = 5432;
 /// Bytes of an answer besides its rows: the description of a statement, notices, and the messages
 /// of a login.
 const BESIDE_BYTES: u64 = 256 << 10;
 
-/// Makes connections to a server.
+/// Makes connections to a PostgreSQL server.
 pub(super) struct Postgres {
     server: Arc<Server>,
     /// Permits for the connections that send a cancel request.
     cancels: Arc<Semaphore>,
 }
 
-/// The server's address and login.
+/// The address and login of a PostgreSQL server.
 struct Server {
     address: Address,
     config: Config,
@@ -152,21 +152,22 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A connection to a server. When it is dropped, its task disconnects and ends.
+/// A connection to a PostgreSQL server. When it is dropped, its task disconnects and ends.
 pub(super) struct Connection {
     server: Arc<Server>,
     client: Client,
-    /// The task that reads the socket; none once its result was taken.
+    /// The task that reads the connection's socket; none once its result was taken.
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
-    /// Prepared statements by their text: at most [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths
-    /// of a list, and the writes.
+    /// Prepared statements of the connection by their text: at most
+    /// [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a key list, and the writes.
     statements: HashMap<String, Statement>,
     runtime: Handle,
 }
 
 impl Connection {
-    /// The cause of a failed call.
+    /// The cause of a call that failed with `error`, or with the error that ended the connection's
+    /// task.
     async fn cause(&mut self, error: Error, bytes_max: u64) -> Cause {
         let address = &self.server.address;
         // The call's error says only that the connection is closed; its task has the reason.
@@ -229,7 +230,7 @@ fn names(statement: &Statement) -> Vec<String> {
     statement.columns().iter().map(|column| column.name().to_owned()).collect()
 }
 
-/// The failure of a statement, found here or by the library.
+/// The failure of a statement, detected by this driver or by the library.
 enum Failed {
     Known(Cause),
     Told(Error),
@@ -247,7 +248,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// The cause of a column with an unsupported type.
+/// The cause of a failed conversion of a column whose type is not supported.
 fn unread(error: &Error) -> Cause {
     let detail = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     Cause::Statement { detail }

@@ -8,7 +8,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-/// A parameter that fits its type.
+/// A key or value as a parameter that fits the type which the server determined; null if it has no
+/// form of that type.
 #[derive(Debug)]
 pub(super) struct Parameter(Option<(Bytes, Format)>);
 
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_that_is_not_a_value_of_the_type_is_none() {
+    fn key_that_is_no_literal_of_the_parameter_type_is_refused() {
         let fits = |kind: Type, key: &'static [u8]| Parameter::new(&kind, Bytes::from_static(key)).is_some();
         assert!(
             fits(Type::INT4, b"-12")

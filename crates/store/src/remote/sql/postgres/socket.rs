@@ -1,4 +1,5 @@
-//! The socket below the library: connected here, metered and optionally encrypted.
+//! The socket that the PostgreSQL client library uses: connected here, limited in the bytes read,
+//! and optionally encrypted.
 
 use std::io;
 use std::pin::Pin;
@@ -17,12 +18,12 @@ use crate::Cause;
 use crate::remote::host::Deadline;
 use crate::remote::sql::address::Address;
 
-/// A TCP or UNIX connection.
+/// A TCP or UNIX connection to the server.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
-/// Connects to a server.
+/// Connects to the server at `address`.
 ///
 /// # Errors
 /// When the name cannot be resolved, or the server accepts no connection before the deadline.
@@ -41,7 +42,7 @@ pub(super) async fn dial(address: &Address, deadline: Deadline) -> Result<Box<dy
     }
 }
 
-/// The bytes that may still be read, set before each statement.
+/// The bytes of answers that may still be read from a socket, set before each statement.
 #[derive(Clone, Debug)]
 pub(super) struct Meter(Arc<AtomicU64>);
 
@@ -52,13 +53,13 @@ impl Meter {
     }
 }
 
-/// A socket that fails when more is read than allowed.
+/// A socket that fails when more is read than its [`Meter`] allows.
 pub(super) struct Metered {
     socket: Box<dyn Socket>,
     left: Meter,
 }
 
-/// The error of a metered socket.
+/// The error of a socket from which more was read than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is too large")]
 pub(super) struct Exceeded;
@@ -105,7 +106,7 @@ impl AsyncWrite for Metered {
     }
 }
 
-/// Adds TLS to a connection, for the library.
+/// Adds TLS to a connection, as the client library requires.
 #[derive(Clone)]
 pub(super) struct Encrypt {
     pub(super) config: Arc<ClientConfig>,
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn read_over_the_limit_fails_the_socket() {
+    async fn postgres_socket_fails_when_more_is_read_than_allowed() {
         let sent: &'static [u8] = &[7; 100];
         let (mut socket, meter) = Metered::new(Box::new(tokio::io::join(sent, tokio::io::sink())));
         let mut buffer = [0; 40];
