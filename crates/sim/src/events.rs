@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn event_at_the_end_stays_pending() {
+    fn event_at_the_end_of_the_time_taken_stays_pending() {
         let mut events = EventQueue::default();
         events.schedule(Instant::from_millis(3), ());
         assert_eq!(events.take_before(Instant::from_millis(3)), None);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pair_has_a_partition_of_its_own() {
+    fn each_tenant_and_backend_have_a_partition_of_their_own() {
         let partitions = Partitions::new(2, 3);
         let pairs: Vec<_> = partitions.all().map(|partition| partitions.pair(partition)).collect();
         let places = pairs.iter().map(|&(tenant, backend)| partitions.of(tenant, backend));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_tenant_has_partition_n_for_backend_n() {
+    fn only_tenant_has_partition_n_for_backend_n() {
         let partitions = Partitions::new(1, 20);
         assert!((0..20).all(|n| partitions.of(TenantId(0), BackendId(n)) == PartitionId(n)));
     }

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_arrive_in_order_within_their_second_divided_by_load() {
+    fn requests_of_a_trace_arrive_in_order_within_their_second_divided_by_load() {
         let found = seconds(&mut recorded(&[70, 70, 70, 72], false, 1.0));
         assert!(found.is_sorted() && found[2] < 1.0 && (2.0..3.0).contains(&found[3]), "{found:?}");
         assert!(found[0] < found[1] && found[1] < found[2]);

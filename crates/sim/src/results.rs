@@ -245,13 +245,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn share_without_observations_is_not_negative_zero() {
+    fn dominant_share_without_observations_is_not_negative_zero() {
         let none = DominantRbc::new(&[]);
         assert_eq!((none.at.len(), none.mean.to_bits(), none.max.to_bits()), (0, 0, 0));
     }
 
     #[test]
-    fn limit_lines_equal_the_limits_of_calls() {
+    fn limit_lines_show_the_scenarios_limits_at_the_depth_of_the_setting() {
         let mut setup = Setup::new("onerf-spikes", "robinhood", 1);
         let lines = LimitLine::of(&setup).unwrap();
         let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();

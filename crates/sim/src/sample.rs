@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_a_representative_and_new_objects_keep_theirs() {
+    fn objects_of_similar_popularity_share_a_representative_and_new_ones_represent_themselves() {
         let sample = sample();
         let stand_in = |object: u64| {
             let mut batch = Batch { backend: BackendId(0), objects: vec![object] };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_keeps_its_number_of_objects() {
+    fn sampled_batch_keeps_its_number_of_objects() {
         let sample = sample();
         let groups = |objects: &[u64]| {
             let mut batch = Batch { backend: BackendId(0), objects: objects.to_vec() };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_a_batch_stay_distinct_also_in_a_small_catalogue() {
+    fn objects_of_a_sampled_batch_stay_distinct_also_in_a_small_catalogue() {
         let model = Model::onerf();
         let mut mix = model.mix("s100").expect("it is built in");
         let mut draws = sherwood_workload::rng_from_seed(1);

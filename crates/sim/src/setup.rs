@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_floors_scale_with_the_cache() {
+    fn control_pages_and_floors_scale_with_the_cache() {
         assert_eq!(page_and_floor("full", 1.0, 1), (1 << 20, 30 << 20));
         assert_eq!(page_and_floor("s100", 1.0, 1), (10_486, 30 * 10_486));
         // A ratio of one step (1.05) scales both.
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_with_simulated_time_is_bounded() {
+    fn setup_whose_memory_would_grow_beyond_its_bound_is_refused() {
         let mut setup = Setup::new("onerf-spikes", "robinhood", 1);
         setup.knobs.measure_min = Some(69_905.0);
         assert_eq!(setup.validate(), Ok(()));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn floor_is_the_profiles_and_not_thirty_pages() {
+    fn floor_of_partitions_is_the_profiles_and_not_thirty_pages() {
         let document = include_str!("../../../examples/two-backends.sim.json");
         let document =
             document.replacen(r#""alloc_floor_bytes": 245760"#, r#""alloc_floor_bytes": 100000"#, 1);

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_of_a_removed_value_is_reused() {
+    fn number_of_a_value_removed_from_a_slab_is_reused() {
         let mut slab = Slab::new();
         assert_eq!((slab.insert('a'), slab.insert('b')), (0, 1));
         assert_eq!((slab.remove(0), slab.remove(0)), (Some('a'), None));

@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn setup_predicts_the_number_of_observations() {
+    fn setup_predicts_the_number_of_slo_observations() {
         for measured in [0.05, 0.25, 0.3] {
             let mut setup = Setup::new("none", "equal", 1);
             (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.02), Some(measured));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn observation_without_requests_is_not_counted() {
+    fn slo_observation_without_requests_is_not_counted() {
         let sample = |p99_ms, violated| Sample {
             minute: 1.0,
             p50_ms: None,
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn early_verdict_equals_that_of_the_complete_run(
+        fn verdict_before_the_end_of_a_run_equals_that_of_the_complete_run(
             run in prop::collection::vec(prop::option::of(any::<bool>()), 1..60), bound in 0.0..1.0_f64,
         ) {
             let tally = |seen: usize| Tally {

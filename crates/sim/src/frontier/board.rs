@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn base_conditions_are_tried_once() {
+    fn frontier_search_tries_base_conditions_once() {
         let mut board = Board::new(1, &[1]);
         let tried = play(&mut board, 3, 1, |probe| probe.step < 1);
         assert_eq!(tried.iter().filter(|probe| probe.step == 0).count(), 1);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_verdict_ends_only_its_search() {
+    fn run_without_a_verdict_ends_only_its_search() {
         let mut board = Board::new(1, &[1, 2]);
         while let WorkerAction::Try(probe) = board.take() {
             let ended = probe.axis == Axis::Load && probe.step > 3;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_that_agree_take_two_tries_each() {
+    fn frontier_search_takes_two_tries_for_each_further_seed_that_agrees() {
         let mut board = Board::new(1, &[1, 2, 3]);
         assert_eq!(board.left(), 3 * (5 + 4));
         let tried = play(&mut board, 1, 1, |probe| probe.step < 9);
@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tries_and_results_are_independent_of_the_number_of_workers(
+        fn frontier_tries_and_results_are_independent_of_the_number_of_workers(
             limits in prop::collection::vec(-60..60_i32, 2 * 3 * 3), workers in 2..7_usize, draws: u64,
         ) {
             let seeds = [1, 2, 3];

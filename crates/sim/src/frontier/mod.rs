@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_five_percent_and_harder_means_less_cache() {
+    fn steps_of_conditions_are_five_percent_and_harder_means_less_cache() {
         for axis in Axis::ALL {
             for step in -STEPS_MAX..STEPS_MAX {
                 let (milder, harder) = (axis.value(1.0, step), axis.value(1.0, step + 1));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn axis_key_names_its_setting() {
+    fn key_of_a_condition_names_its_setting() {
         for axis in Axis::ALL {
             let mut knobs = Knobs::default();
             assert_eq!(axis.of(&knobs), 1.0);

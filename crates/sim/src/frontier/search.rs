@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn search_from_the_right_start_confirms_both_sides() {
+    fn frontier_search_from_the_right_start_tries_only_both_sides() {
         let found = Bracket { kept: Some(5), broken: Some(6), unjudged: None };
         assert_eq!(search(Search::beside(found), 5), (found, vec![5, 6]));
         let (bracket, tried) = search(Search::beside(found), 3);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn search_stops_at_the_ends_of_the_grid() {
+    fn frontier_search_stops_at_the_ends_of_the_grid() {
         let always = search(Search::default(), i32::MAX);
         assert_eq!(always, (Bracket { kept: Some(56), ..Bracket::default() }, vec![0, 8, 24, 56]));
         let never = search(Search::default(), i32::MIN);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn search_ends_before_steps_without_a_verdict() {
+    fn frontier_search_ends_before_steps_without_a_verdict() {
         let search = |judged: i32, hardest: i32| {
             let (mut search, mut tried) = (Search::default(), Vec::new());
             while let Some(step) = search.next() {
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bracket_encloses_the_limit(hardest in -60..60_i32, begin in -80..80_i32, stride in -1..40_i32) {
+        fn result_of_a_frontier_search_encloses_the_hardest_step_met(hardest in -60..60_i32, begin in -80..80_i32, stride in -1..40_i32) {
             let (bracket, tried) = search(Search::from(begin, stride), hardest);
             prop_assert_eq!(bracket.kept, (hardest >= -STEPS_MAX).then_some(hardest.min(STEPS_MAX)));
             prop_assert_eq!(bracket.broken, (hardest < STEPS_MAX).then_some(hardest.max(-STEPS_MAX - 1) + 1));
@@ -219,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn search_ends_for_any_verdicts(begin in -80..80_i32, verdicts: [Option<bool>; 20]) {
+        fn frontier_search_ends_for_any_verdicts(begin in -80..80_i32, verdicts: [Option<bool>; 20]) {
             let mut search = Search::from(begin, 8);
             for kept in verdicts {
                 let Some(step) = search.next() else { break };

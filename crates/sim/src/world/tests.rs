@@ -66,7 +66,7 @@ fn lru_hits(keys: impl Iterator<Item = u64>, items: usize) -> u64 {
 }
 
 #[test]
-fn lru_hits_match_stack_distances() {
+fn simulated_lru_hits_match_stack_distances() {
     for (items, seed) in [(1, 1), (20, 2), (150, 3)] {
         let setup = small(items, seed);
         let world = run(&setup);
@@ -94,7 +94,7 @@ fn brief(scenario: &str, policy: &str) -> Setup {
 }
 
 #[test]
-fn results_depend_on_the_seed_and_not_on_the_steps_of_time() {
+fn results_depend_on_the_seed_and_not_on_where_advance_stops() {
     let setup = brief("onerf-spikes", "robinhood");
     let whole = run(&setup);
     let mut stepped = World::new(&setup).expect("valid");
@@ -111,7 +111,7 @@ fn results_depend_on_the_seed_and_not_on_the_steps_of_time() {
 }
 
 #[test]
-fn fork_equals_the_run_simulated_from_its_start() {
+fn world_forked_after_the_warm_up_equals_the_run_simulated_from_its_start() {
     let bytes = |world: &World| serde_json::to_string(&world.results()).expect("plain figures");
     for policy in
         ["robinhood", "shared-lru", "tao", "cliffhanger", "lama", "crit_smooth", "crit_path_w_delta"]
@@ -133,7 +133,7 @@ fn fork_equals_the_run_simulated_from_its_start() {
 }
 
 #[test]
-fn fork_with_a_different_beginning_is_rejected() {
+fn fork_of_a_world_with_a_different_warm_up_is_rejected() {
     let setup = brief("onerf-spikes", "robinhood");
     let mut world = World::new(&setup).expect("valid");
     for other in [
@@ -153,7 +153,7 @@ fn fork_with_a_different_beginning_is_rejected() {
 }
 
 #[test]
-fn every_policy_balances_and_gets_the_same_requests() {
+fn every_policy_gets_the_same_requests_and_answers_all_keys() {
     let mut asked = Vec::new();
     for policy in available_without_options() {
         let mut setup = brief("none", policy);
@@ -167,7 +167,7 @@ fn every_policy_balances_and_gets_the_same_requests() {
 }
 
 #[test]
-fn imbalance_stops_the_run() {
+fn key_counts_that_do_not_balance_stop_the_run() {
     let setup = small(20, 1);
     let ran = || {
         let mut world = World::new(&setup).expect("valid");
@@ -209,7 +209,7 @@ fn overloaded_backend_fails_its_queries() {
 }
 
 #[test]
-fn gradual_resize_keeps_the_total_of_budgets() {
+fn gradual_resize_keeps_the_sum_of_budgets() {
     let mut setup = brief("none", "robinhood");
     setup.knobs.resize = Resize::BytesPerSecond(1 << 16);
     // Needed because the caches are not full yet.
@@ -226,7 +226,7 @@ fn gradual_resize_keeps_the_total_of_budgets() {
 }
 
 #[test]
-fn reported_allocation_is_the_one_in_force() {
+fn reported_allocation_of_a_gradual_resize_is_the_one_in_force() {
     let mut setup = brief("none", "robinhood");
     setup.knobs.resize = Resize::BytesPerSecond(1 << 10);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
@@ -251,7 +251,7 @@ fn reported_allocation_is_the_one_in_force() {
 }
 
 #[test]
-fn depth_of_a_profile_multiplies_the_setting() {
+fn limit_depth_of_a_profile_multiplies_the_setting() {
     let figures = |depth: &str, knob: f64| {
         let limits = format!(r#"{depth}"limits":{{"1":[[0,0.8]]}}"#);
         let mut setup = limited(20, 1, 20.0, &limits);
@@ -311,7 +311,7 @@ fn tao_applies_the_mean_allocation_of_robinhood_in_the_spikes() {
 }
 
 #[test]
-fn unknown_names_and_numbers_out_of_range_are_rejected() {
+fn setup_with_unknown_names_or_numbers_out_of_range_is_rejected() {
     let error = |setup: &Setup| World::new(setup).err().expect("refused").to_string();
     assert!(error(&Setup::new("none", "robin", 1)).contains("not known"));
     assert!(
@@ -466,7 +466,7 @@ fn sampled_requests_wait_like_all_requests() {
 }
 
 #[test]
-fn sample_has_proportional_caches_and_reports_full_sizes() {
+fn sample_of_the_keys_has_proportional_caches_and_reports_full_sizes() {
     let mut setup = brief("none", "robinhood");
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.0), Some(0.1));
     let full = run(&setup);

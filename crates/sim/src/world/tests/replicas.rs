@@ -127,7 +127,7 @@ fn slow_replica_gets_fewer_calls() {
 }
 
 #[test]
-fn echoes_go_to_the_replicas_of_their_calls() {
+fn echoes_of_a_sampled_call_go_to_its_replica() {
     let mut setup = system(1, 80.0, r#""workers":{"p":2},"replicas":2"#, r#""1/0":[[0,0.3]]"#);
     setup.knobs.sample = 4;
     let (_, calls, echoes) = done(&setup);
@@ -155,7 +155,7 @@ fn replica_that_exceeds_the_timeout_goes_down_and_recovers() {
 }
 
 #[test]
-fn sample_reports_all_replicas_of_a_backend() {
+fn reported_measurements_cover_all_replicas_of_a_backend() {
     let limits = r#""1":[[0,0.8]],"1/1":[[0,0.2]]"#;
     let world = run(&system(1, 120.0, r#""workers":{"p":1},"replicas":3"#, limits));
     let last = world.samples().last().expect("it was observed").backends[0];
@@ -167,7 +167,7 @@ fn sample_reports_all_replicas_of_a_backend() {
 }
 
 #[test]
-fn one_replica_changes_nothing_and_several_are_deterministic() {
+fn declaring_one_replica_changes_no_result_and_several_are_deterministic() {
     let results = |service: &str, limits: &str| bytes(&run(&system(1, 40.0, service, limits)));
     let plain = results(r#""workers":{"p":1}"#, r#""1":[[0,0.7]]"#);
     assert_eq!(plain, results(r#""workers":{"p":1},"replicas":1"#, r#""1":[[0,0.7]]"#));

@@ -58,7 +58,7 @@ fn caches_hold_no_value_older_than_a_settled_write() {
 /// A value that was read during the fence must not fill: no input invalidates its fetch, which
 /// begins after the end of the write and is answered before the end of the fence.
 #[test]
-fn value_read_before_a_write_of_unknown_outcome_lands_does_not_fill() {
+fn value_read_before_a_write_of_unknown_outcome_takes_effect_does_not_fill_the_cache() {
     const PARTITION: PartitionId = PartitionId(0);
     let (written, other) = (Key::new(7), Key::new(8));
     let mut setup = slow(200, 1, 600.0);
