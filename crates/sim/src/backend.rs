@@ -10,12 +10,12 @@ use sherwood_workload::onerf::{BackendModel, Limits};
 
 use crate::key::Key;
 
-/// A call that waits for a worker or is served.
+/// A call, write or probe that waits for a worker of its replica, or is served by one.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) server: u16,
     pub(crate) replica: ReplicaId,
-    /// Time at which it was sent, from which its service time is drawn.
+    /// Time at which the job was sent, from which its service time is drawn.
     pub(crate) sent: Instant,
     pub(crate) work: Work,
 }
@@ -43,11 +43,12 @@ pub(crate) enum Work {
 #[derive(Clone)]
 pub(crate) struct SimulatedBackend {
     pub(crate) model: BackendModel,
-    /// The queue of each replica, which the dispatchers of all servers share.
+    /// The queue in front of each replica's workers, which the dispatchers of all servers share.
     queues: Vec<ReplicaQueue<u32>>,
     /// Bytes of each fetched object of the catalogue; 0 for those not fetched yet.
     sizes: Vec<u32>,
-    /// The sizes that were written to each replica, with the time from which each is there.
+    /// The sizes that were written to each replica's objects, with the time from which each is
+    /// there.
     written: BTreeMap<(ReplicaId, u64), Vec<(Instant, u32)>>,
     draws: u64,
 }
@@ -77,7 +78,7 @@ impl SimulatedBackend {
         self.queues.iter().map(|queue| queue.queued() as usize).sum()
     }
 
-    /// Bytes of an object at a replica at the time `at`.
+    /// Returns the bytes that a replica's object has at the time `at`.
     pub(crate) fn read(&mut self, replica: ReplicaId, object: u64, at: Instant) -> u32 {
         if self.written.is_empty() {
             return self.object_bytes(object);
@@ -87,12 +88,12 @@ impl SimulatedBackend {
         written.unwrap_or_else(|| self.object_bytes(object))
     }
 
-    /// Stores another size of an object at a replica.
+    /// Gives a replica's object another size.
     pub(crate) fn store(&mut self, replica: ReplicaId, object: u64, now: Instant, bytes: u32) {
         self.written.entry((replica, object)).or_default().push((now, bytes));
     }
 
-    /// Bytes of an object, cached since computing a size takes longer than reading it.
+    /// Returns the bytes of an object, cached since computing a size takes longer than reading it.
     pub(crate) fn object_bytes(&mut self, object: u64) -> u32 {
         let model = &self.model;
         let Some(known) = self.sizes.get_mut(object as usize) else { return model.object_bytes(object) };
@@ -102,7 +103,7 @@ impl SimulatedBackend {
         *known
     }
 
-    /// Service time of a job that begins at a resource `limit`.
+    /// Service time of a job while a `limit` leaves that share of its backend's resource.
     ///
     /// The draw depends on the server and the time at which the call was sent, not on its position
     /// in the queue, so that runs that differ only in the policy have equal random numbers.
@@ -118,15 +119,15 @@ impl SimulatedBackend {
     }
 }
 
-/// Largest number of jobs that wait for a replica. It is no bound of its own: a call waits no
+/// Largest number of jobs that wait for a replica. Other limits apply earlier: a call waits no
 /// longer than its timeout, and the dispatchers bound the keys that wait.
 const QUEUED_MAX: u32 = u32::MAX;
 
 /// Largest number of objects of a backend whose sizes are cached: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
 
-/// Remaining share of a replica's resource at `minute`, if what a limit adds to service times
-/// counts `depth` times.
+/// Share of a replica's resource that the scenario's limits leave at `minute`, if the time that a
+/// limit adds to service times is multiplied by `depth`.
 pub(crate) fn limit_at(
     limits: &Limits,
     backend: BackendId,
@@ -138,8 +139,8 @@ pub(crate) fn limit_at(
     1.0 / (1.0 + depth * (slowdown - 1.0))
 }
 
-/// Remaining share of a backend's resource: the mean over its replicas, of which there is at least
-/// one.
+/// Share of a backend's resource that limits leave: the mean over its replicas, of which there is
+/// at least one.
 pub(crate) fn left_of(replicas: u16, limit: impl Fn(ReplicaId) -> f64) -> f64 {
     let first = limit(ReplicaId(0));
     // Exact if all replicas have the same limit.

@@ -31,7 +31,7 @@ pub struct EventQueue<E> {
 #[derive(Clone, Debug)]
 struct Scheduled<E> {
     at: Instant,
-    /// Number of events scheduled before it.
+    /// Number of events scheduled before this one.
     number: u64,
     event: E,
 }

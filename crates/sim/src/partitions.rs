@@ -33,7 +33,7 @@ impl Partitions {
         usize::from(self.tenants) * self.backends()
     }
 
-    /// The partition of a tenant's values of a backend.
+    /// Returns the partition of a tenant's values of a backend.
     pub(crate) fn of(self, tenant: TenantId, backend: BackendId) -> PartitionId {
         PartitionId(tenant.0 * self.backends + backend.0)
     }

@@ -22,29 +22,29 @@ pub(crate) struct Recorder {
     measured_from: Instant,
     /// Latencies of the measured requests.
     pub(crate) latencies: LatencySketch,
-    /// Measurements by backend.
+    /// Measurements of the run by backend.
     pub(crate) backends: Vec<BackendRecord>,
     samples: Vec<Sample>,
 }
 
-/// Measurements of one backend.
+/// Measurements of one backend over a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BackendRecord {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) latencies: LatencySketch,
-    /// Hits and misses at the last observation.
+    /// Hits and misses of the backend's keys up to the last observation of the SLO.
     seen: (u64, u64),
 }
 
-/// State of the backends at an observation.
+/// State of the backends at an observation of the SLO.
 pub(crate) struct Backlog {
-    /// Remaining share of each backend's resource.
+    /// Share of each backend's resource that limits leave.
     pub(crate) limits: Vec<f64>,
     /// Number of calls waiting for a worker.
     pub(crate) waiting: Vec<usize>,
     pub(crate) query_p99: Vec<Option<Duration>>,
-    /// Number of bytes of the full-size caches represented by a simulated byte.
+    /// Number of bytes of the full-size caches that a simulated byte represents.
     pub(crate) stands_for: f64,
 }
 
@@ -61,7 +61,7 @@ impl Recorder {
         }
     }
 
-    /// Time of the next observation.
+    /// Time of the next observation of the SLO.
     pub(crate) fn due(&self) -> Instant {
         self.monitor.due()
     }
@@ -127,14 +127,15 @@ impl Recorder {
         });
     }
 
-    /// Results so far.
+    /// Returns the results of the run so far.
     pub(crate) fn results(&self, setup: &Setup, complete: bool, errors: u64) -> Results {
         Results::new(setup, self, self.monitor.slo(), self.monitor.standing(), complete, errors)
     }
 }
 
-/// Mean allocation and usage of a backend over the servers. The allocation is the one in force,
-/// which may be on its way to the decided one; where partitions share the cache, it is the usage.
+/// Returns the mean allocation and usage of a backend over the servers. The allocation is the one
+/// in force, which may be on its way to the decided one; where partitions share the cache, it is
+/// the usage.
 fn held(servers: &[Server], partitions: Partitions, backend: BackendId, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
     for server in servers {

@@ -59,7 +59,7 @@ fn minutes(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64() / 60.0)
 }
 
-/// Reason why there is no next request.
+/// Reason why a trace has no next request.
 pub(crate) enum NoMore {
     End,
     Error(String),
@@ -70,17 +70,17 @@ pub(crate) enum NoMore {
 pub(crate) struct Recorded {
     trace: Arc<dyn Trace>,
     sample: u32,
-    /// None before the first request is read.
+    /// The trace's requests; none before the first one is read.
     requests: Option<Requests>,
     pace: Pace,
     /// Requests of one time stamp with their arrival times, in order.
     due: VecDeque<(Instant, Request)>,
-    /// The request after those.
+    /// The first request with a later time stamp.
     next: Option<Request>,
 }
 
 enum Pace {
-    /// Poisson arrivals at a rate.
+    /// Poisson arrivals at a rate, in place of the trace's times.
     Rate { arrivals: Arrivals, draws: Rng, now: Instant },
     /// Recorded times: the length of a unit of time and the stamp of time zero. Requests with one
     /// stamp arrive at random times within the unit.
@@ -188,7 +188,8 @@ mod tests {
     use super::*;
     use crate::traffic::stream;
 
-    /// A trace with a request at each of these times, which ends with or without an error.
+    /// A trace with a request at each of these times in seconds, which ends with or without an
+    /// error.
     #[derive(Clone, Debug)]
     struct Stamped(Vec<i64>, bool);
 

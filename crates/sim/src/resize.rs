@@ -4,7 +4,7 @@ use sherwood_model::CachePlan;
 
 use crate::setup::Resize;
 
-/// Progress of a cache towards the plan it was last given.
+/// Progress of a cache towards the partition budgets of the plan it was last given.
 #[derive(Clone)]
 pub(crate) struct Resizing {
     speed: Resize,
@@ -34,7 +34,7 @@ impl Resizing {
         }
     }
 
-    /// The plan for the next second; none if the target is reached.
+    /// Returns the plan for the next second; none if the target budgets are reached.
     pub(crate) fn next(&mut self, total_bytes: u64) -> Option<CachePlan> {
         let (Resize::BytesPerSecond(step), Some(target)) = (self.speed, &self.target) else { return None };
         for (budget, &target) in self.budgets.iter_mut().zip(target) {

@@ -21,7 +21,7 @@ pub struct Results {
     pub policy: String,
     /// The seed of every draw.
     pub seed: u64,
-    /// Simulated part of the full system.
+    /// Simulated part of the full system, above 0 and at most 1.
     pub scale: f64,
     /// Number of requests that ended.
     pub requests: u64,
@@ -35,13 +35,15 @@ pub struct Results {
     pub slo_violation_ratio: f64,
     /// Median request latency over the whole measurement, within 0.8%.
     pub p50_ms: f64,
-    /// 90th percentile, as `p50_ms`.
+    /// 90th percentile of request latency, over the same requests as `p50_ms`.
     pub p90_ms: f64,
-    /// 99th percentile, as `p50_ms`.
+    /// 99th percentile of request latency, over the same requests as `p50_ms`.
     pub p99_ms: f64,
-    /// Largest percentile observed by the SLO; `p99_ms` may exceed it by its error.
+    /// Largest 99th percentile at an observation of the SLO, in its window; `p99_ms` may exceed it
+    /// by its error.
     pub p99_max_ms: f64,
-    /// Share of the blocking by the dominant backend.
+    /// Share of the slow requests that the dominant backend blocked: it was the last to answer more
+    /// of them than any other.
     pub dominant_rbc: DominantRbc,
     /// Share of the keys found in a cache.
     pub hit_ratio: BTreeMap<String, f64>,
@@ -60,51 +62,51 @@ pub struct Results {
 /// most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DominantRbc {
-    /// At minutes 50, 100 and 150, as far as the run extends.
+    /// Share at minutes 50, 100 and 150, as far as the run extends.
     pub at: Vec<f64>,
-    /// Mean over all observations.
+    /// Mean share over all observations.
     pub mean: f64,
-    /// Largest observed.
+    /// Largest share observed.
     pub max: f64,
 }
 
 /// Allocation of a backend over time, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Mean over all observations.
+    /// Mean allocation over all observations.
     pub mean: f64,
-    /// Largest observed.
+    /// Largest allocation observed.
     pub max: f64,
 }
 
-/// An observation of the SLO with further measurements.
+/// An observation of the SLO, and further measurements at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Minutes since the measurement began.
     pub minute: f64,
     /// Median over the requests in the SLO's window; none if nothing ended in it.
     pub p50_ms: Option<f64>,
-    /// 90th percentile, as `p50_ms`.
+    /// 90th percentile of request latency in the SLO's window, as `p50_ms`.
     pub p90_ms: Option<f64>,
-    /// 99th percentile, as `p50_ms`.
+    /// 99th percentile of request latency in the SLO's window, as `p50_ms`.
     pub p99_ms: Option<f64>,
-    /// True if the percentile was above the bound.
+    /// True if the SLO's percentile was above its bound.
     pub violated: bool,
     /// Measurements of each backend.
     pub backends: Vec<BackendSample>,
 }
 
-/// Measurements of a backend at an observation.
+/// Measurements of a backend at an observation of the SLO.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackendSample {
-    /// Share of its resource that the limit leaves.
+    /// Share of the backend's resource that its limit leaves.
     pub limit: f64,
     /// Number of calls waiting for a worker.
     pub waiting: u64,
     /// P99 of its queries, of hits and misses together, over the window of decisions, as last
     /// reported; none without queries.
     pub query_p99_ms: Option<f64>,
-    /// Share of the slow requests in the window that it blocked.
+    /// Share of the slow requests in the window that the backend blocked: it answered last.
     pub blocking_ratio: f64,
     /// Share of its keys since the last observation that were found in a cache; none without keys.
     pub hit_ratio: Option<f64>,
@@ -114,7 +116,7 @@ pub struct BackendSample {
     pub used_bytes: f64,
 }
 
-/// The limit of a backend over the measurement.
+/// The limit of a backend during the measurement, as points of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitLine {
     /// The backend's index in the model.
@@ -153,7 +155,7 @@ impl LimitLine {
     }
 }
 
-/// Largest number of points of a line: a quarter of a year.
+/// Largest number of points of a limit's line: a quarter of a year.
 const LIMIT_POINTS_MAX: u32 = 1 << 19;
 
 /// Minutes at which the papers report the dominant backend.

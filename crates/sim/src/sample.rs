@@ -31,7 +31,7 @@ use sherwood_workload::onerf::{Batch, Model};
 /// amplify them; and short compared with the minutes in which hit ratios change.
 pub(crate) const ECHOES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Largest factor by which objects are thinned out.
+/// Largest k of a sample of one in k objects.
 pub(crate) const SAMPLE_MAX: u32 = 1_024;
 
 /// Mapping of drawn objects to their representatives.
@@ -75,7 +75,7 @@ impl Sample {
         }
     }
 
-    /// The representative of a group of neighbours.
+    /// Returns the representative of a group of objects with neighbouring popularity.
     fn member(&self, backend: BackendId, catalogue: u64, group: u64) -> u64 {
         let first = group * self.one_in;
         let alike = self.one_in.min(catalogue - first);

@@ -16,14 +16,15 @@ use crate::setup::{Setup, SetupError};
 use crate::statistics::{Known, KnownPartition, Report};
 use crate::what_if::{self, Estimates};
 
-/// A key of a live request: the request's number and the key's position in it.
+/// The key of an unfinished request that waits for a fetch: the request's number and the key's
+/// position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) request: u32,
     pub(crate) slot: Slot,
 }
 
-/// The machine of one backend. Its values are sizes in bytes.
+/// The state machine of one backend. Its values are sizes in bytes.
 pub(crate) type Machine = BackendMachine<Key, u32, Waiter>;
 
 /// Adapter for a cache of objects with a size and no content.
@@ -39,14 +40,14 @@ impl AnswerCache<u32> for SizedCache<'_> {
     }
 }
 
-/// A server.
+/// An application server: cache, controller and a state machine for each backend.
 pub(crate) struct Server {
     pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
     pub(crate) controller: Controller,
-    /// By backend.
+    /// State machines of the server, by backend.
     pub(crate) machines: Vec<Machine>,
-    /// The time at which each machine is woken up next.
+    /// The time at which each state machine is woken up next.
     pub(crate) armed: Vec<Option<Instant>>,
     /// The next report to the statistics server.
     pub(crate) report: Report,
@@ -115,7 +116,7 @@ impl Server {
         }
     }
 
-    /// Applies the next step of a gradual resize; called once a second.
+    /// Applies the next step of a gradual change of budgets; called once a second.
     pub(crate) fn go_on_resizing(&mut self, now: Instant) {
         if let Some(plan) = self.resizing.next(self.cache.options().total_bytes) {
             self.apply(now, &plan);

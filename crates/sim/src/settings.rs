@@ -16,9 +16,9 @@ use crate::setup::{Knobs, Resize};
 /// A setting with its key, values and effect, for help texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// The key.
+    /// Key of the setting, as in `--set key=value`.
     pub key: &'static str,
-    /// Form of its values.
+    /// Form of the setting's values, for help texts.
     pub value: &'static str,
     /// Effect of the setting.
     pub about: &'static str,

@@ -27,7 +27,7 @@ pub struct Setup {
     /// Seed of arrivals, requests, their servers and service times, which depend on nothing else:
     /// runs with one seed have the same requests at the same times under every policy.
     pub seed: u64,
-    /// Settings.
+    /// Settings of control loop, caches, load and times.
     pub knobs: Knobs,
     /// The trace of the requests, for a model that does not draw them.
     pub trace: Option<Arc<dyn Trace>>,
@@ -40,7 +40,7 @@ pub struct Knobs {
     /// profile's, in proportion to the cache: they scale with it, as in a node, whose page is a
     /// part of its cache.
     pub control: Control,
-    /// Realisation of a random scenario.
+    /// Realisation of a random scenario, selected by number.
     pub walk: Walk,
     /// Eviction of the caches: strict LRU by default, as in the caches measured by the papers.
     pub eviction: Eviction,
@@ -69,10 +69,10 @@ pub struct Knobs {
     pub measure_min: Option<f64>,
 }
 
-/// Speed at which a new plan takes effect.
+/// Speed at which a new plan of partition budgets takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resize {
-    /// With the decision, as in a node, where a budget is a number.
+    /// The budgets change with the decision, as in a node, where a budget is a number.
     #[default]
     AtOnce,
     /// Each shrinking partition loses at most this many bytes per second, and growing ones receive
@@ -160,7 +160,8 @@ pub enum SetupError {
     /// A number is out of range.
     #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
     Knob {
-        /// Key of the setting, as for [`Knobs::set`], with the part of the value if it has several.
+        /// Key of the setting, as for [`Knobs::set`]; for a setting with several values, followed
+        /// by the name of the value.
         knob: &'static str,
         /// The value given.
         value: f64,
@@ -169,15 +170,15 @@ pub enum SetupError {
     },
 }
 
-/// The policy whose sizes are learnt in a separate run, with the scenario and the part of the
-/// measurement used.
+/// The policy whose sizes are learnt in a separate run; that run's scenario and the part of its
+/// measurement used follow.
 const TAO: &str = "tao";
 const TAO_SCENARIO: &str = "onerf-spikes";
 const TAO_LEARNS: f64 = 0.2;
 
 /// Share of the keys from which curves are sampled, as in a node.
 const GHOST_RATE: f64 = 1.0 / 32.0;
-/// The same for caches of only fourteen thousand items.
+/// Share of the keys from which curves are sampled, for caches of only fourteen thousand items.
 const GHOST_RATE_SMALL: f64 = 1.0 / 4.0;
 
 /// Largest number of servers; an event refers to a server by 16 bits.
@@ -186,7 +187,7 @@ const SERVERS_MAX: u32 = 1_024;
 /// Largest age of statistics, for which reports are kept.
 const STALE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Largest number of reports to controllers within that age; a report may take 100 kB.
+/// Largest number of reports to controllers within [`STALE_MAX`]; a report may take 100 kB.
 const TOLD_MAX: u32 = 10_000;
 
 /// Largest product of observations and backends: about 1.5 GiB of samples with many backends and
@@ -245,7 +246,7 @@ impl Setup {
         self.validate_memory()
     }
 
-    /// Validates what grows with simulated time.
+    /// Validates that memory which grows with simulated time stays below its limits.
     fn validate_memory(&self) -> Result<(), SetupError> {
         let Scenario { measure_min, .. } = self.scenario()?;
         let (every_s, backends) = (self.model.slo().every_s, self.model.backends().len());
@@ -305,7 +306,7 @@ impl Setup {
         Ok(minutes(self.scenario()?.warmup_min))
     }
 
-    /// Share of the keys from which curves are sampled.
+    /// Returns the share of the keys from which miss ratio curves are sampled.
     pub(crate) fn ghost_rate(&self) -> f64 {
         let default = if self.profile == "s100" { GHOST_RATE_SMALL } else { GHOST_RATE };
         (self.knobs.ghost_rate.unwrap_or(default) * f64::from(self.knobs.sample)).min(1.0)
@@ -317,7 +318,8 @@ impl Setup {
         Ok((bytes / f64::from(self.knobs.sample)) as u64)
     }
 
-    /// Factor of the time that a limit adds to service times.
+    /// Returns the factor of the time that a limit adds to service times: the setting multiplied
+    /// with the scenario's.
     pub(crate) fn limit_depth(&self) -> Result<f64, ModelError> {
         Ok(self.model.scenario(&self.scenario)?.depth(&self.profile) * self.knobs.limit_depth)
     }
@@ -346,7 +348,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The scenario with the chosen durations.
+    /// Returns the scenario with the durations chosen by the settings.
     pub(crate) fn scenario(&self) -> Result<Scenario, ModelError> {
         let scenario = self.model.scenario(&self.scenario)?;
         Ok(Scenario {
@@ -366,12 +368,12 @@ fn check(
     if holds(value) { Ok(()) } else { Err(SetupError::Knob { knob, value, accepted }) }
 }
 
-/// Rounds down to a tenth.
+/// Rounds minutes down to a tenth.
 fn rounded_down(minutes: f64) -> f64 {
     (minutes * 10.0).floor() / 10.0
 }
 
-/// Minutes as time.
+/// Converts minutes to a duration.
 pub(crate) fn minutes(minutes: f64) -> Duration {
     Duration::from_secs_f64(minutes * 60.0)
 }
@@ -380,7 +382,7 @@ pub(crate) fn minutes(minutes: f64) -> Duration {
 mod tests {
     use super::*;
 
-    /// Page and floor of a server's cache, with the built-in model.
+    /// Returns the page and the floor of a server's cache, for the built-in model.
     fn page_and_floor(profile: &str, cache_ratio: f64, sample: u32) -> (u64, u64) {
         let mut setup = Setup { profile: profile.to_owned(), ..Setup::new("onerf-spikes", "robinhood", 1) };
         (setup.knobs.cache_ratio, setup.knobs.sample) = (cache_ratio, sample);

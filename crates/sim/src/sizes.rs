@@ -19,9 +19,9 @@ pub(crate) struct Sizes(HashMap<(BackendId, u64), Size, SeededState>);
 
 #[derive(Clone, Copy)]
 struct Size {
-    /// Size according to the latest request.
+    /// Size in the latest request that reads the object, bytes.
     bytes: u32,
-    /// Number of times that live requests read it.
+    /// Number of times that unfinished requests read the object.
     asked: u32,
 }
 

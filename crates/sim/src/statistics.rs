@@ -36,7 +36,7 @@ pub(crate) struct Statistics {
     counters: CounterWindow,
 }
 
-/// Input of a controller's decision.
+/// Statistics that a controller decides on.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// Observation of the finished requests; partitions are each server's own.
@@ -44,20 +44,20 @@ pub(crate) struct Known {
     pub(crate) partitions: Vec<KnownPartition>,
 }
 
-/// Statistics of one partition over the RBC window.
+/// Statistics of one partition in the window of requests used for decisions.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownPartition {
-    /// Hits and misses.
+    /// Hits and misses of the partition since the start.
     pub(crate) counts: (u64, u64),
-    /// 99th percentile of its backend's queries; none without queries.
+    /// 99th percentile of the latency of queries to the partition's backend; none without queries.
     pub(crate) query_p99: Option<Duration>,
-    /// Latency of its backend's misses; none if the policy does not need it.
+    /// Latency of misses at the partition's backend; none if the policy does not need it.
     pub(crate) miss_latency: Option<MissLatency>,
     pub(crate) what_if: Estimates,
 }
 
 impl Statistics {
-    /// Statistics for a policy with these `needs`.
+    /// Creates the statistics that a policy with these `needs` requires.
     pub(crate) fn new(
         partitions: Partitions,
         slo_window: Duration,
@@ -95,7 +95,8 @@ impl Statistics {
         self.counts = counts;
     }
 
-    /// The 99th percentile of each backend's queries over the RBC window; none without queries.
+    /// Returns the 99th percentile of the latency of queries to each backend in the window of
+    /// requests used for decisions; none without queries.
     pub(crate) fn query_p99(&self, now: Instant) -> Vec<Option<Duration>> {
         self.queries.iter().map(|window| window.sketch(now).quantile(0.99)).collect()
     }

@@ -32,7 +32,7 @@ enum Source {
     Drawn(Box<Drawn>),
     Recorded {
         recorded: Box<Recorded>,
-        /// Next request.
+        /// Next request to arrive, once it was drawn or read.
         next: Option<Request>,
     },
 }
@@ -49,18 +49,18 @@ struct Drawn {
 
 /// A request that has arrived.
 pub(crate) struct Arrived {
-    /// Index of the server it is sent to.
+    /// Index of the server that the request is sent to.
     pub(crate) server: usize,
     pub(crate) queries: Vec<Query<Key>>,
-    /// Sizes of the objects in the order of the keys, if given by a trace.
+    /// Sizes of the requested objects in the order of the keys, if given by a trace.
     pub(crate) bytes: Vec<u32>,
 }
 
-/// Streams of draws of one seed.
+/// Number of the stream of random draws for arrivals; each kind of draw has a stream of its own.
 const ARRIVALS: u64 = 1;
 const MIX: u64 = 2;
 const BALANCE: u64 = 3;
-/// Numbered after the streams of the simulation.
+/// Stream of the draws of tenants, numbered after the streams of the rest of the simulation.
 const TENANTS: u64 = 6;
 
 impl Traffic {
@@ -141,7 +141,7 @@ impl Traffic {
         }
     }
 
-    /// Name of the trace, if requests come from one.
+    /// Name of the replayed trace, if requests come from one.
     pub(crate) fn trace(&self) -> Option<String> {
         match &self.source {
             Source::Drawn(_) => None,
@@ -185,7 +185,7 @@ impl Drawn {
     }
 }
 
-/// Returns the generator of a numbered stream of a seed.
+/// Returns the generator of a seed's stream of random draws with this number.
 pub(crate) fn stream(seed: u64, number: u64) -> Rng {
     let mut mixed = SplitMix64::new(seed);
     mixed.stir(number << 32);

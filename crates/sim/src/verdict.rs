@@ -13,24 +13,24 @@ use sherwood_workload::onerf::ModelError;
 use crate::results::Sample;
 use crate::setup::{Setup, minutes};
 
-/// Counts of a run's observations so far and of those to come.
+/// Counts of a run's observations of the SLO, so far and to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
     /// Observations of the SLO that found requests.
     pub observations: u64,
-    /// Observations above the bound.
+    /// Observations at which latency was above the SLO's bound.
     pub violations: u64,
-    /// Remaining observations.
+    /// Observations that remain until the end of the run.
     pub ahead: u64,
 }
 
-/// Certain outcome of a run.
+/// Certain outcome of a run: the SLO is violated in few enough observations or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The share of violations stays within its limit in any case.
+    /// The share of violations stays within its limit, whatever the remaining observations are.
     Kept,
-    /// The share of violations exceeds its limit in any case.
+    /// The share of violations exceeds its limit, whatever the remaining observations are.
     Broken,
 }
 

@@ -12,24 +12,24 @@ use sherwood_policy::{MissRatioCurve, Needs};
 
 use crate::server::Server;
 
-/// Estimates for one partition.
+/// Estimated effects of other cache sizes on one partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Estimates {
-    /// Miss ratio by a server's budget.
+    /// Miss ratio of the partition by a server's budget for it.
     pub(crate) curve: Option<MissRatioCurve>,
     /// Finds in the shadow queues of all servers since the last decision.
     pub(crate) shadow_hits: Option<u64>,
 }
 
-/// Look-ups of each server and partition up to the last decision.
+/// Look-ups of each server and partition up to the last decision, for weights of estimates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WhatIf {
     look_ups: Vec<Vec<u64>>,
 }
 
 impl WhatIf {
-    /// Returns one element per partition, empty if `needs` requires none. O(n log n) for n points
-    /// of all curves.
+    /// Returns the estimated effects of other sizes on each partition; empty if `needs` requires
+    /// none. O(n log n) for n points of all curves.
     pub(crate) fn estimates(
         &mut self,
         needs: &Needs,

@@ -62,7 +62,8 @@ pub struct World {
     stop: Option<TraceStop>,
     /// Sizes of the requested objects, if given by a trace.
     sizes: Option<Sizes>,
-    /// Number of calls that each call represents beside itself.
+    /// Number of calls that each call represents beside itself, when a sample of the keys is
+    /// simulated.
     echoes: u32,
     echo_draws: Rng,
     /// Random numbers with which dispatchers choose replicas.
@@ -76,21 +77,21 @@ pub struct World {
     /// by the age of statistics.
     told: VecDeque<Known>,
     recorder: Recorder,
-    /// Keys looked up since the start.
+    /// Keys looked up by all servers since the start.
     queries: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A request is looked up.
+    /// A request that has arrived is looked up in its server's cache.
     LookUp,
     /// A worker of this backend finishes this job.
     Done { backend: u16, job: u32 },
-    /// A call that is not simulated reaches this backend.
+    /// An echo (a call that stands for one not in the sample) reaches this backend.
     Echo { backend: u16, job: u32 },
-    /// A wake-up that a server's machine scheduled.
+    /// A wake-up that the state machine of a server's backend scheduled.
     Wake { server: u16, backend: u16 },
-    /// Every server reports.
+    /// Every server reports its statistics.
     Report,
     /// Every controller reads the statistics.
     Ask,
@@ -115,11 +116,11 @@ struct Live {
 pub struct Imbalance {
     /// Simulated seconds since the start.
     pub seconds: u64,
-    /// The quantity.
+    /// Name of the quantity that does not balance.
     pub what: &'static str,
-    /// Found value.
+    /// Value found of the quantity.
     pub found: u64,
-    /// Expected value or upper bound.
+    /// Expected value, or upper bound, of the quantity.
     pub expected: u64,
 }
 
@@ -134,13 +135,13 @@ pub enum Halt {
     Trace(#[from] TraceStop),
 }
 
-/// Stream of the times of echoes.
+/// Number of the stream of random draws for the times of echoes.
 const ECHOES: u64 = 4;
-/// Stream of the random numbers for dispatchers.
+/// Number of the stream of random draws with which dispatchers choose replicas.
 const ROUTES: u64 = 5;
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// Time between a report and the use of the statistics.
+/// Time between the servers' report and the controllers' reading of the statistics.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 
 impl World {
@@ -209,7 +210,7 @@ impl World {
         Ok(world)
     }
 
-    /// End of the measurement.
+    /// End of the run's measurement.
     #[must_use]
     pub fn end(&self) -> Instant {
         self.end
@@ -255,7 +256,7 @@ impl World {
         self.stop.as_ref()
     }
 
-    /// Results so far.
+    /// Returns the results of the run so far.
     #[must_use]
     pub fn results(&self) -> Results {
         let errors = self.machines().map(|machine| {
@@ -265,7 +266,7 @@ impl World {
         self.recorder.results(&self.setup, self.now >= self.end, errors.sum())
     }
 
-    /// Samples so far, one per observation of the SLO.
+    /// Samples of the run so far, one per observation of the SLO.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         self.recorder.samples()
@@ -345,7 +346,7 @@ impl World {
         }
     }
 
-    /// Schedules the look-up of the next request, or stops the run if there is none.
+    /// Schedules the look-up of the next request to arrive, or stops the run if there is none.
     fn expect_arrival(&mut self) {
         let why = match self.traffic.next_arrival() {
             Ok(at) => return self.events.schedule(at + self.hit_latency, Event::LookUp),
@@ -360,7 +361,7 @@ impl World {
         });
     }
 
-    /// Performs the pending actions of a machine.
+    /// Performs the pending actions of the state machine of a server's backend.
     fn drive(&mut self, server: u16, backend: BackendId) {
         let place = (usize::from(server), backend.index());
         while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
@@ -384,7 +385,8 @@ impl World {
         self.arm(server, backend);
     }
 
-    /// Schedules the next wake-up of a machine. One that is woken too early is armed again.
+    /// Schedules the next wake-up of a state machine. One that is woken too early is scheduled
+    /// again.
     fn arm(&mut self, server: u16, backend: BackendId) {
         let Server { machines, armed, .. } = &mut self.servers[usize::from(server)];
         let armed = &mut armed[backend.index()];
@@ -430,7 +432,7 @@ impl World {
         }
     }
 
-    /// Sends a call or probe to its replica.
+    /// Sends a call or a probe of a server to a replica.
     fn send(&mut self, server: u16, backend: BackendId, replica: ReplicaId, demand: &Demand, work: Work) {
         if let (1.., Work::Call { keys, .. }) = (self.echoes, &work) {
             self.send_echoes(server, backend, replica, keys.len() as u32);
@@ -439,8 +441,8 @@ impl World {
         self.enqueue(backend, replica, job, demand);
     }
 
-    /// Schedules the calls of requests that are not simulated, at the replica chosen for the
-    /// simulated one.
+    /// Schedules the echoes of a call: calls of requests that are not simulated, at the same
+    /// replica.
     fn send_echoes(&mut self, server: u16, backend: BackendId, replica: ReplicaId, keys: u32) {
         for _ in 0..self.echoes {
             let delay_ns = (u128::from(self.echo_draws.next_u64()) * ECHOES_WITHIN.as_nanos()) >> 64;
@@ -477,7 +479,7 @@ impl World {
         }
     }
 
-    /// Starts the service of a job.
+    /// Starts the service of a job by a worker.
     fn serve(&mut self, backend: BackendId, job: u32) {
         let Some(begun) = self.jobs.get(job) else { return };
         let limit = self.limit(backend, begun.replica);
@@ -513,7 +515,7 @@ impl World {
         self.drive(server, backend);
     }
 
-    /// Cancels a call that has no waiting requests: removes it if it still waits for a worker.
+    /// Cancels a call that no request waits for: removes it if it still waits for a worker.
     fn cancel(&mut self, server: u16, backend: BackendId, replica: ReplicaId, cancelled: AttemptId) {
         self.withdraw(
             server,
@@ -585,7 +587,7 @@ impl World {
         self.events.schedule(self.recorder.due(), Event::Observe);
     }
 
-    /// Remaining share of a replica's resource.
+    /// Share of a replica's resource that the scenario's limits leave.
     fn limit(&self, backend: BackendId, replica: ReplicaId) -> f64 {
         if self.now < self.measured_from {
             return 1.0;

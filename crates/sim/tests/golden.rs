@@ -16,7 +16,8 @@ fn run(setup: &Setup) -> Results {
     world.results()
 }
 
-/// Undersized caches from the first seconds on, and frequent decisions.
+/// Returns the setup with decisions every second, which move bytes even while the caches are not
+/// full.
 fn hurried(mut setup: Setup) -> Setup {
     setup.knobs.control.delta = std::time::Duration::from_secs(1);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
@@ -24,7 +25,7 @@ fn hurried(mut setup: Setup) -> Setup {
     setup
 }
 
-/// Four servers and twenty backends, with the given walk.
+/// Simulates four servers and twenty backends, with the given realisation of a random scenario.
 #[test]
 fn results_of_the_built_in_workload_are_unchanged() {
     let mut setup = hurried(Setup::new("onerf-random", "robinhood", 1));
@@ -34,7 +35,7 @@ fn results_of_the_built_in_workload_are_unchanged() {
     insta::assert_snapshot!("onerf", document);
 }
 
-/// A backend of three replicas, one of which slows down.
+/// Simulates a backend of three replicas, one of which slows down.
 #[test]
 fn results_with_replicas_are_unchanged() {
     let model = Model::from_json(include_str!("../../../examples/replicas.sim.json")).expect("a valid model");
@@ -46,7 +47,8 @@ fn results_with_replicas_are_unchanged() {
     insta::assert_snapshot!("replicas", document);
 }
 
-/// A user's system with log-normal batch sizes, under each of the compared policies, a line each.
+/// Simulates a user's system with log-normal batch sizes under each of the compared policies, a
+/// line each.
 #[test]
 fn results_of_every_policy_are_unchanged() {
     let model =

@@ -18,7 +18,7 @@ const RUNS: u64 = 20;
 const CUSTOMERS: usize = 20_000;
 /// Customers at the start of a run that find the queue shorter than in the long run.
 const WARM_UP: usize = 2_000;
-/// Student's t for 19 degrees of freedom and a two-sided level of 0.1%.
+/// Quantile of Student's t for 19 degrees of freedom and a two-sided level of 0.1%.
 const T: f64 = 3.883;
 
 enum Event {
@@ -60,7 +60,7 @@ fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng)
     waited / (CUSTOMERS - WARM_UP) as f64
 }
 
-/// Compares the mean over all runs with `expected`.
+/// Compares the mean waiting time over all runs with `expected`.
 fn assert_waits(expected: f64, run: impl Fn(u64) -> f64) {
     let means: Vec<f64> = (1..=RUNS).map(run).collect();
     let mean = means.iter().sum::<f64>() / RUNS as f64;
@@ -90,7 +90,7 @@ fn several_workers_wait_like_erlang_c() {
     });
 }
 
-/// With the service times of a workload's backend, so that their law is checked, too.
+/// The service times are those of a workload's backend, so that their distribution is checked, too.
 #[test]
 fn backend_service_waits_like_pollaczek_khinchine() {
     let model = Model::onerf();
@@ -104,7 +104,7 @@ fn backend_service_waits_like_pollaczek_khinchine() {
     });
 }
 
-/// Requests per second of a simulated service.
+/// Requests per second in the simulations.
 const RATE: f64 = 60.0;
 
 /// Mean waiting time of calls for a simulated service's only worker, in seconds, by Little's law:

@@ -1,18 +1,19 @@
-//! The searches of a frontier and the next runs to try.
+//! The searches for the hardest conditions under which policies meet the SLO, and the next runs to
+//! try.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Axis, Bracket, Search};
 use crate::verdict::Verdict;
 
-/// A run to try.
+/// A run to try, under a condition made harder or milder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probe {
     /// Number of the policy.
     pub policy: usize,
     /// Seed of the run.
     pub seed: u64,
-    /// Condition that is changed; an arbitrary axis if `step` is 0.
+    /// Condition that is changed; arbitrary if `step` is 0.
     pub axis: Axis,
     /// Number of steps harder than the base conditions (milder below 0).
     pub step: i32,
@@ -29,7 +30,7 @@ impl Probe {
 /// Next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerAction {
-    /// Run this and pass the verdict, or that there is none, to [`Board::learn`].
+    /// Run this and pass the verdict, or none if there is none, to [`Board::learn`].
     Try(Probe),
     /// All possible tries are in flight; call again after the next verdict.
     Wait,
@@ -62,14 +63,14 @@ pub struct Board {
     in_flight: BTreeSet<Probe>,
 }
 
-/// Verdicts by try; none where no verdict is possible.
+/// Verdicts by run tried; none where no verdict is possible.
 type Verdicts = BTreeMap<Probe, Option<Verdict>>;
 
 #[derive(Clone, Debug)]
 struct AxisSearch {
     policy: usize,
     axis: Axis,
-    /// A search per seed; only the first seed's until that is finished.
+    /// A search for each seed; only the first seed's until that is finished.
     searches: Vec<Search>,
 }
 
@@ -114,8 +115,8 @@ impl Board {
         }
     }
 
-    /// Results of a policy along an axis, in the order of the seeds; none while the search is
-    /// unfinished.
+    /// Results of a policy for one condition (`axis`), in the order of the seeds; none while the
+    /// search is unfinished.
     #[must_use]
     pub fn found(&self, policy: usize, axis: Axis) -> Option<Vec<Bracket>> {
         let axis_search = self
@@ -169,7 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Runs a board with this many workers, which finish in an order drawn from `draws`; returns
-    /// the tries.
+    /// the runs tried.
     fn play(board: &mut Board, workers: usize, mut draws: u64, kept: impl Fn(&Probe) -> bool) -> Vec<Probe> {
         let (mut tried, mut busy) = (Vec::new(), Vec::new());
         loop {

@@ -20,10 +20,10 @@ use crate::setup::Knobs;
 pub use board::{Board, Probe, WorkerAction};
 pub use search::{Bracket, Search};
 
-/// A condition that can be made harder.
+/// A condition of a simulation (load, cache size or slowdowns) that can be made harder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Axis {
-    /// Time that limits of backends add to service times; more is harder.
+    /// Time that the limits of backends add to service times; more is harder.
     Depth,
     /// Cache size of each server; less is harder.
     Cache,
@@ -31,13 +31,13 @@ pub enum Axis {
     Load,
 }
 
-/// Ratio between two steps.
+/// Ratio between the values of a condition at two adjacent steps.
 const STEP_RATIO: f64 = 1.05;
 /// Largest number of steps in either direction: from a fifteenth to fifteen times the base.
 pub const STEPS_MAX: i32 = 56;
 
 impl Axis {
-    /// All axes.
+    /// All conditions that can be made harder.
     pub const ALL: [Self; 3] = [Self::Depth, Self::Cache, Self::Load];
 
     /// The value of the condition `step` steps harder (milder below 0) than `base`, to four digits.
@@ -58,7 +58,7 @@ impl Axis {
         four_digits(if more < 0 { base / ratio } else { base * ratio })
     }
 
-    /// The condition's value in `knobs`.
+    /// Returns the condition's value in `knobs`.
     #[must_use]
     pub fn of(self, knobs: &Knobs) -> f64 {
         match self {
@@ -68,7 +68,7 @@ impl Axis {
         }
     }
 
-    /// Key of the setting ([`Knobs::set`](crate::Knobs::set)).
+    /// Key of the condition's setting ([`Knobs::set`](crate::Knobs::set)).
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! A search along one axis, as a state machine.
+//! A search for the hardest step of one condition at which the SLO is met, as a state machine.
 
 use super::STEPS_MAX;
 use crate::verdict::Verdict;
@@ -31,7 +31,7 @@ pub struct Search {
     enough: i32,
 }
 
-/// Result of a search, in steps of harder conditions.
+/// Result of a search: the steps of a condition between which the SLO stops being met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
     /// Hardest step known to meet the SLO. None at the end of the search: not even the mildest step
@@ -40,7 +40,7 @@ pub struct Bracket {
     /// Mildest step known to violate the SLO. None at the end of the search: not even the hardest
     /// step tried does.
     pub broken: Option<i32>,
-    /// Mildest step without a verdict; none if every try had one.
+    /// Mildest step without a verdict; none if every step tried had one.
     pub unjudged: Option<i32>,
 }
 
@@ -53,7 +53,7 @@ impl Bracket {
         }
     }
 
-    /// True if no step between remains to be tried.
+    /// True if no step between those that meet and violate the SLO remains to be tried.
     fn is_closed(self) -> bool {
         match (self.kept, self.first_not_met()) {
             (Some(kept), Some(first_not_met)) => first_not_met - kept <= 1,
@@ -63,12 +63,12 @@ impl Bracket {
     }
 }
 
-/// First stride of a search without prior knowledge: about half as much again, which three
-/// bisections divide.
+/// First stride of a search without prior knowledge, in steps: makes conditions about half as hard
+/// again, and three bisections divide it.
 const STRIDE: i32 = 8;
 
 impl Default for Search {
-    /// Starts from the base conditions.
+    /// Starts a search from the base conditions.
     fn default() -> Self {
         Self::from(0, STRIDE)
     }
@@ -95,7 +95,7 @@ impl Search {
         self.bracket.is_closed() || self.bracket.kept.is_some_and(|kept| kept >= self.enough)
     }
 
-    /// The step to try next; none at the end.
+    /// Returns the step to try next; none at the end of the search.
     #[must_use]
     pub fn next(&self) -> Option<i32> {
         if self.is_over() {
@@ -125,13 +125,13 @@ impl Search {
         }
     }
 
-    /// The present result.
+    /// Returns the result so far.
     #[must_use]
     pub fn bracket(&self) -> Bracket {
         self.bracket
     }
 
-    /// Estimated number of remaining tries; exact while bisecting.
+    /// Returns the estimated number of remaining tries; exact while bisecting.
     #[must_use]
     pub fn left(&self) -> u32 {
         let halvings = |gap: i32| (gap.max(1) as u32).next_power_of_two().trailing_zeros();

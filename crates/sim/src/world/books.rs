@@ -1,4 +1,4 @@
-//! Conservation checks: inputs equal outputs plus what is still in flight.
+//! Checks that nothing is lost: inputs equal outputs plus what is still in flight.
 
 use sherwood_model::CachePlan;
 

@@ -15,17 +15,18 @@ use sherwood_workload::trace::{Position, TraceError};
 use super::*;
 use crate::setup::{Knobs, Resize};
 
-/// A server and a backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a second.
+/// Returns the setup of a server with room for `items` items and a backend of 500 objects of 1,000
+/// bytes, answered in a microsecond; ten requests a second.
 fn small(items: u64, seed: u64) -> Setup {
     slow(items, seed, 0.001)
 }
 
-/// The same, answered by one worker in `service_ms`.
+/// Returns the setup of [`small`] with calls answered by one worker in `service_ms`.
 fn slow(items: u64, seed: u64, service_ms: f64) -> Setup {
     limited(items, seed, service_ms, r#""limits":{}"#)
 }
 
-/// The same, under these limits.
+/// Returns the setup of [`slow`] with `limits` on the backend's resource, as JSON.
 fn limited(items: u64, seed: u64, service_ms: f64, limits: &str) -> Setup {
     let cache = items * charge(8, 1_000) + 500;
     let document = format!(
@@ -85,7 +86,8 @@ fn request_takes_the_time_of_look_up_and_fetch() {
     assert_eq!((results.errors, results.slo_violation_ratio), (0, 0.0));
 }
 
-/// Three seconds of the workload on its smallest profile, half of them measured.
+/// Returns a setup of three seconds of the built-in workload on its smallest profile, half of them
+/// measured.
 fn brief(scenario: &str, policy: &str) -> Setup {
     let mut setup = Setup::new(scenario, policy, 7);
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.025), Some(0.025));
@@ -372,7 +374,8 @@ impl crate::Trace for Accesses {
     }
 }
 
-/// A server with room for `items` items of 1,000 bytes, whose requests are the accesses.
+/// Returns the setup of a server with room for `items` items of 1,000 bytes, which replays
+/// `accesses`.
 fn replay(items: u64, accesses: Accesses, minutes: f64) -> Setup {
     let cache = items * charge(8, 1_000) + 500;
     let document = format!(

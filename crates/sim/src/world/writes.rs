@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// Applies a write at a replica, and reports it.
+    /// Applies a write at a replica, and reports its result to the server's state machine.
     pub(super) fn apply_write(
         &mut self,
         server: u16,
@@ -58,8 +58,8 @@ impl World {
         machines[backend.index()].handle_write_reply(now, &SizedCache(cache), write, replica, outcome);
     }
 
-    /// Takes the parts of a write that has ended out of the queues. A part in service goes on, and
-    /// lands after the end.
+    /// Takes the parts of a write that has ended out of the replicas' queues. A part that a worker
+    /// has begun goes on, and takes effect after the write's end.
     pub(super) fn withdraw_write(&mut self, server: u16, backend: BackendId, ended: WriteId) {
         for replica in (0..self.backends[backend.index()].replicas()).map(ReplicaId) {
             self.withdraw(

@@ -36,7 +36,8 @@ fn bytes(world: &World) -> String {
     serde_json::to_string(&world.results()).expect("plain figures")
 }
 
-/// Numbers of calls and of echoes that each of two replicas served in a run.
+/// Runs `setup` and returns its world, with the numbers of calls and of echoes that each of two
+/// replicas served.
 fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
     let mut world = World::new(setup).expect("a valid setup");
     let (mut calls, mut echoes) = ([0; 2], [0; 2]);
@@ -56,7 +57,7 @@ fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
     (world, calls, echoes)
 }
 
-/// Mean response time of calls, in seconds.
+/// Returns the mean response time of calls in a run with this seed, in seconds.
 fn call_s(mut setup: Setup, seed: u64) -> f64 {
     (setup.seed, setup.knobs.measure_min) = (seed, Some(5.0));
     let mut world = World::new(&setup).expect("a valid setup");

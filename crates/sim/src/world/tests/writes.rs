@@ -12,8 +12,8 @@ use crate::key::Key;
 const BACKEND: BackendId = BackendId(0);
 const OBJECTS: u64 = 500;
 
-/// Asserts that the caches hold what the store has of each object that is neither written nor
-/// fenced. Returns how many objects that were written are cached.
+/// Asserts that cached objects have the size that the replica has, except for fenced keys (of
+/// unfinished writes). Returns how many objects that were written are cached.
 fn assert_current(world: &World) -> usize {
     let server = &world.servers[0];
     let mut written = 0;
@@ -55,8 +55,9 @@ fn caches_hold_no_value_older_than_a_settled_write() {
     assert!(kept > 1_000, "hardly any written object was cached: {kept}");
 }
 
-/// A value that was read during the fence must not fill: no input invalidates its fetch, which
-/// begins after the end of the write and is answered before the end of the fence.
+/// A value that was read while the write might still take effect must not fill: no input
+/// invalidates its fetch, which begins after the end of the write and is answered before the key's
+/// fence ends.
 #[test]
 fn value_read_before_a_write_of_unknown_outcome_takes_effect_does_not_fill_the_cache() {
     const PARTITION: PartitionId = PartitionId(0);
