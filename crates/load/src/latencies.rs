@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_is_at_least_the_exact_one_and_at_most_one_128th_more() {
+    fn latency_percentile_is_at_least_the_exact_one_and_at_most_one_128th_more() {
         let mut latencies = Latencies::default();
         (1..=10_000u64).for_each(|us| latencies.record(Duration::from_micros(us)));
         for (percentile, exact_us) in [(50.0, 5_000.0), (99.0, 9_900.0), (99.9, 9_990.0)] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_histogram_has_zeros_and_a_duration_over_the_limit_counts_as_the_longest() {
+    fn empty_latency_histogram_has_zeros_and_a_duration_over_the_limit_counts_as_the_longest() {
         let mut latencies = Latencies::default();
         assert_eq!((latencies.percentile(99.0), latencies.max()), (Duration::ZERO, Duration::ZERO));
         latencies.record(Duration::MAX);

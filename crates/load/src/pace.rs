@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_schedule_does_not_depend_on_the_clock() {
+    fn intended_starts_of_an_open_loop_do_not_depend_on_the_clock() {
         let pace = Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed };
         let mut schedule = Schedule::new(pace, 1).unwrap();
         assert_eq!(schedule.next_start(77), 1_000_000);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_of_zero_is_refused() {
+    fn load_rate_of_zero_is_refused() {
         assert!(Schedule::new(Pace::Open { rate_per_s: 0.0, gaps: Gaps::Poisson }, 1).is_err());
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_has_the_fields_that_scripts_read() {
+    fn json_report_has_the_fields_that_scripts_read() {
         let report = Report {
             by_partition: BTreeMap::from([("t07".to_owned(), HitsMisses { hits: 1, misses: 2 })]),
             ..Report::default()
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn hit_ratio_without_keys_is_zero() {
+    fn hit_ratio_of_a_report_without_keys_is_zero() {
         assert_eq!(HitsMisses::default().hit_ratio(), 0.0);
         assert_eq!(HitsMisses { hits: 1, misses: 3 }.hit_ratio(), 0.25);
     }

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_scheme_host_and_port() {
+    fn target_is_parsed_from_scheme_host_and_port() {
         assert_eq!("memcached://127.0.0.1:11211".parse(), Ok(Target::Memcached("127.0.0.1:11211".into())));
         for text in ["redis://localhost:6379", "redis://localhost:6379/", "redis://localhost:6379/0"] {
             let target: Target = text.parse().unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_the_accepted_form() {
+    fn text_that_is_no_target_is_refused_with_the_accepted_form() {
         for (text, part) in [
             ("redis://localhost:6379/1", "database 0"),
             ("redis://:secret@localhost:6379", "without a password"),

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_of_requests_becomes_accesses_with_the_backend_in_front_of_the_key() {
+    fn trace_of_requests_becomes_gets_with_the_backend_in_front_of_the_key() {
         let text =
             r#"{"t":0,"d":[{"b2":{"S":[5,6],"U":["x","y"],"C":[1,0]},"b1":{"S":[7],"U":["x"],"C":[1]}}]}"#;
         let accesses = drain(Workload::RobinHood { input: Box::new(text.as_bytes()) });
@@ -279,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn trace_of_accesses_becomes_gets_of_fixed_width_keys() {
+    fn trace_of_object_accesses_becomes_gets_of_fixed_width_keys() {
         let input: Box<dyn BufRead> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
         let accesses = drain(Workload::Cache2k { input, value_bytes: 100 });
         assert_eq!(accesses, [("t07".to_owned(), "t07/0001a2b3".to_owned(), 100, true)]);
     }
 
     #[test]
-    fn batch_is_one_operation_of_distinct_keys_that_fills_nothing() {
+    fn get_of_many_keys_is_one_operation_of_distinct_keys_and_sets_nothing_after_misses() {
         let options = KeyValueOptions { get_ratio: 1.0, ..KeyValueOptions::default() };
         let batches = Workload::KeyValue { options, batch: 50, prefixes: Vec::new(), seed: 1 };
         let mut operations = from_workload(batches, None).unwrap();

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_counted_the_first_is_kept_and_later_answers_are_matched() {
+    fn refused_operations_are_counted_the_first_text_is_kept_and_later_answers_are_matched() {
         let operations = vec![operation(Verb::Get, 2), operation(Verb::Set, 1), operation(Verb::Set, 1)];
         let other = Answer::Refused { kind: "", text: b"ERR another" };
         let seen = play(operations, &[NO_ROOM, other, Answer::Stored], false);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_the_same_however_the_answers_are_split() {
+    fn results_of_operations_do_not_depend_on_how_answers_are_split() {
         for (protocol, keys, bytes, ended, error) in [
             (
                 Protocol::Memcached,
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn value_larger_than_the_buffer_is_read() {
+    fn value_larger_than_the_receive_buffer_is_read() {
         let value = vec![b'v'; 200_000];
         let answers = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n+OK\r\n"].concat();
         for piece in [1_000, 64 << 10, answers.len()] {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_encoded_in_each_protocol() {
+    fn gets_and_sets_are_encoded_in_each_protocol() {
         let one = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a"));
         let two = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a bc"));
         let set = |protocol: Protocol, out: &mut Vec<u8>| protocol.set(out, &operation("a"), b"vv");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_quoted_verbatim_up_to_a_bound() {
+    fn errors_of_the_target_are_quoted_verbatim_up_to_a_bound() {
         for (protocol, bytes, quoted) in [
             (Protocol::Memcached, &b"ERROR\r\n"[..], "`ERROR`"),
             (Protocol::Memcached, b"SERVER_ERROR out of memory\r\n", "`SERVER_ERROR out of memory`"),

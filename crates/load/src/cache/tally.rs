@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_counts_until_the_batch_is_sent() {
+    fn lateness_of_operations_counts_until_their_batch_is_sent() {
         let mut observe = |_: &Ended| {};
         let mut tally = Tally::new(&mut observe);
         tally.built(0);

@@ -91,7 +91,7 @@ fn request_counts_in_the_phase_of_its_intended_start_with_every_key() {
 }
 
 #[test]
-fn hits_have_the_latency_that_the_gateway_measured() {
+fn hit_latency_is_the_one_that_the_gateway_measured() {
     let (_runtime, address) = gateway(|body| {
         let mut answer = answer_all(&body, |key| if key.len() % 2 == 0 { "hit" } else { "miss" });
         for result in answer["results"].as_array_mut().unwrap() {
@@ -147,7 +147,7 @@ fn requests_to_a_silent_gateway_are_errors_and_do_not_delay_the_schedule() {
 }
 
 #[test]
-fn trace_of_requests_is_sent_once_and_ends_a_closed_loop() {
+fn trace_of_requests_is_sent_to_the_gateway_once_and_ends_a_closed_loop() {
     let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
     let line = r#"{"t":0,"d":[{"b1":{"S":[1,2],"U":["x","y"],"C":[1,1]}}]}"#;
     let input = Box::new(std::io::Cursor::new(format!("{line}\n").repeat(50)));
@@ -159,7 +159,7 @@ fn trace_of_requests_is_sent_once_and_ends_a_closed_loop() {
 }
 
 #[test]
-fn key_space_sends_distinct_keys_of_one_backend() {
+fn key_space_workload_sends_distinct_keys_of_one_backend() {
     let (_runtime, address) = gateway(|body| {
         let keys: std::collections::BTreeSet<_> =
             body["queries"][0]["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
@@ -174,7 +174,7 @@ fn key_space_sends_distinct_keys_of_one_backend() {
 }
 
 #[test]
-fn stop_ends_the_run_and_is_named() {
+fn stopped_run_reports_that_it_was_stopped() {
     let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
     let control = Control::default();
     let options = Options { phases: vec![Duration::from_secs(600)], ..options(address) };
@@ -184,7 +184,7 @@ fn stop_ends_the_run_and_is_named() {
 }
 
 #[test]
-fn error_names_an_unreachable_target() {
+fn error_names_an_unreachable_gateway() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let error = run(&options(gone.clone()), mix(5), &Control::default(), |_| {}).unwrap_err().to_string();
     assert!(error.contains(&gone), "{error}");

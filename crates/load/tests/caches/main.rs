@@ -71,7 +71,7 @@ fn one_object_requests(sizes: &[u32]) -> Workload {
 }
 
 #[test]
-fn refused_value_is_an_error_and_the_connection_stays_usable() {
+fn value_refused_by_the_cache_is_an_error_and_the_connection_stays_usable() {
     let Some(memcached) = Cache::memcached() else { return };
     let workload = one_object_requests(&[2 << 20, 100, 2 << 20, 100]);
     let report = run(&memcached.options(), workload, &Control::default(), |_| {}).unwrap();
@@ -81,7 +81,7 @@ fn refused_value_is_an_error_and_the_connection_stays_usable() {
 }
 
 #[test]
-fn values_larger_than_the_read_buffer_are_read() {
+fn values_larger_than_the_receive_buffer_are_read() {
     with_each(|cache| {
         let report =
             run(&cache.options(), one_object_requests(&[300_000; 5]), &Control::default(), |_| {}).unwrap();
@@ -125,7 +125,7 @@ fn observer_is_called_with_every_operation_of_a_bounded_run() {
 }
 
 #[test]
-fn multi_get_counts_every_key() {
+fn report_counts_every_key_of_a_multi_get() {
     with_each(|cache| {
         let half = KeyValueOptions { keys: 20, zipf: 0.0, get_ratio: 0.5, ..KeyValueOptions::default() };
         let duration = Some(Duration::from_millis(200));
@@ -149,7 +149,7 @@ fn stopped_run_is_reported_as_incomplete() {
 }
 
 #[test]
-fn error_names_an_unreachable_target() {
+fn error_names_an_unreachable_cache() {
     let address = format!("127.0.0.1:{}", free_port());
     let options = Options {
         protocol: Protocol::Redis,
