@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Stops a run early and counts its operations; shared by reference between threads.
+/// Stops a run of load early and counts its operations; shared by reference between threads.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,

@@ -65,8 +65,8 @@ impl Latencies {
         Duration::from_nanos(self.max_ns)
     }
 
-    /// The duration that `percentile` percent (0 to 100) of the recorded ones do not exceed; zero
-    /// if there are none.
+    /// Returns the duration that `percentile` percent (0 to 100) of the recorded durations do not
+    /// exceed; zero if none were recorded.
     ///
     /// # Panics
     /// When `percentile` is not from 0 to 100.

@@ -42,7 +42,7 @@ pub use target::{Target, TargetError};
 
 use thiserror::Error;
 
-/// The reason why a run could not start. Later failures are in the [`Report`].
+/// The reason why a run of load could not start. Later failures are in the [`Report`].
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The target's name cannot be resolved.

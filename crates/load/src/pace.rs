@@ -13,7 +13,7 @@ pub enum Pace {
     Open {
         /// Starts per second, above 0 and up to [`RATE_MAX`].
         rate_per_s: f64,
-        /// The distribution of the gaps between starts.
+        /// The distribution of the times between starts.
         gaps: Gaps,
     },
 }
@@ -22,20 +22,20 @@ pub enum Pace {
 /// the same seed.
 const ARRIVALS: u64 = 0x4152_5249_5641_4C53;
 
-/// The highest rate, far above the capacity of one thread: it bounds the overdue operations that a
-/// run has to count.
+/// The highest rate of starts, far above the capacity of one thread: it bounds the overdue
+/// operations that a run has to count.
 pub const RATE_MAX: f64 = 1e7;
 
-/// The gaps between the starts of an open loop.
+/// The times between the starts of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
     /// A Poisson process, as of many independent users.
     Poisson,
-    /// Equal gaps.
+    /// All gaps between starts are equal.
     Fixed,
 }
 
-/// The intended starts, in nanoseconds from the start of the run.
+/// The intended starts of a run's operations, in nanoseconds from the start of the run.
 #[derive(Debug)]
 pub(crate) enum Schedule {
     Closed,
@@ -68,7 +68,7 @@ impl Schedule {
         }
     }
 
-    /// Moves on to the operation after it.
+    /// Moves the schedule on by one operation.
     pub(crate) fn advance(&mut self) {
         if let Self::Open { arrivals, rng, due_ns } = self {
             let gap = u64::try_from(arrivals.next_gap(rng.as_mut()).as_nanos()).unwrap_or(u64::MAX);

@@ -42,9 +42,9 @@ pub struct Report {
     pub unsent: u64,
     /// Length of the run in seconds, from the first intended start to the last answer.
     pub duration_s: f64,
-    /// True if the run reached its end.
+    /// True if the run reached its planned end.
     pub complete: bool,
-    /// The reason why it did not.
+    /// The reason why the run ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete_because: Option<String>,
     /// The answer to the first operation that failed, if there was one.
@@ -77,7 +77,7 @@ pub struct LatencySummary {
 }
 
 impl HitsMisses {
-    /// Counts a key.
+    /// Counts a key as found or not found.
     pub fn count(&mut self, hit: bool) {
         if hit {
             self.hits += 1;
@@ -106,7 +106,7 @@ impl LatencySummary {
     }
 }
 
-/// Converts to microseconds, exact to the nanosecond.
+/// Converts a duration to microseconds, exact to the nanosecond.
 pub(crate) fn us(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }

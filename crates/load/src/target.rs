@@ -1,4 +1,4 @@
-//! Targets of load.
+//! Targets of load, by scheme, host and port.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,19 +19,19 @@ pub enum Target {
 /// The reason why a target was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// Text that is not a target.
+    /// The text does not begin with the scheme of a target.
     #[error("target `{0}` is none: give memcached://host:port, redis://host:port or http://host:port")]
     Unknown(String),
-    /// An address without a port, or with more after it.
+    /// An address without a port, or with more after the port.
     #[error("target `{0}`: the address has to be host:port with a port from 1 to 65535 and nothing after it")]
     Address(String),
-    /// A database other than 0, or a user.
+    /// A Redis database other than 0, or a user.
     #[error("target `{0}`: load goes to database 0 and without a password; give redis://host:port")]
     Database(String),
 }
 
 impl Target {
-    /// `host:port`.
+    /// Returns the address of the target, `host:port`.
     #[must_use]
     pub fn address(&self) -> &str {
         let (Self::Memcached(address) | Self::Redis(address) | Self::Http(address)) = self;

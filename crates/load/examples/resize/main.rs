@@ -40,7 +40,8 @@ const VALUE_BYTES: usize = 1_024;
 const RATE_PER_S: f64 = 20_000.0;
 const MOVES: u32 = 200;
 const MOVE_INTERVAL: Duration = Duration::from_millis(300);
-/// Load before the first move, so that connections and memory are in use.
+/// Time for which load runs before the first move of the budget, so that connections and memory are
+/// in use.
 const LEAD: Duration = Duration::from_secs(2);
 /// Interval between two polls of the partition: short against 20 ms, and long enough not to affect
 /// the hits.
@@ -64,7 +65,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The result as JSON, and true if it is valid: every budget was reached and no operation failed.
+/// Runs the measurement; returns its result as JSON, and true if it is valid: every budget was
+/// reached and no operation failed.
 fn measure(memcached: &str, admin: &str) -> Result<(serde_json::Value, bool), Box<dyn Error>> {
     let mut admin = Admin::connect(admin)?;
     let partitions = admin.partitions()?;
@@ -87,7 +89,7 @@ fn measure(memcached: &str, admin: &str) -> Result<(serde_json::Value, bool), Bo
     })
 }
 
-/// The key, as the load generates it.
+/// The text of the key with this number, as the load generates it.
 fn key_text(prefixes: &[String], key: u64) -> String {
     let width = KEY_BYTES - 1;
     format!("{}k{key:0width$}", prefixes[key as usize % prefixes.len()])

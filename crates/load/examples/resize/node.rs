@@ -81,7 +81,7 @@ pub(crate) struct Filler {
     value: Vec<u8>,
 }
 
-/// Bytes of sets after which they are sent.
+/// Number of bytes of buffered sets above which they are sent.
 const OUT_BYTES: usize = 64 << 10;
 
 impl Filler {

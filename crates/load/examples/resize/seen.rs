@@ -12,11 +12,12 @@ pub(crate) struct Span {
     pub(crate) length: Duration,
 }
 
-/// A change of the budget.
+/// A change of the partition's budget.
 pub(crate) struct Move {
     pub(crate) shrinks: bool,
     pub(crate) start: Duration,
-    /// Time from the start until the budget was kept; none if it was not before the next move.
+    /// Time from the start of the move until the budget was reached and kept; none if not before
+    /// the next move.
     pub(crate) reached: Option<Duration>,
     /// End of the refill after the move.
     pub(crate) settled: Duration,
@@ -36,7 +37,7 @@ enum Period {
     Between,
 }
 
-/// Time after a move in which evictions may still affect hits.
+/// Time after a move of the budget in which evictions may still affect hits.
 const AFTER: Duration = Duration::from_millis(20);
 
 impl Results {
@@ -68,7 +69,8 @@ impl Results {
         })
     }
 
-    /// The period of a time; none before the first move.
+    /// Returns the period (during, after or between moves) in which a hit at `at` began; none
+    /// before the first move.
     fn when(&self, at: Duration) -> Option<Period> {
         let last = self.moves.partition_point(|done| done.start <= at).checked_sub(1)?;
         let Move { shrinks, start, reached, settled } = &self.moves[last];

@@ -13,11 +13,11 @@ use super::pipeline::{AnswerError, Ending, Pipeline, Values};
 pub(super) struct Connection {
     stream: TcpStream,
     pipeline: Pipeline,
-    /// True while the driver lists it among the connections with a free place.
+    /// True while the driver lists the connection among those with a free place in their pipeline.
     pub(super) listed: bool,
 }
 
-/// The reason why a connection is of no further use.
+/// The reason why a connection can no longer be used.
 #[derive(Debug, Error)]
 pub(super) enum Lost {
     #[error("the connection broke: {0}")]
@@ -46,7 +46,7 @@ impl Connection {
         !self.pipeline.unsent().is_empty()
     }
 
-    /// Appends the operation's request; [`Self::flush`] sends it.
+    /// Appends the operation's request to the bytes to send; [`Self::flush`] sends it.
     pub(super) fn start(&mut self, operation: Operation, intended_ns: u64, values: &mut Values) {
         self.pipeline.start(operation, intended_ns, values);
     }
@@ -65,7 +65,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads all that has arrived; ends or continues the operations whose answers are complete.
+    /// Reads all bytes that have arrived; ends or continues the operations whose answers are
+    /// complete.
     pub(super) fn receive(&mut self, ending: &mut Ending<'_, '_>) -> Result<(), Lost> {
         loop {
             let room = self.pipeline.room();
@@ -86,7 +87,8 @@ impl Connection {
         }
     }
 
-    /// Ends every operation in flight as failed: its answers will not arrive.
+    /// Ends every operation in flight as failed, because the connection broke and no answers will
+    /// arrive.
     pub(super) fn give_up(&mut self, ending: &mut Ending<'_, '_>) {
         self.pipeline.give_up(ending);
     }

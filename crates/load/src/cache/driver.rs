@@ -21,17 +21,18 @@ pub(super) struct Driver<'a> {
     options: &'a Options,
     control: &'a Control,
     origin: Instant,
-    /// No operation starts at or after this time.
+    /// End of the run: no operation starts at or after this time.
     end_ns: u64,
     schedule: Schedule,
     operations: Box<dyn Operations>,
-    /// Connections by number; none where one broke.
+    /// Connections by number; none in the place of one that broke.
     connections: Vec<Option<Connection>>,
-    /// Connections with a free place, in the order in which they receive operations; each once.
+    /// Numbers of the connections with a free place in their pipeline, in the order in which they
+    /// receive operations; each once.
     free: VecDeque<usize>,
     /// The epoll instance of all sockets.
     queue: OwnedFd,
-    /// The last events; reused.
+    /// The last events of the sockets; the memory is reused.
     events: Vec<epoll::Event>,
     /// True while there are operations to start.
     issuing: bool,
@@ -41,18 +42,18 @@ pub(super) struct Driver<'a> {
     spare: Vec<Operation>,
 }
 
-/// Time after the end in which operations due before it are still sent: a short delay is not an
-/// error.
+/// Time after the end of the run in which operations due before it are still sent: a short delay is
+/// not an error.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Time to wait for outstanding answers once nothing more is sent.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Most operations built before they are sent. A longer backlog is sent in pieces, so that its
-/// first operations do not wait for the last, and answers are read in between.
+/// Most operations whose requests are built before they are sent. A longer backlog is sent in
+/// pieces, so that its first operations do not wait for the last, and answers are read in between.
 const BATCH_MAX: usize = 256;
 
-/// The longest sleep, which bounds the delay of a stop.
+/// The longest sleep of the loop, which bounds the delay of a stop.
 const SLEEP_MAX_NS: u64 = 100_000_000;
 
 impl<'a> Driver<'a> {
@@ -116,7 +117,7 @@ impl<'a> Driver<'a> {
         nanos(self.origin.elapsed())
     }
 
-    /// Starts operations that are due while there is a free place, at most [`BATCH_MAX`].
+    /// Starts operations that are due while a connection has a free place, at most [`BATCH_MAX`].
     fn issue(&mut self, now_ns: u64) {
         if self.issuing && self.control.stopped() {
             self.end_early("stopped before its end".to_owned());
@@ -155,7 +156,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Counts an operation that is still due after [`CATCH_UP`] as never sent.
+    /// Counts an operation that is still due [`CATCH_UP`] after the end of the run as never sent.
     fn count_unsent(&mut self, now_ns: u64) {
         let intended_ns = self.schedule.next_start(now_ns);
         let waited = Duration::from_nanos(now_ns - intended_ns);
@@ -244,7 +245,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Adds a connection to those with a free place, if it has one.
+    /// Adds a connection to those with a free place in their pipeline, if it has one.
     fn list(&mut self, index: usize) {
         if let Some(connection) = &mut self.connections[index]
             && !connection.listed
@@ -290,8 +291,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Waits for events, at most `wait_ns`, and returns their number. If the wait is interrupted or
-/// fails, there are none, and the loop tries again.
+/// Waits for events of the sockets, at most `wait_ns`, and returns their number. If the wait is
+/// interrupted or fails, there are none, and the loop tries again.
 fn collect(queue: &OwnedFd, events: &mut Vec<epoll::Event>, wait_ns: u64) -> usize {
     events.clear();
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait_ns).unwrap_or(i64::MAX) };

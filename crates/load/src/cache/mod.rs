@@ -34,8 +34,8 @@ use sherwood_workload::KeyValueOptions;
 use crate::pace::{Schedule, wake_on_time};
 use crate::{Control, LoadError, Pace, Report, within};
 
-/// The target's protocol. In both, keys are limited to what memcached accepts, 1 to 250 bytes
-/// without blanks, so that any load can be sent to either.
+/// The protocol of the load's target. In both, keys are limited to what memcached accepts, 1 to 250
+/// bytes without blanks, so that any load can be sent to either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// memcached's text protocol: `get` and `set`.
@@ -44,7 +44,7 @@ pub enum Protocol {
     Redis,
 }
 
-/// Options of a run.
+/// Options of a run of gets and sets against a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The target's protocol.
@@ -60,7 +60,7 @@ pub struct Options {
     /// Length of the run; without it, the run ends with the workload. Operations overdue at the end
     /// have another second to be sent, and count as errors if they are not.
     pub duration: Option<Duration>,
-    /// Most operations; without it, as many as the workload has.
+    /// Most operations of the run; without it, as many as the workload has.
     pub operations_max: Option<u64>,
     /// True if a get that misses is followed by a set.
     pub look_aside: bool,
@@ -80,7 +80,7 @@ pub enum Workload {
         /// their number, which is also its partition. Without any, all keys are in one partition.
         /// At most 1,024, and not with batches.
         prefixes: Vec<String>,
-        /// Seed of the stream.
+        /// Seed of the stream of operations.
         seed: u64,
     },
     /// A single pass over a cache2k trace, all gets; partitions are object types, keys such as
@@ -103,15 +103,16 @@ pub enum Workload {
 /// An operation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Intended start, from the start of the run; in a closed loop, the time of sending.
+    /// Intended start of the operation, from the start of the run; in a closed loop, the time of
+    /// sending.
     pub intended: Duration,
-    /// Time from the intended start to the end.
+    /// Time from the intended start to the end of the operation.
     pub latency: Duration,
-    /// Keys found.
+    /// Keys found by the operation.
     pub hits: u32,
-    /// Keys not found.
+    /// Keys not found by the operation.
     pub misses: u32,
-    /// True if it was refused, disconnected or never sent.
+    /// True if the operation was refused, disconnected or never sent.
     pub failed: bool,
 }
 

@@ -11,17 +11,18 @@ use thiserror::Error;
 use super::Workload;
 use crate::LoadError;
 
-/// An operation; reused, so that a run allocates as many keys as it has operations in flight.
+/// A get or set of a workload; reused, so that a run allocates as many keys as it has operations in
+/// flight.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
     /// The key, or the keys of a multi-get separated by spaces.
     pub(super) key: Vec<u8>,
-    /// The number of keys.
+    /// The number of keys of the operation.
     pub(super) keys: u32,
     pub(super) verb: Verb,
-    /// Index of its partition.
+    /// Index of the partition that the operation counts for.
     pub(super) partition: usize,
-    /// Size of the value to set.
+    /// Size of the value to set, bytes.
     pub(super) value_bytes: u32,
     /// True if the value may be set after a miss.
     pub(super) cacheable: bool,
@@ -44,7 +45,7 @@ pub(super) enum WorkloadError {
 }
 
 pub(super) trait Operations {
-    /// Writes the next operation into `next`; returns false if there is none.
+    /// Writes the workload's next operation into `next`; returns false at the end of the workload.
     fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError>;
 
     /// Returns the name of the partition with that index.
@@ -60,7 +61,7 @@ pub(super) fn from_workload(workload: Workload, max: Option<u64>) -> Result<Box<
     })
 }
 
-/// The first operations of a workload.
+/// The first operations of a workload, up to a maximum number.
 struct Bounded {
     operations: Box<dyn Operations>,
     left: u64,
@@ -99,7 +100,7 @@ struct KeySpace {
     value_bytes: u32,
     batch: usize,
     prefixes: Vec<String>,
-    /// Keys of the operation; reused.
+    /// Numbers of the keys of the operation being built; reused.
     keys: Vec<u64>,
 }
 
@@ -196,7 +197,8 @@ impl Operations for Cache2k {
     }
 }
 
-/// Flattens requests into accesses. Holds one request at a time and the names of the backends seen.
+/// Flattens the requests of a RobinHood trace into accesses. Holds one request at a time and the
+/// names of the backends seen.
 struct RobinHood {
     requests: robinhood::Requests<Box<dyn BufRead>>,
     pending: std::vec::IntoIter<(usize, robinhood::Object)>,

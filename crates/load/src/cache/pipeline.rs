@@ -14,13 +14,13 @@ use super::protocol::{ANSWER_BYTES_MAX, Answer, Progress, ReplyError};
 use super::tally::Tally;
 use super::{Ended, Protocol};
 
-/// An operation in flight; reads its answers.
+/// An operation in flight, and the part of its answers that has arrived.
 struct InFlight {
     protocol: Protocol,
     operation: Operation,
     intended_ns: u64,
     stage: Stage,
-    /// Values that have arrived.
+    /// Number of values found so far.
     found: u32,
     /// Keys without a value, known once all answers to a get have arrived.
     missed: u32,
@@ -29,18 +29,18 @@ struct InFlight {
 #[derive(Clone, Copy)]
 enum Stage {
     Getting,
-    /// Answers of a list still to arrive; never 0.
+    /// Answers for single keys still to arrive in a list; never 0.
     Listing(u32),
     Storing,
 }
 
-/// The result of a request.
+/// The result of a request, once all its answers have arrived.
 enum Outcome {
     /// A get was answered.
     LookedUp,
     /// A set was answered.
     Stored,
-    /// The target refused the request; its text.
+    /// The target refused the request; its error text.
     Refused(String),
 }
 
@@ -74,7 +74,7 @@ impl Exchange for InFlight {
 }
 
 impl InFlight {
-    /// Takes the next answer; the outcome if it is the last one.
+    /// Takes the next answer to this operation; returns the outcome if it is the last one.
     fn take(&mut self, answer: Answer<'_>) -> Result<Option<Outcome>, AnswerError> {
         let keys = self.operation.keys;
         Ok(match (self.stage, answer) {
@@ -112,7 +112,7 @@ pub(super) struct Pipeline {
     requests: pipeline::Pipeline<InFlight>,
 }
 
-/// The effects of answers: counts, refills and freed operations.
+/// The effects of answers: counts, sets after misses, and operations that ended.
 pub(super) struct Ending<'a, 'o> {
     pub(super) now_ns: u64,
     pub(super) look_aside: bool,
@@ -151,22 +151,22 @@ impl Pipeline {
         self.requests.is_full()
     }
 
-    /// The bytes to send.
+    /// Returns the bytes of requests that are still to be sent.
     pub(super) fn unsent(&self) -> &[u8] {
         self.requests.unsent()
     }
 
-    /// Removes the first `bytes` bytes to send.
+    /// Removes the first `bytes` bytes, which have been sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.requests.sent(bytes);
     }
 
-    /// The space to receive into.
+    /// Returns the space to receive answers into.
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.requests.room()
     }
 
-    /// Appends the operation's request.
+    /// Appends the operation's request to the bytes to send.
     pub(super) fn start(&mut self, operation: Operation, intended_ns: u64, values: &mut Values) {
         let protocol = self.protocol;
         let stage = match operation.verb {
@@ -214,7 +214,8 @@ impl Pipeline {
         }
     }
 
-    /// Counts a get whose answers have all arrived; a miss is followed by a set in its place.
+    /// Counts a get whose answers have all arrived; a miss is followed by a set in the get's place
+    /// in the pipeline.
     fn looked_up(&mut self, mut get: InFlight, ending: &mut Ending<'_, '_>) {
         get.missed = get.operation.keys - get.found;
         ending.tally.looked_up(get.operation.partition, get.found, get.missed);
@@ -226,7 +227,7 @@ impl Pipeline {
         }
     }
 
-    /// Ends every operation in flight as failed.
+    /// Ends every operation in flight as failed, because no answers will arrive.
     pub(super) fn give_up(&mut self, ending: &mut Ending<'_, '_>) {
         self.requests.abandon().for_each(|in_flight| end(in_flight, false, ending));
     }
@@ -249,7 +250,7 @@ mod tests {
 
     const NO_ROOM: Answer<'static> = Answer::Refused { kind: "", text: b"OOM no room" };
 
-    /// The results of operations, after their target's answers.
+    /// The results of operations, after the answers of a target were played.
     #[derive(Debug, PartialEq)]
     struct Seen {
         ended: Vec<(u32, u32, bool)>,
@@ -292,7 +293,7 @@ mod tests {
         Seen { ended, sets, first_error, error, in_flight: pipeline.in_flight() }
     }
 
-    /// Plays `answers`, in the protocol that has them.
+    /// Plays `answers` to `operations`, encoded in the protocol that has such answers.
     fn play(operations: Vec<Operation>, answers: &[Answer<'_>], look_aside: bool) -> Seen {
         let is_memcached = answers.iter().any(|answer| matches!(answer, Answer::Found | Answer::End));
         let protocol = if is_memcached { Protocol::Memcached } else { Protocol::Redis };

@@ -14,16 +14,16 @@ use thiserror::Error;
 use super::Protocol;
 use super::operations::{Operation, VALUE_BYTES_MAX};
 
-/// An answer of the target, or a part of one.
+/// An answer of the cache under load, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer<'a> {
     /// A value that was found; others may follow, until [`Self::End`].
     Found,
-    /// The end of the values found.
+    /// The end of the values found by a get.
     End,
-    /// The number of [`Self::Next`] that follow.
+    /// The number of keys of a get, for each of which a [`Self::Next`] follows.
     List(usize),
-    /// The next key in order; true if it was found.
+    /// The answer for the next key of a get, in order; true if the key was found.
     Next(bool),
     /// The value was set.
     Stored,
@@ -31,7 +31,7 @@ pub(super) enum Answer<'a> {
     Refused {
         /// The protocol's name of the error, if the text does not contain it.
         kind: &'static str,
-        /// The target's text.
+        /// The target's text of the error.
         text: &'a [u8],
     },
     /// An answer to neither a get nor a set.
@@ -151,8 +151,8 @@ impl fmt::Display for Answer<'_> {
     }
 }
 
-/// Most bytes of an error that are quoted: enough for a sentence, and less than an HTML page from a
-/// wrong target.
+/// Most bytes of an error text that are quoted: enough for a sentence, and less than an HTML page
+/// from a wrong target.
 const TEXT_BYTES_MAX: usize = 200;
 
 #[cfg(test)]

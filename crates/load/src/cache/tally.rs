@@ -1,4 +1,4 @@
-//! The counts of a run.
+//! Counts operations of a run by result.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct Tally<'a> {
     pub(super) sets: u64,
     /// The text with which the first operation was refused.
     pub(super) first_error: Option<String>,
-    /// Counts by the index of the partition.
+    /// Hits and misses by the index of the partition.
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
     lateness: Latencies,
@@ -51,7 +51,8 @@ impl<'a> Tally<'a> {
         !self.built.is_empty()
     }
 
-    /// Records the lateness of the operations built, which have been passed to their sockets.
+    /// Records the lateness of the operations built so far, which have been passed to their
+    /// sockets.
     pub(super) fn sent(&mut self, now_ns: u64) {
         for intended_ns in self.built.drain(..) {
             self.lateness.record_ns(now_ns.saturating_sub(intended_ns));

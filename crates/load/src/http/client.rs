@@ -24,7 +24,7 @@ pub(super) struct Client {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
-/// The reason why a request has no answer.
+/// The reason why a request to the gateway has no answer.
 #[derive(Debug, Error)]
 pub(super) enum RequestError {
     #[error("connecting: {0}")]
@@ -42,7 +42,7 @@ pub(super) enum RequestError {
 /// The largest answer that is read, in bytes: 300 values of 256 KiB.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
 
-/// Most bytes of a refusal's text that are kept.
+/// Most bytes of a refusal's text that an error keeps.
 const REFUSAL_BYTES: usize = 200;
 
 impl Client {
@@ -134,7 +134,7 @@ impl Client {
     }
 }
 
-/// The part of an answer that is counted.
+/// The part of a gateway's answer that is counted.
 #[derive(Deserialize)]
 pub(super) struct Answer<'a> {
     #[serde(borrow)]
@@ -146,11 +146,11 @@ pub(super) struct KeyResult<'a> {
     #[serde(borrow)]
     pub(super) backend: Cow<'a, str>,
     pub(super) status: Status,
-    /// The latency measured by the gateway; none if it does not return it.
+    /// The latency measured by the gateway; none if the answer does not contain it.
     pub(super) latency_ms: Option<f64>,
 }
 
-/// The result of a key.
+/// The result of a key in a gateway's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {

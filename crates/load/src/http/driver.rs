@@ -53,14 +53,14 @@ struct Driver<'a, F> {
     origin: Instant,
     control: &'a Control,
     observe: F,
-    /// Ends of the phases, from the start of the run.
+    /// Ends of the run's phases (warm-up, measurement), from the start of the run.
     ends: Vec<Duration>,
     phases: Vec<Phase>,
     first_error: Option<String>,
     done: u64,
 }
 
-/// A request that ended, with its permit.
+/// A request that ended, with its permit to be in flight.
 struct Ended {
     intended: Duration,
     late: Duration,
@@ -167,7 +167,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         self.finish(finished);
     }
 
-    /// Counts the keys of an answer, or returns the reason why there is none.
+    /// Counts the keys of an answer, or returns the reason why there is no valid answer.
     fn count(
         &mut self,
         answer: Result<bytes::Bytes, Failure>,

@@ -31,7 +31,7 @@ use crate::pace::Schedule;
 use crate::report::{sent_per_s, us};
 use crate::{Control, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, within};
 
-/// Options of a run.
+/// Options of a run of requests against a gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// `host:port`.
@@ -41,7 +41,7 @@ pub struct Options {
     /// Lengths of the phases in order; the end of the last ends the run. Without any, the run is
     /// one phase and ends with the workload. At most 64.
     pub phases: Vec<Duration>,
-    /// Most requests; without it, as many as the workload has.
+    /// Most requests of the run; without it, as many as the workload has.
     pub requests_max: Option<u64>,
     /// Most requests (and so connections) in flight, 1 to 16,384.
     pub outstanding_max: usize,
@@ -122,21 +122,21 @@ pub enum Workload {
     },
 }
 
-/// A request that ended.
+/// A request that ended, as the observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Index of the request's phase.
     pub phase: usize,
-    /// Intended start, from the start of the run.
+    /// Intended start of the request, from the start of the run.
     pub intended: Duration,
-    /// Time between the intended start and sending.
+    /// Time between the request's intended start and its sending.
     pub late: Duration,
-    /// Time from the intended start to the end; at least the failed latency if the request or a
-    /// query failed.
+    /// Time from the intended start to the end of the request; at least [`Options::failed_latency`]
+    /// if the request or one of its queries failed.
     pub latency: Duration,
-    /// Keys found.
+    /// Keys of the request that were found in the cache.
     pub hits: u32,
-    /// Keys not found.
+    /// Keys of the request that were not found in the cache.
     pub misses: u32,
     /// Keys that were refused, timed out or failed.
     pub failed_keys: u32,
@@ -145,7 +145,7 @@ pub struct Finished {
     pub failed: bool,
 }
 
-/// The result of one phase.
+/// The result of one phase of a run, such as the measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
     /// Requests that were due, failed ones and overflow included.
@@ -165,7 +165,7 @@ pub struct Phase {
     pub hit_latency: BTreeMap<String, Latencies>,
     /// Latency of requests, from their intended start.
     pub latency: Latencies,
-    /// Times between the intended start and sending.
+    /// Times between the intended start and the sending of requests.
     pub lateness: Latencies,
 }
 
@@ -176,7 +176,7 @@ pub struct Outcome {
     pub phases: Vec<Phase>,
     /// Length of the run.
     pub elapsed: Duration,
-    /// The reason why it ended early, if it did.
+    /// The reason why the run ended early, if it did.
     pub incomplete_because: Option<String>,
     /// The first failure of a request, in words.
     pub first_error: Option<String>,

@@ -16,7 +16,7 @@ pub(super) struct Due {
     /// Intended start, from the start of the run.
     pub(super) intended: Duration,
     pub(super) body: Bytes,
-    /// The permit to be outstanding; without one the request is not sent.
+    /// The permit for one more request in flight; without a permit the request is not sent.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
@@ -31,11 +31,12 @@ pub(super) struct Pacing {
     pub(super) runtime: tokio::runtime::Handle,
 }
 
-/// The longest sleep, which bounds the delay of a stop.
+/// The longest sleep of the pacing thread, which bounds the delay of a stop.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 impl Pacing {
-    /// Passes on requests until the end; returns the reason if it ends early.
+    /// Passes on requests that are due until the end of the run; returns the reason if it ends
+    /// early.
     pub(super) fn run(mut self, control: &Control) -> Option<String> {
         wake_on_time();
         loop {
@@ -69,12 +70,12 @@ impl Pacing {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Waits until a request has ended (closed loop); its timeout bounds the wait.
+    /// Waits until a request has ended, in a closed loop; the request's timeout bounds the wait.
     fn wait_for_place(&self) -> Option<OwnedSemaphorePermit> {
         self.runtime.block_on(Arc::clone(&self.places).acquire_owned()).ok()
     }
 
-    /// Sleeps until the intended start; returns false if the run was stopped before.
+    /// Sleeps until the intended start of a request; returns false if the run was stopped before.
     fn sleep_until(&self, intended: Duration, control: &Control) -> bool {
         while !control.stopped() {
             let ahead = intended.saturating_sub(self.origin.elapsed());

@@ -13,12 +13,12 @@ use crate::LoadError;
 
 /// A stream of bodies for `POST /v1/requests`.
 pub(super) trait Requests: Send {
-    /// The next body; none at the end of the workload.
+    /// Returns the body of the next request; none at the end of the workload.
     fn next(&mut self) -> Result<Option<Bytes>, TraceError>;
 }
 
-/// Returns the workload's requests, at most `max`. `values` is true if the answers contain the
-/// values.
+/// Returns the workload's requests, at most `max`. `values` is true if the answers are to contain
+/// the values.
 pub(super) fn from_workload(
     workload: Workload,
     values: bool,
@@ -31,7 +31,7 @@ pub(super) fn from_workload(
     })
 }
 
-/// The first requests of a workload.
+/// The first requests of a workload, up to a maximum number.
 struct Bounded {
     requests: Box<dyn Requests>,
     left: u64,
@@ -93,7 +93,7 @@ impl Requests for Mix {
     }
 }
 
-/// The key of an object of the model, such as `o42`.
+/// Returns the key of an object of the workload's model, such as `o42`.
 fn object_key(object: u64) -> String {
     format!("o{object}")
 }

@@ -1,4 +1,4 @@
-//! Tests with a minimal gateway.
+//! Tests of load over HTTP, with a minimal gateway.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ where
     (runtime, address)
 }
 
-/// An answer with `status` for each key of each query.
+/// Returns an answer with `status` for each key of each query in `body`.
 fn answer_all(body: &Value, status: impl Fn(&str) -> &'static str) -> Value {
     let mut results = Vec::new();
     for query in body["queries"].as_array().unwrap() {

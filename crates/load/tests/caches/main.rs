@@ -63,7 +63,7 @@ fn pipelined_open_loop_ends_every_scheduled_operation_once() {
     });
 }
 
-/// A trace of requests for one object each, with these sizes; the size is also the key.
+/// A trace of requests for one object each, with these sizes; an object's size is also its key.
 fn one_object_requests(sizes: &[u32]) -> Workload {
     let line =
         |size| format!("{{\"t\":0,\"d\":[{{\"b\":{{\"S\":[{size}],\"U\":[\"{size}\"],\"C\":[1]}}}}]}}\n");
