@@ -24,11 +24,13 @@ const KEYS: u64 = 1_000_000;
 /// Sizes at which curves are compared, evenly from 0 to the bytes of all objects.
 const SIZES: u64 = 1_000;
 
-/// Cache size for the slowest accesses, and number of keys drawn, which is more than it can hold.
+/// Cache size for the measurement of the slowest accesses, and number of keys drawn, which is more
+/// than it can hold.
 const STALL_TOTAL_BYTES: u64 = 2 << 30;
 const STALL_KEYS: u64 = 40_000_000;
 const STALL_ACCESSES: u64 = 120_000_000;
-/// Runs differ only by interference from other processes, so the least time of each access counts.
+/// Repetitions of that measurement. They differ only by interference from other processes, so the
+/// least time of each access counts.
 const STALL_RUNS: usize = 3;
 
 /// Objects in the order of their gets, each with its charge.
@@ -80,7 +82,7 @@ fn least(mut a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
     a
 }
 
-/// Duration of each sampled access, in nanoseconds.
+/// Duration of each access to a key that the ghost samples, in nanoseconds.
 fn sampled_accesses_ns() -> Vec<u32> {
     let mut ghost = Ghost::new(GhostOptions {
         rate: RATE,
@@ -126,14 +128,16 @@ fn workloads() -> Vec<(&'static str, Accesses)> {
     workloads
 }
 
-/// Sizes from 64 bytes to 64 KiB; each doubling is equally likely.
+/// Charge of the object `key`, whose size is fixed by its number: 64 bytes to 64 KiB, each doubling
+/// equally likely.
 fn mixed(key: u32) -> u32 {
     let draw = SplitMix64::new(u64::from(key) << 8).next_u64();
     let least = 64 << (draw % 10);
     charge(20, least + (draw >> 32) as usize % least) as u32
 }
 
-/// The curve of these accesses with and without correction, and nanoseconds per access.
+/// Miss ratio curves of `accesses` with and without correction of the sampling error, and
+/// nanoseconds per access.
 fn run(accesses: &Accesses, seed: u64, rate: f64) -> ([Curve; 2], f64) {
     let hash = SeededState::new(seed);
     let mut ghost = Ghost::new(GhostOptions { rate, ..GhostOptions::exact() });
@@ -167,7 +171,8 @@ fn processor_ns() -> u64 {
     text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("it begins with a number")
 }
 
-/// Mean absolute error in percentage points.
+/// Mean absolute difference between the miss ratio curves `exact` and `found`, in percentage
+/// points.
 fn error(exact: &Curve, footprint: u64, found: impl Fn(u64) -> f64) -> f64 {
     let at = |i: u64| (footprint as u128 * u128::from(i) / u128::from(SIZES)) as u64;
     let off = (0..=SIZES).map(|i| (exact.at(at(i)) - found(at(i))).abs());

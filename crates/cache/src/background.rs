@@ -22,14 +22,14 @@ pub(crate) const PER_LOCK: usize = 32;
 /// bytes takes as long as the rest of the operation.
 const ITEM_BYTES: u64 = 4096;
 
-/// Work of returning a block, in items evicted and in bytes moved: 10 to 20 microseconds in the
-/// kernel, for its pages.
+/// Cost of returning a block of memory to the system, in items evicted and in bytes moved: 10 to 20
+/// microseconds in the kernel, for its pages.
 const ITEMS_A_BLOCK: usize = 32;
 const BYTES_A_BLOCK: u64 = 16 << 10;
 
-/// Time from the start of one pass over all entries to the next. Dead items are also found by
-/// accesses and by eviction; a pass bounds how long the others stay charged. Chosen: several
-/// seconds, because a pass reads every entry.
+/// Time from the start of one pass over all entries in search of dead (expired or flushed) items to
+/// the next. Dead items are also found by accesses and by eviction; a pass bounds how long the
+/// others stay charged. Chosen: several seconds, because a pass reads every entry.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Result of a unit of background work.
@@ -39,14 +39,14 @@ pub enum Work {
     Done,
     /// There may be more to do.
     Left,
-    /// Another thread holds the background work and knows its state.
+    /// Work may be left that another thread is doing at present.
     Elsewhere,
 }
 
 /// Position of the background work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Background {
-    /// Position of the current pass over all entries; none between passes.
+    /// Position of the current pass over all entries in search of dead items; none between passes.
     pass: Option<PassPosition>,
     /// Earliest start of the next pass.
     next_pass: Instant,
@@ -75,7 +75,8 @@ impl Cache {
         self.work(now, items_max) == Work::Left
     }
 
-    /// Like [`Self::step`], for several threads that share the work.
+    /// Like [`Self::step`], for several threads that share the background work: also tells if
+    /// another thread is doing the rest.
     pub fn work(&self, now: Instant, items_max: usize) -> Work {
         self.timeline.note(self.ticks.load(Relaxed), now);
         let mut left = items_max;
@@ -124,7 +125,7 @@ impl Cache {
         evicted.map_or(0, |evicted| cost(evicted.items, evicted.bytes))
     }
 
-    /// Continues the pass for dead items, or begins one when due.
+    /// Continues the pass that removes dead (expired or flushed) items, or begins one when due.
     fn reclaim(&self, background: &mut Background, now: Instant, left: &mut usize) {
         if background.pass.is_none() && now >= background.next_pass && self.something_died(now) {
             background.pass = Some(PassPosition::default());
@@ -137,8 +138,9 @@ impl Cache {
         }
     }
 
-    /// True if the earliest noted time of death has passed. The note is then cleared; the pass that
-    /// follows notes the deaths of the items that it leaves.
+    /// True if an item may have died (expired or been flushed) by `now`, according to the earliest
+    /// time of death recorded. The record is then cleared; the pass that follows records the deaths
+    /// of the items that it leaves.
     fn something_died(&self, now: Instant) -> bool {
         let died = self.next_death.load(Relaxed) <= now.as_nanos();
         if died {
@@ -174,7 +176,7 @@ impl Cache {
         }
     }
 
-    /// Returns unused blocks to the memory, visiting each shard once.
+    /// Returns the shards' unused blocks to the memory they came from, visiting each shard once.
     fn give_back(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
             while *left > 0 {
@@ -242,7 +244,7 @@ fn cost(items: usize, bytes: u64) -> usize {
     items.max(usize::try_from(bytes / ITEM_BYTES).unwrap_or(usize::MAX))
 }
 
-/// Progress of one acquisition of a shard's lock towards less memory.
+/// Work done under one acquisition of a shard's lock to reduce the memory that the shard holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactionStep {
     /// Records moved, or 1 for other work.

@@ -13,7 +13,7 @@ use crate::shard::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX, slot_bytes};
 /// dropped keys (1 to 2), and of pages.
 pub const ITEM_OVERHEAD_BYTES: u64 = HEADER_BYTES as u64 + TABLES_BYTES;
 
-/// Bytes of index and of dropped keys per item.
+/// Bytes charged per item for its share of the index and of the record of dropped keys.
 const TABLES_BYTES: u64 = 12;
 
 /// Bytes that an item with a key of `key_bytes` and a value of `value_bytes` is charged against its
@@ -43,7 +43,8 @@ pub const fn charge(key_bytes: usize, value_bytes: usize) -> u64 {
     TABLES_BYTES + slot as u64
 }
 
-/// Slot of an item whose key and value are stored in a run.
+/// Slot bytes of an item that is too large for a slot: its key and value are in a run of whole
+/// system pages.
 const RUN_SLOT_BYTES: usize = HEADER_BYTES + 8;
 
 #[cfg(test)]
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn charge_follows_the_size_classes() {
+    fn charge_rounds_key_and_value_up_to_a_size_class() {
         for (bytes, slot) in [(0, 24), (1, 32), (232, 256), (233, 272), (488, 512), (489, 544), (1000, 1024)]
         {
             assert_eq!(charge(0, bytes), 12 + slot, "{bytes} bytes");

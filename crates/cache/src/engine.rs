@@ -47,8 +47,8 @@ pub struct Cache {
     pub(crate) ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: CachePadded<AtomicU64>,
-    /// Lower bound of the next time of death of any item, in nanoseconds; the background work
-    /// searches for dead items then.
+    /// Lower bound of the next time at which any item dies (expires or is flushed), in nanoseconds;
+    /// the background work searches for dead items then.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
     pub(crate) timeline: Timeline,
@@ -76,12 +76,12 @@ enum Found {
 }
 
 impl Found {
-    /// The record if the access sees it.
+    /// Returns the record if the access that looked it up sees it.
     fn seen(self) -> Option<Handle> {
         if let Self::Seen(at) = self { Some(at) } else { None }
     }
 
-    /// The record, whether the access sees it or not.
+    /// Returns the record, whether that access sees it or not.
     fn any(self) -> Option<Handle> {
         if let Self::Seen(at) | Self::Hidden(at) = self { Some(at) } else { None }
     }
@@ -92,9 +92,10 @@ impl Found {
 struct Stored {
     cas: u64,
     charge: u64,
-    /// Charge of the item that became the most recent, for the partition's ghost; 0 if none did.
+    /// Charge of the item that became the most recent, for the partition's ghost (the sampler of
+    /// its miss ratio curve); 0 if none did.
     used_charge: u64,
-    /// Bytes evicted for it under its own lock already.
+    /// Bytes that the store has already evicted for its item under its own lock.
     freed: u64,
     /// The replaced and evicted items, kept so that their blocks are returned after the lock is
     /// released.
@@ -385,7 +386,7 @@ impl Cache {
         self.ledger.apply(plan)
     }
 
-    /// The plan in force.
+    /// Returns the plan in force: the budget of each partition, or `Shared`.
     #[must_use]
     pub fn plan(&self) -> CachePlan {
         self.ledger.plan()
@@ -459,14 +460,15 @@ impl Cache {
         self.ghosts.memory_bytes()
     }
 
-    /// Passes a `get` to the partition's ghost before it is counted.
+    /// Passes a `get` to the partition's ghost (the sampler of its miss ratio curve) before it is
+    /// counted.
     #[inline]
     pub(crate) fn note_get(&self, lookup: &Lookup<'_>) {
         self.ghosts.get(lookup.partition, lookup.hash, || self.gets(lookup.partition) + 1);
     }
 
     /// Passes a store, or another change that makes an item the most recent, to the partition's
-    /// ghost.
+    /// ghost (the sampler of its miss ratio curve).
     fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
         self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
     }
@@ -644,7 +646,7 @@ impl Cache {
         Stored { used_charge, ..Stored::default() }
     }
 
-    /// Stores over the item `found`, or inserts.
+    /// Writes the record `new` over the item `found`, or inserts it if there is none.
     fn put(
         &self,
         shard: &mut Locked<'_>,
@@ -736,14 +738,14 @@ impl Cache {
         self.shard(lookup).lock(&self.ledger)
     }
 
-    /// The next tick in the order of uses. Drawn under a shard's lock only, so that stamps are
-    /// ascending along its queues.
+    /// Draws the next number (a tick) of the counter that orders uses and stores. Drawn under a
+    /// shard's lock only, so that stamps are ascending along its queues.
     fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Relaxed)
     }
 
-    /// The first of `count` ticks for uses. Only strict LRU orders uses, so only it writes the
-    /// counter shared by all threads.
+    /// The first of `count` consecutive numbers (ticks) for uses, from the counter that orders
+    /// them. Only strict LRU orders uses, so only it writes the counter shared by all threads.
     #[inline]
     pub(crate) fn use_ticks(&self, count: u64) -> u64 {
         if self.options.eviction == Eviction::Lru { self.ticks.fetch_add(count, Relaxed) } else { 0 }

@@ -239,7 +239,7 @@ impl Cache {
     }
 }
 
-/// Calls `evict` with the bytes freed so far while `is_over` of them, or until there is nothing to
+/// Calls `evict` until `is_over`, given the bytes freed so far, is false or there is nothing to
 /// evict.
 fn evict_while(mut freed: u64, is_over: impl Fn(u64) -> bool, evict: impl Fn(u64, Need<'_>) -> Option<u64>) {
     let mut tries = TRIES;
@@ -258,7 +258,7 @@ mod tests {
     use crate::tests::{A, at, cache, has, put};
 
     #[test]
-    fn item_no_longer_oldest_or_not_needed_is_not_evicted() {
+    fn selected_victim_that_was_used_or_is_not_needed_is_kept() {
         let cache = cache(&[u64::from(u32::MAX)], 4);
         for key in ["a1", "a2", "a3"] {
             put(&cache, A, key);

@@ -16,7 +16,7 @@ use sherwood_model::{Instant, PartitionId};
 #[derive(Debug)]
 pub(crate) struct Flushes {
     marks: Box<[Mark]>,
-    /// Held to change a mark; flushes are rare, reads of marks are not.
+    /// Held to change a partition's `floor` or `pending`; flushes are rare, reads of these are not.
     moving: Mutex<()>,
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_flush_invalidates_items_stored_until_then() {
+    fn flush_in_the_future_invalidates_items_stored_until_then() {
         let (flushes, ticks) = (Flushes::new(1), AtomicU64::new(5));
         let at = |millis| flushes.floor(PartitionId(0), Instant::from_millis(millis), &ticks);
         flushes.set(PartitionId(0), Instant::from_millis(10), Instant::ZERO, &ticks);

@@ -40,17 +40,17 @@ impl Value<'_> {
 pub struct Item<'a> {
     /// The value or its size.
     pub value: Value<'a>,
-    /// The client's 32 bits, unchanged.
+    /// The client's flags: 32 bits, returned as they were stored.
     pub flags: u32,
-    /// Unique to this stored value and larger than that of every value stored before; kept by reads
-    /// and touches. Neither holds for a number given by the caller ([`Change::StoreMarked`],
-    /// [`Change::Amend`]).
+    /// Number for compare-and-swap: unique to this stored value and larger than that of every value
+    /// stored before; kept by reads and touches. Neither holds for a number given by the caller
+    /// ([`Change::StoreMarked`], [`Change::Amend`]).
     pub cas: u64,
     /// Time of expiry, if any; for an [`ItemKind::Graced`] item the time at which it becomes stale.
     pub expires: Option<Instant>,
-    /// Visibility of the item over time.
+    /// Plain, kept for a grace after its expiry, a negative entry, or a placeholder to be filled.
     pub kind: ItemKind,
-    /// Tags by which it can be invalidated, beside its key.
+    /// Tags by which the item can be invalidated, beside its key.
     pub tags: Tags,
     /// Marks of the item; always [`Marks::NONE`] for a declared size.
     pub marks: Marks,
@@ -60,7 +60,7 @@ pub struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// The time since which it is stale at `now`, if it is. Only an access with
+    /// Returns the time since which the item is stale, if it is stale at `now`. Only an access with
     /// [`SEE_STALE`](crate::AccessFlags::SEE_STALE) finds a stale item.
     #[must_use]
     pub fn stale_since(&self, now: Instant) -> Option<Instant> {
@@ -96,8 +96,8 @@ pub enum ItemKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(pub(crate) u8);
 
-/// The mark of an item that a caller declared old, whatever time it has left: it is stale from when
-/// it is looked up. It is the caller's mark number 0.
+/// The mark of an item that a caller declared old, whatever time it has left: every look-up finds
+/// it stale. It is the caller's mark number 0.
 pub const OUTDATED: Marks = Marks::of_caller(0);
 
 impl Marks {
@@ -151,14 +151,14 @@ pub struct Use(pub(crate) u64);
 pub struct NewItem<'a> {
     /// The value or its size.
     pub value: Value<'a>,
-    /// The client's 32 bits.
+    /// The client's flags: 32 bits, returned as they were stored.
     pub flags: u32,
     /// Time of expiry, if any; at or before now the item is dead at once, or stale if it is
     /// [`ItemKind::Graced`].
     pub expires: Option<Instant>,
-    /// Visibility of the item over time.
+    /// Plain, kept for a grace after its expiry, a negative entry, or a placeholder to be filled.
     pub kind: ItemKind,
-    /// Tags by which it can be invalidated; a non-empty set is charged like 8 bytes of value.
+    /// Tags by which the item can be invalidated; a non-empty set is charged like 8 bytes of value.
     pub tags: Tags,
 }
 
@@ -197,11 +197,11 @@ pub enum Change<'a> {
     StoreOwned {
         /// The new value.
         value: Vec<u8>,
-        /// The client's 32 bits.
+        /// The client's flags: 32 bits, returned as they were stored.
         flags: u32,
         /// Time of expiry, if any.
         expires: Option<Instant>,
-        /// Tags by which it can be invalidated; usually those of the item read.
+        /// Tags by which the item can be invalidated; usually those of the item read.
         tags: Tags,
     },
     /// Store a value with marks, and with the caller's CAS if given, which is charged like 8 bytes
@@ -209,13 +209,14 @@ pub enum Change<'a> {
     StoreMarked {
         /// The new value.
         value: Cow<'a, [u8]>,
-        /// The client's 32 bits.
+        /// The client's flags: 32 bits, returned as they were stored.
         flags: u32,
         /// Time of expiry, if any.
         expires: Option<Instant>,
-        /// Visibility of the item over time.
+        /// Plain, kept for a grace after its expiry, a negative entry, or a placeholder to be
+        /// filled.
         kind: ItemKind,
-        /// Tags by which it can be invalidated.
+        /// Tags by which the item can be invalidated.
         tags: Tags,
         /// Marks of the item.
         marks: Marks,
@@ -230,7 +231,7 @@ pub enum Change<'a> {
         expires: Option<Instant>,
         /// Marks of the item.
         marks: Marks,
-        /// CAS of the value.
+        /// CAS that the kept value has from now on.
         cas: NewCas,
     },
     /// Keep the value and its CAS, set a new expiry and refresh the recency. No effect without an
@@ -245,7 +246,7 @@ pub enum Change<'a> {
 pub enum NewCas {
     /// Unchanged.
     Keep,
-    /// The cache's next number.
+    /// The next number of the cache's own counter.
     Next,
     /// A number given by the caller.
     Given(u64),
@@ -260,7 +261,7 @@ pub enum Refused {
     KeyTooLong {
         /// Length of the key.
         bytes: usize,
-        /// `key_bytes_max`.
+        /// The limit: option `key_bytes_max`.
         max: u16,
     },
     /// The value is larger than the cache's limit.
@@ -268,7 +269,7 @@ pub enum Refused {
     ValueTooLarge {
         /// Size of the value.
         bytes: usize,
-        /// `item_bytes_max`.
+        /// The limit: option `item_bytes_max`.
         max: u32,
     },
     /// The item's charge exceeds its partition's budget (the total under `Shared`).

@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
 #[repr(align(64))]
 struct Account {
     used: AtomicU64,
-    /// `u64::MAX` under `Shared`, so that no partition is over it.
+    /// Budget in bytes; `u64::MAX` under `Shared`, so that no partition is over it.
     budget: AtomicU64,
 }
 
@@ -123,7 +123,8 @@ impl Ledger {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Replaces `old` bytes of a partition by `new` ones. Writes nothing if they are equal.
+    /// Counts `new` used bytes of a partition in place of `old` ones. Writes nothing if they are
+    /// equal.
     #[inline]
     pub(crate) fn exchange(&self, partition: PartitionId, old: u64, new: u64) {
         match new.cmp(&old) {
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalid_plan_leaves_the_one_in_force() {
+    fn refused_plan_leaves_the_plan_in_force_unchanged() {
         let ledger = Ledger::new(10, vec![4, 6]);
         let too_many = ledger.apply(&CachePlan::Budgets(vec![1, 2, 3]));
         assert_eq!(too_many, Err(PlanError::Partitions { given: 3, partitions: 2 }));
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn most_over_is_by_bytes_and_ties_go_to_the_first() {
+    fn partition_most_over_budget_is_by_bytes_and_first_of_equals() {
         let ledger = Ledger::new(100, vec![10, 50, 0]);
         assert_eq!(ledger.most_over(), None);
         ledger.add(PartitionId(0), 30);
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn no_partition_is_over_its_budget_under_shared() {
+    fn no_partition_is_over_its_budget_under_a_shared_plan() {
         let ledger = Ledger::new(100, vec![0, 0]);
         ledger.add(PartitionId(0), 70);
         assert!(ledger.is_over(PartitionId(0)));

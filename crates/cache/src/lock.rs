@@ -33,7 +33,8 @@ pub(crate) const STRIPES_MAX: usize = 16;
 /// which a stripe is held.
 const LOOKS: usize = if cfg!(loom) { 1 } else { 100 };
 
-/// A value for any number of readers or one writer, and an `S` per stripe.
+/// A value locked for any number of readers or one writer; each stripe (part of the lock) has an
+/// `S`.
 pub(crate) struct Striped<T, S> {
     stripes: Stripes<S>,
     value: UnsafeCell<T>,
@@ -208,7 +209,8 @@ impl<S> Stripes<S> {
 #[repr(C, align(128))]
 struct Stripe<S> {
     state: AtomicU32,
-    /// Held from the decision to sleep until asleep, and to wake a thread.
+    /// Held by a thread from its decision to sleep until it is asleep, and by the thread that wakes
+    /// it.
     wait_lock: Mutex<()>,
     free: Condvar,
     own: S,
@@ -216,7 +218,7 @@ struct Stripe<S> {
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and a thread may be asleep.
+/// State of a stripe that is held while another thread may be asleep, waiting for it.
 const WAITED_FOR: u32 = 2;
 
 impl<S> Stripe<S> {

@@ -190,7 +190,7 @@ pub enum OptionsError {
     /// `item_bytes_max` is out of range.
     #[error("item_bytes_max is {bytes}: it must be 1 to {ITEM_BYTES_LIMIT}")]
     ItemBytesMax {
-        /// The value given.
+        /// The `item_bytes_max` given.
         bytes: u32,
     },
     /// `key_bytes_max` is 0.
@@ -199,33 +199,33 @@ pub enum OptionsError {
     /// `shards` is not a power of two in range.
     #[error("shards is {shards}: it must be a power of two from 1 to {SHARDS_LIMIT}")]
     Shards {
-        /// The value given.
+        /// The number of shards given.
         shards: u16,
     },
     /// Shards are larger than their handles can address.
     #[error("{total_bytes} bytes in {shards} shards: a shard may have 16 GiB; ask for more shards")]
     ShardBytes {
-        /// The value given.
+        /// The `total_bytes` given.
         total_bytes: u64,
-        /// The value given.
+        /// The number of shards given.
         shards: u16,
     },
     /// `deadline_classes` is out of range.
     #[error("deadline_classes is {classes}: it must be 1 to {DEADLINE_CLASSES_LIMIT}")]
     DeadlineClasses {
-        /// The value given.
+        /// The number of deadline classes given.
         classes: u8,
     },
     /// `ghost_rate` is out of range.
     #[error("ghost_rate is {rate}: it must be 0 (no curves) to 1 (every key)")]
     GhostRate {
-        /// The value given.
+        /// The `ghost_rate` given.
         rate: f64,
     },
     /// No partition, or more than ids can address.
     #[error("the cache was given {partitions} partitions: it needs 1 to {PARTITIONS_LIMIT}")]
     Partitions {
-        /// The value given.
+        /// The number of partitions given.
         partitions: usize,
     },
     /// The budgets exceed the total.
@@ -235,7 +235,7 @@ pub enum OptionsError {
     OverTotal {
         /// Sum of the budgets in bytes.
         sum: u128,
-        /// The value given.
+        /// The `total_bytes` given.
         total_bytes: u64,
     },
     /// Two partitions belong to the same tenant and backend.
@@ -253,16 +253,17 @@ const SHARDS_LIMIT: u16 = 1024;
 /// Largest size of a shard in bytes: half of what its handles can address.
 pub const SHARD_BYTES_LIMIT: u64 = 16 << 30;
 const SHARDS_PER_THREAD: u64 = 8;
-/// Partly empty pages take up to one or two pages per size of items in each shard, 4 to 12 MiB if
-/// sizes are mixed and change: a tenth of this size, which is the reserve of a cache beside its
-/// total. Shards of 8 MiB held only half of their budgets.
+/// Least bytes per shard when a number of shards is chosen. Partly empty pages take up to one or
+/// two pages per size of items in each shard, 4 to 12 MiB if sizes are mixed and change: a tenth of
+/// this size, which is the reserve of a cache beside its total. Shards of 8 MiB held only half of
+/// their budgets.
 const SHARD_BYTES_MIN: u64 = 128 << 20;
-/// Larger shards would have index segments too large to be resized quickly, since the number of
-/// segments is limited. Much smaller shards would slow strict LRU, which reads the oldest stamp of
-/// every shard for each victim.
+/// Most bytes per shard when a number of shards is chosen. Larger shards would have index segments
+/// too large to be resized quickly, since the number of segments is limited. Much smaller shards
+/// would slow strict LRU, which reads the oldest stamp of every shard for each victim.
 const SHARD_BYTES_MAX: u64 = 1 << 30;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
-/// As many as a `PartitionId` can address.
+/// Largest number of partitions: as many as a `PartitionId` can address.
 const PARTITIONS_LIMIT: usize = 1 << 16;
 
 #[cfg(test)]
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_follow_threads_except_under_strict_lru() {
+    fn lock_stripes_follow_threads_except_under_strict_lru() {
         let stripes = |eviction, threads| Options { eviction, threads, ..Options::default() }.stripes();
         assert_eq!(
             [1, 2, 3, 16, 17, u16::MAX].map(|threads| stripes(Eviction::S3Fifo, threads)),

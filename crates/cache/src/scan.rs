@@ -15,7 +15,7 @@ use crate::shard::Range;
 /// Entries visited per acquisition of a shard's lock.
 const PER_LOCK: usize = 32;
 
-/// Bits of a cursor for the range; the shard is above them.
+/// Bits of a scan's cursor that hold the range of hashes; the bits above hold the shard.
 const RANGE_BITS: u32 = Range::BITS;
 
 impl Cache {

@@ -15,7 +15,7 @@ use crate::item::Use;
 /// Largest number of recorded moments: 16 KiB. With gaps of a 32nd of their age, and two adjacent
 /// gaps never shorter than that together, they cover years.
 const MOMENTS_MAX: usize = 1024;
-/// Largest gap, as a part of its age.
+/// A gap between two recorded moments is at most its age divided by this.
 const GAP_DIVISOR: u128 = 32;
 /// Least time between recorded moments, which is the resolution of queries.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Recorded values of the counter of uses and their times.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// From the oldest to the newest; both parts ascending.
+    /// Recorded moments from the oldest to the newest; their times and their numbers both ascend.
     moments: Mutex<Vec<Moment>>,
 }
 
@@ -53,7 +53,7 @@ impl Timeline {
         moments.push(Moment { next, at });
     }
 
-    /// Time from a use to `now`, at least.
+    /// Lower bound of the time from a use to `now`.
     pub(crate) fn since(&self, last_use: Use, now: Instant) -> Duration {
         let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         let after = moments.partition_point(|moment| moment.next <= last_use.0);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_times_are_precise_to_a_second() {
+    fn recent_times_of_use_are_precise_to_a_second() {
         let timeline = after(100);
         for sec in 0..100 {
             let age = timeline.since(Use(10 * sec + 5), Instant::from_secs(100));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn old_times_are_precise_to_a_few_percent_in_bounded_memory() {
+    fn old_times_of_use_are_precise_to_a_few_percent_in_bounded_memory() {
         const DAY: u64 = 86_400;
         let timeline = after(DAY);
         assert!(timeline.moments.lock().unwrap().len() <= MOMENTS_MAX);

@@ -13,15 +13,16 @@ use crate::shard::Visibility;
 /// Usage of a partition (or of all). Counts are since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Largest bytes it may hold: its budget, or the total under `Shared`.
+    /// Largest number of bytes that the partition may hold: its budget, or the total under
+    /// `Shared`.
     pub budget_bytes: u64,
-    /// Charges of its items, including dead ones that are not reclaimed yet.
+    /// Charges of the partition's items, including dead ones that are not reclaimed yet.
     pub used_bytes: u64,
-    /// Number of its items, including dead ones that are not reclaimed yet.
+    /// Number of the partition's items, including dead ones that are not reclaimed yet.
     pub items: u64,
     /// `get`s that found an item that is not stale.
     pub hits: u64,
-    /// `get`s that found none or a stale one.
+    /// `get`s that found no item or a stale one.
     pub misses: u64,
     /// Values stored, new or over an older one.
     pub stores: u64,
@@ -63,16 +64,17 @@ impl Counters {
     }
 }
 
-/// Counters of `get`s by partition, of one stripe of one shard. They follow the stripe's lock,
-/// which the same readers write: those of the first partitions are on the same cache line or its
-/// neighbour.
+/// Counters of `get`s by partition, of one stripe of one shard's lock. They follow the stripe's
+/// lock, which the same readers write: those of the first partitions are on the same cache line or
+/// its neighbour.
 #[derive(Debug)]
 pub(crate) struct Gets {
     first: [Outcomes; FIRST],
     others: Box<[EightPartitions]>,
 }
 
-/// With a lock of 16 bytes they fill a pair of cache lines, which processors fetch together.
+/// Number of partitions whose counters directly follow the stripe's lock: with its 16 bytes they
+/// fill a pair of cache lines, which processors fetch together.
 const FIRST: usize = 6;
 
 #[derive(Debug, Default)]

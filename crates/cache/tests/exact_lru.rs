@@ -12,7 +12,7 @@ use support::exact_lru::ExactLru;
 /// database.
 type LookUp = (u16, u16);
 
-/// Sizes differ by key, so that a store may evict several victims or none.
+/// Size of a key's value. Sizes differ by key, so that a store may evict several victims or none.
 fn value_bytes(key: u16) -> usize {
     usize::from(key) * 37 % 400
 }

@@ -10,7 +10,8 @@ use sherwood_workload::{Popularity, rng_from_seed};
 
 /// Accesses per generated workload; few enough for an unoptimised build.
 const ACCESSES: usize = 300_000;
-/// The trace begins with a few popular objects; sampling needs more variety.
+/// Accesses of the recorded trace, which begins with a few popular objects; sampling needs more
+/// variety.
 const ORM_ACCESSES: usize = 800_000;
 const KEYS: u64 = 100_000;
 const SIZES: u64 = 500;
@@ -25,7 +26,8 @@ fn orm_busy() -> Vec<u32> {
     trace.map(|access| access.unwrap().word()).collect()
 }
 
-/// Sizes from 64 bytes to 64 KiB; each doubling is equally likely.
+/// Charge of the object `key`, whose size is fixed by its number: 64 bytes to 64 KiB, each doubling
+/// equally likely.
 fn mixed(key: u32) -> u64 {
     let draw = SplitMix64::new(u64::from(key) << 8).next_u64();
     let least = 64 << (draw % 10);
@@ -81,7 +83,8 @@ fn add(tree: &mut [u64], at: usize, bytes: u64) {
     }
 }
 
-/// Mean absolute error over sizes from 0 to the longest distance, in percentage points.
+/// Mean absolute error of the curve `found` over sizes from 0 to the longest distance, in
+/// percentage points.
 fn error(distances: &[u64], accesses: usize, found: &Curve) -> f64 {
     let longest = *distances.last().unwrap();
     let off = (0..=SIZES).map(|i| {
@@ -105,21 +108,21 @@ fn check(name: &str, accesses: &[u32]) {
 }
 
 #[test]
-fn orm_busy_curve_is_within_a_point() {
+fn sampled_curve_of_trace_orm_busy_is_within_a_percentage_point() {
     check("orm-busy", &orm_busy());
 }
 
 #[test]
-fn uniform_curve_is_within_a_point() {
+fn sampled_curve_of_uniform_traffic_is_within_a_percentage_point() {
     check("uniform", &drawn(0.0));
 }
 
 #[test]
-fn zipf_099_curve_is_within_a_point() {
+fn sampled_curve_of_zipf_099_traffic_is_within_a_percentage_point() {
     check("Zipf 0.99", &drawn(0.99));
 }
 
 #[test]
-fn zipf_05_curve_is_within_a_point() {
+fn sampled_curve_of_zipf_05_traffic_is_within_a_percentage_point() {
     check("Zipf 0.5", &drawn(0.5));
 }

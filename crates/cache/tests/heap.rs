@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
-/// Bytes of live blocks.
+/// An allocator that counts the bytes of live blocks.
 struct Counting(AtomicU64);
 
 #[global_allocator]
@@ -31,8 +31,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Size of a block: a header of 8 bytes, multiples of 16, at least 32; from 128 KiB on a mapping of
-/// whole pages.
+/// Size of a block of `bytes` in glibc's allocator: a header of 8 bytes, multiples of 16, at least
+/// 32; from 128 KiB on a mapping of whole pages.
 fn block(bytes: u64) -> u64 {
     match bytes {
         0..131_072 => (bytes + 8).next_multiple_of(16).max(32),
@@ -93,7 +93,7 @@ fn memory_in_use_is_close_to_the_charges() {
     changing_sizes_stay_within_the_reserve(Eviction::S3Fifo);
 }
 
-/// Without calls of `step`: stores alone must keep the limit.
+/// Checks that stores alone, without calls of `step`, keep the memory within the reserve.
 fn changing_sizes_stay_within_the_reserve(eviction: Eviction) {
     const TOTAL: u64 = 48 << 20;
     let before = heap();

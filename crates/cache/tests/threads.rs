@@ -84,7 +84,8 @@ fn get_several(cache: &Cache, partition: PartitionId, first: u64, access: &Acces
     assert_eq!(seen, names.len());
 }
 
-/// Moves a random share to a random partition, and sometimes shares or flushes.
+/// Applies a plan with a random budget for a random partition, or sometimes `Shared`, and sometimes
+/// flushes.
 fn change_plan(cache: &Cache, numbers: &mut Numbers, now: Instant) {
     let share = numbers.below(TOTAL);
     let mut budgets = vec![(TOTAL - share) / u64::from(PARTITIONS - 1); usize::from(PARTITIONS)];

@@ -32,7 +32,7 @@ enum Op {
     Update(Key, Update),
     Remove(Key),
     Prefetch(Vec<Key>),
-    /// Shares of the total by weight; all zero for `Shared`.
+    /// Applies a plan: shares of the total by weight; all zero for `Shared`.
     Plan([u8; PARTITIONS as usize]),
     /// Ceiling as a part of the total, in 256ths.
     Ceiling(u8),
@@ -147,7 +147,7 @@ struct Known {
     tags: Tags,
     cas: u64,
     marks: Marks,
-    /// True if its CAS is charged.
+    /// True if the caller gave the item's CAS, which is then charged.
     has_own_cas: bool,
 }
 
@@ -355,7 +355,7 @@ impl Pair {
         Ok(())
     }
 
-    /// State after an update that saw `known`.
+    /// State of a key's item in the map after an update that saw `known`.
     fn after(&self, key: Key, update: Update, known: Option<&Known>) -> Option<Known> {
         match update {
             Update::Keep => known.cloned(),

@@ -80,15 +80,16 @@ impl Curve {
 /// sampled keys, and with it every distance, is off by a part of the difference: by all of it in
 /// uniform traffic, by nearly nothing under skew.
 struct Correction {
-    /// Gets to add per unit of a bucket's squares.
+    /// Gets to add to a bucket of the histogram per unit of its sum of squares.
     per_square: f64,
-    /// Gets to add to the shortest distances.
+    /// Gets to add to the shortest reuse distances.
     shortest: f64,
-    /// Factor of all distances.
+    /// Factor by which all reuse distances are multiplied.
     stretch: f64,
 }
 
-/// Standard deviations of the difference that are attributed to sampled keys.
+/// Largest part of the difference between sampled and expected gets that is attributed to sampled
+/// keys, in standard deviations.
 const DEVIATIONS_MAX: f64 = 2.0;
 
 impl Correction {

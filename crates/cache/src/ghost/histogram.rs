@@ -1,10 +1,10 @@
 //! Counts of distances in buckets whose width grows with the distance.
 
-/// The width of buckets doubles every 32 of them; below 64 each holds one distance. A bucket's
-/// width is at most 1/32 of its distances.
+/// Numbers of gets by reuse distance, in buckets. The width of buckets doubles every 32 of them;
+/// below 64 each holds one distance. A bucket's width is at most 1/32 of its distances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
-    /// Up to the last bucket with a count.
+    /// Counts by bucket, up to the last bucket that has any.
     counts: Vec<Count>,
 }
 
@@ -49,7 +49,7 @@ impl Histogram {
         self.counts.capacity() * size_of::<Count>()
     }
 
-    /// Largest memory while no distance exceeds `depth`, in bytes.
+    /// Largest memory of a histogram while no distance exceeds `depth`, in bytes.
     pub(super) fn bytes_at_most(depth: u64) -> usize {
         (bucket(depth) + 1) * size_of::<Count>()
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_give_sizes_at_which_they_miss_and_hit() {
+    fn histogram_buckets_give_sizes_at_which_their_distances_miss_and_hit() {
         let mut histogram = Histogram::default();
         [0, 63, 64, 65, 200].into_iter().for_each(|distance| histogram.add(distance, 3.0));
         histogram.scale(0.5, 0.25);

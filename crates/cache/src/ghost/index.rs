@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// A power of two.
+    /// Tables whose number is a power of two.
     tables: Box<[HashTable<u32>]>,
     /// Largest number of buckets of a table. When tombstones have used them up, the table's keys
     /// are inserted again; a table may by chance be full before the others are, and then drops new
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inserted_keys_are_found_and_memory_is_bounded() {
+    fn inserted_keys_are_found_and_index_memory_is_bounded() {
         const BITS: u32 = 12;
         let mut draw = SplitMix64::new(1);
         let hashes: Vec<u64> = (0..1 << BITS).map(|_| draw.next_u64()).collect();

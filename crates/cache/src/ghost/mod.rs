@@ -89,7 +89,7 @@ pub struct GhostOptions {
     /// That much address space is reserved at the start, unless it is unlimited, so that growing
     /// moves nothing.
     pub memory_bytes: usize,
-    /// True if old counts fade.
+    /// True if counts are halved from time to time, so that old gets count less.
     pub fades: bool,
 }
 
@@ -119,7 +119,8 @@ pub struct Ghost {
     threshold: u64,
     stack: Stack,
     reuses: Histogram,
-    /// The expected gets are settled up to `marked` gets.
+    /// Actual and expected gets of the sampled keys. The expected ones are those of the first
+    /// `marked` gets of all keys.
     tally: Tally,
     marked: u64,
     /// Sampled gets until counts are halved next, and all gets when they were last halved.
@@ -141,11 +142,12 @@ struct Tally {
 /// Least number of sampled gets between two halvings of the counts, for a sampling error below a
 /// percentage point.
 const FADING_GETS_MIN: u64 = 1 << 14;
-/// The same per sampled key: a key with the mean number of uses is seen four times.
+/// Least number of sampled gets between two halvings of the counts, per sampled key: a key with the
+/// mean number of uses is seen four times.
 const FADING_GETS_PER_KEY: u64 = 4;
 /// Largest number of missed halvings that are made up for: they reduce every count to nothing.
 const FADINGS_MAX: u32 = 64;
-/// Threshold above the upper halves of all hashes.
+/// Sampling threshold above the upper halves of all hashes: every key is sampled.
 const EVERY: u64 = 1 << 32;
 
 impl Ghost {
@@ -270,7 +272,8 @@ impl Ghost {
         self.stack.halve(self.threshold);
     }
 
-    /// Halves the counts, and doubles a lowered rate if there is room for more than twice the keys.
+    /// Halves the counts, and doubles a lowered sampling rate if there is room for more than twice
+    /// the keys.
     fn fade(&mut self, gets: u64) {
         self.until_fading = self.fading_gets();
         self.faded_at = gets;
@@ -292,7 +295,8 @@ impl Ghost {
         FADING_GETS_MIN.max(self.stack.len() as u64 * FADING_GETS_PER_KEY)
     }
 
-    /// Settles the expected gets up to now, before the rate or the weights change.
+    /// Adds the gets that the sampled keys are expected to have had up to now, before the sampling
+    /// rate or the weights change.
     fn mark(&mut self, gets: u64) {
         self.tally.expected += gets.saturating_sub(self.marked) as f64 * self.rate();
         self.marked = gets;

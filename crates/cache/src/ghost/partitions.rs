@@ -7,11 +7,12 @@ use sherwood_model::PartitionId;
 
 use super::{Curve, Ghost, GhostOptions};
 
-/// The ghosts of all partitions, or none. Shared by threads: an unsampled key reads one number that
-/// rarely changes; a sampled key takes its partition's lock, under which nothing else is locked.
+/// The ghosts (samplers of miss ratio curves) of all partitions, or none. Shared by threads: an
+/// unsampled key reads one number that rarely changes; a sampled key takes its partition's lock,
+/// under which nothing else is locked.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    /// Last known thresholds of the ghosts, apart from the frequently written locks.
+    /// Sampling thresholds that the ghosts had last, apart from the frequently written locks.
     thresholds: Box<[AtomicU64]>,
     ghosts: Box<[Mutex<Ghost>]>,
 }

@@ -20,12 +20,12 @@
 
 use super::index::{self, Index};
 
-/// The recency stack.
+/// The recency stack: sampled keys in the order of their last use.
 #[derive(Clone, Debug)]
 pub(super) struct Stack {
-    /// By slot, up to the last one ever used; meaningless for empty slots.
+    /// Hashes of the keys by slot, up to the last slot ever used; meaningless for empty slots.
     hashes: Vec<u64>,
-    /// By slot, of the same length.
+    /// Weights and uses of the keys by slot, of the same length.
     slots: Vec<Held>,
     /// Fenwick tree of the weights of each block without unused slots, up to the last block that
     /// ever was one; indexed from 1.
@@ -50,7 +50,7 @@ pub(super) struct Stack {
 struct Held {
     /// Weight of the key in bytes; 0 if the slot is empty.
     bytes: u32,
-    /// Number of times it was refreshed.
+    /// Number of times the key was used.
     uses: Fading,
 }
 
@@ -85,13 +85,13 @@ struct Sweep {
     behind: usize,
     /// Number of keys that this sweep and the following one have not reached yet.
     left: usize,
-    /// The stack's `fadings` at its start.
+    /// The stack's `fadings` at the sweep's start.
     fadings: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Drops only keys that are too deep.
+    /// Drops only keys beyond the depth limit.
     Tidy,
     /// Drops keys unless the upper half of their hash is below this: about half of them.
     Halve(u64),
@@ -135,7 +135,7 @@ pub(super) struct KeyState {
 }
 
 const BLOCK: usize = 64;
-/// 128 slots in two blocks.
+/// Least number of slots (log2): 128 slots in two blocks.
 const SCALE_MIN: u32 = 7;
 /// Largest number of slots that the index can address.
 const SCALE_LIMIT: u32 = 31;
@@ -363,7 +363,7 @@ impl Stack {
         self.total - self.before(block) - within
     }
 
-    /// Weights of all blocks before this one.
+    /// Sum of the weights in all blocks before this one.
     fn before(&self, block: usize) -> u64 {
         let (mut sum, mut node) = (0_u64, block);
         while node > 0 {
@@ -453,7 +453,7 @@ mod tests {
 
     use super::*;
 
-    /// Reference implementation: keys with weights and uses, oldest first.
+    /// Reference implementation of the stack: keys with weights and uses, oldest first.
     #[derive(Debug, Default)]
     struct Plain(Vec<(u64, u32, u32)>);
 
@@ -474,7 +474,7 @@ mod tests {
         slots.map(|(_, (&hash, held))| (hash, held.bytes, held.uses.count(stack.fadings))).collect()
     }
 
-    /// Sweeps to the end.
+    /// Runs sweeps until none has work left.
     fn tidy(stack: &mut Stack, depth: u64) {
         while !stack.sweep(depth) {}
     }
@@ -504,7 +504,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stack_agrees_with_a_plain_list_at_any_stage_of_a_sweep(
+        fn recency_stack_agrees_with_a_plain_list_at_any_stage_of_a_sweep(
             steps in prop_oneof![Just(1), Just(60)].prop_flat_map(steps)
         ) {
             let (mut stack, mut plain) = (Stack::new(1 << 16), Plain::default());
@@ -545,7 +545,7 @@ mod tests {
         }
 
         #[test]
-        fn sweep_drops_keys_below_the_depth(
+        fn sweep_drops_keys_beyond_the_depth_limit(
             weights in prop::collection::vec(1_u32..100, 1..50),
             depth in 0_u64..3000,
         ) {
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn during_halving_half_of_the_unswept_weight_is_counted() {
+    fn half_of_the_unswept_weight_counts_while_the_sample_is_halved() {
         const KEYS: u64 = 10_000;
         const BYTES: u32 = 16;
         let mut stack = Stack::new(usize::MAX);
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn fading_counter_does_not_wrap_without_sweeps() {
+    fn counter_of_halvings_does_not_wrap_without_sweeps() {
         let mut stack = Stack::new(0);
         stack.put(1, 1);
         (0..1000).for_each(|_| stack.fade());
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_within_its_limit() {
+    fn recency_stack_stays_within_its_memory_limit() {
         for memory_bytes in [3_000, 10_000, 100_000, 3_000_000] {
             let mut stack = Stack::new(memory_bytes);
             let reserved = stack.hashes.capacity();

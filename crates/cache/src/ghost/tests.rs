@@ -165,7 +165,7 @@ fn hot_key_outside_the_sample_is_corrected_for() {
 }
 
 #[test]
-fn rate_falls_when_keys_exceed_memory_and_rises_again() {
+fn sampling_rate_falls_when_keys_exceed_memory_and_rises_again() {
     let memory_bytes = 64 << 10;
     let options = GhostOptions { rate: 1.0, depth_bytes: 1 << 40, memory_bytes, fades: true };
     let mut traffic = Traffic::new(options);
@@ -201,7 +201,7 @@ fn counts_fade_without_further_sampled_gets() {
 }
 
 #[test]
-fn keys_beyond_the_depth_are_dropped_before_the_rate_falls() {
+fn keys_beyond_the_depth_limit_are_dropped_before_the_sampling_rate_falls() {
     let options = GhostOptions { rate: 1.0, depth_bytes: 100_000, memory_bytes: 128 << 10, fades: true };
     let mut traffic = Traffic::new(options);
     for i in 1000..200_000 {
@@ -215,7 +215,7 @@ fn keys_beyond_the_depth_are_dropped_before_the_rate_falls() {
 }
 
 #[test]
-fn old_counts_fade() {
+fn old_gets_fade_from_the_curve() {
     let options = GhostOptions { fades: true, ..GhostOptions::exact() };
     let mut traffic = Traffic::new(options);
     for i in 0..200_000 {
@@ -231,6 +231,6 @@ fn old_counts_fade() {
 
 #[test]
 #[should_panic(expected = "above 0 and at most 1")]
-fn rate_of_zero_panics() {
+fn sampling_rate_of_zero_panics() {
     let _ = Ghost::new(GhostOptions { rate: 0.0, ..GhostOptions::exact() });
 }

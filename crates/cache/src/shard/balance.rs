@@ -18,12 +18,12 @@ use std::sync::{Mutex, PoisonError};
 
 use sherwood_model::PartitionId;
 
-/// Denominator of shares.
+/// Denominator of the share of a partition's bytes that its small queues may hold.
 const WHOLE: u64 = 1 << 16;
-/// Initial share: the geometric mean of least and largest.
+/// Initial share of the small queues: the geometric mean of least and largest.
 const START: u32 = (WHOLE / 20) as u32;
-/// Least share; a smaller one gains nothing even if items return at random. Larger ones than `MOST`
-/// rarely gain.
+/// Least share of the small queues; a smaller one gains nothing even if items return at random.
+/// Larger ones than `MOST` rarely gain.
 const LEAST: f64 = WHOLE as f64 * 0.01;
 const MOST: f64 = WHOLE as f64 * 0.3;
 /// Relative change of the share per evaluation if only keys of one queue return. Simulated: 0.1
@@ -34,10 +34,11 @@ const STEP: f64 = 0.2;
 const LOOK_DIVISOR: u64 = 8;
 /// Least number of dropped items for an evaluation.
 const LOOK_MIN: u64 = 256;
-/// Number of dropped items with the common rate that is added to either queue: few are dropped from
-/// a main queue that is being filled.
+/// Number of imaginary dropped items, returning at the rate of both queues together, that is added
+/// to either queue: few are dropped from a main queue that is being filled.
 const PRIOR: f64 = 30.0;
-/// Drops and returns that a queue set counts before it reports them.
+/// Drops and returns that a queue set (a partition's queues in one shard) counts before it reports
+/// them.
 const BATCH: u8 = 32;
 
 /// Numbers of keys dropped from the queues and returned; the small queue first.
@@ -64,7 +65,7 @@ struct Balance {
     seen: Mutex<ReturnCounts>,
 }
 
-/// Sums of [`Counts`], faded.
+/// Sums of the [`Counts`] of all shards; older ones weigh less.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReturnCounts {
     dropped: [u64; 2],
@@ -133,7 +134,7 @@ impl ReturnCounts {
         self.dropped.iter_mut().chain(&mut self.returned).for_each(|count| *count /= 2);
     }
 
-    /// The share `small` after one evaluation.
+    /// The small queues' share after one evaluation, from `small` before it.
     fn moved(&self, small: f64) -> f64 {
         let [of_small, of_main] = self.rates();
         if of_small + of_main == 0.0 {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn share_moves_to_the_queue_with_more_frequent_returns() {
+    fn share_moves_to_the_queue_whose_dropped_keys_return_more_often() {
         assert!((share(0, 6, 0) - 0.05).abs() < 1e-4);
         // A quarter of either queue's keys return: three times as many of the small queue's.
         assert!((share(1000, 3, 1) - 0.05).abs() < 1e-3);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn share_is_unchanged_without_returns() {
+    fn small_queue_share_is_unchanged_if_no_dropped_key_returns() {
         assert!((share(1000, 0, 0) - 0.05).abs() < 1e-4);
     }
 

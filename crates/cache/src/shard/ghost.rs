@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::memory::Supply;
 use crate::prefetch;
 
-/// Keys per bucket.
+/// Dropped keys recorded per bucket.
 const WAYS: usize = 8;
 /// Largest number of items per bucket; above it the number of buckets is doubled.
 const ITEMS_MAX: usize = 2 * WAYS;
@@ -27,7 +27,7 @@ const WAS_MAIN: u16 = 1 << 15;
 /// Recorded keys, 1 to 2 bytes per item of the shard.
 #[derive(Debug)]
 pub(super) struct Ghost {
-    /// From newest to oldest; 0 for none.
+    /// Recorded bits of dropped keys by bucket, from newest to oldest; 0 for none.
     buckets: Vec<[u16; WAYS]>,
     supply: Arc<Supply>,
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_recalled_once_and_overwritten_by_newer_ones() {
+    fn dropped_key_is_recalled_once_and_overwritten_by_newer_ones() {
         let mut ghost = Ghost::new(Supply::new(Arc::new(Heap)));
         assert_eq!(ghost.recall(hash(1)), None);
         for was_main in [false, true] {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn half_as_many_keys_as_items_are_recorded() {
+    fn half_as_many_dropped_keys_as_items_are_recorded() {
         for items in [1000_usize, 1400, 2000, 2800] {
             let mut ghost = Ghost::new(Supply::new(Arc::new(Heap)));
             (0..20_000).for_each(|number| ghost.remember(hash(number), false, items));

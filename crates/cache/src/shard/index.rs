@@ -60,7 +60,8 @@ struct Segment {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct IndexLine {
-    /// In order. [`EMPTY`] after the last entry, and always beyond [`ENTRIES`].
+    /// Tags of the entries, ascending. [`EMPTY`] after the last entry, and always beyond
+    /// [`ENTRIES`].
     tags: [u16; LANES],
     handles: [Handle; ENTRIES],
 }
@@ -286,13 +287,13 @@ impl Segment {
         (usize::from(tag) * self.homes as usize) >> TAG_BITS
     }
 
-    /// IndexLine, position in the line and handle of each entry with this tag.
+    /// Line, position in the line and handle of each entry with this tag.
     #[inline]
     fn find(&self, tag: u16) -> Found<'_> {
         Found { lines: &self.lines, tag, next: self.home(tag), equal: 0, is_over: false }
     }
 
-    /// IndexLine and position in the line of a handle that is present.
+    /// Line, and position in the line, of a handle that is present.
     #[inline]
     fn position(&self, tag: u16, handle: Handle) -> (usize, usize) {
         let mut found = self.find(tag);
@@ -402,9 +403,9 @@ struct Found<'a> {
     tag: u16,
     /// The line to search next.
     next: usize,
-    /// Remaining matches in the line before that.
+    /// Remaining matches in the line before `next`, as a bit mask.
     equal: u32,
-    /// True if that line was the last with matches.
+    /// True if no match can be in `next` or later lines.
     is_over: bool,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Shard {
 struct Published {
     /// Stamp of the oldest item of each queue set, in their order; only under strict LRU.
     oldest: Box<[AtomicU64]>,
-    /// By partition.
+    /// Counters by partition.
     counters: Box<[Counters]>,
     classes: usize,
 }
@@ -70,11 +70,12 @@ struct Store {
     pages: Pages,
     runs: Runs,
     index: Index,
-    /// By partition, then by deadline class.
+    /// Queue sets by partition, then by deadline class.
     sets: Box<[QueueSet]>,
     ghost: Ghost,
     balances: Arc<Balances>,
-    /// Turns of the small and the main queue that gave the last victim among several queue sets.
+    /// Turn counts (complete passes of items) of the small and the main queue that gave the last
+    /// victim among several queue sets.
     turned: [u64; 2],
     items: usize,
 }
@@ -84,7 +85,8 @@ struct Store {
 struct QueueSet {
     small: Queue,
     main: Queue,
-    /// Turns of each queue, used when the victim is selected among several queue sets.
+    /// Turn counts (complete passes of items) of the small and the main queue, compared when the
+    /// victim is selected among several queue sets.
     turns: [u64; 2],
     /// Counts not yet reported to its partition's [`Balances`].
     counts: Counts,
@@ -109,7 +111,7 @@ pub(crate) struct ShardOptions {
     /// Expected bytes of its items.
     pub(crate) bytes: u64,
     pub(crate) supply: Arc<Supply>,
-    /// Common to all shards.
+    /// The small queues' shares of the bytes, common to all shards.
     pub(crate) balances: Arc<Balances>,
 }
 
@@ -535,7 +537,7 @@ impl Locked<'_> {
         to
     }
 
-    /// Rewrites an item with one more field, its body in a run.
+    /// Rewrites an item with one more field, with its key and value moved into a run of pages.
     fn move_to_run(&mut self, at: Handle, field: Field) -> Handle {
         let store = &mut *self.store;
         let stamped = store.eviction == Eviction::Lru;

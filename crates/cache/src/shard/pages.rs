@@ -59,13 +59,13 @@ struct Page {
     block: Option<Block>,
     slot_bytes: u16,
     class: Class,
-    /// Number of records.
+    /// Number of records in the page.
     live: u16,
-    /// Slots ever used; later ones hold nothing and were never written.
+    /// Slots of the page ever used; later ones hold nothing and were never written.
     used: u16,
-    /// First free slot below `used`.
+    /// First free slot of the page below `used`.
     free: u16,
-    /// Position in its class's list of open pages, if it is there.
+    /// Position of the page in its class's list of open pages, if it is there.
     open_at: u32,
 }
 

@@ -30,7 +30,7 @@ use crate::charge;
 use crate::item::{Item, ItemKind, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
 
-/// Bits of the shape byte.
+/// Bits of the shape byte, which tells the optional parts of a record; this one: it has tags.
 const TAGS: u8 = 1 << 0;
 /// A negative entry or a placeholder. Stored in the shape byte, so that one comparison shows for
 /// most records that they have no optional part.
@@ -46,15 +46,18 @@ const OWN_CAS: u8 = 1 << 7;
 const OPTIONAL: u8 = TAGS | ABSENT | EXPIRY | FLAGS | DECLARED | RUN | OWN_CAS;
 
 const SHAPE_AT: usize = 15;
-/// The caller's marks, shifted by one for the bit that distinguishes an item from a free slot.
+/// Offset of the caller's marks, shifted by one for the bit that distinguishes an item from a free
+/// slot.
 const OCCUPIED_AT: usize = 22;
 const OCCUPIED: u8 = 1;
-/// Uses and [`Marks::USED`], which readers write, with the deadline class and the flag for a grace.
+/// Offset of the byte that readers write: uses and [`Marks::USED`], with the deadline class and the
+/// flag for a grace.
 const READER_BITS_AT: usize = 23;
 const CLASS: u8 = 0b1111;
 const USES_SHIFT: u32 = 4;
 const USES: u8 = 0b11 << USES_SHIFT;
-/// With [`ABSENT`], which has no grace: a placeholder.
+/// Flag of an item that is kept for a grace after its expiry; with [`ABSENT`], which has no grace,
+/// of a placeholder.
 const GRACED: u8 = 1 << 6;
 const CAS_MASK: u64 = (1 << 56) - 1;
 /// Charge of a caller's CAS and of tags, as bytes of value.
@@ -95,7 +98,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Takes `self` by value, since callers have the record in registers and rarely call this.
+    /// Returns the body of a record with optional parts. Takes `self` by value, since callers have
+    /// the record in registers and rarely call this.
     #[inline(never)]
     fn body_behind_parts(self) -> &'a [u8] {
         match self.run_at() {
@@ -170,7 +174,7 @@ impl<'a> Record<'a> {
         &self.body()[..self.key_bytes()]
     }
 
-    /// True if it is the item of `lookup`.
+    /// True if the record has the key and the partition of `lookup`.
     #[inline(always)]
     pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
         self.key_bytes() == lookup.key.len()
@@ -222,7 +226,7 @@ impl<'a> Record<'a> {
         self.has(MAIN)
     }
 
-    /// Number of uses since it entered its queue, at most 3.
+    /// Number of uses since the item entered its queue, at most 3.
     #[inline]
     pub(super) fn uses(&self) -> u8 {
         (self.slot.reader_bits() & USES) >> USES_SHIFT
@@ -245,8 +249,8 @@ impl<'a> Record<'a> {
         true
     }
 
-    /// Drawn from the cache's ticks when the value was stored. Flushes use it even if the caller
-    /// gave a CAS.
+    /// CAS drawn from the cache's counter when the value was stored. Flushes use it even if the
+    /// caller gave a CAS.
     #[inline]
     pub(super) fn cas(&self) -> u64 {
         read_u64(self.slot.head, 8) & CAS_MASK
@@ -266,7 +270,7 @@ impl<'a> Record<'a> {
         Marks(self.slot.head[OCCUPIED_AT] >> 1 | self.slot.reader_bits() & Marks::USED.0)
     }
 
-    /// Visibility of the item over time.
+    /// Plain, kept for a grace after its expiry, a negative entry, or a placeholder to be filled.
     pub(crate) fn kind(&self) -> ItemKind {
         match (self.has(ABSENT), self.slot.reader_bits() & GRACED != 0) {
             (false, false) => ItemKind::Plain,
@@ -330,15 +334,15 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Time after which no access sees it, by its own expiry; `NEVER` for none. `grace` is called
-    /// for a graced item only.
+    /// Time after which no access sees the item, by its own expiry; `NEVER` for none. `grace` is
+    /// called for a graced item only.
     #[inline]
     pub(crate) fn dies(&self, grace: impl FnOnce() -> Duration) -> Instant {
         let expires = self.expires();
         if expires != Instant::NEVER && self.kind() == ItemKind::Graced { expires + grace() } else { expires }
     }
 
-    /// True if it has died by `now`, or its CAS is below the partition's flush floor.
+    /// True if the item has died by `now`, or its CAS is below the partition's flush floor.
     #[inline(always)]
     pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64, grace: impl FnOnce() -> Duration) -> bool {
         self.cas() < flush_floor || (self.is_past(now) && self.dies(grace) <= now)
@@ -377,7 +381,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// True if it has expired by `now`.
+    /// True if the item's expiry is not after `now`.
     #[inline(always)]
     fn is_past(&self, now: Instant) -> bool {
         let expires = self.expires();
@@ -514,7 +518,8 @@ impl<'a> NewRecord<'a> {
         self.annotations.charge(self.key.len(), &self.item)
     }
 
-    /// Time after which no access will see it, in a partition with this `grace`; `NEVER` for none.
+    /// Time after which no access will see the item, in a partition with this `grace`; `NEVER` for
+    /// none.
     pub(crate) fn dies(&self, grace: Duration) -> Instant {
         match self.item.expires {
             Some(expires) if self.item.kind == ItemKind::Graced => expires + grace,

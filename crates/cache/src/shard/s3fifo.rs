@@ -33,7 +33,7 @@ const CHANCES: usize = 32;
 /// with few queue sets, all of which are read for each victim. If a large item displaces many small
 /// ones, the rest are evicted after the store, one at a time.
 const WAY_MAX: usize = 32;
-/// A complete turn of a queue.
+/// Turn count of one complete pass of items through a queue.
 const TURN: u128 = 1 << 32;
 /// Turn count at which all counts of a shard are rebased to 0.
 const TURNS_MAX: u64 = 1 << 62;
@@ -178,7 +178,8 @@ impl Locked<'_> {
         None
     }
 
-    /// The next queue; if there are several, it turns by its oldest item.
+    /// The queue that gives the next victim; if there are several, its turn count advances by its
+    /// oldest item.
     fn next(&mut self, sets: Range<usize>) -> Option<VictimQueue> {
         let is_main = self.takes_main(sets.clone())?;
         if sets.len() == 1 {

@@ -43,11 +43,11 @@ pub(super) fn class_bytes(class: Class) -> usize {
     usize::from(TABLES_AT_RUN_TIME.bytes[usize::from(class)])
 }
 
-/// Number of classes.
+/// Number of size classes.
 pub(super) const CLASSES: usize = TABLES.count;
 
 struct Tables {
-    /// By bytes in steps of 8.
+    /// Size class by a record's bytes, in steps of 8.
     classes: [Class; SLOT_BYTES_MAX / 8 + 1],
     bytes: [u16; 256],
     count: usize,

@@ -44,13 +44,13 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Reads the byte that readers write.
+    /// Reads the byte of the header that readers write.
     #[inline]
     pub(super) fn reader_bits(&self) -> u8 {
         self.reader_bits.load(Relaxed)
     }
 
-    /// Writes that byte; of two concurrent writes one may be lost.
+    /// Writes the byte of the header that readers write; of two concurrent writes one may be lost.
     #[inline]
     pub(super) fn set_reader_bits(&self, reader_bits: u8) {
         self.reader_bits.store(reader_bits, Relaxed);

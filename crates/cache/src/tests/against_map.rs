@@ -41,7 +41,7 @@ enum Op {
     Flush(usize),
     Step(usize),
     Wait(u64),
-    /// Sets the flags of later accesses.
+    /// Sets the visibility flags of later accesses.
     See(AccessFlags),
 }
 

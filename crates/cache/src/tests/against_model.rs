@@ -28,7 +28,7 @@ enum Op {
         partition: Option<usize>,
         delay_ms: u64,
     },
-    /// Shares of the total by weight; all zero for `Shared`.
+    /// Applies a plan: shares of the total by weight; all zero for `Shared`.
     Plan([u8; PARTITIONS + 1]),
     Step(usize),
     /// Runs the background work to its end.
@@ -36,7 +36,7 @@ enum Op {
     Wait {
         ms: u64,
     },
-    /// Sets the flags of later accesses.
+    /// Sets the visibility flags of later accesses.
     See(AccessFlags),
 }
 
@@ -60,7 +60,8 @@ struct New {
 enum Update {
     Keep,
     Store(New),
-    /// Stores if the CAS is the one the model recorded, or never.
+    /// Stores by compare-and-swap: with the CAS that the model recorded, or with one that never
+    /// matches.
     Cas(New, bool),
     /// Appends this many bytes to a stored value.
     Append(u8),

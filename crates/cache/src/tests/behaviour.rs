@@ -52,7 +52,7 @@ fn declared_size_is_charged_like_a_value() {
 }
 
 #[test]
-fn least_recent_item_of_the_partition_is_evicted_for_any_shards() {
+fn least_recent_item_of_the_partition_is_evicted_for_any_number_of_shards() {
     for shards in [1, 2, 16, 1024] {
         let cache = cache(&[3 * ITEM, 3 * ITEM], shards);
         // A: k1 k2 k3, then k1 is used, so k2 is the oldest; B's older item must stay.
@@ -99,7 +99,7 @@ fn bytes_freed_in_one_partition_are_usable_by_another() {
 }
 
 #[test]
-fn store_evicts_at_most_twice_its_bytes_and_steps_the_rest() {
+fn store_evicts_at_most_twice_its_bytes_and_background_work_the_rest() {
     let cache = cache(&[20 * ITEM, 0], 4);
     for key in 10..30 {
         put(&cache, A, &key.to_string());
@@ -115,7 +115,7 @@ fn store_evicts_at_most_twice_its_bytes_and_steps_the_rest() {
 }
 
 #[test]
-fn concurrent_background_work_is_reported() {
+fn background_work_by_another_thread_is_reported() {
     let cache = cache(&[10 * ITEM], 1);
     let guard = cache.background.lock();
     assert_eq!(cache.work(Instant::ZERO, 100), Work::Elsewhere);

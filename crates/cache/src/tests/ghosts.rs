@@ -20,7 +20,7 @@ fn at() -> Access {
     Access::at(Instant::from_secs(1))
 }
 
-/// A get, and the fill after a miss.
+/// Gets a key and, after a miss, stores it; returns true for a hit.
 fn read_through(cache: &Cache, partition: PartitionId, key: u64) -> bool {
     let key = key.to_be_bytes();
     let hit = cache.get(partition, &key, &at(), |_| ()).is_some();

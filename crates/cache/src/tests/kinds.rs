@@ -156,7 +156,7 @@ fn graced_item_is_reclaimed_after_its_grace() {
 }
 
 #[test]
-fn no_pass_is_due_while_items_are_stale() {
+fn no_search_for_dead_items_is_due_while_items_are_stale() {
     both_evictions(|cache| {
         graced(&cache);
         cache.update(A, b"k", &at(0), |_| (Change::Touch(Some(at(5).now)), ())).unwrap();

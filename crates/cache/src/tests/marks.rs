@@ -152,7 +152,7 @@ fn flush_uses_the_time_of_store_not_the_callers_cas() {
 }
 
 #[test]
-fn declared_size_has_no_marks() {
+fn item_with_a_declared_size_has_no_marks() {
     let cache = cache(&[10_000], 1);
     cache.set(A, b"k", NewItem::declared(u32::from(u16::MAX)), &at(0)).unwrap_err();
     cache.set(A, b"k", NewItem::declared(100), &at(0)).unwrap();

@@ -12,13 +12,13 @@ use crate::{Access, AccessFlags, Cache, Item, ItemKind, NewItem, Usage, Value, c
 /// Expected state of the engine.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    /// From the least to the most recently used.
+    /// Items from the least to the most recently used.
     pub(super) items: Vec<ModelItem>,
     pub(super) usages: Vec<Usage>,
     total_bytes: u64,
     /// Grace of every partition.
     grace: Duration,
-    /// None under `Shared`.
+    /// Budget of each partition; none under `Shared`.
     budgets: Option<Vec<u64>>,
     /// Pending flush of each partition.
     flushes: Vec<Option<Instant>>,
@@ -33,9 +33,9 @@ pub(super) struct ModelItem {
     pub(super) expires: Option<Instant>,
     pub(super) kind: ItemKind,
     pub(super) tags: Tags,
-    /// As returned by the engine.
+    /// CAS of the item as returned by the engine.
     pub(super) cas: u64,
-    /// Invalidated by a flush.
+    /// True if a flush has invalidated the item.
     pub(super) flushed: bool,
 }
 
@@ -78,7 +78,7 @@ impl ModelItem {
         self.flushed || (self.is_stale(now) && !is_kept)
     }
 
-    /// True if an access with these flags sees it.
+    /// True if an access with these flags sees the item.
     pub(super) fn is_seen(&self, access: &Access, grace: Duration) -> bool {
         let sees = |flag: AccessFlags| access.flags.with(flag) == access.flags;
         !self.is_dead(access.now, grace)
