@@ -8,8 +8,9 @@ use crate::bounds::{add, sum};
 use crate::share::share;
 
 /// Returns `from` moved towards `to` by at most `limit_bytes`. Givers and receivers each share the
-/// amount in proportion to their distance from `to`. A distance below `page_bytes` moves nothing.
-/// If both have the same sum, so has the result, and each element lies between the two. O(n log n).
+/// amount in proportion to their distance from `to`. A partition closer to its target than
+/// `page_bytes` moves nothing. If both have the same sum, so has the result, and each element lies
+/// between the two. O(n log n).
 pub(crate) fn approach(from: &[u64], to: &[u64], limit_bytes: u128, page_bytes: u64) -> Vec<u64> {
     let gap = |from: &[u64], to: &[u64]| -> Vec<u64> {
         from.iter().zip(to).map(|(from, to)| to.saturating_sub(*from)).collect()
@@ -32,7 +33,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn step_is_bounded_and_shared_in_proportion_to_distance() {
+    fn step_towards_a_target_is_bounded_and_shared_in_proportion_to_distance() {
         assert_eq!(approach(&[100, 100, 100], &[160, 80, 60], 30, 1), [130, 90, 80]);
         assert_eq!(approach(&[100, 100, 100], &[160, 80, 60], 600, 1), [160, 80, 60]);
         assert_eq!(approach(&[100, 100], &[109, 91], 600, 10), [100, 100], "less than a page");
@@ -41,7 +42,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn step_keeps_the_sum_and_stays_between_start_and_target(
+        fn step_towards_a_target_keeps_the_sum_and_stays_between_start_and_target(
             from in prop::collection::vec(any::<u64>(), 1..20), limit: u64, page in 1..1_000_u64,
         ) {
             // A reversed copy has the same sum.

@@ -3,8 +3,8 @@
 use crate::PartitionObservation;
 use crate::share::{share, share_equally};
 
-/// Lower and upper bound of every partition in bytes, adjusted so that budgets which sum to the
-/// total exist.
+/// Least and most bytes (lower and upper bound) of every partition, adjusted so that budgets which
+/// sum to the total exist.
 ///
 /// A partition's lower bound is its minimum pin or the floor, whichever is larger; its upper bound
 /// is its maximum pin. A maximum pin below the floor wins over the floor; a maximum below the
@@ -57,14 +57,14 @@ impl Bounds {
         if sum > total { self.take(&clipped, sum - total) } else { self.give(&clipped, total - sum) }
     }
 
-    /// Fits `desired` to the bounds and to at most the total.
+    /// Fits `desired` to the lower and upper bounds and to at most the total.
     pub(crate) fn fit_under(&self, desired: &[u64]) -> Vec<u64> {
         let clipped = self.clip(desired);
         let excess = sum(&clipped).saturating_sub(self.total.into());
         self.take(&clipped, excess)
     }
 
-    /// Clamps each of `desired` to its own bounds; the sum may be any.
+    /// Clamps each of `desired` to its own lower and upper bound; the sum may be any.
     pub(crate) fn clip(&self, desired: &[u64]) -> Vec<u64> {
         desired
             .iter()
@@ -73,7 +73,7 @@ impl Bounds {
             .collect()
     }
 
-    /// Bytes by which each of `budgets` may still grow.
+    /// Bytes by which each of `budgets` may still grow to its upper bound.
     pub(crate) fn room(&self, budgets: &[u64]) -> Vec<u64> {
         self.high.iter().zip(budgets).map(|(high, bytes)| high.saturating_sub(*bytes)).collect()
     }
@@ -91,7 +91,7 @@ impl Bounds {
     }
 }
 
-/// Lower bounds that sum to at most the total: pins first, then floors.
+/// Lower bounds that sum to at most the total: minimum pins first, then floors.
 fn lower(total: u64, floor: u64, min: &[u64], high: &[u64]) -> Vec<u64> {
     let pinned = share(total.into(), &as_weights(min), min);
     let up_to_floor: Vec<u64> =
@@ -114,7 +114,7 @@ fn subtract(bytes: &[u64], less: &[u64]) -> Vec<u64> {
     bytes.iter().zip(less).map(|(bytes, less)| bytes - less).collect()
 }
 
-/// Bytes as relative weights.
+/// Returns `bytes` as weights of a division in proportion to them.
 pub(crate) fn as_weights(bytes: &[u64]) -> Vec<f64> {
     bytes.iter().map(|&bytes| bytes as f64).collect()
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_above_a_maximum_are_shared_by_the_others_in_proportion() {
+    fn bytes_above_a_maximum_pin_are_shared_by_the_others_in_proportion() {
         let bounds = bounds(1_000, 30, &[(0, Some(100)), (0, None), (0, None)]);
         assert_eq!(bounds.fit(&[400, 400, 200]), [100, 600, 300]);
         assert_eq!(bounds.fit(&[100, 600, 300]), [100, 600, 300], "a fitting allocation is unchanged");
@@ -148,17 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn minimums_above_the_total_shrink_in_proportion() {
+    fn minimum_pins_above_the_total_shrink_in_proportion() {
         assert_eq!(bounds(100, 30, &[(300, None), (100, None)]).low, [75, 25]);
     }
 
     #[test]
-    fn maximums_below_the_total_are_raised_by_equal_bytes() {
+    fn maximum_pins_below_the_total_are_raised_by_equal_bytes() {
         assert_eq!(bounds(100, 0, &[(0, Some(10)), (0, Some(30))]).high, [40, 60]);
     }
 
     #[test]
-    fn maximum_overrides_floor_and_minimum_overrides_maximum() {
+    fn maximum_pin_overrides_floor_and_minimum_pin_overrides_maximum() {
         let bounds = bounds(1_000, 30, &[(0, Some(10)), (50, Some(20)), (0, None)]);
         assert_eq!(bounds.low, [10, 50, 30]);
         assert_eq!(bounds.high[..2], [10, 50]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_under_may_leave_bytes_unallocated() {
+    fn budgets_fitted_to_at_most_the_total_may_leave_bytes_unallocated() {
         let bounds = bounds(100, 10, &[(0, None), (0, None)]);
         assert_eq!(bounds.fit_under(&[5, 40]), [10, 40]);
         assert_eq!(bounds.fit_under(&[100, 100]), [50, 50]);

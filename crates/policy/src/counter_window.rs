@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Largest number of samples; more decisions per window than this shorten the window.
+/// Largest number of samples of the counters, one a decision; more decisions per window than this
+/// shorten the window.
 const SAMPLES_MAX: usize = 1_024;
 
-/// Samples of every partition's counters over one window.
+/// Samples of every partition's cumulative hits and misses over one time window.
 #[derive(Clone, Debug)]
 pub struct CounterWindow {
     span: Duration,
@@ -22,9 +23,9 @@ impl CounterWindow {
         Self { span, samples: VecDeque::new() }
     }
 
-    /// Adds a sample of every partition's cumulative (hits, misses), and returns those since the
-    /// window began. The first sample, and one of another number of partitions, is returned as it
-    /// is.
+    /// Adds a sample of every partition's cumulative (hits, misses), and returns the hits and
+    /// misses since the window began. The first sample, and one of another number of partitions, is
+    /// returned as it is.
     pub fn advance(&mut self, now: Instant, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         let begins = now - self.span;
         // The newest sample before the window is kept as the base of the difference.
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_cover_the_window_only() {
+    fn counter_window_returns_hits_and_misses_of_its_span_only() {
         let mut window = CounterWindow::new(Duration::from_secs(10));
         let held = |hits| vec![(hits, 2 * hits)];
         assert_eq!(window.advance(Instant::from_secs(100), held(5)), [(5, 10)]);

@@ -2,7 +2,8 @@
 
 use crate::{SLOPE_STEP_RATIO, hit_ratio_slope};
 
-/// Largest number of points; later ones are dropped, and the curve is constant from there on.
+/// Largest number of points of a curve; later ones are dropped, and the curve is constant from
+/// there on.
 const POINTS_MAX: usize = 4_096;
 /// Least number of sampled look-ups for which a curve is estimated.
 const SAMPLED_MIN: f64 = 200.0;
@@ -112,7 +113,8 @@ impl MissRatioCurve {
         self.points[self.points.len() - 1].1
     }
 
-    /// The [`hit_ratio_slope`] from `bytes` to [`SLOPE_STEP_RATIO`] of `total_bytes` more.
+    /// The [`hit_ratio_slope`] (hit ratio gained per byte) from `bytes` to [`SLOPE_STEP_RATIO`] of
+    /// `total_bytes` more.
     ///
     /// ```
     /// let curve = sherwood_policy::MissRatioCurve::new([(100, 0.5), (200, 0.1)]);
@@ -154,13 +156,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn mean_of_one_curve_is_that_curve() {
+    fn mean_of_one_miss_ratio_curve_is_that_curve() {
         let close = MissRatioCurve::new((1_000..1_100).map(|size| (size, 1.0 / size as f64)));
         assert_eq!(MissRatioCurve::mean(&[(7, &close)]), Some(close));
     }
 
     #[test]
-    fn invalid_points_are_repaired_or_dropped() {
+    fn invalid_points_of_a_curve_are_repaired_or_dropped() {
         let curve =
             MissRatioCurve::new([(5, f64::NAN), (10, 0.5), (10, 0.1), (20, 0.9), (30, -1.0), (40, 2.0)]);
         assert_eq!((curve.at(10), curve.at(20), curve.at(30), curve.at(u64::MAX)), (0.5, 0.5, 0.0, 0.0));
@@ -185,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mean_lies_between_its_curves(
+        fn mean_of_miss_ratio_curves_lies_between_them(
             ones in prop::collection::vec((0..1_000_u64, 0.0..1.0_f64), 0..20), looked_up in 1..100_u64,
             others in prop::collection::vec((0..1_000_u64, 0.0..1.0_f64), 0..20), size in 0..1_100_u64,
         ) {
@@ -198,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_for_returns_the_least_sufficient_size(
+        fn bytes_for_a_miss_ratio_are_the_least_sufficient_size(
             points in prop::collection::vec((0..1_000_u64, any::<f64>()), 0..20), ratio in 0.0..1.0_f64,
         ) {
             let curve = MissRatioCurve::new(points);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use sherwood_model::LatencySketch;
 
-/// Steps of the quantile function.
+/// Steps (hundredths) in which a miss latency is recorded by quantile.
 const STEPS: usize = 100;
 
 /// The latency of a backend's misses by quantile, in steps of a hundredth from 0 to 0.99; 1.6 KB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissLatency {
-    /// In ascending order.
+    /// Latency at each quantile from 0 to 0.99, ascending.
     steps: Vec<Duration>,
 }
 
@@ -22,7 +22,7 @@ impl MissLatency {
         (steps.len() == STEPS).then_some(Self { steps })
     }
 
-    /// The 99th percentile of the misses.
+    /// The 99th percentile of the latency of misses.
     #[must_use]
     pub fn p99(&self) -> Duration {
         self.steps[STEPS - 1]

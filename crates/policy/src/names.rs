@@ -8,7 +8,7 @@ use crate::policies::{
 };
 use crate::{Options, OptionsError, Policy};
 
-/// Available names, in the order in which they are shown.
+/// Names of the available policies, in the order in which they are shown.
 const AVAILABLE: [&str; 19] = [
     "robinhood",
     "shared-lru",
@@ -31,8 +31,8 @@ const AVAILABLE: [&str; 19] = [
     "bubble_wrap",
 ];
 
-/// Number of names at the end of [`AVAILABLE`] that need options of their own: schedules, for
-/// experiments.
+/// Number of names at the end of [`AVAILABLE`] whose policies cannot run without options of their
+/// own: schedules, for experiments.
 const WITH_OPTIONS: usize = 2;
 
 /// Names reserved for planned policies.
@@ -44,13 +44,13 @@ pub enum PolicyError {
     /// No policy has that name.
     #[error("cannot use policy {name:?}: it is not known; choose one of {}", choice())]
     Unknown {
-        /// The name given.
+        /// The name that no policy has.
         name: String,
     },
     /// The name is reserved for a policy that does not exist yet.
     #[error("cannot use policy {name:?}: it is not built yet; choose one of {}", choice())]
     NotBuilt {
-        /// The name given.
+        /// The reserved name that was given.
         name: &'static str,
     },
     /// The policy's own options are missing.

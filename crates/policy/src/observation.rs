@@ -18,41 +18,45 @@ pub struct Observation {
     pub total_bytes: u64,
     /// Observations per partition, in the order of their ids.
     pub partitions: Vec<PartitionObservation>,
-    /// Requests that finished in the RBC window.
+    /// Requests that finished in the RBC window, the time over which request blocking counts are
+    /// taken.
     pub requests: u64,
     /// Shortest and longest latency of those requests; none if there were none.
     pub latency_range: Option<(Duration, Duration)>,
-    /// The quantile of their latency required by [`Needs::quantile`]; none without requests.
+    /// The quantile of the requests' latency required by [`Needs::quantile`]; none without
+    /// requests.
     pub tail: Option<Duration>,
-    /// Request blocking counts of the RBC window, one element per band required by
-    /// [`Needs::bands`].
+    /// Request blocking counts: for each percentile band of latency required by [`Needs::bands`],
+    /// the number of requests whose last reply came from each backend.
     pub blocking: Vec<BandCounts>,
 }
 
-/// Observation of one partition. Counts cover the RBC window.
+/// Observation of one partition. Counts cover the RBC window, the time over which request blocking
+/// counts are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionObservation {
     /// Tenant that owns the partition.
     pub tenant: TenantId,
-    /// Backend whose answers it caches.
+    /// Backend whose answers the partition caches.
     pub backend: BackendId,
     /// The budget in force in the cache, in bytes. During a resize it may lag behind the last plan.
     pub allocated_bytes: u64,
-    /// Charged bytes of the items it holds; above `allocated_bytes` while it shrinks.
+    /// Charged bytes of the partition's items; above `allocated_bytes` while it shrinks.
     pub used_bytes: u64,
-    /// Pin: least bytes it may be given, 0 for none.
+    /// Least bytes that the operator lets policies give the partition (its minimum pin), 0 for
+    /// none.
     pub min_bytes: u64,
-    /// Pin: most bytes it may be given, none for no limit. Below `min_bytes` it counts as
-    /// `min_bytes`.
+    /// Most bytes that the operator lets policies give the partition (its maximum pin), none for no
+    /// limit. Below `min_bytes` it counts as `min_bytes`.
     pub max_bytes: Option<u64>,
-    /// True if the budget is held and the decision only reports what it would be.
+    /// True if the partition keeps its budget and decisions only report the one it would get.
     pub dry_run: bool,
     /// Look-ups answered from the cache.
     pub hits: u64,
     /// Look-ups sent to the backend; errors count here, never as hits.
     pub misses: u64,
-    /// Queries, hits and misses together; partitions share their backend's blocking count in this
-    /// proportion.
+    /// Queries, hits and misses together; partitions share their backend's request blocking count
+    /// in this proportion.
     pub queries: u64,
     /// 99th percentile of query latency, of hits and misses together; none without queries.
     pub query_p99: Option<Duration>,
@@ -63,7 +67,7 @@ pub struct PartitionObservation {
     /// [`Needs::shadow_ratio`] of the total more; none if not measured. If one decision covers
     /// several caches, the sum over them.
     pub shadow_hits: Option<u64>,
-    /// Miss ratio by size; none if not measured.
+    /// Miss ratio of the partition by its size; none if not measured.
     pub miss_ratio_curve: Option<MissRatioCurve>,
     /// Latency of its backend for the misses of the window, failures included; none without misses.
     pub miss_latency: Option<MissLatency>,
@@ -100,18 +104,21 @@ impl PartitionObservation {
     }
 }
 
-/// Number of requests of one band that each backend blocked.
+/// For one percentile band of request latency: the number of requests that each backend blocked,
+/// its reply being the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandCounts {
-    /// The band.
+    /// The percentile band of request latency whose requests are counted.
     pub band: Band,
-    /// Requests blocked, in the order of the backends' ids; missing elements count as 0.
+    /// Requests blocked by each backend, in the order of the backends' ids; missing elements count
+    /// as 0.
     pub counts: Vec<u64>,
 }
 
 impl Observation {
-    /// Fills in the statistics of a window of finished requests: their number, range and tail, and
-    /// the blocking counts of every band in `needs`, for `backends` backends.
+    /// Fills in the statistics of a window of finished requests: their number, their range and tail
+    /// of latency, and the request blocking counts of every band in `needs`, for `backends`
+    /// backends.
     pub fn see_requests(&mut self, window: &RequestSnapshot, needs: &Needs, backends: usize) {
         self.requests = window.count();
         self.latency_range = window.range();
@@ -120,7 +127,7 @@ impl Observation {
         self.blocking = needs.bands.iter().map(count).collect();
     }
 
-    /// Blocking counts of `band`; empty if the band was not counted.
+    /// Request blocking counts of `band` by backend; empty if the band was not counted.
     #[must_use]
     pub fn blocking(&self, band: Band) -> &[u64] {
         self.blocking.iter().find(|counted| counted.band == band).map_or(&[], |counted| &counted.counts)

@@ -12,10 +12,10 @@ use crate::{Kept, Observation, Reason};
 /// state between rounds (averages, credits). It has no clock: time is passed as [`View::elapsed`].
 /// The controller enforces floors, pins and the total, so a proposal may ignore all three.
 pub trait Policy: CopyPolicy + Send {
-    /// Name under which it is chosen.
+    /// Name by which the policy is chosen, such as `robinhood`.
     fn name(&self) -> &'static str;
 
-    /// Observations it requires; constant over a policy's life.
+    /// Observations that the policy requires; constant over its life.
     fn needs(&self) -> Needs {
         Needs::default()
     }
@@ -26,8 +26,8 @@ pub trait Policy: CopyPolicy + Send {
         false
     }
 
-    /// Bytes to divide after `elapsed`, at most `total_bytes`; a larger result counts as
-    /// `total_bytes`.
+    /// Bytes to divide at `elapsed` since the policy was chosen, at most `total_bytes`; a larger
+    /// result counts as `total_bytes`.
     fn total_bytes(&self, elapsed: Duration, total_bytes: u64) -> u64 {
         let _ = elapsed;
         total_bytes
@@ -61,32 +61,36 @@ impl Clone for Box<dyn Policy> {
 /// Observations that a policy requires, so that the driver measures nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// Finished requests; without any the policy is not called.
+    /// True if the policy requires finished requests; without any it is not called.
     pub requests: bool,
-    /// Bands whose blocking counts are read.
+    /// Percentile bands of request latency whose request blocking counts the policy reads.
     pub bands: Vec<Band>,
-    /// The quantile of request latency that is read as [`Observation::tail`], 0 to 1; required by
-    /// the guard only.
+    /// The quantile of request latency that the guard reads as [`Observation::tail`], 0 to 1; none
+    /// without a guard.
     pub quantile: Option<f64>,
+    /// True if the policy reads
     /// [`PartitionObservation::hit_ratio_slope`](crate::PartitionObservation::hit_ratio_slope),
     /// which requires simulated caches.
     pub hit_ratio_slope: bool,
-    /// Look-ups; without any the policy is not called.
+    /// True if the policy requires look-ups; without any it is not called.
     pub look_ups: bool,
-    /// The share of the total that shadow queues cover beyond each budget, for
+    /// The share of the total that shadow queues (records of the keys evicted last) cover beyond
+    /// each budget, for
     /// [`PartitionObservation::shadow_hits`](crate::PartitionObservation::shadow_hits); none if not
     /// read.
     pub shadow_ratio: Option<f64>,
+    /// True if the policy reads
     /// [`PartitionObservation::miss_ratio_curve`](crate::PartitionObservation::miss_ratio_curve).
     pub miss_ratio_curves: bool,
+    /// True if the policy reads
     /// [`PartitionObservation::miss_latency`](crate::PartitionObservation::miss_latency), which
     /// requires a record of every miss.
     pub miss_latency: bool,
 }
 
 impl Needs {
-    /// Bytes that shadow queues cover beyond each budget, in a cache of `total_bytes`; none if they
-    /// are not read.
+    /// Bytes that shadow queues (records of the keys evicted last) cover beyond each budget, in a
+    /// cache of `total_bytes`; none if they are not read.
     #[must_use]
     pub fn shadow_bytes(&self, total_bytes: u64) -> Option<u64> {
         self.shadow_ratio.map(|ratio| (total_bytes as f64 * ratio) as u64)
@@ -98,16 +102,17 @@ impl Needs {
 pub struct View<'a> {
     /// Time since the policy was chosen.
     pub elapsed: Duration,
-    /// The observation.
+    /// The observation to decide from.
     pub seen: &'a Observation,
     /// Budgets of the last plan in bytes, which the cache may not have reached yet; one per
     /// partition observed.
     pub budgets: &'a [u64],
-    /// Bytes to divide.
+    /// Bytes to divide among the partitions.
     pub total_bytes: u64,
-    /// The unit of tax and gifts, in bytes.
+    /// Size in bytes of a page, the unit in which partitions pay tax to the pool and get gifts from
+    /// it.
     pub page_bytes: u64,
-    /// Floor of a partition without a pin, in bytes.
+    /// Least bytes of a partition that has no pin (the floor).
     pub floor_bytes: u64,
 }
 
@@ -121,11 +126,12 @@ pub enum Proposal {
     AsSet,
     /// The budgets of the last plan, with the reason for keeping them.
     Keep(Kept),
-    /// The tax of every partition goes to the partitions with a claim.
+    /// Every partition pays tax, a small part of its budget, to a pool that is divided among the
+    /// partitions with a claim.
     Claims(Claims),
     /// These budgets in bytes, one per partition, fitted to the total, the floors and the pins.
     Budgets(Vec<u64>),
-    /// Budgets to approach in steps, each of which moves at most the tax of the total.
+    /// Budgets to approach in steps, each of which moves at most the share `tax` of the total.
     Toward(Target),
 }
 
@@ -138,7 +144,7 @@ pub struct Target {
     pub reasons: Vec<Reason>,
 }
 
-/// Claims of partitions to the pool.
+/// Claims of partitions to the pool of bytes that all partitions paid as tax.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {
     /// Relative claim of each partition. Only the proportions matter; a weight that is not positive

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, RequestSelection, RequestWindow, WindowOptions};
 
-/// Least number of requests for a decision: with fewer a percentile band holds fewer than two. The
-/// selection then covers a longer time.
+/// Least number of requests for a decision: with fewer, which a percentile band holds fewer than
+/// two of, the selection covers a longer time.
 const BAND_REQUESTS_MIN: u64 = 200;
-/// Largest number of slots in the part of the window that is kept under any load.
+/// Largest number of slots in the part of the log's window that is kept under any load.
 const SLOTS_MAX: u32 = 600;
-/// Longest selection for [`BAND_REQUESTS_MIN`], in RBC windows.
+/// Longest selection of requests for a decision, in RBC windows (the time that decisions cover
+/// while requests are many).
 const REACH_MAX: u32 = 10;
 
 /// A window over finished requests that serves both decisions (blocking counts over the RBC
@@ -40,24 +41,27 @@ impl RequestLog {
         Self { requests, rbc_window }
     }
 
-    /// Records a request that ended at `at`; false if it is too old and was dropped.
+    /// Records a request that ended at `at`; returns false if it ended too long ago and was
+    /// dropped.
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
         self.requests.record(now, at, request)
     }
 
-    /// The requests of the RBC window, or of a longer time if it holds too few for a decision.
+    /// The requests of the RBC window (the time that decisions normally cover), or of a longer time
+    /// if it holds too few for a decision.
     #[must_use]
     pub fn for_decision(&self, now: Instant) -> RequestSelection {
         self.requests.select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN)
     }
 
-    /// The requests of the last `last`.
+    /// The requests that ended within the time `last` before `now`.
     #[must_use]
     pub fn last(&self, now: Instant, last: Duration) -> RequestSelection {
         self.requests.select(now, last)
     }
 
-    /// The RBC window: the time that decisions cover while requests are many.
+    /// The RBC window: the time that decisions, and their request blocking counts, cover while
+    /// requests are many.
     #[must_use]
     pub fn rbc_window(&self) -> Duration {
         self.rbc_window
@@ -76,7 +80,7 @@ mod tests {
     use sherwood_model::BackendId;
 
     #[test]
-    fn selection_for_decisions_extends_while_requests_are_few() {
+    fn request_selection_for_decisions_extends_while_requests_are_few() {
         let (slo, rbc) = (Duration::from_secs(60), Duration::from_secs(5));
         let mut log = RequestLog::new(slo, rbc);
         let request = FinishedRequest::new(Duration::from_millis(1), Some(BackendId(0)));

@@ -37,7 +37,7 @@ pub(crate) fn share(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     parts
 }
 
-/// Divides equally, each part at most its cap.
+/// Divides `amount` equally, each part at most its cap.
 pub(crate) fn share_equally(amount: u128, caps: &[u64]) -> Vec<u64> {
     share(amount, &vec![1.0; caps.len()], caps)
 }
@@ -59,7 +59,7 @@ pub(crate) fn quotas(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     shares.into_iter().zip(caps).map(&mut quota).collect()
 }
 
-/// Whole quotas first, then one unit each to the largest remainders.
+/// Completes `parts`: whole quotas first, then one unit each to the largest remainders.
 fn round(left: u128, whole: u128, shares: &[u64], open: &[usize], mut parts: Vec<u64>) -> Vec<u64> {
     let mut units = left;
     for &i in open {
@@ -96,7 +96,7 @@ mod tests {
     const FREE: [u64; 3] = [u64::MAX; 3];
 
     #[test]
-    fn equal_remainders_are_resolved_to_the_lower_index() {
+    fn units_of_equal_remainders_go_to_the_lower_index() {
         assert_eq!(share(30, &[0.55, 0.25, 0.20], &FREE), [17, 7, 6]);
         assert_eq!(share(30, &[55.0, 25.0, 20.0], &FREE), [17, 7, 6]);
         assert_eq!(share(2, &[1.0, 1.0, 1.0], &FREE), [1, 1, 0]);

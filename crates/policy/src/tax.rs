@@ -2,17 +2,16 @@
 //!
 //! Every partition gives the same small part of its budget to a pool, and the pool goes to the
 //! partitions with a claim. No cache is emptied at once, old claims decay, and a partition's budget
-//! is an exponential average of its claim over about 1 / tax rounds.
-//! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays
-//! Tax is counted in whole pages, rounded down, so a partition of fewer than 1 / tax pages (100 at
-//! a tax of 1%) pays nothing. Gifts are whole pages too, by largest remainder unless [`Rounding`]
-//! says otherwise.
+//! is an exponential average of its claim over about 1 / tax rounds. Tax is counted in whole pages,
+//! rounded down: a partition of fewer than 1 / tax pages (100 at a tax of 1%) pays nothing. Gifts
+//! are whole pages too, by largest remainder unless [`Rounding`] says otherwise.
 
 use crate::bounds::{Bounds, add, as_weights, sum};
 use crate::options::Rounding;
 use crate::share::{quotas, share};
 
-/// A share of 0 to 1 in millionths, so that the tax of a whole number of bytes is exact.
+/// A share from 0 to 1 as a number of millionths, so that the tax of a whole number of bytes is
+/// exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Millionths(u64);
 
@@ -31,7 +30,7 @@ impl Millionths {
     }
 }
 
-/// Parameters of a round.
+/// Parameters of a round, in which partitions pay tax to a pool and get gifts from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tax {
     pub(crate) ratio: Millionths,
@@ -63,8 +62,8 @@ impl Tax {
         u64::try_from(owed.min(spare) * page).expect("tax is at most the budget")
     }
 
-    /// Distributes the pool in whole pages, and the remainder (less than a page, or without room
-    /// for a page) in bytes.
+    /// Distributes the pool of paid tax in whole pages, and the remainder (less than a page, or
+    /// without room for a page) in bytes.
     fn give(&self, pool: u128, kept: &[u64], weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let page = self.page_bytes.max(1);
         let rooms: Vec<u64> = bounds.room(kept).iter().map(|room| room / page).collect();
@@ -84,7 +83,7 @@ impl Tax {
     }
 }
 
-/// Fills the partitions in order, each up to its room.
+/// Gives `amount` to the partitions in order, to each as much as its `room`.
 fn in_order(mut amount: u128, room: &[u64]) -> Vec<u64> {
     let mut gift = |&room: &u64| {
         let gift = u64::try_from(amount).map_or(room, |amount| amount.min(room));
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tax_is_whole_pages_and_stops_at_the_floor() {
+    fn partition_pays_tax_in_whole_pages_down_to_its_floor() {
         let due = |mib: u64| TAX.due(mib * MIB, 30 * MIB) / MIB;
         assert_eq!((due(150), due(99), due(30)), (1, 0, 0));
         let half = Tax { ratio: Millionths(500_000), ..TAX };
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_gained_bytes_pass_through_the_pool() {
+    fn bytes_that_the_total_lost_or_gained_pass_through_the_pool() {
         let partitions = vec![PartitionObservation::new(TenantId(0), BackendId(0)); 2];
         let bounds = |total| Bounds::new(total, 0, &partitions);
         let bytes = [1_000 * MIB, 1_000 * MIB];
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_at_its_maximum_passes_the_excess_on() {
+    fn claim_of_a_partition_at_its_maximum_passes_to_the_others() {
         let mut partitions = vec![PartitionObservation::new(TenantId(0), BackendId(0)); 3];
         partitions[0].max_bytes = Some(1_000 * MIB);
         let bounds = Bounds::new(3_000 * MIB, 0, &partitions);

@@ -22,7 +22,8 @@ pub struct Decision {
     pub kept: Option<Kept>,
     /// Partitions whose budget changes or was held by a rule, in the order of their ids.
     pub moves: Vec<Move>,
-    /// Bytes that partitions use above the budgets of the last plan, still to be evicted.
+    /// Sum of the bytes that partitions use above the budgets of the last plan, still to be
+    /// evicted.
     pub pending_bytes: u64,
     /// Reason why the guard rolled back to an earlier allocation; none if it did not.
     pub harm: Option<Harm>,
@@ -30,7 +31,7 @@ pub struct Decision {
     pub line: String,
 }
 
-/// A partition's part in a decision.
+/// The change, or hold, of one partition's budget in a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// The partition.
@@ -46,67 +47,68 @@ pub struct Move {
 /// Cause of a partition's change of budget, or of its being held. `Display` gives it in words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// The partition's claim to the pool is larger than its tax, or smaller.
+    /// The partition's claim to the pool is larger than the tax it paid, or smaller.
     Claim {
         /// The partition's part of all claims, 0 to 1.
         ratio: f64,
         /// Quantity that the claim measures.
         signal: Signal,
     },
-    /// It paid its tax and has no claim.
+    /// The partition paid its tax and has no claim to the pool.
     Taxed,
     /// The policy set this budget directly.
     Planned,
-    /// A step towards the size at which the policy expects the described change.
+    /// The budget moved a step towards the size at which the policy expects the described change.
     Aim(Aim),
-    /// Required by the total, a floor or a pin.
+    /// The budget was changed to obey the total, a floor or a pin.
     Fitted,
     /// Budget of the last good allocation, to which the guard rolled back.
     Restored,
-    /// Held: the partition is in a dry run.
+    /// The partition is in a dry run, which keeps its budget.
     DryRun {
-        /// The budget it would have.
+        /// Budget in bytes that the partition would have without the dry run.
         bytes: u64,
     },
-    /// Held at its lower bound.
+    /// The budget stays at the partition's lower bound.
     AtFloor,
-    /// Held at its upper bound although it has a claim.
+    /// The budget stays at the partition's upper bound although it has a claim.
     AtMaximum,
-    /// Held or taxed: it has a claim, but has not filled its budget.
+    /// The budget stays or shrinks although the partition has a claim, because it has not filled
+    /// it.
     Unfilled,
 }
 
 /// Change that a policy expects of a partition's new size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aim {
-    /// Name of the measure.
+    /// Name of the measure that is expected to change.
     pub what: &'static str,
-    /// Value at the present budget.
+    /// Value of the measure at the present budget.
     pub now: f64,
-    /// Value at the policy's target.
+    /// Value of the measure at the policy's target.
     pub then: f64,
     /// Unit of both values, with a leading space where one belongs there.
     pub unit: &'static str,
 }
 
-/// Reason why nothing was moved.
+/// Reason why a decision moved no bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// No request finished in the window.
+    /// No request finished in the observed time window.
     NoRequests,
-    /// A single request: too few for a percentile.
+    /// A single request finished in the window: too few for a percentile.
     OneRequest,
     /// All requests took equally long, so none is slow.
     EqualLatencies,
     /// The clock did not advance since the last decision.
     NoTimePassed,
-    /// No key was looked up in the window.
+    /// No key was looked up in the observed time window.
     NoLookUps,
     /// No estimate of the effect of other sizes is available.
     NotMeasured,
-    /// No partition has a claim: nothing blocked, or nothing was measured.
+    /// No partition has a claim to the pool: nothing blocked requests, or nothing was measured.
     NoClaim,
-    /// Only partitions that have not filled their budgets have a claim.
+    /// Only partitions that have not filled their budgets have a claim to the pool.
     Unfilled,
     /// The decided budgets equal the present ones.
     NothingToMove,
@@ -160,11 +162,11 @@ impl fmt::Display for Reason {
 
 /// Explanation of the budgets of a decision.
 pub(super) enum Why {
-    /// The claims of a tax round.
+    /// The claims to the pool of a tax round.
     Claims(Claims),
     /// A reason for each partition.
     Each(Vec<Reason>),
-    /// The same reason for all.
+    /// The same reason for all partitions.
     Same(Reason),
 }
 
@@ -203,7 +205,7 @@ pub(super) fn add_dry_runs(view: &View<'_>, wanted: &[u64], moves: &mut Vec<Move
     }
 }
 
-/// Each weight's part of the sum of weights.
+/// Each partition's weight as a part of the sum of weights.
 fn ratios(claims: &Claims) -> Vec<f64> {
     let claim = |weight: f64| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
     let max = claims.weights.iter().copied().map(claim).fold(f64::MIN_POSITIVE, f64::max);

@@ -56,7 +56,7 @@ pub struct Controller {
     guard: Option<Guard>,
     /// Time of the policy's first decision.
     since: Option<Instant>,
-    /// Time of the last decision of any policy.
+    /// Time of the last decision, by any policy.
     last: Option<Instant>,
 }
 
@@ -104,14 +104,14 @@ impl Controller {
         self.guard.as_ref().map(Guard::standing)
     }
 
-    /// Switches the guard on, restarted, or off. `options` must be valid
+    /// Switches the guard on (with these options, in its initial state) or off. They must be valid
     /// ([`GuardOptions::validate`]).
     pub fn set_guard(&mut self, options: Option<GuardOptions>) {
         self.options.guard = options;
         self.guard = guard(&self.options);
     }
 
-    /// True if decisions are only reported.
+    /// True in a dry run: decisions are reported but not applied.
     #[must_use]
     pub fn dry_run(&self) -> bool {
         self.options.dry_run
@@ -195,8 +195,8 @@ impl Controller {
         decision
     }
 
-    /// Returns the proposal, or the guard's instead; and the harm, in the round in which the guard
-    /// rolls back.
+    /// Returns the policy's `proposal` or, while the guard overrides it, the guard's; and the harm,
+    /// in the round in which the guard rolls back.
     fn guarded(
         &mut self,
         now: Instant,
@@ -216,7 +216,8 @@ impl Controller {
         }
     }
 
-    /// The last budgets, or equal ones if their number differs from the partitions'.
+    /// The budgets of the last plan, or equal ones if their number differs from that of the
+    /// observed partitions.
     fn base(&self, seen: &Observation, total_bytes: u64) -> Vec<u64> {
         if self.budgets.len() == seen.partitions.len() {
             return self.budgets.clone();
@@ -224,7 +225,7 @@ impl Controller {
         share_equally(total_bytes.into(), &vec![u64::MAX; seen.partitions.len()])
     }
 
-    /// Reason why a policy that learns cannot learn from this observation.
+    /// Reason why a policy that learns cannot learn from this observation; none if it can.
     fn nothing_to_learn(&self, now: Instant, seen: &Observation) -> Option<Kept> {
         let Needs { requests, look_ups, .. } = self.policy.needs();
         if (requests || look_ups) && self.last.is_some_and(|last| now <= last) {
@@ -237,7 +238,7 @@ impl Controller {
         if requests { Self::no_requests(seen) } else { None }
     }
 
-    /// Reason why the requests of the window have no tail to learn from.
+    /// Reason why the requests of the window have no tail to learn from; none if they have.
     fn no_requests(seen: &Observation) -> Option<Kept> {
         match (seen.requests, seen.latency_range) {
             (0, _) | (_, None) => Some(Kept::NoRequests),
@@ -326,7 +327,7 @@ impl Controller {
         Decision { policy: self.policy.name(), plan, apply, kept, moves, pending_bytes, harm: None, line }
     }
 
-    /// A partition's name, shortened for a line.
+    /// A partition's name, shortened for the decision's log line.
     fn name(&self, id: PartitionId) -> String {
         match self.names.get(id.index()) {
             Some(name) => words::shortened(name),

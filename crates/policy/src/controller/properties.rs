@@ -28,7 +28,7 @@ fn duration() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(Duration::MAX), number().prop_map(Duration::from_micros)]
 }
 
-/// Curves of arbitrary points, most with rising sizes and ratios from 0 to 1.
+/// Miss ratio curves of arbitrary points, most with rising sizes and ratios from 0 to 1.
 fn curve() -> impl Strategy<Value = MissRatioCurve> {
     let sane = prop::collection::vec((1..1_u64 << 40, 0.0..1.0_f64), 0..20).prop_map(|mut points| {
         points.sort_by_key(|&(bytes, _)| bytes);
@@ -74,7 +74,8 @@ fn partition() -> impl Strategy<Value = PartitionObservation> {
     )
 }
 
-/// Nine times in ten the bands that policies read and an invalid one; else none.
+/// Request blocking counts: nine times in ten of the bands that policies read and an invalid one;
+/// else none.
 fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
     let bands = [(f64::NAN, 1.0), (98.5, 99.5), (99.0, 100.0), (99.0, 99.5)].map(Band::from);
     let counts = || prop::collection::vec(prop_oneof![number(), 0..100_u64], 0..25);
@@ -84,7 +85,7 @@ fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
     prop_oneof![1 => Just(Vec::new()), 9 => every]
 }
 
-/// Shortest before longest, except for one in ten.
+/// Shortest and longest latency of requests, in this order except for one in ten.
 fn latency_range() -> impl Strategy<Value = Option<(Duration, Duration)>> {
     let sorted = (0..1_000_u64, 1..1_000_000_u64)
         .prop_map(|(least, more)| (Duration::from_micros(least), Duration::from_micros(least + more)));
@@ -108,8 +109,8 @@ fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
     )
 }
 
-/// Rounds over the same number of partitions at rising times, except for one in ten; with the same
-/// total, except for one in four.
+/// Times and observations of successive rounds: with the same number of partitions and at rising
+/// times, except for one in ten; with the same total, except for one in four.
 fn rounds() -> impl Strategy<Value = Vec<(Instant, Observation)>> {
     let rounds = |partitions| {
         let round = (prop::bool::weighted(0.1), prop::bool::weighted(0.25), observation(partitions));
@@ -141,7 +142,7 @@ fn options(inner: &str) -> Options {
     }
 }
 
-/// Every policy in every mode, as name and options.
+/// Every policy with every combination of modes, as name and options.
 fn every() -> Vec<(&'static str, Options)> {
     let mut modes: Vec<_> = available().iter().map(|&policy| (policy, options("robinhood"))).collect();
     let mut also = |policy, change: &dyn Fn(&mut Options)| {
@@ -213,7 +214,7 @@ fn pinned_as(
     partitions.iter().zip(others).map(pinned).collect()
 }
 
-/// `partitions` without look-ups.
+/// `partitions` with their look-ups removed.
 fn silent(partitions: &[PartitionObservation]) -> Vec<PartitionObservation> {
     partitions.iter().map(|seen| PartitionObservation { hits: 0, misses: 0, ..seen.clone() }).collect()
 }
@@ -277,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn step_moves_at_most_the_tax_of_the_total(rounds in rounds()) {
+    fn step_towards_a_target_moves_at_most_the_tax_of_the_total(rounds in rounds()) {
         for (policy, options) in every() {
             let mut controller = controller_of(policy, &options);
             let (_, first) = &rounds[0];

@@ -9,7 +9,7 @@ use crate::{BandCounts, BubbleWrap, PartitionObservation, SizeStage, TotalStage,
 
 const MIB: u64 = 1 << 20;
 
-/// Options with pages of one MiB for every total.
+/// Options of a controller, with pages of one MiB for every total.
 fn options() -> Options {
     Options { page_bytes: Some(MIB), ..Options::default() }
 }
@@ -20,7 +20,8 @@ fn controller(policy: &str, options: &Options, mib: &[u64]) -> Controller {
     Controller::new(policy, options, names, mib.iter().map(|mib| mib * MIB).collect())
 }
 
-/// A partition per backend, with its budget filled, and blocking counts of the paper's band.
+/// An observation of one partition per backend, each with its budget filled, and with `counts` as
+/// request blocking counts of the paper's band.
 fn observation(total_mib: u64, counts: &[u64]) -> Observation {
     let partition = |i| PartitionObservation::new(TenantId(0), BackendId::from_index(i));
     Observation {
@@ -164,7 +165,7 @@ fn pending_resizes_are_carried_over() {
 }
 
 #[test]
-fn budgets_return_after_shared_lru() {
+fn budgets_before_shared_lru_return_after_it() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200]);
     let seen = observation(400, &[1, 0]);
     loop_.decide(at(5), &seen);
@@ -203,7 +204,7 @@ fn static_budgets_obey_pins_but_no_floor() {
 }
 
 #[test]
-fn new_number_of_partitions_starts_with_equal_budgets() {
+fn budgets_are_equal_after_the_number_of_partitions_changes() {
     let mut loop_ = controller("robinhood", &options(), &[400]);
     assert_eq!(mib(&loop_.decide(at(5), &observation(400, &[0, 0]))), [200, 200]);
     let empty = loop_.decide(at(10), &observation(400, &[]));
@@ -211,7 +212,7 @@ fn new_number_of_partitions_starts_with_equal_budgets() {
 }
 
 #[test]
-fn timed_sizes_are_scaled_to_the_total() {
+fn offline_opt_sizes_are_scaled_to_the_total() {
     let stage = SizeStage { until_s: 10.0, budgets_bytes: vec![100 * MIB, 200 * MIB] };
     let mut loop_ =
         controller("offline_opt", &Options { offline_opt: vec![stage], ..options() }, &[300, 300]);
@@ -222,7 +223,7 @@ fn timed_sizes_are_scaled_to_the_total() {
 }
 
 #[test]
-fn timed_total_changes_without_requests() {
+fn bubble_wrap_total_changes_without_requests() {
     let stage = |until_s, mib| TotalStage { until_s, total_bytes: mib * MIB };
     let stages = vec![stage(10.0, 400), stage(20.0, 200), stage(30.0, 900)];
     let bubble_wrap = Some(BubbleWrap { policy: "robinhood".to_owned(), stages });

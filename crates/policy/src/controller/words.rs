@@ -9,15 +9,15 @@ use sherwood_model::PartitionId;
 
 use super::decision::{Kept, Move, Reason};
 
-/// Partitions named of each kind (gained, gave, noted).
+/// Largest number of partitions that a log line names of each kind (gained, gave, noted).
 const NAMED_MAX: usize = 6;
 
-/// Bytes shown of a name.
+/// Largest number of bytes of a partition's name that a log line shows.
 const NAME_BYTES_MAX: usize = 40;
 
 type Name<'a> = &'a dyn Fn(PartitionId) -> String;
 
-/// Formats a decision.
+/// Formats a decision as one line of the log.
 pub(super) fn line(apply: bool, kept: Option<Kept>, moves: &[Move], name: Name<'_>) -> String {
     let mut gained: Vec<&Move> = moves.iter().filter(|m| m.after_bytes > m.before_bytes).collect();
     let mut gave: Vec<&Move> = moves.iter().filter(|m| m.after_bytes < m.before_bytes).collect();
@@ -54,7 +54,7 @@ fn head(kept: Option<Kept>, gained: &[&Move], gave: &[&Move]) -> String {
     }
 }
 
-/// Partitions that gained. A reason of the same kind as the one before is abbreviated.
+/// Lists partitions that gained bytes. A reason of the same kind as the one before is abbreviated.
 fn gains(gained: &[&Move], name: Name<'_>) -> Option<String> {
     let mut said: Option<Reason> = None;
     let word = |m: &&Move| {
@@ -69,13 +69,13 @@ fn gains(gained: &[&Move], name: Name<'_>) -> Option<String> {
     listed(gained, word)
 }
 
-/// Partitions that gave. The reason, tax or too small a claim, is left out.
+/// Lists partitions that gave bytes. The reason, tax or too small a claim, is left out.
 fn gifts(gave: &[&Move], name: Name<'_>) -> Option<String> {
     let list = listed(gave, |m| format!("{} -{}", name(m.partition), bytes(difference(m))))?;
     Some(format!("given by {list}"))
 }
 
-/// Partitions held by a rule.
+/// Lists partitions whose budget was held by a rule, such as a pin.
 fn notes(moves: &[Move], name: Name<'_>) -> Option<String> {
     let noted = |m: &&Move| {
         matches!(m.reason, Reason::AtFloor | Reason::AtMaximum | Reason::Unfilled | Reason::DryRun { .. })
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn line_lists_gains_losses_and_holds_with_reasons() {
+    fn log_line_lists_gains_losses_and_holds_with_reasons() {
         let moves = [
             moved(1, 10 * MIB, 11 * MIB, claim(0.27)),
             moved(3, 10 * MIB, 8 * MIB, Reason::Taxed),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn line_states_the_expected_change_of_a_step() {
+    fn log_line_states_the_expected_change_of_a_step() {
         let aim = |now, then| Reason::Aim(crate::Aim { what: "query P99", now, then, unit: " ms" });
         let moves = [moved(0, MIB, 2 * MIB, aim(120.0, 40.0)), moved(1, 2 * MIB, MIB, aim(3.0, 4.0))];
         let expected = "moved 1.0 MiB: b00 +1.0 MiB (query P99 from 120.0 to 40.0 ms); given by b01 -1.0 MiB";
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn line_states_why_nothing_moved() {
+    fn log_line_states_why_no_bytes_moved() {
         let kept = line(false, Some(Kept::EqualLatencies), &[], &backend);
         assert_eq!(kept, "dry run, not applied: kept the budgets: all requests took equally long");
         let fitted = [moved(0, 5, 4, Reason::Fitted), moved(1, 5, 7_000, Reason::Fitted)];
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn length_of_a_line_is_bounded() {
+    fn log_line_is_below_its_bound_for_any_number_of_partitions() {
         let long = |_: PartitionId| shortened(&"ÄÖ".repeat(100));
         let reasons = [claim(0.5), Reason::Unfilled, Reason::AtFloor, Reason::Fitted];
         let moves: Vec<Move> = (0..60_000_u16)
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_at_character_boundaries() {
+    fn partition_names_are_cut_at_character_boundaries() {
         assert_eq!(shortened("catalog"), "catalog");
         assert_eq!(shortened(&"a".repeat(41)), format!("{}…", "a".repeat(37)));
         assert!(shortened(&"Ä".repeat(41)).len() <= NAME_BYTES_MAX);

@@ -43,29 +43,29 @@ use crate::{Observation, PartitionObservation};
 
 pub use options::GuardOptions;
 
-/// Least number of requests in the window for the guard to judge; with fewer the band would hold
-/// fewer than three.
+/// Least number of requests in the window for the guard to judge; with fewer, its percentile band
+/// would hold fewer than three.
 const REQUESTS_MIN: u64 = 300;
 
 /// A partition has lost bytes if it has less than this share of its former budget. Chosen as two
 /// rounds of RobinHood's tax, since every partition pays one round's at any time.
 const KEPT_RATIO: f64 = 0.98;
 
-/// Part of the increase of the tail below which a suspicion ends. Between this and the full
-/// increase a suspicion neither begins nor ends.
+/// Part of the increase of the tail latency that counts as harm, below which a suspicion ends.
+/// Between this and the full increase a suspicion neither begins nor ends.
 const CLEAR: f64 = 0.5;
 
 /// Number of standard deviations above which a count of misses is significant.
 const DEVIATIONS: f64 = 3.0;
 
-/// The guard's result of a round.
+/// Result of the guard's evaluation in a round.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// The policy decides.
+    /// The policy decides; the guard does not intervene.
     Free,
-    /// The guard restores these budgets, for this reason.
+    /// The guard rolls back to these budgets, for this reason.
     Back(Vec<u64>, Harm),
-    /// The allocation is frozen.
+    /// The allocation of an earlier rollback is still frozen.
     Frozen,
 }
 
@@ -74,14 +74,14 @@ pub(crate) enum Verdict {
 pub struct Harm {
     /// Tail of request latency at the rollback.
     pub tail: Duration,
-    /// Tail under the last good allocation.
+    /// Tail of request latency under the last good allocation.
     pub good_tail: Duration,
     /// Time at which the last good allocation was in force.
     pub good_at: Instant,
     /// Backends that block requests and of which a partition lost bytes and misses more often since
     /// then; in the order of their ids.
     pub blamed: Vec<BackendId>,
-    /// End of the freeze.
+    /// End of the freeze, during which budgets stay as restored.
     pub until: Instant,
 }
 
@@ -90,13 +90,13 @@ pub struct Harm {
 pub struct GuardStanding {
     /// Number of rollbacks since the start.
     pub trips: u64,
-    /// End of the freeze; none if not frozen.
+    /// End of the freeze after a rollback; none if not frozen.
     pub frozen_until: Option<Instant>,
     /// Time since which the moves look harmful; none if they do not.
     pub worse_since: Option<Instant>,
     /// Bytes of each partition in the last good allocation; empty before there is one.
     pub good_bytes: Vec<u64>,
-    /// Tail under the last good allocation.
+    /// Tail of request latency under the last good allocation.
     pub good_tail: Option<Duration>,
 }
 
@@ -107,11 +107,11 @@ struct Mark {
     at: Instant,
     budgets: Vec<u64>,
     tail: Duration,
-    /// Bytes, look-ups and misses of each partition.
+    /// Budget, look-ups and misses of each partition.
     counts: Vec<Counts>,
 }
 
-/// Counts of one partition, or of several together.
+/// Budget, look-ups and misses of one partition, or of several together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     bytes: u64,
@@ -119,7 +119,8 @@ struct Counts {
     misses: u64,
 }
 
-/// Monitors one controller. Call [`Guard::watch`] every round with the budgets in force before it.
+/// Monitors one controller and rolls back moves that made requests slower. Call [`Guard::watch`]
+/// every round with the budgets in force before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     options: GuardOptions,
@@ -134,25 +135,26 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Returns a guard for requests of `band`, observed over `window`.
+    /// Returns a guard that judges requests of the percentile band `band`, observed over `window`.
     pub(crate) fn new(options: GuardOptions, band: Band, window: Duration) -> Self {
         let (good, trial, worse_since, frozen_until) = (None, None, None, None);
         Self { options, band, window, good, trial, worse_since, frozen_until, trips: 0 }
     }
 
-    /// The quantile of request latency to observe, 0 to 1.
+    /// Quantile of request latency that the guard compares, 0 to 1.
     pub(crate) fn quantile(&self) -> f64 {
         self.options.percentile / 100.0
     }
 
-    /// Discards its state and ends a freeze, because budgets or bounds were changed by hand.
+    /// Discards the guard's state and ends a freeze, because budgets or bounds were changed by
+    /// hand.
     pub(crate) fn restart(&mut self) {
         let trips = self.trips;
         *self = Self { trips, ..Self::new(self.options, self.band, self.window) };
     }
 
-    /// Discards its state but continues a freeze, because items were lost for another reason than
-    /// the moves.
+    /// Discards the guard's state but continues a freeze, because items were lost for another
+    /// reason than the moves.
     pub(crate) fn forget(&mut self) {
         let frozen_until = self.frozen_until;
         self.restart();
@@ -207,7 +209,7 @@ impl Guard {
         Verdict::Free
     }
 
-    /// The harm that requires a rollback now, if any.
+    /// The harm that requires a rollback to the good allocation now, if any.
     fn harm(&mut self, now: Instant, tail: Duration, counts: &[Counts], seen: &Observation) -> Option<Harm> {
         let good = self.good.as_ref()?;
         let above = |part: f64| {
@@ -232,8 +234,8 @@ impl Guard {
         lasted.then_some(Harm { tail, good_tail: good.tail, good_at: good.at, blamed, until })
     }
 
-    /// Backends of partitions that lost bytes and therefore miss more often, if they block enough
-    /// of the slow requests; else none.
+    /// Returns the backends of partitions that lost bytes and therefore miss more often, if they
+    /// block enough of the slow requests; else none.
     fn blamed(&self, good: &Mark, counts: &[Counts], seen: &Observation) -> Vec<BackendId> {
         let blocking = seen.blocking(self.band);
         let lost = |then: &Counts, now: &Counts| (now.bytes as f64) < then.bytes as f64 * KEPT_RATIO;
@@ -271,7 +273,7 @@ impl Guard {
         }
     }
 
-    /// Completes a measurement whose window has passed, and begins the next.
+    /// Completes the measurement of an allocation when its window has passed, and begins the next.
     fn try_budgets(&mut self, now: Instant, tail: Duration, seen: &Observation, budgets: &[u64]) {
         let over = self.trial.take_if(|(at, _)| now.since(*at) >= self.window);
         if self.trial.is_none() {

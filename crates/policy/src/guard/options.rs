@@ -15,20 +15,23 @@ use crate::options::seconds;
 pub struct GuardOptions {
     /// The percentile of request latency that is monitored, 1 to 99.99: the SLO's.
     pub percentile: f64,
-    /// Tails up to this are harmless, in seconds when read: the SLO's bound.
+    /// Largest tail of request latency that is harmless, in seconds when read: the SLO's bound.
     #[serde(deserialize_with = "seconds")]
     pub bound: Duration,
-    /// Least increase of the tail over the good one, as a part of the latter; 0.01 to 100.
+    /// Least increase of the tail of request latency over that of the last good allocation, as a
+    /// part of the latter; 0.01 to 100.
     pub worse_ratio: f64,
-    /// Least increase of a partition's miss ratio over that under the good allocation, as a part of
-    /// the latter; 0.01 to 100.
+    /// Least increase of a partition's miss ratio over that under the last good allocation, as a
+    /// part of the latter; 0.01 to 100.
     pub miss_rise_ratio: f64,
-    /// Share of the slow requests that backends of such partitions must block, 0.01 to 1.
+    /// Least share of the slow requests blocked by the backends of partitions that lost bytes and
+    /// miss more often; 0.01 to 1.
     pub blame_ratio: f64,
-    /// Duration of the freeze after a rollback, in seconds when read; 1 ms to 1 d.
+    /// Time for which the restored allocation is kept after a rollback, in seconds when read; 1 ms
+    /// to 1 d.
     #[serde(deserialize_with = "seconds")]
     pub freeze: Duration,
-    /// Time for which a good allocation is valid, in seconds when read; 1 ms to 1 d.
+    /// Time for which a good allocation may be rolled back to, in seconds when read; 1 ms to 1 d.
     #[serde(deserialize_with = "seconds")]
     pub memory: Duration,
 }
@@ -47,7 +50,7 @@ impl Default for GuardOptions {
     }
 }
 
-/// Longest freeze and memory.
+/// Longest accepted `freeze` and `memory`.
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl GuardOptions {

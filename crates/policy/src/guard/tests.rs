@@ -13,9 +13,10 @@ const DELTA: u64 = 5;
 /// its slowness, and the tail is the largest of these latencies.
 struct Model {
     slow: [f64; 4],
-    /// Look-ups of a window at each backend.
+    /// Look-ups at each backend in one window.
     look_ups: u64,
-    /// Factor of all miss ratios, which a change of popularity raises.
+    /// Factor by which all miss ratios are multiplied; changing it simulates a change of
+    /// popularity.
     misses: f64,
     bytes: Vec<u64>,
 }
@@ -88,7 +89,8 @@ fn take(model: &mut Model, from: usize, to: usize, bytes: u64) {
     model.bytes[to] += bytes;
 }
 
-/// Two minutes without changes, after which the allocation in force is the good one.
+/// Returns guard and model after two minutes without changes, which make the allocation in force
+/// the good one.
 fn settled() -> (Guard, Model) {
     let (mut guard, mut model) = (guard(), Model::new());
     assert_eq!(run(&mut guard, &mut model, (0, 130), |_, _| {}), None);
@@ -118,7 +120,7 @@ fn harmful_moves_are_rolled_back_after_a_window_and_frozen() {
 }
 
 #[test]
-fn harm_names_blamed_backends_and_former_tail() {
+fn rollback_names_the_blamed_backends_and_the_former_tail_latency() {
     let (mut guard, mut model) = settled();
     take(&mut model, 2, 1, 40 * MIB);
     let verdicts =
@@ -159,7 +161,7 @@ fn loss_to_another_tenant_of_the_backend_counts_as_harm() {
 }
 
 #[test]
-fn forget_discards_the_good_allocation_but_continues_a_freeze() {
+fn loss_of_items_discards_the_good_allocation_but_continues_a_freeze() {
     let (mut guard, mut model) = settled();
     take(&mut model, 0, 1, 40 * MIB);
     let (when, budgets) = run(&mut guard, &mut model, (130, 400), |_, _| {}).expect("harm is seen");
@@ -169,7 +171,7 @@ fn forget_discards_the_good_allocation_but_continues_a_freeze() {
 }
 
 #[test]
-fn increase_shorter_than_a_window_is_no_harm() {
+fn tail_longer_for_less_than_a_window_is_not_rolled_back() {
     let (mut guard, mut model) = settled();
     let back_and_forth = |model: &mut Model, now: u64| match now % 100 {
         0 => take(model, 0, 1, 40 * MIB),
@@ -185,7 +187,7 @@ fn increase_shorter_than_a_window_is_no_harm() {
 }
 
 #[test]
-fn longer_tail_within_the_bound_is_no_harm() {
+fn longer_tail_within_the_slo_bound_is_not_rolled_back() {
     let (mut guard, mut model) = settled();
     model.slow = [0.4; 4];
     assert_eq!(run(&mut guard, &mut model, (130, 400), |_, _| {}), None);
@@ -194,7 +196,7 @@ fn longer_tail_within_the_bound_is_no_harm() {
 }
 
 #[test]
-fn higher_load_or_changed_popularity_is_no_harm() {
+fn slowness_by_higher_load_or_changed_popularity_is_not_rolled_back() {
     let (mut guard, mut model) = settled();
     take(&mut model, 0, 1, 3 * MIB);
     model.look_ups *= 5;
@@ -205,7 +207,7 @@ fn higher_load_or_changed_popularity_is_no_harm() {
 }
 
 #[test]
-fn too_few_requests_are_no_evidence() {
+fn too_few_requests_cause_no_rollback() {
     let (mut guard, mut model) = settled();
     take(&mut model, 0, 1, 40 * MIB);
     for now in (130..400).step_by(5) {
@@ -214,7 +216,8 @@ fn too_few_requests_are_no_evidence() {
     }
 }
 
-/// Each backend in turn slows down by itself and gains bytes from all others while it is slow.
+/// Checks moves that are needed: each backend in turn slows down by itself and gains bytes from all
+/// others while it is slow.
 #[test]
 fn gradual_moves_to_slow_backends_are_not_rolled_back() {
     let options =
@@ -238,7 +241,7 @@ fn gradual_moves_to_slow_backends_are_not_rolled_back() {
     assert!(slow_for > 300, "the SLO was violated in {slow_for} rounds only");
 }
 
-/// A policy that takes bytes from the first partition in every round.
+/// A deliberately faulty policy for tests: every round it takes bytes from the first partition.
 #[derive(Clone)]
 struct Wrong;
 
@@ -256,7 +259,7 @@ impl Policy for Wrong {
     }
 }
 
-/// A policy with equal budgets for all.
+/// A policy that proposes equal budgets for all partitions.
 #[derive(Clone)]
 struct Equal;
 
@@ -271,7 +274,7 @@ impl Policy for Equal {
 }
 
 #[test]
-fn controller_rolls_back_reports_and_freezes() {
+fn controller_rolls_back_harmful_moves_reports_them_and_freezes() {
     let options = Options {
         guard: Some(GuardOptions::default()),
         page_bytes: Some(MIB),

@@ -8,12 +8,12 @@ pub enum OptionsError {
     /// An interval is out of range.
     #[error("cannot use {key} = {seconds} s: the accepted range is 0.001 to 3600 s")]
     Interval {
-        /// `delta` or `rbc_window`.
+        /// Name of the option: `delta` or `rbc_window`.
         key: &'static str,
         /// The value given, in seconds.
         seconds: f64,
     },
-    /// The band is empty or outside of 0 to 100.
+    /// The percentile band of slow requests is empty or outside of 0 to 100.
     #[error("cannot use band = [{low}, {high}]: two percentiles with 0 <= low < high <= 100 are needed")]
     Band {
         /// Lower percentile, inclusive.
@@ -21,10 +21,10 @@ pub enum OptionsError {
         /// Upper percentile, exclusive.
         high: f64,
     },
-    /// The tax is not a share, or is too large.
+    /// The tax is not a share of 0 to 1, or is too large.
     #[error("cannot use tax = {0}: the accepted range is 0 to 0.5 of a partition per round")]
     Tax(f64),
-    /// The limit of unfilled bytes is negative or NaN.
+    /// The limit `unfilled_ratio_max` is negative or NaN.
     #[error("cannot use unfilled_ratio_max = {0}: it must be 0 or more (inf switches the rule off)")]
     Unfilled(f64),
     /// An option of the guard is out of its range.
@@ -44,9 +44,9 @@ pub enum OptionsError {
         "cannot use page_bytes = {page_bytes}: the accepted range is 1 to the total of {total_bytes} bytes"
     )]
     Page {
-        /// The value given.
+        /// The page size given, in bytes.
         page_bytes: u64,
-        /// Bytes to divide.
+        /// Total of the cache in bytes.
         total_bytes: u64,
     },
     /// The floors of all partitions exceed the total.
@@ -55,11 +55,11 @@ pub enum OptionsError {
          floor_pages or page_bytes, merge partitions or give the cache more memory"
     )]
     Floor {
-        /// Least bytes of one partition.
+        /// Least bytes of one partition (the floor).
         floor_bytes: u64,
         /// Number of partitions.
         partitions: usize,
-        /// Bytes to divide.
+        /// Total of the cache in bytes.
         total_bytes: u64,
     },
     /// Minimum pins of all partitions, with the floor for those without, exceed the total.
@@ -67,9 +67,9 @@ pub enum OptionsError {
         "cannot keep minimums of {min_bytes} bytes in {total_bytes} bytes: lower some or give the cache more memory"
     )]
     Minimums {
-        /// Their sum in bytes.
+        /// Sum of the minimum pins and floors in bytes.
         min_bytes: u128,
-        /// Bytes to divide.
+        /// Total of the cache in bytes.
         total_bytes: u64,
     },
     /// A partition's maximum is below its minimum.
@@ -79,9 +79,9 @@ pub enum OptionsError {
     Pins {
         /// Number of the partition in the order of the configuration, from 0.
         partition: usize,
-        /// Minimum in bytes.
+        /// Minimum pin of the partition in bytes.
         min_bytes: u64,
-        /// Maximum in bytes.
+        /// Maximum pin of the partition in bytes.
         max_bytes: u64,
     },
     /// Initial sizes exceed the total.
@@ -89,33 +89,34 @@ pub enum OptionsError {
         "cannot start with {initial_bytes} bytes in {total_bytes} bytes: lower an initial size or give the cache more memory"
     )]
     Initial {
-        /// Their sum in bytes.
+        /// Sum of the initial sizes in bytes.
         initial_bytes: u128,
-        /// Bytes to divide.
+        /// Total of the cache in bytes.
         total_bytes: u64,
     },
-    /// A share of the total is out of range.
+    /// An option that is a share of the total is out of range.
     #[error("cannot use {key} = {ratio}: the accepted range is {min} to {max} of the total")]
     Ratio {
-        /// `cliffhanger.shadow` or `lama.grid`.
+        /// Name of the option: `cliffhanger.shadow` or `lama.grid`.
         key: &'static str,
-        /// The value given.
+        /// The share given.
         ratio: f64,
         /// Least accepted value.
         min: f64,
         /// Largest accepted value.
         max: f64,
     },
-    /// The credit of a hit in a shadow queue is out of range.
+    /// The credit of a hit in a shadow queue (option of `cliffhanger`) is out of range.
     #[error("cannot use cliffhanger.credit_bytes = {0}: the accepted range is 1 to 1073741824")]
     Credit(u64),
     /// The learning time of `tao` is out of range.
     #[error("cannot use tao.learn = {seconds} s: the accepted range is 0.001 to 604800 s")]
     Learn {
-        /// The value given, in seconds.
+        /// The learning time given, in seconds.
         seconds: f64,
     },
-    /// `tao` is given a number of sizes other than that of the partitions.
+    /// The list of known sizes of policy `tao` has a number of elements other than that of the
+    /// partitions.
     #[error("cannot use tao.budgets_bytes: it names {sizes} sizes for {partitions} partitions")]
     Learnt {
         /// Number of sizes given.
@@ -128,15 +129,15 @@ pub enum OptionsError {
         "cannot follow {key}: it needs at least one stage, each ending later than the one before (stage {stage} does not)"
     )]
     Stages {
-        /// `offline_opt` or `bubble_wrap`.
+        /// Policy whose option is the timed list: `offline_opt` or `bubble_wrap`.
         key: &'static str,
         /// The first invalid stage, from 0.
         stage: usize,
     },
-    /// A stage does not have one size per partition.
+    /// A stage of `offline_opt` does not have one size per partition.
     #[error("cannot follow offline_opt: stage {stage} names {sizes} sizes for {partitions} partitions")]
     Sizes {
-        /// The stage, from 0.
+        /// Number of the stage, from 0.
         stage: usize,
         /// Number of sizes given.
         sizes: usize,

@@ -19,7 +19,7 @@ pub use policies::{CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOpti
 /// smaller ones for a smaller cache.
 const PAGES: u64 = 32_768;
 
-/// Range of the control interval and of the window.
+/// Accepted range of the control interval `delta` and of `rbc_window`.
 const INTERVAL: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3_600);
 
 /// Options of the control loop and of the policies. The defaults are RobinHood's (OSDI'18), scaled
@@ -27,34 +27,37 @@ const INTERVAL: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Time between two decisions, in seconds when read; 1 ms to 1 h. Applied by the driver.
+    /// Time between two decisions (the control interval), in seconds when read; 1 ms to 1 h.
+    /// Applied by the driver.
     #[serde(deserialize_with = "seconds")]
     pub delta: Duration,
-    /// Time span of the observation's counts, in seconds when read; 1 ms to 1 h. Applied by the
-    /// driver.
+    /// Time over which requests, look-ups and request blocking counts are counted for a decision
+    /// (the RBC window), in seconds when read; 1 ms to 1 h. Applied by the driver.
     #[serde(deserialize_with = "seconds")]
     pub rbc_window: Duration,
-    /// Band of request latency that counts as slow, in percentiles.
+    /// Band of request latency whose requests count as slow, in percentiles.
     pub band: Band,
     /// Part of every partition that goes to the pool each round, 0 to 0.5; for policies without a
     /// pool, the largest part of the total that a round moves.
     pub tax: f64,
-    /// Floor of a partition without a pin, in pages.
+    /// Least size (floor) of a partition without a pin, in pages.
     pub floor_pages: u64,
-    /// The unit of tax and gifts; none for a 32,768th of the total, at least one byte.
+    /// Size of a page, the unit of tax and gifts, in bytes; none for a 32,768th of the total, at
+    /// least one byte.
     pub page_bytes: Option<u64>,
-    /// Recipient of the remainder when gifts are rounded to whole pages.
+    /// Rule for the remainder when gifts from the pool are rounded to whole pages.
     pub rounding: Rounding,
     /// A partition whose unfilled bytes exceed this share of its used bytes gets no gift; 0 or
     /// more, infinity to switch the rule off.
     pub unfilled_ratio_max: f64,
-    /// Decide and report without applying.
+    /// True to decide and report without applying.
     pub dry_run: bool,
-    /// The sizes of policy `offline_opt`, by time.
+    /// Schedule of policy `offline_opt`: sizes of all partitions, each set for a period.
     pub offline_opt: Vec<SizeStage>,
-    /// The policy inside `bubble_wrap` and its totals, by time.
+    /// Schedule of policy `bubble_wrap`: the policy that divides, and the totals, each for a
+    /// period.
     pub bubble_wrap: Option<BubbleWrap>,
-    /// When to roll back to an earlier allocation; none to switch the guard off.
+    /// Options of the guard, which rolls back to an earlier allocation; none to switch it off.
     pub guard: Option<GuardOptions>,
     /// Options of policy `tao`.
     pub tao: TaoOptions,
@@ -66,11 +69,11 @@ pub struct Options {
     pub lama: LamaOptions,
 }
 
-/// Distribution of the remainder when gifts are rounded.
+/// Rules for the remainder when gifts from the pool of paid tax are rounded to whole pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// A page each by largest remainder, so that gifts are proportional to within a page.
+    /// A page each to the largest remainders, so that gifts are proportional to within a page.
     #[default]
     Largest,
     /// All to the first partition with room, with or without a claim, as in RobinHood's published
@@ -78,7 +81,7 @@ pub enum Rounding {
     First,
 }
 
-/// Absolute sizes for a period.
+/// Sizes of all partitions for one period of a schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeStage {
@@ -94,11 +97,11 @@ pub struct SizeStage {
 pub struct BubbleWrap {
     /// Name of the policy that divides the total; not `bubble_wrap`.
     pub policy: String,
-    /// The totals, in order.
+    /// The totals of the periods, in order.
     pub stages: Vec<TotalStage>,
 }
 
-/// A total for a period.
+/// A total size of the cache for one period of a schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TotalStage {
@@ -113,9 +116,9 @@ pub struct TotalStage {
 pub struct StartSize {
     /// The requested budget in bytes; none for an equal part of what the others leave.
     pub initial_bytes: Option<u64>,
-    /// Least bytes (pin).
+    /// Least bytes that policies may give the partition (minimum pin).
     pub min_bytes: u64,
-    /// Most bytes (pin); none for no limit.
+    /// Most bytes that policies may give the partition (maximum pin); none for no limit.
     pub max_bytes: Option<u64>,
 }
 
@@ -200,7 +203,7 @@ impl Options {
         self.page_bytes.unwrap_or_else(|| (total_bytes / PAGES + total_bytes % PAGES / (PAGES / 2)).max(1))
     }
 
-    /// Least bytes of a partition without a pin, in a cache of `total_bytes`.
+    /// Least bytes (floor) of a partition without a pin, in a cache of `total_bytes`.
     #[must_use]
     pub fn floor_bytes(&self, total_bytes: u64) -> u64 {
         self.floor_pages.saturating_mul(self.page_bytes(total_bytes))
@@ -273,7 +276,7 @@ pub(crate) fn seconds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Dura
     })
 }
 
-/// Checks that a timed list is not empty and that its times are ascending.
+/// Checks that a schedule is not empty and that the times of its stages are ascending.
 pub(crate) fn check_times(key: &'static str, until_s: &[f64]) -> Result<(), OptionsError> {
     let rises = |i: usize| until_s[i] > if i == 0 { 0.0 } else { until_s[i - 1] };
     if until_s.is_empty() {
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_valid_for_a_thousand_partitions() {
+    fn default_options_are_valid_for_a_thousand_partitions() {
         assert_eq!(Options::default().validate(GIB, 1_000), Ok(()));
         assert!(matches!(Options::default().validate(GIB, 1_100), Err(OptionsError::Floor { .. })));
     }

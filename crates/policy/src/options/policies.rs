@@ -7,14 +7,16 @@ use serde::Deserialize;
 
 use super::{OptionsError, seconds};
 
-/// Range of the learning time of `tao`: up to a week.
+/// Accepted range of the time for which `tao` learns: up to a week.
 const LEARN: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 3_600);
-/// Range of a shadow queue as a share of the total.
+/// Accepted range of the size of a shadow queue (record of the keys evicted last) as a share of the
+/// total.
 const SHADOW: RangeInclusive<f64> = 0.0001..=0.5;
-/// Range of the credit of a hit in a shadow queue: up to a gibibyte.
+/// Accepted range of the bytes that a hit in a shadow queue moves to its partition: up to a
+/// gibibyte.
 const CREDIT: RangeInclusive<u64> = 1..=1 << 30;
-/// Range of the unit in which `lama` divides: at most a thousand units, because its time grows with
-/// their square.
+/// Accepted range of the unit in which `lama` divides: at most a thousand units, because its time
+/// grows with their square.
 const GRID: RangeInclusive<f64> = 0.001..=0.1;
 
 /// Options of policy `tao`.
@@ -25,7 +27,7 @@ pub struct TaoOptions {
     /// a week.
     #[serde(deserialize_with = "seconds")]
     pub learn: Duration,
-    /// The sizes that are frozen.
+    /// Rule for the sizes that are frozen after learning.
     pub mode: TaoMode,
     /// Sizes known in advance, in the order of the partitions' ids; nothing is learnt then. Empty
     /// to learn.
@@ -47,9 +49,10 @@ pub enum TaoMode {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CliffhangerOptions {
-    /// Size of each partition's shadow queue as a share of the total, 0.0001 to 0.5.
+    /// Size of each partition's shadow queue (record of the keys evicted last) as a share of the
+    /// total, 0.0001 to 0.5.
     pub shadow: f64,
-    /// Credit of one hit in a shadow queue, 1 B to 1 GiB.
+    /// Bytes that one hit in a shadow queue moves to its partition, 1 B to 1 GiB.
     pub credit_bytes: u64,
 }
 
@@ -57,15 +60,15 @@ pub struct CliffhangerOptions {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FairOptions {
-    /// Method of levelling the miss ratios.
+    /// Method of making the partitions' miss ratios equal.
     pub mode: FairMode,
 }
 
-/// Methods by which `fair` levels miss ratios.
+/// Methods by which `fair` makes the partitions' miss ratios equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FairMode {
-    /// The pool of each round goes to the partitions that hit less than the mean.
+    /// The pool of tax paid in each round goes to the partitions that hit less than the mean.
     #[default]
     Feedback,
     /// Steps towards the sizes at which all miss ratio curves have the same value.
@@ -76,13 +79,13 @@ pub enum FairMode {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LamaOptions {
-    /// The objective to minimise.
+    /// Cost to be minimised.
     pub mode: LamaMode,
     /// The unit in which space is divided, as a share of the space to divide, 0.001 to 0.1.
     pub grid: f64,
 }
 
-/// The objective that `lama` minimises.
+/// The cost that `lama` minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LamaMode {
@@ -92,7 +95,8 @@ pub enum LamaMode {
     Minmax,
     /// The sum over all misses of their backend's 99th percentile of latency.
     Sum,
-    /// No objective and no curves: the pool of each round goes to the partitions with slow queries.
+    /// No cost is minimised and no curve is needed: the pool of tax paid in each round goes to the
+    /// partitions with slow queries.
     Threshold,
 }
 
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_has_its_own_table() {
+    fn each_policy_reads_its_own_table_of_options() {
         let text = r#"{"tao": {"learn": 60, "mode": "snapshot"}, "cliffhanger": {"credit_bytes": 1},
             "fair": {"mode": "waterfill"}, "lama": {"mode": "sum"}}"#;
         let options: Options = serde_json::from_str(text).expect("valid");

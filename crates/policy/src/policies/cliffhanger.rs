@@ -15,7 +15,7 @@
 
 use crate::{Kept, Needs, Options, Policy, Proposal, Reason, Signal, Target, View};
 
-/// Wording of the share of shadow hits.
+/// Words around a percentage in the log: a partition's share of all hits in shadow queues.
 const FOUND: Signal = Signal { before: "had ", after: " of the hits just beyond the budgets" };
 
 /// Allocation by credits for hits in shadow queues.
@@ -33,9 +33,9 @@ impl Cliffhanger {
         Self { shadow_ratio: shadow, credit_bytes: credit_bytes.into(), wanted: Vec::new() }
     }
 
-    /// The target budgets after these shadow hits: the present budget, the change still owed from
-    /// earlier rounds (at most a page, so that a change blocked by a bound is not owed for ever),
-    /// and the credit.
+    /// Returns the target budgets after these shadow hits (`finds`): the present budget, the change
+    /// still owed from earlier rounds (at most a page, so that a change blocked by a bound is not
+    /// owed for ever), and the credit.
     fn wanted(&self, view: &View<'_>, finds: &[Option<u64>]) -> Vec<i128> {
         let page = i128::from(view.page_bytes);
         let credits = credits(finds, self.credit_bytes);
@@ -77,8 +77,8 @@ impl Policy for Cliffhanger {
     }
 }
 
-/// Each partition's shadow hits minus the mean of the others', in bytes. They sum to zero up to
-/// rounding; partitions without a count neither give nor receive.
+/// Each partition's shadow hits minus the mean of the others', converted to bytes. They sum to zero
+/// up to rounding; partitions without a count neither give nor receive.
 pub(super) fn credits(finds: &[Option<u64>], credit_bytes: i128) -> Vec<i128> {
     let counted: Vec<i128> = finds.iter().flatten().map(|&finds| i128::from(finds)).collect();
     let (n, sum) = (counted.len() as i128, counted.iter().sum::<i128>());

@@ -19,16 +19,16 @@ use sherwood_model::Band;
 use super::Fill;
 use crate::{Needs, Observation, Options, PartitionObservation, Policy, Proposal, Signal, View};
 
-/// Wording of a share of the blocking counts.
+/// Words around a percentage in the log: a partition's share of the request blocking counts.
 const BLOCKED: Signal = Signal { before: "blocked ", after: " of the slow requests" };
 
-/// The slowest hundredth, outliers included.
+/// Percentile band of the slowest hundredth of the requests, outliers included.
 const TOP: Band = Band { low: 99.0, high: 100.0 };
 
-/// Weight of the old average in each round of `crit_smooth`.
+/// Weight of the old average of blocking counts in each round of `crit_smooth`.
 const SMOOTH_OLD: f64 = 0.7;
 
-/// Policies whose weights are the blocking counts of one band.
+/// Policies whose weights are the request blocking counts of one percentile band.
 #[derive(Clone)]
 pub(crate) struct Critical {
     name: &'static str,
@@ -151,8 +151,8 @@ fn needs(band: Band) -> Needs {
     Needs { requests: true, bands: vec![band], ..Needs::default() }
 }
 
-/// Blocking counts per partition: each backend's count divided among its partitions by their
-/// queries.
+/// Request blocking counts per partition: each backend's count divided among its partitions by
+/// their queries.
 pub(super) fn blocking_weights(seen: &Observation, band: Band) -> Vec<f64> {
     let counts = seen.blocking(band);
     let backends = seen.partitions.iter().map(|partition| partition.backend.index() + 1).max().unwrap_or(0);

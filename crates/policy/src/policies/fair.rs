@@ -21,10 +21,11 @@ use crate::{
     View,
 };
 
-/// Bisection steps for the level: a finer result than the precision of any curve.
+/// Bisection steps in the search for the miss ratio that all partitions can reach: a finer result
+/// than the precision of any curve.
 const HALVINGS: u32 = 40;
 
-/// Allocation that levels miss ratios.
+/// Allocation that makes the partitions' miss ratios equal.
 #[derive(Clone)]
 pub(crate) struct Fair {
     mode: FairMode,
@@ -95,9 +96,9 @@ fn aim(curve: &MissRatioCurve, now: u64, then: u64) -> Reason {
     Reason::Aim(Aim { what: "misses", now: percent(now), then: percent(then), unit: "%" })
 }
 
-/// Sizes at which every curve is at the lowest miss ratio that all can reach together in `total`
-/// bytes, or at its own minimum if that is higher; the remaining bytes are divided equally. O(n log
-/// points).
+/// Returns the sizes at which every curve is at the lowest miss ratio that all can reach together
+/// in `total` bytes, or at its own minimum if that is higher; the remaining bytes are divided
+/// equally. O(n log points).
 pub(super) fn levelled(curves: &[&MissRatioCurve], total: u64) -> Vec<u64> {
     let sizes = |level: f64| -> Vec<u64> {
         // `level` is raised to the curve's minimum, for which a size exists.

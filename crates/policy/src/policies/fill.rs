@@ -9,32 +9,32 @@ use sherwood_model::PartitionId;
 use crate::tax::Millionths;
 use crate::{Claims, Options, PartitionObservation, Signal, View};
 
-/// Threshold at which a partition counts as unfilled.
+/// Rule by which a partition counts as unfilled: its budget exceeds its used bytes by too much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
-    /// Ratio of budget to used bytes at the threshold, 1.3 by default.
+    /// Ratio of budget to used bytes above which a partition counts as unfilled, 1.3 by default.
     ratio_max: Millionths,
-    /// True if a partition exactly at the threshold counts as filled.
+    /// True if a partition exactly at that ratio counts as filled.
     inclusive: bool,
     /// Partitions that use at most this many pages count as filled.
     ignored_pages: u64,
 }
 
 impl Fill {
-    /// RobinHood's rule: unfilled above the threshold, at any size.
+    /// Returns the rule of RobinHood: partitions of any size are unfilled above the threshold.
     pub(super) fn robinhood(options: &Options) -> Self {
         let ratio_max = Millionths::from_ratio(1.0 + options.unfilled_ratio_max);
         Self { ratio_max, inclusive: true, ignored_pages: 0 }
     }
 
-    /// The authors' rule in the variants that count blocked requests: as RobinHood's, but
-    /// partitions that use at most two pages count as filled.
+    /// Returns the rule that RobinHood's authors use in the variants that count blocked requests:
+    /// as RobinHood's, but partitions that use at most two pages count as filled.
     pub(super) fn critical(options: &Options) -> Self {
         Self { ignored_pages: 2, ..Self::robinhood(options) }
     }
 
-    /// The authors' rule in the other variants: a partition at the threshold already counts as
-    /// unfilled.
+    /// Returns the rule that RobinHood's authors use in the other variants: a partition at the
+    /// threshold already counts as unfilled.
     pub(super) fn strict(options: &Options) -> Self {
         Self { inclusive: false, ..Self::critical(options) }
     }
@@ -46,7 +46,7 @@ impl Fill {
         silent || ordering.is_lt() || (self.inclusive && ordering.is_eq())
     }
 
-    /// The same for each partition of `view`.
+    /// Tells for each partition of `view` if it fills its budget.
     pub(super) fn of(&self, view: &View<'_>) -> Vec<bool> {
         let partitions = view.seen.partitions.iter().zip(view.budgets);
         partitions.map(|(seen, &budget)| self.filled(seen, budget, view.page_bytes)).collect()

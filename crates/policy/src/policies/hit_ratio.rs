@@ -6,7 +6,8 @@
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
 
-/// The weight of a partition below the mean hit ratio is the mean divided by its own.
+/// Claims to the pool by hit ratio: the weight of a partition below the mean hit ratio is the mean
+/// divided by its own.
 ///
 /// An unfilled partition enters the mean as zero; one without look-ups does not enter it; one that
 /// never hits gets nothing.

@@ -6,11 +6,11 @@
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
 
-/// Backends slower than this part of the mean count as slow.
+/// A backend counts as slow if its 99th percentile of query latency is above this part of the mean.
 const SLOW: f64 = 0.9;
 
-/// Weights are the 99th percentiles of query latency above 0.9 of their mean over the partitions
-/// that had queries.
+/// Claims to the pool by query latency: weights are the 99th percentiles of query latency above 0.9
+/// of their mean over the partitions that had queries.
 #[derive(Clone)]
 pub(crate) struct Latency {
     fill: Fill,

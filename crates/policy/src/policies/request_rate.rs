@@ -3,7 +3,7 @@
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
 
-/// Weights are the numbers of queries in the window.
+/// Claims to the pool by queries: weights are the numbers of queries in the window.
 #[derive(Clone)]
 pub(crate) struct RequestRate {
     fill: Fill,

@@ -13,12 +13,12 @@ use std::time::Duration;
 use super::Critical;
 use crate::{Needs, Options, Policy, Proposal, TaoMode, TaoOptions, View};
 
-/// RobinHood while learning, then a fixed allocation.
+/// Allocation by RobinHood while learning, then fixed.
 #[derive(Clone)]
 pub(crate) struct Tao {
     learner: Critical,
     options: TaoOptions,
-    /// Byte-nanoseconds of each partition so far.
+    /// Budget of each partition summed over the learning time so far, in byte-nanoseconds.
     held: Vec<u128>,
     /// Duration that `held` covers, in nanoseconds.
     nanos: u128,
@@ -36,7 +36,8 @@ impl Tao {
         Self { learner, options, held: Vec::new(), nanos: 0, counted: Duration::ZERO, learned }
     }
 
-    /// Counts the budgets in force for the time since the last call, up to the end of learning.
+    /// Adds the budgets in force, for the time since the last call, to the mean of the learning
+    /// time.
     fn count(&mut self, view: &View<'_>) {
         if self.held.len() != view.budgets.len() {
             (self.held, self.nanos) = (vec![0; view.budgets.len()], 0);

@@ -30,7 +30,7 @@ fn view<'a>(seen: &'a Observation, budgets: &'a [u64]) -> View<'a> {
     View { elapsed, seen, budgets, total_bytes, page_bytes: MIB, floor_bytes: 30 * MIB }
 }
 
-/// The weights of `policy`.
+/// The weights that `policy` proposes for the observation `seen`.
 fn weights(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64]) -> Vec<f64> {
     match policy.propose(&view(seen, budgets)) {
         Proposal::Claims(claims) => claims.weights,
@@ -78,7 +78,7 @@ fn robinhood_ignores_partitions_with_budgets_above_1_3_of_used_bytes() {
 }
 
 #[test]
-fn fill_rules_of_the_variants_differ_at_two_pages_and_at_the_threshold() {
+fn unfilled_rules_of_the_variants_differ_at_two_pages_and_at_the_threshold() {
     let options = Options::default();
     let filled = |fill: Fill, budget: u64, used: u64| {
         fill.filled(&PartitionObservation { used_bytes: used * MIB, ..partition(0) }, budget * MIB, MIB)
@@ -115,12 +115,12 @@ fn blocking_count_of_a_backend_is_shared_by_its_tenants_queries() {
 }
 
 #[test]
-fn smoothing_weights_the_old_average_with_0_7() {
+fn crit_smooth_weights_the_old_average_with_0_7() {
     assert!((critical::smooth(10.0, 20.0) - 13.0).abs() < 1e-12);
 }
 
 #[test]
-fn smoothed_average_is_reset_while_a_partition_is_unfilled() {
+fn crit_smooth_average_is_reset_while_a_partition_is_unfilled() {
     let mut policy = CriticalSmooth::new(&Options::default());
     let using = |used_bytes, backend| PartitionObservation { used_bytes, ..partition(backend) };
     let seen = |used| counted(Band::TAIL, &[10, 10], vec![using(used, 0), using(used, 1)]);
@@ -240,7 +240,7 @@ fn shadow_hits_earn_credits_paid_equally_by_the_others() {
 }
 
 #[test]
-fn cliffhanger_carries_over_at_most_a_page() {
+fn cliffhanger_carries_over_at_most_a_page_of_unapplied_change() {
     let options = CliffhangerOptions { credit_bytes: MIB / 4, ..CliffhangerOptions::default() };
     let mut policy = Cliffhanger::new(&Options { cliffhanger: options, ..Options::default() });
     let found = |hits, backend| PartitionObservation { shadow_hits: hits, ..partition(backend) };
@@ -260,8 +260,8 @@ fn cliffhanger_carries_over_at_most_a_page() {
     assert_eq!(policy.propose(&view(&seen(0), &budgets)), Proposal::Keep(Kept::NoClaim));
 }
 
-/// Two partitions whose hits grow with the logarithm of the size, as under Zipf's law; the second
-/// has half of the first's look-ups.
+/// Checks two partitions whose hits grow with the logarithm of the size, as under Zipf's law; the
+/// second has half of the first's look-ups.
 #[test]
 fn cliffhanger_converges_to_equal_shadow_hits() {
     let options = Options::default();
@@ -292,7 +292,7 @@ fn cliffhanger_converges_to_equal_shadow_hits() {
 }
 
 #[test]
-fn waterfill_levels_all_curves_that_can_reach_the_level() {
+fn fair_waterfill_makes_reachable_miss_ratios_equal() {
     let line = |bytes, least| MissRatioCurve::new([(bytes, least)]);
     // Two curves reach a miss ratio of 0 at 100 and 300 bytes; the third never falls below 0.9.
     let (easy, hard, never) = (line(100, 0.0), line(300, 0.0), line(50, 0.9));
@@ -317,7 +317,7 @@ fn fair_feedback_ignores_whether_partitions_are_filled() {
 }
 
 #[test]
-fn waterfill_keeps_budgets_of_partitions_without_a_curve() {
+fn fair_waterfill_keeps_budgets_of_partitions_without_a_curve() {
     let fair = FairOptions { mode: FairMode::Waterfill };
     let mut policy = Fair::new(&Options { fair, ..Options::default() });
     let known = |bytes, backend| {

@@ -70,7 +70,8 @@ impl Policy for BubbleWrapped {
     }
 }
 
-/// The stage at `elapsed`, or the last. `stages` is not empty: the constructors check it.
+/// The stage of a schedule that is in force at `elapsed`, or the last. `stages` is not empty: the
+/// constructors check it.
 fn in_force<T>(stages: &[T], elapsed: Duration, until_s: impl Fn(&T) -> f64) -> &T {
     let stage = stages.iter().find(|stage| elapsed.as_secs_f64() < until_s(stage));
     stage.or(stages.last()).expect("a timed list has a stage")

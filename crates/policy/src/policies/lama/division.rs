@@ -3,8 +3,8 @@
 //! A table has one row per partition: its costs with 0, 1, 2 … units, up to its maximum. At most
 //! the available units are given, and none that does not lower a cost.
 
-/// Units for each row that minimise the sum of costs; of equal sums the one with fewer units for
-/// the later row. O(rows x units²).
+/// Returns the number of units for each row (partition) that minimises the sum of costs; of equal
+/// sums the one with fewer units for the later row. O(rows x units²).
 pub(super) fn least_sum(costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     // The least cost of the rows so far with at most that many units, and the choices that lead to
     // it.
@@ -39,8 +39,8 @@ pub(super) fn least_sum(costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     given
 }
 
-/// Units for each row that minimise the largest of `values`, and then the sum of `costs`. `values`
-/// are non-increasing along a row. O(rows x units²).
+/// Returns the number of units for each row (partition) that minimises the largest of `values`, and
+/// then the sum of `costs`. `values` are non-increasing along a row. O(rows x units²).
 pub(super) fn least_largest(values: &[Vec<f64>], costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     let first = first_units(values, units);
     let rest: Vec<Vec<f64>> = costs.iter().zip(&first).map(|(row, &first)| row[first..].to_vec()).collect();
@@ -48,7 +48,8 @@ pub(super) fn least_largest(values: &[Vec<f64>], costs: &[Vec<f64>], units: usiz
     first.iter().zip(more).map(|(first, more)| first + more).collect()
 }
 
-/// Units that each row needs so that no value exceeds the least feasible bound.
+/// Units that each row (partition) needs so that no value exceeds the least bound that all can
+/// keep.
 fn first_units(values: &[Vec<f64>], units: usize) -> Vec<usize> {
     let mut bounds: Vec<f64> = values.iter().flatten().copied().collect();
     bounds.sort_by(f64::total_cmp);
@@ -88,7 +89,8 @@ mod tests {
         table.iter().zip(way).map(|(row, &given)| row[given]).fold(0.0, f64::max)
     }
 
-    /// Four rows of falling whole numbers for up to twelve units, some of them shorter.
+    /// Cost tables of four rows of falling whole numbers for up to twelve units, some of them
+    /// shorter.
     fn falling() -> impl Strategy<Value = Vec<Vec<f64>>> {
         let row = prop::collection::vec(0..20_u32, 1..=13).prop_map(|mut row| {
             row.sort_unstable_by(|a, b| b.cmp(a));
@@ -101,7 +103,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn least_sum_equals_exhaustive_search(costs in falling(), units in 0..=12_usize) {
+        fn division_of_least_cost_equals_exhaustive_search(costs in falling(), units in 0..=12_usize) {
             let found = least_sum(&costs, units);
             prop_assert!(found.iter().sum::<usize>() <= units);
             let least = every_way(&costs, units).iter().map(|way| sum(&costs, way)).fold(f64::INFINITY, f64::min);
@@ -109,7 +111,7 @@ mod tests {
         }
 
         #[test]
-        fn least_largest_equals_exhaustive_search(rows in prop::collection::vec(falling(), 2), units in 0..=12_usize) {
+        fn division_of_least_largest_value_equals_exhaustive_search(rows in prop::collection::vec(falling(), 2), units in 0..=12_usize) {
             // Both tables have the same shape.
             let cut = |row: &Vec<f64>, other: &Vec<f64>| row[..row.len().min(other.len())].to_vec();
             let values: Vec<Vec<f64>> = rows[0].iter().zip(&rows[1]).map(|(a, b)| cut(a, b)).collect();
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_that_lowers_no_cost_is_not_given() {
+    fn unit_of_space_that_lowers_no_cost_is_not_given() {
         assert_eq!(least_sum(&[vec![3.0; 5], vec![2.0, 1.0, 1.0]], 10), [0, 1]);
         assert_eq!(least_largest(&[vec![3.0; 5], vec![2.0; 3]], &[vec![1.0; 5], vec![1.0; 3]], 10), [0, 0]);
         assert_eq!(least_sum(&[], 3), Vec::<usize>::new());

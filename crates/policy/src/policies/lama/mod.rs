@@ -98,7 +98,8 @@ fn threshold(view: &View<'_>) -> Proposal {
 }
 
 impl Known<'_> {
-    /// 99th percentile of its queries' latency with `bytes`, in seconds; 0 without look-ups.
+    /// 99th percentile of the latency of the partition's queries if it had `bytes`, in seconds; 0
+    /// without look-ups.
     fn p99_s(&self, bytes: u64) -> f64 {
         if self.look_ups == 0 {
             0.0
@@ -107,7 +108,7 @@ impl Known<'_> {
         }
     }
 
-    /// Cost of its misses with `bytes`, in seconds.
+    /// Cost of the partition's misses if it had `bytes`, in seconds.
     fn cost_s(&self, bytes: u64) -> f64 {
         self.look_ups as f64 * self.curve.at(bytes) * self.latency.p99().as_secs_f64()
     }
@@ -125,7 +126,7 @@ impl Known<'_> {
     }
 }
 
-/// Space to divide, in units. Floors and pins are allocated first, and partitions without
+/// Space that `lama` divides, in units. Floors and pins are allocated first, and partitions without
 /// measurements keep their budgets.
 struct Grid {
     /// Bytes of each partition before any unit is given.
@@ -137,7 +138,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// None if there is less than one byte per unit to divide.
+    /// Returns the space to divide; none if there is less than one byte per unit.
     fn new(
         bounds: &Bounds,
         present: &[u64],
@@ -159,7 +160,7 @@ impl Grid {
         self.base[partition].saturating_add(units * self.unit_bytes)
     }
 
-    /// A row per partition: its cost at every size it may have.
+    /// Returns a row per partition: its cost at every size it may have.
     fn table(&self, known: &[Option<Known<'_>>], cost: impl Fn(&Known<'_>, u64) -> f64) -> Vec<Vec<f64>> {
         let row = |(i, known): (usize, &Option<Known<'_>>)| {
             let cost = |units| known.as_ref().map_or(0.0, |known| cost(known, self.bytes(i, units)));
@@ -188,8 +189,8 @@ fn divided(view: &View<'_>, known: &[Option<Known<'_>>], options: &LamaOptions) 
     settled(&needed, &present, view.total_bytes)
 }
 
-/// `needed`, plus the rest of the total, which goes to the partitions that have more at present, so
-/// that no byte moves without effect.
+/// Returns `needed`, plus the rest of the total, which goes to the partitions that have more at
+/// present, so that no byte moves without effect.
 fn settled(needed: &[u64], present: &[u64], total: u64) -> Vec<u64> {
     let more: Vec<u64> =
         present.iter().zip(needed).map(|(present, needed)| present.saturating_sub(*needed)).collect();

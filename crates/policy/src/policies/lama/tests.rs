@@ -45,7 +45,7 @@ fn slower_of_two_backends_with_equal_curves_gets_all_it_can_use() {
 }
 
 #[test]
-fn minmax_lowers_the_largest_p99_and_sum_the_total_cost() {
+fn lama_minmax_lowers_the_largest_p99_and_sum_the_total_cost() {
     let step = |at: u64| [(at * UNIT - 1, 1.0), (at * UNIT, 0.0)];
     // Sixty units avoid all misses of the slow backend, or those of two fast ones with many more
     // look-ups.
