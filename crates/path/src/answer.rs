@@ -8,22 +8,23 @@ use sherwood_model::{BackendId, Instant};
 /// The answer for one key, borrowed from its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a, V> {
-    /// The way in which the key ended.
+    /// Outcome of the key, such as a hit or a timeout.
     pub status: Status,
     /// The value of a [`Status::Hit`], [`Status::Stale`] or [`Status::Miss`].
     pub value: Option<&'a V>,
-    /// Time from the request's arrival to this end.
+    /// Time from the request's arrival to the end of the key.
     pub latency: Duration,
-    /// True if the key ended later than the look-up.
+    /// True if the key ended later than the look-up in the cache.
     pub waited: bool,
-    /// Age of the value of a [`Status::Stale`] past its lifetime, at this end.
+    /// Time for which the value of a [`Status::Stale`] had been past its lifetime when the key
+    /// ended.
     pub stale_for: Option<Duration>,
     /// The reason why there is no value, for a [`Status::Rejected`], [`Status::Timeout`] or
     /// [`Status::Error`].
     pub error: Option<&'a FetchError>,
 }
 
-/// The ways a key can end.
+/// Outcomes of one key of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
     /// The cache had a fresh value.
@@ -34,7 +35,7 @@ pub enum Status {
     Miss,
     /// The backend has no value, by its answer or by a cached answer.
     NotFound,
-    /// The dispatcher refused the fetch because it is at a bound.
+    /// The dispatcher refused the fetch because one of its bounds was reached.
     Rejected,
     /// The backend did not answer in time.
     Timeout,
@@ -71,7 +72,7 @@ pub struct LatencyGroup {
 #[derive(Clone, Debug)]
 pub(crate) enum End<V> {
     Hit(V),
-    /// The cache holds the information that there is no value.
+    /// The cache has recorded that the key has no value.
     Absent,
     Stale(Box<Stale<V>>),
     Miss {
@@ -88,7 +89,7 @@ pub(crate) enum End<V> {
 #[derive(Clone, Debug)]
 pub(crate) struct Stale<V> {
     pub(crate) value: V,
-    /// Time at which it became stale.
+    /// Time at which the value became stale.
     pub(crate) since: Instant,
     /// Time at which the key ended.
     pub(crate) at: Instant,
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_has_a_status() {
+    fn every_fetch_error_has_a_status() {
         let status = |error: FetchError| {
             let end = End::<()>::fetched(Err(error.clone()), Instant::from_millis(5));
             let answer = end.answer(Instant::from_millis(3), Instant::ZERO);

@@ -20,38 +20,41 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
-/// Divisor of `writes_max` that gives the number of writes of one key that may wait for their turn,
-/// at least one. It leaves room for writes of other keys.
+/// Divisor of `writes_max` that gives the number of writes of one key that may wait for an earlier
+/// one, at least one. It leaves room for writes of other keys.
 const WAITING_SHARE: u32 = 8;
 
-/// Bounds and times of one backend's [`Fences`].
+/// Bounds and times of one backend's [`Fences`]: keys for which fetched values must not be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FenceOptions {
-    /// Upper bound of writes in flight, those waiting for their turn included.
+    /// Upper bound of writes in flight, those that wait for an earlier write of their key included.
     pub(crate) writes_max: u32,
-    /// Upper bound of keys fenced one by one. Beyond it all keys are fenced for the same time.
+    /// Upper bound of keys fenced (their fetched values not cached) one by one. Beyond it all keys
+    /// are fenced for the same time.
     pub(crate) fenced_keys_max: u32,
     /// True if writes of one key are made one after the other, and none while an earlier one may
-    /// still land. Needed if several replicas are written to: they could apply two concurrent
-    /// writes in different orders, and would differ for good.
+    /// still land (be applied). Needed if several replicas are written to: they could apply two
+    /// concurrent writes in different orders, and would differ for good.
     pub(crate) in_turn: bool,
-    /// Time after an acknowledged write, or another change of the store, during which a fetch may
-    /// still return the value before it, as from a replica that lags.
+    /// Time after an acknowledged write of a key, or another change of the store, during which a
+    /// fetch may still return the value before it, as from a replica that lags.
     pub(crate) settle: Duration,
-    /// Time after its end during which a write of unknown outcome may still be applied.
+    /// Time for which a write of unknown outcome may still be applied after its end.
     pub(crate) landing: Duration,
-    /// Longest wait of a write for its turn. A write whose turn cannot come by then is refused.
+    /// Longest wait of a write for an earlier write of its key. A write that would have to wait
+    /// longer is refused.
     pub(crate) turn_timeout: Duration,
 }
 
 /// The outcome of a write at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The store has applied it.
+    /// The store has applied the write.
     Acknowledged,
-    /// The store has not applied it and never will.
+    /// The store has not applied the write and never will.
     NotDone,
-    /// It was applied, or will be, or neither: the connection broke, or no answer came in time.
+    /// The write was applied, or will be, or neither: the connection broke, or no answer came in
+    /// time.
     Unknown,
 }
 
@@ -72,22 +75,22 @@ pub struct WriteId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     pub(crate) write: WriteId,
-    /// True if it may be sent now. If not, [`Ended::next`] or [`Fences::poll_turn`] returns it when
-    /// its turn comes.
+    /// True if the write may be sent now. If not, [`Ended::next`] or [`Fences::poll_turn`] returns
+    /// its id when its turn comes.
     pub(crate) may_start: bool,
 }
 
-/// The consequences of the end of a write.
+/// Consequences of the end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// True if the cache may keep the written value. If not, it must drop the key.
     pub(crate) keep: bool,
-    /// The write whose turn has come.
+    /// The waiting write of the same key whose turn has come, if any.
     pub(crate) next: Option<WriteId>,
 }
 
-/// A fence that has ended. The fetches that began before may not fill: they may have read the value
-/// before the last write.
+/// A fence, during which fetched values were not cached, that has ended. The fetches that began
+/// before may not fill: they may have read the value before the last write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lifted<K> {
     /// The fence of one key.
@@ -107,7 +110,7 @@ pub enum WriteRefused {
         /// Upper bound of writes in flight.
         limit: u32,
     },
-    /// As many writes of the key wait for their turn as may.
+    /// As many writes of the key wait for earlier ones as may.
     #[error(
         "{limit} writes of the key wait for their turn, the most there may be; nothing was sent, write again later"
     )]
@@ -115,7 +118,8 @@ pub enum WriteRefused {
         /// Upper bound of waiting writes.
         limit: u32,
     },
-    /// An earlier write of unknown outcome may land until after this one would have to be sent.
+    /// An earlier write of unknown outcome may be applied until after this one would have to be
+    /// sent.
     #[error("an earlier write of the key may still land within {0:?}; nothing was sent, write again then")]
     NoTurn(Duration),
 }
@@ -155,9 +159,9 @@ pub enum WriteRefused {
 pub(crate) struct Fences<K> {
     options: FenceOptions,
     keys: HashMap<K, Key, SeededState>,
-    /// The fenced keys, by the end of their fence.
+    /// Fenced keys (their fetched values are not cached), by the end of their fence.
     fenced: BTreeMap<(Instant, WriteId), K>,
-    /// The keys whose writes only wait for time to pass, by the end of the wait.
+    /// Keys whose waiting writes need only time to pass, by the end of the wait.
     resting: BTreeMap<(Instant, WriteId), K>,
     /// A fence over every key, set when there were too many for one each.
     all: Option<Fence>,
@@ -165,12 +169,13 @@ pub(crate) struct Fences<K> {
     ids: u64,
 }
 
-/// The state of one key.
+/// Writes and fence of one key.
 #[derive(Clone, Debug, Default)]
 struct Key {
-    /// Writes that have started.
+    /// Number of writes of the key that were sent and have not ended.
     running: u32,
-    /// Writes that wait for those to end, and for earlier ones that may still land.
+    /// Writes of the key that wait for those to end, and for earlier ones that may still land (be
+    /// applied).
     waiting: VecDeque<WriteId>,
     /// The key's place in [`Fences::resting`].
     rests: Option<(Instant, WriteId)>,
@@ -181,14 +186,14 @@ struct Key {
     fence: Option<Fence>,
 }
 
-/// A period in which the store may return an old value.
+/// A period in which the store may return an old value, so that fetched values are not cached.
 #[derive(Clone, Copy, Debug)]
 struct Fence {
-    /// End of the time in which a write of unknown outcome may land.
+    /// Time until which a write of unknown outcome may land (be applied).
     unsettled: Instant,
-    /// End of the fence, not before `unsettled`.
+    /// Time at which the fence ends, not before `unsettled`.
     until: Instant,
-    /// The id of the write that set it, which tells apart fences with the same end.
+    /// The id of the write that set the fence, which tells apart fences with the same end.
     by: WriteId,
 }
 
@@ -198,13 +203,14 @@ impl Key {
         self.contended = self.running > 0;
     }
 
-    /// Counts one more running write.
+    /// Counts one more running write of the key.
     fn start(&mut self, now: Instant, all: Option<Fence>) {
         self.contended |= self.running > 0 || self.unsettled(now, all).is_some();
         self.running += 1;
     }
 
-    /// Returns the time until which a write of unknown outcome may land; none if it has passed.
+    /// Returns the time until which a write of unknown outcome may land (be applied by the store);
+    /// none if it has passed.
     fn unsettled(&self, now: Instant, all: Option<Fence>) -> Option<Instant> {
         let fences = [self.fence, all].into_iter().flatten();
         fences.map(|fence| fence.unsettled).max().filter(|&unsettled| now < unsettled)
@@ -281,8 +287,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         Ended { keep, next }
     }
 
-    /// Returns the next write whose turn has come by `now`, because no earlier one can land any
-    /// more.
+    /// Returns the next write whose turn has come by `now`, because no earlier one can land (be
+    /// applied) any more.
     pub(crate) fn poll_turn(&mut self, now: Instant) -> Option<WriteId> {
         loop {
             let first = self.resting.first_entry().filter(|first| first.key().0 <= now)?;
@@ -297,15 +303,15 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         }
     }
 
-    /// Returns the time to call [`poll_turn`](Self::poll_turn); none while no write waits only for
-    /// time to pass.
+    /// Returns the time to call [`poll_turn`](Self::poll_turn), which starts waiting writes; none
+    /// while no write waits only for time to pass.
     #[must_use]
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         self.resting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Returns the time at which a turn comes or a fence ends; none while nothing is resting or
-    /// fenced.
+    /// Returns the time at which a waiting write may start or a fence ends; none while no key waits
+    /// or is fenced.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let fenced = self.fenced.first_key_value().map(|((at, _), _)| *at);
         let all = self.all.map(|fence| fence.until);
@@ -330,8 +336,9 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.fence_all(now, now);
     }
 
-    /// Fences all keys because of writes that are not remembered, as at a start. A write of unknown
-    /// outcome may land until `unsettled`, at most until `landing` from `now`.
+    /// Fences all keys (no fetched value is cached) because of writes that are not remembered, as
+    /// at a start. A write of unknown outcome may land until `unsettled`, at most until `landing`
+    /// from `now`.
     pub(crate) fn fence_all(&mut self, now: Instant, unsettled: Instant) {
         let unsettled = unsettled.clamp(now, now + self.options.landing);
         let fence = self.settling(unsettled);
@@ -340,8 +347,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         }
     }
 
-    /// Returns the time until which a write may land that has ended, or that is abandoned at `now`;
-    /// none if there is no such write. Linear in the keys remembered.
+    /// Returns the time until which a write may land (be applied) that has ended, or that is
+    /// abandoned at `now`; none if there is no such write. Linear in the keys remembered.
     #[must_use]
     pub(crate) fn unsettled(&self, now: Instant) -> Option<Instant> {
         let of_key = |state: &Key| match state.running {
@@ -379,7 +386,8 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.keys.len()
     }
 
-    /// Refuses a write beyond the bounds, or one whose turn cannot come in time.
+    /// Refuses a write beyond the bounds, or one that would wait too long for earlier writes of its
+    /// key.
     fn admit(&self, now: Instant, key: &K) -> Result<(), WriteRefused> {
         let FenceOptions { writes_max, in_turn, turn_timeout, .. } = self.options;
         if self.in_flight >= writes_max {

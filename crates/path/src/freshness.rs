@@ -25,7 +25,7 @@ pub struct Rules {
     /// Lifetimes of keys by prefix, which replace `ttl`; the longest matching prefix counts. Values
     /// with a lifetime of zero are not cached.
     pub by_prefix: Vec<(Box<[u8]>, Duration)>,
-    /// Largest share of the lifetime that jitter takes away, 0 to 1.
+    /// Largest share of a lifetime by which a key's own jitter shortens it, 0 to 1.
     pub jitter_ratio: f64,
     /// Lifetime of the cached information that a key has no value; not cached if zero.
     pub negative_ttl: Duration,
@@ -56,22 +56,22 @@ pub struct Staleness {
 pub struct Fetched<'a> {
     /// The value or its size.
     pub value: Value<'a>,
-    /// The client's 32 bits.
+    /// The client's flags: 32 bits, returned as they were stored.
     pub flags: u32,
     /// The lifetime that the store sets, zero to forbid caching; none if it sets none.
     pub good_for: Option<Duration>,
-    /// The tags by which it can be invalidated.
+    /// Tags by which the value can be invalidated.
     pub tags: Tags,
 }
 
 /// The lifetime of a value in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// It is not kept.
+    /// The value is not kept.
     NotKept,
-    /// This time, more than zero.
+    /// The value is fresh for this time, more than zero.
     For(Duration),
-    /// Until it is evicted.
+    /// The value is fresh until it is evicted.
     Unlimited,
 }
 
@@ -185,7 +185,7 @@ impl Rules {
 }
 
 impl Staleness {
-    /// Returns true if it accepts stale values at all.
+    /// Returns true if the query accepts stale values at all.
     #[must_use]
     pub fn takes_any(&self) -> bool {
         let Self { while_revalidate, if_error, when_late, late_after: _ } = self;
@@ -211,7 +211,8 @@ pub(crate) fn stale_since(item: &Item<'_>, now: Instant) -> Option<Instant> {
     item.stale_since(now).or(item.marks.contains(OUTDATED).then_some(now))
 }
 
-/// Returns true if `age` is within a limit, of which zero allows none.
+/// Returns true if a value of this `age` past its lifetime is within a limit; a limit of zero
+/// allows none.
 fn is_within(age: Duration, limit: Duration) -> bool {
     !limit.is_zero() && age <= limit
 }

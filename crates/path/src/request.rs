@@ -58,7 +58,7 @@ pub struct Request<K, V> {
     kept: Vec<Kept<V>>,
     /// Time of the look-up, at which the hits ended.
     looked_up: Option<Instant>,
-    /// Keys without an answer.
+    /// Number of keys without an answer.
     open_keys: usize,
     end: RequestEnd,
     finished: Option<FinishedRequest>,
@@ -67,12 +67,12 @@ pub struct Request<K, V> {
 #[derive(Clone, Debug)]
 struct QueryState<K> {
     query: Query<K>,
-    /// Position of its first key among the keys of all queries.
+    /// Position of the query's first key among the keys of all queries.
     first_key: usize,
     open_keys: usize,
     hits: usize,
     failed: bool,
-    /// Time at which its fetch counts as late; none once that has no effect.
+    /// Time at which the query's fetch counts as late; none once that has no effect.
     late_at: Option<Instant>,
 }
 
@@ -84,7 +84,8 @@ struct Kept<V> {
     since: Instant,
 }
 
-/// The keys of a query to fetch after its look-up, by their positions within the query, ascending.
+/// The keys of a query that its look-up left to be fetched, by their positions within the query,
+/// ascending.
 #[derive(Debug, Default)]
 struct Left {
     misses: Vec<Missed>,
@@ -236,7 +237,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Returns the request's latency and blocking backend once every key has ended.
+    /// Returns the request's latency and its blocking backend, that of its slowest query, once
+    /// every key has ended.
     #[must_use]
     pub fn finished(&self) -> Option<FinishedRequest> {
         self.finished
@@ -248,7 +250,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         asked.filter(|&(_, keys)| keys > 0)
     }
 
-    /// Returns the time of its arrival.
+    /// Returns the time at which the request arrived.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
@@ -310,7 +312,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.keys.get(state.first_key..state.first_key + state.query.keys.len()).unwrap_or_default()
     }
 
-    /// Returns the time at which the hits ended; the arrival before the look-up.
+    /// Returns the time at which the keys found in the cache ended; the arrival before the look-up.
     fn hits_at(&self) -> Instant {
         self.looked_up.unwrap_or(self.started)
     }

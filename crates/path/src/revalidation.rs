@@ -25,12 +25,14 @@ pub(crate) struct FailedKeys<K> {
     rest: Duration,
     keys_max: usize,
     until: HashMap<K, Instant, SeededState>,
-    /// Keys by the end of their rest, those included whose rest has ended early or begun again.
+    /// Keys by the end of their rest (time without revalidation), those included whose rest has
+    /// ended early or begun again.
     order: VecDeque<(Instant, K)>,
 }
 
 impl<K: Clone + Eq + Hash> FailedKeys<K> {
-    /// Creates a record of at most `keys_max` keys, each for `rest`.
+    /// Creates a record of at most `keys_max` keys, which are not revalidated for `rest` after a
+    /// failure.
     #[must_use]
     pub(crate) fn new(rest: Duration, keys_max: u32, hash: SeededState) -> Self {
         Self { rest, keys_max: keys_max as usize, until: HashMap::with_hasher(hash), order: VecDeque::new() }
@@ -60,7 +62,8 @@ impl<K: Clone + Eq + Hash> FailedKeys<K> {
         !self.until.contains_key(key)
     }
 
-    /// Returns the number of keys remembered, which may include keys whose rest is over.
+    /// Returns the number of keys remembered because their fetch failed, which may include keys
+    /// whose rest is over.
     #[must_use]
     pub(crate) fn keys(&self) -> usize {
         self.order.len()
@@ -98,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_rests_after_its_fetch_failed() {
+    fn key_is_not_revalidated_for_a_while_after_its_fetch_failed() {
         let mut failed_keys = failed_keys(9);
         failed_keys.note(at(0), &1, true);
         let begin =
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_the_rest_and_a_failure_begins_another() {
+    fn answer_ends_the_pause_of_a_failed_key_and_a_failure_begins_another() {
         let mut failed_keys = failed_keys(9);
         failed_keys.note(at(0), &1, true);
         failed_keys.note(at(4), &1, false);
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_failures_do_not_extend_the_rest() {
+    fn repeated_failures_do_not_extend_the_pause_of_a_key() {
         let mut failed_keys = failed_keys(9);
         (0..10).for_each(|now| failed_keys.note(at(now), &1, true));
         assert!(failed_keys.may_begin(at(10), &1));
@@ -127,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_keys_that_failed_recently_rest_and_their_number_is_bounded(
+        fn only_keys_that_failed_recently_pause_and_their_number_is_bounded(
             steps in prop::collection::vec((0..4_u64, 0..6_u8, any::<bool>()), 1..200), keys_max in 0..4_u32,
         ) {
             let (mut failed_keys, mut now, mut failed) = (failed_keys(keys_max), 0, [None; 6]);

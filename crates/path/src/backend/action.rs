@@ -16,7 +16,7 @@ pub enum Action<K, V, W> {
     ///
     /// [`Backend::handle_reply`]: super::Backend::handle_reply
     Call {
-        /// The id to report with.
+        /// The id of this call, to report the reply with.
         attempt: AttemptId,
         /// The replica to ask.
         replica: ReplicaId,
@@ -27,11 +27,11 @@ pub enum Action<K, V, W> {
         /// Time left for the reply. After it an [`Action::Cancel`] follows.
         timeout: Duration,
     },
-    /// Free what a call holds. A reply that still comes is ignored.
+    /// End a call and free what it holds. A reply that still comes is ignored.
     Cancel {
         /// The attempt of an earlier [`Action::Call`].
         attempt: AttemptId,
-        /// The replica it went to.
+        /// The replica that the call went to.
         replica: ReplicaId,
     },
     /// Ask a replica that is down for one key, then report with [`Backend::handle_probe`].
@@ -47,7 +47,7 @@ pub enum Action<K, V, W> {
     },
     /// Tell the waiters how a fetch of the key ended.
     Deliver {
-        /// The key.
+        /// The key whose fetch has ended.
         key: FetchKey<K>,
         /// The value, none if the backend has none; or the error of the fetch.
         result: Result<Option<V>, FetchError>,
@@ -66,8 +66,8 @@ pub enum Action<K, V, W> {
         write: WriteId,
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
-        /// True if it was taken with [`Backend::take_write`]. If not, its turn did not come in
-        /// time.
+        /// True if the write was taken with [`Backend::take_write`]. If not, it waited too long for
+        /// an earlier write of its key.
         ///
         /// [`Backend::take_write`]: super::Backend::take_write
         sent: bool,
@@ -77,9 +77,9 @@ pub enum Action<K, V, W> {
 /// A change that a client wants made to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write<K, V> {
-    /// The key.
+    /// The key to change.
     pub key: K,
-    /// The change.
+    /// The change to make to the key's value.
     pub change: Change<V>,
     /// The partition to cache the value in: the writing tenant's. The other tenants' partitions
     /// drop the key.
@@ -95,20 +95,21 @@ pub enum Change<V> {
     Delete,
 }
 
-/// A write to send to replicas. Each is to report with [`Backend::handle_write_reply`].
+/// A write to send to replicas. The answer of each is reported with
+/// [`Backend::handle_write_reply`].
 ///
 /// [`Backend::handle_write_reply`]: super::Backend::handle_write_reply
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOrder<K, V> {
-    /// The id to report with.
+    /// The id of the write, to report the replicas' answers with.
     pub write: WriteId,
-    /// The replicas to send it to, at once.
+    /// The replicas to send the write to, at once.
     pub replicas: Vec<ReplicaId>,
-    /// The key.
+    /// The key to change.
     pub key: K,
-    /// The change.
+    /// The change to make to the key's value.
     pub change: Change<V>,
-    /// Time from which nothing may be sent any more. The write ends then.
+    /// Time at which the write ends. Nothing of it may be sent later.
     pub deadline: Instant,
 }
 
@@ -120,8 +121,9 @@ pub enum Invalidation<'a, K> {
     /// The keys with this prefix, in all partitions.
     Prefix(&'a [u8]),
     /// The values with some tag, in all partitions. The tags of a value in flight are not known, so
-    /// that all keys are fenced.
+    /// that all keys are fenced (no fetched value is cached for a while).
     Tag,
-    /// All keys, in all partitions. The cache is cold then, and the dispatcher's ramp begins anew.
+    /// All keys, in all partitions. The cache is cold then, and the dispatcher's ramp, which limits
+    /// the misses sent to the backend, begins anew.
     All,
 }

@@ -25,16 +25,17 @@ pub trait AnswerCache<V> {
     }
 }
 
-/// Counts of fills since the start.
+/// Counts of fetched answers, by permission to fill the cache, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FillCounts {
-    /// Answers that were allowed to fill. [`Rules`] may have kept none of them.
+    /// Answers that were allowed to fill the cache. [`Rules`] may have kept none of them.
     pub allowed: u64,
-    /// Answers that were not, since their key was invalidated, fenced or being written.
+    /// Answers that were not allowed to fill the cache, since their key was invalidated, being
+    /// written, or fenced after a write.
     pub withheld: u64,
 }
 
-/// Stores an answer as the rules say.
+/// Stores a fetched answer in the cache as `rules` say.
 pub(super) fn fill<K: AsRef<[u8]>, V>(
     rules: &Rules,
     now: Instant,
@@ -50,7 +51,7 @@ pub(super) fn fill<K: AsRef<[u8]>, V>(
     }
 }
 
-/// Stores an item where another may be, or removes that if nothing is to be kept.
+/// Stores `item` over any item of the key, or removes that if `item` is none.
 pub(super) fn replace<V>(
     cache: &impl AnswerCache<V>,
     partition: PartitionId,

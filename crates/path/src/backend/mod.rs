@@ -122,7 +122,7 @@ pub struct Backend<K, V, W> {
     /// A time before which no flush, fence, turn or write is due, so that most inputs look at none
     /// of them. Zero after one was added, until the next input.
     due: Instant,
-    /// Actions that the dispatcher does not hold.
+    /// Actions for the driver, beside those that the dispatcher holds.
     actions: VecDeque<Action<K, V, W>>,
     fills: FillCounts,
 }
@@ -243,19 +243,21 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.advance(now, cache);
     }
 
-    /// Fences all keys, because a write of the previous process may land until `unsettled`, which
-    /// its [`handle_shutdown`](Self::handle_shutdown) returned.
+    /// Fences all keys (no fetched value is cached), because a write of the previous process may be
+    /// applied until `unsettled`, which its [`handle_shutdown`](Self::handle_shutdown) returned.
     pub fn handle_restart(&mut self, now: Instant, unsettled: Instant) {
         self.fences.fence_all(now, unsettled);
         self.due = Instant::ZERO;
     }
 
-    /// Begins the ramp of a cold cache anew, since most of the backend's values are gone.
+    /// Begins the ramp, which limits the misses of a cold cache, anew, since most of the backend's
+    /// values are gone.
     pub fn handle_cold_cache(&mut self) {
         self.dispatch.restart_ramp();
     }
 
-    /// Carries out everything that is due.
+    /// Carries out what is due by `now`: timeouts, probes, flushes, ends of fences and waiting
+    /// writes.
     pub fn handle_timeout(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         self.advance(now, cache);
         self.dispatch.handle_timeout(now);
@@ -278,8 +280,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         })
     }
 
-    /// Returns the time to call [`handle_timeout`](Self::handle_timeout); none while nothing is
-    /// waited for.
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout); none while nothing will
+    /// be due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.due == Instant::NEVER {
@@ -301,7 +303,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.fills
     }
 
-    /// Returns the sizes of what it holds beside the dispatcher.
+    /// Returns the sizes of what the backend holds beside its dispatcher.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -319,8 +321,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.fences.is_fenced(key)
     }
 
-    /// Carries out the flushes, ends of fences, turns and timeouts of writes that are due. All of
-    /// it precedes an input of the same time.
+    /// Carries out the flushes, ends of fences, starts of waiting writes and timeouts of writes
+    /// that are due. All of it precedes an input of the same time.
     #[inline]
     fn advance(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         if self.due <= now {
@@ -417,7 +419,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
     }
 
-    /// Fences the fetches of `key` that are in flight, of every tenant.
+    /// Forbids the fetches of `key` that are in flight, of every tenant, to fill the cache.
     fn fence_fetches(&mut self, key: &K) {
         for &partition in &self.options.partitions {
             self.dispatch.invalidate(&FetchKey { partition, key: key.clone() });
@@ -433,7 +435,8 @@ pub struct Holdings {
     /// Actions about writes that were not polled yet: at most one for each of `writes`, and one for
     /// each write that has ended since the last poll.
     pub pending_actions: usize,
-    /// Keys that are being written or fenced, at most `writes_max + fenced_keys_max`.
+    /// Keys that are being written or fenced (their fetched values are not cached), at most
+    /// `writes_max + fenced_keys_max`.
     pub written_or_fenced_keys: usize,
     /// Keys whose fetch has failed, at most [`BackendOptions::failed_keys_max`].
     pub failed_keys: usize,

@@ -38,9 +38,10 @@ pub struct BackendOptions {
     /// True if a read returns exactly the bytes that were written. If not, the cache drops a
     /// written key instead of keeping the written value.
     pub reads_as_written: bool,
-    /// Upper bound of writes in flight, those waiting for their turn included.
+    /// Upper bound of writes in flight, those that wait for an earlier write of their key included.
     pub writes_max: u32,
-    /// Upper bound of keys fenced one by one. Beyond it all keys of the backend are fenced.
+    /// Upper bound of keys fenced (their fetched values not cached) one by one. Beyond it all keys
+    /// of the backend are fenced.
     pub fenced_keys_max: u32,
     /// Upper bound of keys remembered because their revalidation failed.
     pub failed_keys_max: u32,
@@ -77,7 +78,7 @@ impl BackendOptions {
         }
     }
 
-    /// The share of the timeout that a write may wait for its turn.
+    /// The share of the timeout that a write may wait for earlier writes of its key.
     #[must_use]
     pub fn turn_timeout(&self) -> Duration {
         self.dispatch.timeout / 2

@@ -10,20 +10,20 @@ use crate::WriteOutcome;
 pub(super) struct RunningWrite<K, V> {
     pub(super) write: Write<K, V>,
     pub(super) begun: Instant,
-    /// The time at which it ends without answers.
+    /// Time at which the write ends even if answers are missing.
     pub(super) due: Instant,
     pub(super) stage: Stage,
-    /// The answer of each replica that it goes to.
+    /// Answer of each replica that the write goes to; none until it comes.
     pub(super) answers: Vec<Option<WriteOutcome>>,
 }
 
-/// Progress of a write.
+/// Stages of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Other writes of the key precede it.
+    /// The write waits for other writes of its key.
     Waiting,
-    /// Due: the driver has not taken it yet.
+    /// The write may be sent, but the driver has not taken it yet.
     Ready,
-    /// The driver has taken it.
+    /// The driver has taken the write to send it.
     Sent,
 }

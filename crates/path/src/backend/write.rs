@@ -76,7 +76,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     /// Ends all writes in flight, since the process ends, so that the cache keeps none of their
-    /// keys. Returns the time until which a write may land; none if there is no such write.
+    /// keys. Returns the time until which a write may land (be applied by the store); none if there
+    /// is no such write.
     pub fn handle_shutdown(&mut self, now: Instant, cache: &impl AnswerCache<V>) -> Option<Instant> {
         self.advance(now, cache);
         // Waiting writes end first, so that none of them starts any more.

@@ -1,5 +1,5 @@
-//! Fences and turns of single keys. The fault simulation in tests/ shows their effect on cached
-//! values.
+//! Fences (times in which fetched values are not cached) and order of writes of single keys. The
+//! fault simulation in tests/ shows their effect on cached values.
 
 use super::*;
 
@@ -23,14 +23,14 @@ fn at(millis: u64) -> Instant {
 /// A write and its key.
 type Writing = (WriteId, &'static str);
 
-/// Begins a write that may be sent at once.
+/// Begins a write that may be sent at once and returns it.
 fn begin(fences: &mut Fences<&'static str>, now: u64, key: &'static str) -> Writing {
     let Begun { write, may_start } = fences.begin(at(now), key).expect("there is room");
     assert!(may_start);
     (write, key)
 }
 
-/// Begins a write that has to wait.
+/// Begins a write that has to wait for another one and returns it.
 fn begin_later(fences: &mut Fences<&'static str>, now: u64, key: &'static str) -> Writing {
     let Begun { write, may_start } = fences.begin(at(now), key).expect("there is room");
     assert!(!may_start);
@@ -42,7 +42,7 @@ fn end(fences: &mut Fences<&'static str>, now: u64, (write, key): Writing, outco
 }
 
 #[test]
-fn an_acknowledged_write_is_kept_and_its_key_forgotten() {
+fn acknowledged_value_is_cached_and_its_key_no_longer_fenced() {
     let mut fences = fences(OPTIONS);
     assert!(!fences.is_fenced(&"a"));
     let write = begin(&mut fences, 0, "a");
@@ -53,7 +53,7 @@ fn an_acknowledged_write_is_kept_and_its_key_forgotten() {
 }
 
 #[test]
-fn a_write_that_was_not_done_is_not_kept() {
+fn value_of_a_write_that_was_not_done_is_not_cached() {
     let mut fences = fences(OPTIONS);
     let write = begin(&mut fences, 0, "a");
     assert!(!end(&mut fences, 1, write, WriteOutcome::NotDone).keep);
@@ -61,7 +61,7 @@ fn a_write_that_was_not_done_is_not_kept() {
 }
 
 #[test]
-fn of_two_concurrent_writes_neither_is_kept() {
+fn values_of_two_concurrent_writes_are_not_cached() {
     let mut fences = fences(OPTIONS);
     let (first, second) = (begin(&mut fences, 0, "a"), begin(&mut fences, 0, "a"));
     assert!(!end(&mut fences, 1, first, WriteOutcome::Acknowledged).keep);
@@ -72,7 +72,7 @@ fn of_two_concurrent_writes_neither_is_kept() {
 }
 
 #[test]
-fn a_write_is_not_kept_if_its_key_was_fenced_meanwhile() {
+fn written_value_is_not_cached_if_its_key_was_fenced_meanwhile() {
     let mut fences = fences(OPTIONS);
     fences.fence(at(0), &"a");
     let (first, other) = (begin(&mut fences, 0, "a"), begin(&mut fences, 0, "b"));
@@ -104,7 +104,7 @@ fn a_changed_key_is_fenced_while_replicas_may_lag() {
 }
 
 #[test]
-fn writes_in_turn_are_never_concurrent() {
+fn writes_of_one_key_in_turn_are_never_concurrent() {
     let mut fences = fences(FenceOptions { in_turn: true, writes_max: 16, ..OPTIONS });
     let first = begin(&mut fences, 0, "a");
     let second = begin_later(&mut fences, 0, "a");
@@ -156,7 +156,7 @@ fn a_write_whose_turn_cannot_come_in_time_is_refused() {
 }
 
 #[test]
-fn writes_in_turn_do_not_start_while_an_earlier_one_may_land() {
+fn write_of_a_key_does_not_start_while_an_earlier_one_may_be_applied() {
     let mut fences = fences(FenceOptions { in_turn: true, writes_max: 16, ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     let late = begin_later(&mut fences, 1, "a");
@@ -181,7 +181,7 @@ fn writes_in_turn_do_not_start_while_an_earlier_one_may_land() {
 }
 
 #[test]
-fn turn_of_an_abandoned_write_is_forgotten() {
+fn abandoned_write_lets_the_next_write_take_its_turn() {
     let mut fences = fences(FenceOptions { in_turn: true, fenced_keys_max: 0, ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     let _ = end(&mut fences, 0, lost, WriteOutcome::Unknown);
@@ -197,7 +197,7 @@ fn turn_of_an_abandoned_write_is_forgotten() {
 }
 
 #[test]
-fn write_that_may_land_fences_its_key_and_later_writes_are_not_cached() {
+fn write_that_may_still_be_applied_fences_its_key_and_later_writes_are_not_cached() {
     let mut fences = fences(FenceOptions { settle: Duration::from_millis(5), ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     assert!(!end(&mut fences, 0, lost, WriteOutcome::Unknown).keep);
@@ -215,7 +215,7 @@ fn write_that_may_land_fences_its_key_and_later_writes_are_not_cached() {
 }
 
 #[test]
-fn writes_of_the_previous_process_may_land_as_long_as_without_a_restart() {
+fn writes_of_the_previous_process_may_be_applied_as_long_as_without_a_restart() {
     let settle = Duration::from_millis(5);
     let mut before = fences(FenceOptions { settle, ..OPTIONS });
     assert_eq!(before.unsettled(at(0)), None);
@@ -246,7 +246,7 @@ fn writes_of_the_previous_process_may_land_as_long_as_without_a_restart() {
 }
 
 #[test]
-fn beyond_the_bound_all_keys_are_fenced() {
+fn all_keys_are_fenced_when_more_keys_are_than_the_bound() {
     let mut fences = fences(OPTIONS);
     for (key, now) in [("a", 0), ("b", 1), ("c", 2), ("a", 3)] {
         let write = begin(&mut fences, now, key);

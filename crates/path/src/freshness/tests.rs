@@ -126,7 +126,7 @@ fn answer_that_is_not_cached_removes_the_stale_value() {
 }
 
 #[test]
-fn zero_limits_accept_no_stale_value() {
+fn zero_staleness_limits_accept_no_stale_value() {
     let never = Staleness::default();
     assert!(!never.takes_any() && !never.serves_at_once(Duration::ZERO));
     assert!(!never.serves_failed(Duration::ZERO) && !never.serves_late(Duration::ZERO));

@@ -161,7 +161,7 @@ fn abandoned_request_fails_its_open_keys_despite_stale_values() {
 }
 
 #[test]
-fn query_that_accepts_no_stale_value_waits() {
+fn query_that_accepts_no_stale_value_waits_for_its_fetch() {
     let cache = cache(&[("k", ItemKind::Graced, 100)]);
     let (mut request, fetches) = start(&cache, 100, &["k"], NEVER);
     assert_eq!(request.next_timeout(), None);
@@ -170,7 +170,7 @@ fn query_that_accepts_no_stale_value_waits() {
     assert_eq!(answers(&request)[0].0, Status::Timeout);
 }
 
-/// The end of a fetch of a key.
+/// Outcome of a key's fetch in a random case.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Value,
@@ -230,7 +230,7 @@ fn expected(case: &Case, key: usize) -> (Status, u64, Option<u64>) {
     }
 }
 
-/// Runs a case with a clock that steps from one event to the next; timeouts come first.
+/// Runs a random case with a clock that steps from one event to the next; timeouts come first.
 fn run(case: &Case) -> Asked {
     let name = |key: usize| ["a", "b", "c", "d"][key];
     let there = case.items.iter().enumerate();

@@ -71,7 +71,7 @@ fn statuses(request: &Asked) -> Vec<(u16, &'static str, Status)> {
 }
 
 #[test]
-fn hits_end_at_the_look_up_and_still_name_a_blocking_backend() {
+fn request_of_hits_ends_at_its_look_up_and_names_a_blocking_backend() {
     let (request, fetches) = start(vec![query(0, &["a", "b", "a"])]);
     assert_eq!(fetches, []);
     assert_eq!(request.finished(), finished(1, Some(0)));
@@ -112,7 +112,7 @@ fn keys_per_backend_are_known_before_and_after_the_look_up() {
 }
 
 #[test]
-fn query_without_keys_is_never_the_blocking_one() {
+fn query_without_keys_never_names_the_blocking_backend() {
     let (request, fetches) = start(vec![query(0, &[]), query(1, &[])]);
     assert_eq!((fetches.len(), request.finished()), (0, finished(0, None)));
     let (request, _) = start(vec![query(1, &[]), query(0, &["a"]), query(1, &[])]);
@@ -144,7 +144,7 @@ fn request_ends_with_the_last_key_of_its_slowest_query() {
 }
 
 #[test]
-fn ended_keys_are_counted_by_latency() {
+fn ended_keys_of_a_request_are_counted_by_latency() {
     let keys = ["x", "a", "y", "b", "z", "x"];
     let (mut request, fetches) = start(vec![query(0, &keys), query(1, &[]), query(0, &["a"])]);
     let slot = |key: usize| fetches[0].keys[key].1;
@@ -179,13 +179,13 @@ fn keys_are_fetched_in_the_order_of_their_bytes() {
 }
 
 #[test]
-fn a_key_takes_little_memory() {
+fn state_of_a_key_with_a_small_value_takes_16_bytes() {
     assert_eq!(size_of::<KeyState<()>>(), 16);
     assert_eq!(size_of::<KeyState<u32>>(), 16);
 }
 
 #[test]
-fn of_equally_slow_queries_the_first_to_end_blocks() {
+fn first_to_end_of_equally_slow_queries_names_the_blocking_backend() {
     let (mut request, fetches) = start(vec![query(0, &["x"]), query(1, &["y"])]);
     request.handle_result(at(20), fetches[1].keys[0].1, value("y"));
     request.handle_result(at(20), fetches[0].keys[0].1, value("x"));
@@ -216,7 +216,7 @@ fn two_queries_of_one_backend_are_fetched_separately() {
 }
 
 #[test]
-fn failure_counts_as_the_timeout_and_other_keys_succeed() {
+fn failed_query_counts_as_its_timeout_and_other_keys_succeed() {
     let (mut request, fetches) = start(vec![query(0, &["a", "x"]), query(1, &["y"])]);
     let refused = FetchError::Overloaded { bound: Bound::Waiters, limit: 3 };
     request.handle_result(at(12), fetches[0].keys[0].1, Err(refused.clone()));
@@ -228,14 +228,14 @@ fn failure_counts_as_the_timeout_and_other_keys_succeed() {
 }
 
 #[test]
-fn failure_later_than_the_timeout_counts_with_its_latency() {
+fn failed_query_that_ends_after_its_timeout_counts_with_its_latency() {
     let (mut request, fetches) = start(vec![query(1, &["y"])]);
     request.handle_result(at(710), fetches[0].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
     assert_eq!(request.finished(), finished(700, Some(1)));
 }
 
 #[test]
-fn a_best_effort_failure_does_not_count() {
+fn failure_of_a_best_effort_query_does_not_raise_the_request_latency() {
     let best_effort = Demand { best_effort: true, ..Demand::default() };
     let (mut request, fetches) =
         start(vec![Query { demand: best_effort, ..query(0, &["x"]) }, query(1, &["y"])]);

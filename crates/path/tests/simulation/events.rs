@@ -102,7 +102,7 @@ pub(crate) enum Which {
 }
 
 impl Which {
-    /// Returns true if this number is part of it.
+    /// Returns true if the keys and values of this number are invalidated.
     pub(crate) fn means(self, number: u8) -> bool {
         match self {
             Self::All => true,

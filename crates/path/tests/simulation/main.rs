@@ -43,10 +43,11 @@ use world::World;
 
 const SEEDS: u64 = 10_000;
 
-/// Count of each event of [`MUST_HAPPEN`].
+/// Number of times that each event of [`MUST_HAPPEN`] occurred.
 type Seen = BTreeMap<&'static str, u64>;
 
-/// Runs one world from its beginning to its end; `told` writes its events to the terminal.
+/// Runs one simulated world from its beginning to its end; `told` writes its events to the
+/// terminal.
 fn live(seed: u64, told: bool) -> Seen {
     let mut world = World::new(seed, told);
     world.plan_inputs();
@@ -60,7 +61,7 @@ fn live(seed: u64, told: bool) -> Seen {
 }
 
 #[test]
-fn invariants_hold_under_faults() {
+fn invariants_of_reads_writes_and_cache_hold_under_faults() {
     if let Ok(seed) = env::var("SEED") {
         live(seed.parse().expect("SEED is a number"), true);
         return;

@@ -17,13 +17,13 @@ pub(crate) struct Asked {
     queries: Vec<Query<Key>>,
     request: Request<Key, u64>,
     at: Moment,
-    /// The slots of awaited fetches in flight.
+    /// Slots of the keys whose fetches the request waits for.
     fetched: Vec<Slot>,
     judged: bool,
 }
 
 impl Asked {
-    /// Returns the time to call its timeout handler; none if that would have no effect.
+    /// Returns the time to call the request's timeout handler; none if that would have no effect.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.request.next_timeout()
     }
@@ -32,11 +32,11 @@ impl Asked {
 /// A waiter for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A request, for one of its keys.
+    /// A request that waits for one of its keys.
     Request(usize, Slot),
-    /// A read of a listener's client.
+    /// A listener's client that waits for its read.
     Listener(usize),
-    /// A revalidation, which no request waits for.
+    /// A revalidation of a stale key, which no request waits for.
     Nobody,
 }
 
@@ -101,7 +101,7 @@ impl World {
         self.drive(backend, |machine, now, cache| machine.handle_fetch(now, cache, demand, keys, entropy));
     }
 
-    /// Carries out one action of a machine.
+    /// Carries out one action of a backend's state machine.
     pub(crate) fn carry_out(&mut self, backend: At, action: Action<Key, Stored, Waiter>) {
         match action {
             Action::Call { attempt, replica, keys, .. } => self.serve(backend, replica, attempt, &keys),
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// Reads at a replica at once. The reply arrives later, never, or twice.
+    /// Reads keys at a replica at once. The reply arrives later, never, or twice.
     fn serve(&mut self, backend: At, replica: ReplicaId, attempt: AttemptId, keys: &[FetchKey<Key>]) {
         self.tell(|| {
             format!("backend {backend}: {attempt:?} asks replica {} for {}", replica.0, shown(&keys))
@@ -289,7 +289,7 @@ impl World {
         assert!(finished.blocking.is_none_or(|blocking| slowest.1.contains(&blocking)));
     }
 
-    /// Checks the end of one key.
+    /// Checks the answer for one key of a request.
     fn judge(&mut self, id: usize, backend: At, key: Key, status: Status, value: Option<u64>, asked: Moment) {
         self.tell(|| format!("request {id}: {key:x?} of backend {backend} ended as {status:?}: {value:x?}"));
         self.count(match status {

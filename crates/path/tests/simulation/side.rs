@@ -20,7 +20,7 @@ pub(crate) const HEALTHY: At = 0;
 pub(crate) const GRACE: Duration = Duration::from_millis(150);
 /// Keys remembered at most because their fetch failed.
 const FAILED_MAX: u32 = 3;
-/// Longest lag of replicas that copy.
+/// Longest lag of replicas that copy from the first one.
 const LAG_MAX: Duration = Duration::from_millis(30);
 
 /// A write between its beginning and its end.
@@ -31,11 +31,11 @@ pub(crate) struct Running {
     pub(crate) begun: Instant,
     pub(crate) tenant: u8,
     pub(crate) content: Content,
-    /// The position in the log of each replica where it has landed.
+    /// Position of the write in each replica's log; none where it has not arrived.
     pub(crate) places: Vec<Option<usize>>,
-    /// True if another program changed the store meanwhile.
+    /// True if another program changed the store while the write was in flight.
     pub(crate) beside: bool,
-    /// The replicas that have answered; none while it is not sent.
+    /// Replicas that have answered the write; none while it is not sent.
     pub(crate) answered: Option<BTreeSet<usize>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Side {
     pub(crate) stores: Stores,
     /// The writes in flight, by the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
-    /// The ids of all writes of this process, by the same.
+    /// Ids of all writes of this process, by the version they write.
     pub(crate) ids: BTreeMap<u64, WriteId>,
     /// Numbers of which a tenant's cache may hold an old value: another program changed them, at
     /// that version.
@@ -58,10 +58,11 @@ pub(crate) struct Side {
     pub(crate) gave_up: bool,
     /// Numbers of which a write landed later than the node waits for.
     pub(crate) spoilt: BTreeSet<u8>,
-    /// Numbers of which replicas may differ until the next acknowledged write: one was not
-    /// acknowledged, or another program changed the store beside it.
+    /// Numbers of which replicas may differ until the next acknowledged write: a write was not
+    /// acknowledged, or another program changed the store while it was in flight.
     pub(crate) doubtful: BTreeSet<u8>,
-    /// The numbers that were fenced after the last input, and whether all were.
+    /// Numbers whose keys were fenced (fetched values not cached) after the last input, and whether
+    /// all were.
     pub(crate) fenced: (BTreeSet<u8>, bool),
 }
 
@@ -142,13 +143,13 @@ impl Side {
         &self.options.rules
     }
 
-    /// Returns true if a number's cached content must be the store's.
+    /// Returns true if the content that a tenant's cache has of a number must be the store's.
     pub(crate) fn is_quiet(&self, number: u8, tenant: u8) -> bool {
         let written = self.running.values().any(|running| running.number == number);
         !written && !self.foreign.contains_key(&(number, tenant)) && !self.spoilt.contains(&number)
     }
 
-    /// Checks what must hold at every step.
+    /// Checks the bounds that the backend must keep at every step.
     pub(crate) fn assert_bounded(&self, now: Instant) {
         let BackendOptions { writes_max, fenced_keys_max, failed_keys_max, .. } = self.options;
         let Holdings { writes, pending_actions, written_or_fenced_keys, failed_keys, flushes } =
@@ -188,19 +189,19 @@ impl Side {
         }
     }
 
-    /// Fills withheld since the process started.
+    /// Fetched answers that were not allowed to fill the cache since the process started.
     pub(crate) fn withheld(&self) -> u64 {
         let FillCounts { withheld, .. } = self.machine.fills();
         withheld
     }
 
-    /// The time for which a write of unknown outcome may still land.
+    /// The time for which a write of unknown outcome may still land (be applied).
     pub(crate) fn landing(&self) -> Duration {
         self.options.dispatch.timeout
     }
 
-    /// The fences that have ended since the last look, of keys that are not being written: how many
-    /// of single numbers, and whether the one over all has.
+    /// Returns the fences that have ended since the last call, of keys that are not being written:
+    /// how many of single numbers, and whether the one over all has.
     pub(crate) fn lifted(&mut self) -> (usize, bool) {
         let all = self.machine.is_fenced(&key(NUMBERS));
         let is_fenced = |number: &u8| self.machine.is_fenced(&key(*number));
@@ -233,7 +234,7 @@ fn start(options: &BackendOptions, now: Instant, hash: SeededState) -> Backend<K
     Backend::new(options.clone(), now, hash).expect("these options can work")
 }
 
-/// Draws a ramp that may begin, grow, fall back and end within the world's time.
+/// Draws options of a ramp that may begin, grow, fall back and end within the simulated time.
 fn draw_ramp(mut draw: impl FnMut(u64) -> u64) -> RampOptions {
     let interval = Duration::from_millis(draw(30) + 10);
     let start_keys = draw(30) as u32 + 1;
@@ -256,7 +257,7 @@ fn draw_rules(mut draw: impl FnMut(u64) -> u64) -> Rules {
     }
 }
 
-/// Returns the cached value.
+/// Returns the value of a cached item as a number.
 pub(crate) fn read(item: Item<'_>) -> u64 {
     match item.value {
         Value::Bytes(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),

@@ -16,9 +16,9 @@ pub(crate) struct Walk {
     which: Which,
     tenant: u8,
     cursor: u64,
-    /// The latest version when it began.
+    /// Version that was written last when the invalidation began.
     version: u64,
-    /// The end of each replica's log of each number at that time.
+    /// The end of each replica's log of each number when the invalidation began.
     floors: Vec<Vec<usize>>,
 }
 
@@ -71,7 +71,8 @@ impl World {
         }
     }
 
-    /// Takes one step of a walk. After the last one the invalidation is answered.
+    /// Takes one step of an invalidation's walk through the cache. After the last one the
+    /// invalidation is answered.
     pub(crate) fn walk_on(&mut self, walk: usize) {
         let Walk { backend, which, tenant, cursor, .. } = self.walks[walk];
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);

@@ -33,7 +33,7 @@ pub(crate) struct NodeCache<'a> {
     filled: &'a RefCell<Vec<Filled>>,
 }
 
-/// An answer that was allowed to fill.
+/// An answer that was allowed to fill the cache.
 #[derive(Debug)]
 struct Filled {
     partition: PartitionId,
@@ -122,12 +122,12 @@ impl World {
         self.seen.clone()
     }
 
-    /// Resets the counts.
+    /// Resets the counts of events.
     pub(crate) fn forget(&mut self) {
         self.seen.clear();
     }
 
-    /// Writes an event to the terminal if the run is told.
+    /// Writes an event to the terminal if this run reports them.
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         if self.told {
             let line = format!(
@@ -150,7 +150,7 @@ impl World {
         self.plan_at(self.now + after, event);
     }
 
-    /// As [`plan`](Self::plan), at a time that may have passed.
+    /// Schedules an event as [`plan`](Self::plan) does, at a time that may have passed.
     pub(crate) fn plan_at(&mut self, at: Instant, event: Event) {
         self.planned += 1;
         self.events.insert((at, self.planned), event);
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// Lets time pass for the machines.
+    /// Tells the time to every backend's state machine, which carries out what is due.
     fn time_out(&mut self) {
         for backend in 0..BACKENDS {
             self.drive(backend, |machine, now, cache| machine.handle_timeout(now, cache));

@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Draws the fate of a write on its way to one replica.
+    /// Draws what happens to a write on its way to one replica.
     fn send_write_to(&mut self, backend: At, write: u64, replica: usize, number: u8, content: Content) {
         let (limit, soon) = (timeout(backend), Duration::from_millis(5));
         let answer = |outcome| Event::Written { backend, write, replica, outcome };
