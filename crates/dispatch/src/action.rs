@@ -31,12 +31,12 @@ pub enum Action<K, V, W> {
     Cancel {
         /// The attempt of an earlier [`Action::Call`].
         attempt: AttemptId,
-        /// The replica that was asked.
+        /// The replica whose call is ended.
         replica: ReplicaId,
     },
     /// Delivers the result of a key to its waiters, and fills the cache once if `fill` is set.
     Deliver {
-        /// The key.
+        /// The key whose result is delivered.
         key: K,
         /// The value, none if the backend has none, or the reason for which it is unknown.
         result: Result<Option<V>, FetchError>,
@@ -59,7 +59,7 @@ pub enum Action<K, V, W> {
 }
 
 /// The id of one attempt, which is one call to one replica of one backend. The id becomes invalid
-/// when the attempt ends, so a reply may come late, twice or never.
+/// when the attempt ends, so a reply to it may come late, twice or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub(crate) Id);
 
@@ -69,24 +69,25 @@ pub enum Reply<V> {
     /// A value, or its absence, for each key of the call in its order. Any other number of values
     /// counts as [`FailureKind::Malformed`].
     Ok(Vec<Option<V>>),
-    /// The same, but some keys failed although the replica works, for example because a value is
-    /// too large. Keys that another replica may answer are retried there once.
+    /// Results of the keys, in the order of the call, of which some failed although the replica
+    /// works, for example because a value is too large. Keys that another replica may answer are
+    /// retried there once.
     Each(Vec<Result<Option<V>, Failure>>),
-    /// No answer.
+    /// The call gave no answer for any key.
     Failed(Failure),
 }
 
 /// The failure of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The kind, which decides about retries and health.
+    /// The kind of failure, which decides about retries and the replica's health.
     pub kind: FailureKind,
-    /// The connector's explanation, for people.
+    /// The explanation by the connector that made the call, for people.
     pub reason: Arc<str>,
 }
 
 impl Failure {
-    /// Creates a failure of this kind, explained by `reason`.
+    /// Creates a failure of `kind`, explained by `reason`.
     #[must_use]
     pub fn new(kind: FailureKind, reason: impl Into<Arc<str>>) -> Self {
         Self { kind, reason: reason.into() }

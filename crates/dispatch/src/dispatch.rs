@@ -102,7 +102,7 @@ pub struct Dispatch<K, V, W> {
     admission: AnyAdmission,
     replication: AnyReplication,
     replicas: Vec<Replica>,
-    /// The keys that a query joins; each is in `keys` and fresh.
+    /// The keys that a query which asks for them joins; each is in `keys` and fresh.
     joinable: HashMap<K, Id, SeededState>,
     keys: Slab<Key<K, W>>,
     fetches: Slab<Fetch>,
@@ -110,25 +110,25 @@ pub struct Dispatch<K, V, W> {
     attempts: Slab<Attempt<K>>,
     /// Every fetch that has made an attempt, in the order of their timeouts.
     expiries: Expiries,
-    /// The fetches that have attempts planned for later, by that time.
+    /// Fetches that are to make further attempts at a later time, by that time.
     later: BTreeSet<(Instant, Id)>,
-    /// Sum of the waiters of `keys`.
+    /// Number of waiters of all `keys`.
     waiters: u32,
     budget: ExtraBudget,
     ramp: Option<Ramp>,
     probes: Probes<K>,
     draws: Draws,
-    /// The failure that took a replica down last.
+    /// Explanation of the failure that took a replica down last.
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
-    /// Actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
+    /// Number of actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
     shown: usize,
     counters: Counters,
     /// Scratch space: the replicas that an attempt may go to.
     usable: Vec<ReplicaLoad>,
 }
 
-/// The reason for which a fetch is found by its id.
+/// Explanation of a panic: a fetch must be found by its id.
 const STORED: &str = "a fetch is stored while it has open keys or live attempts";
 
 /// A key with waiters; it belongs to exactly one fetch.
@@ -137,7 +137,7 @@ struct Key<K, W> {
     key: K,
     fetch: Id,
     waiters: Waiters<W>,
-    /// True until the key is invalidated: it may be joined and may fill.
+    /// True until the key is invalidated: queries may join it and its answer may fill the cache.
     fresh: bool,
 }
 
@@ -287,8 +287,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         });
     }
 
-    /// Begins the [ramp](Options::ramp) again, if there is one, after most of the cache was
-    /// emptied.
+    /// Begins the [ramp](Options::ramp), which limits the misses of a cold cache, again (if there
+    /// is one) after most of the cache was emptied.
     pub fn restart_ramp(&mut self) {
         self.ramp.iter_mut().for_each(Ramp::restart);
     }
@@ -407,7 +407,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Ends a key, and returns true; false if it has ended already.
+    /// Delivers the result of a key to its waiters, and returns true; false if the key has ended
+    /// already.
     fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) -> bool {
         let Some(Key { key, waiters, fresh, .. }) = self.keys.remove(id) else { return false };
         if result.is_err() {

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn below_covers_its_range_evenly() {
+    fn random_number_below_a_bound_covers_its_range_evenly() {
         let mut draws = Draws::default();
         let mut counts = [0; 5];
         for _ in 0..5_000 {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_adds_at_most_a_quarter() {
+    fn jitter_adds_at_most_a_quarter_of_the_wait() {
         let mut draws = Draws::default();
         let wait = Duration::from_millis(100);
         for _ in 0..1_000 {

@@ -27,7 +27,7 @@ pub enum FetchError {
         "fetching the key was refused: {bound} reached their limit of {limit}; slow down or raise the limit"
     )]
     Overloaded {
-        /// The bound that was reached.
+        /// The bound that was reached, such as the number of waiters.
         bound: Bound,
         /// The value of the bound.
         limit: u32,
@@ -38,7 +38,7 @@ pub enum FetchError {
         "fetching the key was refused: the dispatch rules admit no call to any of {replicas} usable replicas; slow down"
     )]
     NotAdmitted {
-        /// The number of replicas that were up and had room.
+        /// The number of replicas that were up and had room for a call.
         replicas: usize,
     },
     /// Every replica that may be asked for the key is down, so it was refused before anything was
@@ -58,9 +58,9 @@ pub enum FetchError {
     Failed {
         /// The kind of the last attempt's failure.
         kind: FailureKind,
-        /// The connector's explanation.
+        /// The explanation by the connector that made the last call, for people.
         reason: Arc<str>,
-        /// Attempts that were started, the first included.
+        /// Number of attempts that were started, the first included.
         attempts: u32,
     },
 }
@@ -68,12 +68,12 @@ pub enum FetchError {
 /// A bound that can refuse a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// [`Options::waiters_max`](crate::Options::waiters_max).
+    /// Waiters of all keys together, at most [`Options::waiters_max`](crate::Options::waiters_max).
     Waiters,
     /// The window of the [ramp](crate::RampOptions): keys that may be in flight at present.
     Ramp,
-    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is
-    /// up.
+    /// Calls queued for each replica that is up, at most
+    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max).
     QueuedCalls,
 }
 

@@ -6,7 +6,7 @@ use sherwood_model::Instant;
 
 use crate::slab::Id;
 
-/// Ended fetches that may remain in the queue beside as many as there are live ones.
+/// Fetches that have ended and may remain in the queue, beside as many as there are live ones.
 const SPARE: usize = 32;
 
 /// The timeouts of the live fetches of one backend, in their order.
@@ -20,15 +20,15 @@ pub(crate) struct Expiries {
 }
 
 impl Expiries {
-    /// Adds a fetch whose timeout is over at `at`, or when the one of the fetch before it is, if
-    /// that is later because the clock has stepped back. Returns that time.
+    /// Adds a fetch whose timeout is over at `at`, or at the timeout of the fetch before it if that
+    /// is later because the clock has stepped back. Returns that time.
     pub(crate) fn push(&mut self, at: Instant, fetch: Id) -> Instant {
         let at = self.queue.back().map_or(at, |&(last, _)| at.max(last));
         self.queue.push_back((at, fetch));
         at
     }
 
-    /// Returns the timeout that is over first, and its fetch, which is live.
+    /// Returns the earliest timeout and its fetch, which has not ended.
     pub(crate) fn first(&self) -> Option<(Instant, Id)> {
         self.queue.front().copied()
     }
@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn first_is_the_oldest_live_fetch_and_ended_ones_take_bounded_space(
+        fn first_timeout_is_of_the_oldest_live_fetch_and_ended_fetches_take_bounded_space(
             ends in prop::collection::vec(prop::option::of(0usize..100), 1..400),
         ) {
             let (mut expiries, mut slab, mut live) = (Expiries::default(), Slab::new(), BTreeSet::new());
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn timeout_is_not_before_the_one_of_an_earlier_fetch() {
+    fn timeout_of_a_fetch_is_not_before_that_of_an_earlier_fetch() {
         let (mut expiries, mut slab) = (Expiries::default(), Slab::new());
         let (early, late) = (Instant::from_millis(1), Instant::from_millis(2));
         assert_eq!(expiries.push(late, slab.insert(())), late);

@@ -27,7 +27,7 @@ impl ExtraBudget {
         }
     }
 
-    /// Adds the payment of a first attempt.
+    /// Adds the part of a token that each first attempt pays for extra ones.
     pub(crate) fn pay(&mut self) {
         self.held_milli = self.held_milli.saturating_add(self.paid_milli).min(self.held_milli_max);
     }
@@ -37,7 +37,7 @@ impl ExtraBudget {
         self.held_milli >= MILLI
     }
 
-    /// Takes the price of an extra attempt.
+    /// Takes the token that an extra attempt costs.
     pub(crate) fn take(&mut self) {
         self.held_milli = self.held_milli.saturating_sub(MILLI);
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_without_burst_affords_nothing() {
+    fn extra_attempts_budget_without_burst_affords_no_attempt() {
         let mut budget = ExtraBudget::new(&RetryOptions { per_call_max: 9, ratio: 1.0, burst: 0 });
         budget.pay();
         assert!(!budget.can_take());

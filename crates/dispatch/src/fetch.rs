@@ -14,29 +14,29 @@ pub(crate) struct Fetch {
     pub(crate) keys: Vec<Id>,
     /// Keys that have not ended.
     pub(crate) open: usize,
-    /// The demand of all waiters together.
+    /// The demands (deadline, class, urgency) of all waiters, combined.
     pub(crate) demand: Demand,
     /// The time at which the keys were asked for.
     pub(crate) asked_at: Instant,
-    /// The end of the backend's timeout, when what is open ends without an answer. The deadline of
+    /// The end of the backend's timeout, when keys without an answer time out. The deadline of
     /// `demand` is the callers' and does not move it.
     pub(crate) expires_at: Instant,
     /// The only replica that may be asked; none if all may.
     pub(crate) only: Option<ReplicaId>,
-    /// Attempts that are queued or started, at most [`ATTEMPTS_MAX`](crate::few::ATTEMPTS_MAX).
+    /// Attempts of the fetch that are queued or started, at most
+    /// [`ATTEMPTS_MAX`](crate::few::ATTEMPTS_MAX).
     pub(crate) live: SmallVec<[Id; 1]>,
-    /// Attempts that were given to a replica, the queued ones included.
+    /// Number of attempts that were given to a replica, the queued ones included.
     pub(crate) made: u32,
-    /// Attempts that were started.
+    /// Number of attempts that were started as calls.
     pub(crate) started: u32,
-    /// Attempts in `made` that were retries.
+    /// Number of attempts in `made` that were retries.
     pub(crate) retries: u32,
     /// The time at which further attempts are added, and their number.
     pub(crate) later: Option<(Instant, u8)>,
-    /// The treatment of the attempts that are live when the last key has its answer.
+    /// Rule for the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
-    /// The failure of the attempt that failed last.
-    /// Boxed since it is rare.
+    /// The latest failure of an attempt. Boxed since it is rare.
     pub(crate) failure: Option<Box<Failure>>,
 }
 
@@ -56,9 +56,9 @@ pub(crate) struct Attempt<K> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptState {
-    /// In the replica's queue.
+    /// The attempt waits in the replica's queue.
     Queued,
-    /// Called at this time.
+    /// The attempt was sent to the replica as a call at this time.
     Started(Instant),
 }
 
@@ -87,12 +87,12 @@ impl Fetch {
         }
     }
 
-    /// Returns true if `replica` may be asked.
+    /// Returns true if `replica` may be asked for the fetch's keys.
     pub(crate) fn allows(&self, replica: ReplicaId) -> bool {
         self.only.is_none_or(|only| only == replica)
     }
 
-    /// Returns the error of the attempts that have failed; none if no attempt has.
+    /// Returns the error of the fetch's failed attempts; none if no attempt has failed.
     pub(crate) fn failed(&self) -> Option<FetchError> {
         self.failure.clone().map(|failure| self.error(*failure))
     }

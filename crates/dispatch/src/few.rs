@@ -1,6 +1,7 @@
 //! A short list without a heap allocation.
 
-/// Attempts of one fetch that may be live at the same time, and replicas that are picked together.
+/// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
+/// are picked together.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
 
 /// At most [`ATTEMPTS_MAX`] different values, in the order in which they were pushed.
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_kept_once_in_order_and_up_to_the_bound() {
+    fn short_list_keeps_values_once_in_order_and_up_to_its_bound() {
         let mut few = Few::new(0);
         (1..=9).flat_map(|value| [value, value]).for_each(|value| few.push(value));
         assert_eq!(few.as_slice(), [1, 2, 3, 4, 5, 6, 7, 8]);

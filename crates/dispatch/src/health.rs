@@ -21,14 +21,14 @@ use crate::draws::Draws;
 /// The state of a replica, as drawn above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Health {
-    /// May be called.
+    /// The replica may be called.
     Up {
         /// Failures since the last success.
         failures: u32,
     },
-    /// Receives no calls.
+    /// The replica receives no calls, only probes.
     Down {
-        /// The wait before the current or coming probe, without its jitter.
+        /// The wait before the current or coming probe, without its random part.
         interval: Duration,
         probe: Probe,
     },
@@ -80,7 +80,7 @@ impl Health {
         };
     }
 
-    /// Returns the time to call [`Health::wake`]; none if it has nothing to do.
+    /// Returns the time to call [`Health::wake`]; none while no probe is due or in flight.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match *self {
             Self::Up { .. } => None,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_count_only_in_a_row() {
+    fn replica_goes_down_only_after_failures_in_a_row() {
         let (mut health, mut draws) = (Health::new(), Draws::default());
         for _ in 0..10 {
             assert!(!health.note_failure(Instant::ZERO, &OPTIONS, &mut draws));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_sends_one_probe() {
+    fn clock_that_stands_still_causes_only_one_probe() {
         let (mut health, mut draws) = (Health::new(), Draws::default());
         for _ in 0..3 {
             health.note_failure(Instant::ZERO, &OPTIONS, &mut draws);

@@ -17,25 +17,26 @@ pub struct Options {
     /// Calls in flight to one replica, at least 1. The default is near the fifteen connections per
     /// backend of RobinHood's example configuration.
     pub in_flight_calls_max: u32,
-    /// Calls queued for one replica beyond those; with 0 they are refused instead.
+    /// Calls queued for one replica beyond `in_flight_calls_max`; with 0 they are refused instead.
     pub queued_calls_max: u32,
     /// Upper bound of waiters, at least 1: those of queued and in-flight keys together.
     pub waiters_max: u32,
     /// Longest time from the first request of a key to the delivery of its result, above 0.
     pub timeout: Duration,
-    /// The order of a replica's queue.
+    /// The order in which a replica's queue starts calls.
     pub queue: QueueChoice,
-    /// The choice of replicas.
+    /// The rule by which replicas are chosen for attempts.
     pub balance: BalanceChoice,
-    /// The condition under which a fetch is admitted.
+    /// The rule that admits or refuses a fetch.
     pub admit: AdmitChoice,
-    /// The number of attempts of a fetch.
+    /// The rule for the number of attempts (calls) that a fetch makes besides retries.
     pub copies: CopiesChoice,
     /// Bounds of retries, and of extra attempts as a whole.
     pub retry: RetryOptions,
     /// Conditions under which a replica is down, and its probes.
     pub probe: ProbeOptions,
-    /// The ramp that admits the misses of a cold cache; none admits all of them at once.
+    /// The ramp, which limits the misses of a cold cache to what the backend can serve; none admits
+    /// all of them at once.
     pub ramp: Option<RampOptions>,
 }
 
@@ -76,7 +77,7 @@ pub enum OptionsError {
         "setting up dispatch: `{option}` is 0, must be at least 1; raise it or leave it out for the default"
     )]
     Zero {
-        /// Name of the option.
+        /// Name of the option that is 0.
         option: &'static str,
     },
     /// A backend without replicas, or with more than there are ids.
@@ -92,13 +93,13 @@ pub enum OptionsError {
         "setting up dispatch: `retry.ratio` is {ratio}, must be 0 to 1; 0.1 allows one retry in ten calls"
     )]
     RetryRatio {
-        /// Value as given.
+        /// The retry ratio given.
         ratio: f64,
     },
-    /// A burst of retries that is too large to be a bound.
+    /// The largest number of extra attempts at once, `retry.burst`, is too large.
     #[error("setting up dispatch: `retry.burst` is {burst}, must be at most {BURST_MAX}; lower it")]
     RetryBurst {
-        /// Value as given.
+        /// The burst given.
         burst: u32,
     },
     /// An option of the ramp is out of its range.
@@ -106,13 +107,13 @@ pub enum OptionsError {
         "setting up dispatch: `ramp.{option}` is {value}, must be {min} to {max}; leave it out for the default"
     )]
     Ramp {
-        /// Name of the option.
+        /// Name of the option that is out of its range.
         option: &'static str,
-        /// Value as given, in seconds if it is a time.
+        /// The value given, in seconds if it is a time.
         value: f64,
-        /// Smallest accepted value.
+        /// Smallest accepted value of the option.
         min: f64,
-        /// Largest accepted value.
+        /// Largest accepted value of the option.
         max: f64,
     },
     /// Probe intervals in the wrong order.
@@ -120,9 +121,9 @@ pub enum OptionsError {
         "setting up dispatch: `probe.interval_max` is {max:?}, must be at least `probe.interval_min` ({min:?}); swap them"
     )]
     ProbeIntervals {
-        /// `probe.interval_min`.
+        /// The value given for `probe.interval_min`.
         min: Duration,
-        /// `probe.interval_max`.
+        /// The value given for `probe.interval_max`.
         max: Duration,
     },
 }
@@ -219,8 +220,8 @@ impl Default for ProbeOptions {
     }
 }
 
-/// Far above what any backend survives, and small enough that a budget in thousandths of a token
-/// fits 32 bits.
+/// Largest accepted `retry.burst`: far above what any backend survives, and small enough that a
+/// budget in thousandths of a token fits 32 bits.
 const BURST_MAX: u32 = 1_000_000;
 
 #[cfg(test)]
@@ -234,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_valid() {
+    fn default_dispatch_options_are_valid() {
         assert_eq!(Options::default().validate(), Ok(()));
     }
 
     #[test]
-    fn each_bad_option_is_named() {
+    fn invalid_option_is_refused_by_name() {
         assert!(refused(|o| o.batch_keys_max = 0).contains("`batch_keys_max` is 0"));
         assert!(refused(|o| o.in_flight_calls_max = 0).contains("`in_flight_calls_max`"));
         assert!(refused(|o| o.waiters_max = 0).contains("`waiters_max`"));

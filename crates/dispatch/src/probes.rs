@@ -11,29 +11,29 @@ use std::collections::VecDeque;
 
 use sherwood_model::ReplicaId;
 
-/// Keys of each kind that are remembered.
+/// Number of keys of each kind (answered by one replica, unanswered) that are remembered.
 const KEYS_MAX: usize = 4;
 
-/// The keys that the replicas of one backend may be probed with; four for each replica, and four
-/// more.
+/// The keys that the replicas of one backend may be probed with, to see if they are up again; four
+/// for each replica, and four more.
 #[derive(Clone, Debug)]
 pub(crate) struct Probes<K> {
     replicas: Vec<Probed<K>>,
-    /// Keys without an answer.
+    /// Latest keys without an answer from any replica.
     failed: Recent<K>,
 }
 
 /// Probing state of one replica.
 #[derive(Clone, Debug)]
 struct Probed<K> {
-    /// Keys it has answered.
+    /// Latest keys that the replica has answered.
     answered: Recent<K>,
-    /// Probes since the latest answer.
+    /// Number of probes since the latest answer of the replica.
     turn: usize,
 }
 
 impl<K: Clone + Eq> Probes<K> {
-    /// Creates the state of this many replicas, without keys.
+    /// Creates the state of `replicas` replicas, without keys.
     pub(crate) fn new(replicas: usize) -> Self {
         let nothing = || Probed { answered: Recent::new(), turn: 0 };
         Self { replicas: (0..replicas).map(|_| nothing()).collect(), failed: Recent::new() }
@@ -46,7 +46,7 @@ impl<K: Clone + Eq> Probes<K> {
         *turn = 0;
     }
 
-    /// Records that `key` got no answer.
+    /// Records that `key` got no answer from any replica.
     pub(crate) fn note_failed(&mut self, key: &K) {
         self.failed.note(key);
     }
@@ -89,7 +89,8 @@ impl<K: Clone + Eq> Recent<K> {
         self.0.push_back(key.clone());
     }
 
-    /// Returns the newest key in round 0, then the ones before it, and then the newest again.
+    /// Returns the key for probe number `round`: the newest key for 0, then the ones before it, and
+    /// then the newest again.
     fn at(&self, round: usize) -> Option<&K> {
         let back = round.checked_rem(self.0.len())?;
         self.0.get(self.0.len() - 1 - back)
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_are_kept_each_once() {
+    fn keys_to_probe_with_are_few_and_kept_once() {
         let mut probes = Probes::new(1);
         for key in ["a", "b", "a", "c", "d", "e", "e"] {
             probes.note_failed(&key);

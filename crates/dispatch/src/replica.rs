@@ -12,7 +12,7 @@ pub(crate) struct Replica {
     pub(crate) id: ReplicaId,
     pub(crate) health: Health,
     pub(crate) queue: ReplicaQueue,
-    /// Times that it went down.
+    /// Number of times that the replica went down.
     pub(crate) downs: u64,
 }
 

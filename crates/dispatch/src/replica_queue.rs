@@ -39,9 +39,9 @@ pub struct ReplicaQueue<T = AttemptId> {
     order: AnyOrder,
     workers: u32,
     queued_max: u32,
-    /// Entries that were started and have not completed.
+    /// Number of entries that were started and have not completed.
     in_flight: u32,
-    /// Least rank first, equal ones in the order of arrival.
+    /// Waiting entries with the least rank first, equal ones in the order of arrival.
     queued: VecDeque<(Rank, T)>,
 }
 
@@ -78,7 +78,7 @@ impl<T: Copy + PartialEq> ReplicaQueue<T> {
         true
     }
 
-    /// Removes an entry that waits, and returns true; false if it does not wait. One that was
+    /// Removes a waiting entry, and returns true; false if it does not wait. An entry that was
     /// started keeps its worker until it completes.
     pub fn cancel(&mut self, entry: T) -> bool {
         let place = self.queued.iter().position(|(_, queued)| *queued == entry);
@@ -100,7 +100,7 @@ impl<T: Copy + PartialEq> ReplicaQueue<T> {
         Some(entry)
     }
 
-    /// Makes the worker of a started entry idle again. Call it once for each.
+    /// Makes the worker of a started entry idle again. To be called once for each started entry.
     pub fn complete(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_start_in_order_of_arrival_and_no_worker_idles_beside_a_queue() {
+    fn queued_entries_start_in_order_of_arrival_while_a_worker_is_idle() {
         let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 2, 9);
         assert!((1..=4).all(|entry| add(&mut queue, entry)));
         assert_eq!([queue.start_next(), queue.start_next(), queue.start_next()], [Some(1), Some(2), None]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn full_queue_refuses_and_a_queue_without_places_accepts_what_starts_at_once() {
+    fn full_queue_refuses_entries_and_queue_of_size_0_accepts_those_that_start_at_once() {
         let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 1);
         assert!(add(&mut queue, 1));
         assert_eq!(queue.start_next(), Some(1));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_entry_leaves_the_queue_but_not_its_worker() {
+    fn cancelled_entry_leaves_the_queue_and_a_started_one_keeps_its_worker() {
         let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 9);
         assert!((1..=3).all(|entry| add(&mut queue, entry)));
         assert_eq!(queue.start_next(), Some(1));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn other_order_starts_the_least_rank_first_and_equal_ranks_in_order_of_arrival() {
+    fn ranked_queue_starts_the_least_rank_first_and_equal_ranks_in_order_of_arrival() {
         let mut queue = ReplicaQueue::new(QueueChoice::Fifo, 1, 9);
         queue.order = AnyOrder::Test(|demand, attempt| Rank {
             class: demand.class.0,
@@ -213,7 +213,7 @@ mod tests {
         proptest::collection::vec(step, 0..120)
     }
 
-    /// A reference queue whose operations take time linear in the entries.
+    /// A reference implementation of the queue, whose operations take time linear in the entries.
     struct Model {
         room: usize,
         workers: usize,
@@ -250,9 +250,10 @@ mod tests {
     }
 
     proptest! {
-        /// Entries are numbered in the order in which they are offered, and never reused.
+        /// Compares random operations with the reference. Entries are numbered in the order in
+        /// which they are offered, and never reused.
         #[test]
-        fn queue_behaves_like_a_sorted_list(
+        fn replica_queue_behaves_like_a_sorted_list(
             ranked: bool, workers in 0..4_u32, queued_max in 0..12_u32, steps in steps()
         ) {
             let mut queue = ReplicaQueue::new(QueueChoice::Fifo, workers, queued_max);

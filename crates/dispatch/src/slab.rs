@@ -1,7 +1,7 @@
 //! A slab whose ids become invalid when their value is removed.
 
-/// The id of a stored value. It becomes invalid when the value is removed, even if the entry is
-/// reused: it contains a generation, which repeats after 2^32 uses of one entry.
+/// The id of a value stored in a [`Slab`]. It becomes invalid when the value is removed, even if
+/// the entry is reused: it contains a generation, which repeats after 2^32 uses of one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
     index: u32,
@@ -13,14 +13,14 @@ pub(crate) struct Id {
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
-    /// The ids to give out next. They are kept apart from the entries so that an insertion depends
-    /// on no memory that it only writes.
+    /// Ids of unused entries, to be given out next. They are kept apart from the entries so that an
+    /// insertion depends on no memory that it only writes.
     vacant: Vec<Id>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<T> {
-    /// The generation of the value that it stores, or stored last.
+    /// The generation of the value that the entry stores, or stored last.
     generation: u32,
     value: Option<T>,
 }
@@ -49,13 +49,13 @@ impl<T> Slab<T> {
         Id { index, generation: 0 }
     }
 
-    /// Returns the value of `id`; none if `id` is invalid.
+    /// Returns the stored value of `id`; none if `id` is invalid.
     pub(crate) fn get(&self, id: Id) -> Option<&T> {
         let entry = self.entries.get(id.index as usize)?;
         if entry.generation == id.generation { entry.value.as_ref() } else { None }
     }
 
-    /// Returns the value of `id`; none if `id` is invalid.
+    /// Returns the stored value of `id` for changes; none if `id` is invalid.
     pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         let entry = self.entries.get_mut(id.index as usize)?;
         if entry.generation == id.generation { entry.value.as_mut() } else { None }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_of_a_removed_value_is_invalid_after_reuse() {
+    fn slab_id_of_a_removed_value_is_invalid_after_reuse() {
         let mut slab = Slab::new();
         let first = slab.insert('a');
         assert_eq!(slab.remove(first), Some('a'));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_another_slab_is_harmless() {
+    fn id_that_a_slab_never_gave_out_finds_no_value() {
         let mut slab = Slab::<()>::new();
         assert_eq!(slab.remove(Id { index: 7, generation: 0 }), None);
     }

@@ -4,10 +4,10 @@ use sherwood_model::ReplicaId;
 
 use crate::RampStanding;
 
-/// A snapshot of one dispatcher.
+/// A snapshot of one dispatcher's counters and present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Counts since it was created.
+    /// Counts since the dispatcher was created.
     pub counters: Counters,
     /// Waiters without a result, at most `waiters_max`.
     pub waiters: u32,
@@ -17,14 +17,14 @@ pub struct Stats {
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
-    /// The ramp; none if it is not configured.
+    /// State of the ramp, which limits the misses of a cold cache; none if it is not configured.
     pub ramp: Option<RampStanding>,
     /// Each replica, in the order of their ids.
     pub replicas: Vec<ReplicaStats>,
 }
 
-/// Monotone counts. Every requested key ends in one of the four ways below or is still in flight:
-/// `asked = answered + timed_out + failed + refused +` [`Stats::waiters`].
+/// Counts that only grow. Every requested key ends in one of the four ways below or is still in
+/// flight: `asked = answered + timed_out + failed + refused +` [`Stats::waiters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requested keys; a key requested several times counts each time.
@@ -40,7 +40,7 @@ pub struct Counters {
     /// Keys that ended before any call was made for them, because of a bound, the route, or all
     /// replicas being down.
     pub refused: u64,
-    /// Keys in `refused` that the ramp refused.
+    /// Keys in `refused` that the ramp refused, which limits the misses of a cold cache.
     pub ramped: u64,
     /// Calls made, retries included.
     pub calls: u64,
@@ -50,7 +50,7 @@ pub struct Counters {
     pub copies: u64,
     /// Calls that timed out while a replica worked on them.
     pub cancelled_calls: u64,
-    /// Ignored replies: late, repeated, or without a call.
+    /// Replies that were ignored: late, repeated, or without a call.
     pub late_replies: u64,
     /// Probes sent.
     pub probes: u64,
@@ -61,12 +61,12 @@ pub struct Counters {
 pub struct ReplicaStats {
     /// The replica.
     pub replica: ReplicaId,
-    /// True if it gets calls.
+    /// True if the replica is up and gets calls.
     pub up: bool,
-    /// Times that it went down.
+    /// Number of times that the replica went down.
     pub downs: u64,
-    /// Calls it works on, at most `in_flight_calls_max`.
+    /// Calls that the replica works on, at most `in_flight_calls_max`.
     pub in_flight_calls: u32,
-    /// Calls that wait for it, at most `queued_calls_max`.
+    /// Calls that wait for the replica, at most `queued_calls_max`.
     pub queued_calls: u32,
 }

@@ -15,7 +15,8 @@ use std::{iter, vec};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiters<W> {
     first: W,
-    /// Boxed since it is rare: a dispatcher holds as many of these as keys are in flight.
+    /// Waiters after the first. Boxed since they are rare: a dispatcher holds as many lists as keys
+    /// are in flight.
     others: Option<Box<Others<W>>>,
 }
 
@@ -29,7 +30,7 @@ impl<W> Waiters<W> {
         Self { first, others: None }
     }
 
-    /// Adds a waiter. The caller bounds their number.
+    /// Adds a waiter. The caller bounds the number of waiters.
     pub fn push(&mut self, waiter: W) {
         self.others.get_or_insert_with(|| Box::new(Others(Vec::new()))).0.push(waiter);
     }

@@ -114,8 +114,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         Some(attempt)
     }
 
-    /// Restores the invariant between inputs: no attempt waits for a replica that is down, nor for
-    /// one that has room for a call.
+    /// Restores the invariant that holds between inputs: no attempt waits for a replica that is
+    /// down, nor for one that has room for a call.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.replicas.len() {
             if !self.replicas[index].health.is_up() {
@@ -130,8 +130,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Gives an attempt that left the queue of its replica to another one. If none takes it, the
-    /// fetch goes on with its other attempts. Where there are none it ends: as the attempt before
-    /// it did, which the backend felt, or else as refused.
+    /// fetch goes on with its other attempts. If it has none the fetch ends: with the failure of an
+    /// earlier attempt, or else as refused.
     fn move_or_end(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
         let (fetch_id, number) = (attempt.fetch, attempt.number);

@@ -231,8 +231,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.close(id);
     }
 
-    /// Cancels the attempts that a fetch without open keys no longer needs, and forgets it when no
-    /// attempt is left.
+    /// Cancels the attempts that a fetch no longer needs once all of its keys have ended, and
+    /// forgets the fetch when no attempt is left.
     pub(super) fn close(&mut self, id: Id) {
         let fetch = self.fetches.get(id).expect(STORED);
         if fetch.open > 0 {
@@ -252,7 +252,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Cancels the attempts of a fetch without open keys, as its rule says.
+    /// Cancels the attempts of a fetch whose keys have all ended, as its [`CancelRule`] says.
     fn cancel_needless(&mut self, id: Id) {
         let fetch = self.fetches.get(id).expect(STORED);
         let (live, cancel) = (fetch.live.clone(), fetch.cancel);

@@ -94,7 +94,7 @@ fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchEr
     actions.iter().filter_map(delivery).collect()
 }
 
-/// Returns the error of the single delivered key.
+/// Returns the error of the only key delivered by some actions.
 fn error(actions: &[Act]) -> FetchError {
     match &deliveries(actions)[..] {
         [(_, Err(error), false, _)] => error.clone(),
@@ -108,7 +108,7 @@ fn assert_empty(machine: &Machine) {
 }
 
 #[test]
-fn a_fetch_is_cut_into_calls_of_bounded_size() {
+fn fetch_of_many_keys_is_cut_into_calls_of_bounded_size() {
     let mut machine = machine(1, |o| o.in_flight_calls_max = 9);
     let actions = fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("c", 3), ("d", 4)]);
     let keys: Vec<_> = calls(&actions).into_iter().map(|(_, _, keys)| keys).collect();
@@ -229,7 +229,7 @@ fn absence_is_an_answer_that_may_be_cached() {
 }
 
 #[test]
-fn the_deadline_cancels_the_call_and_late_replies_are_ignored() {
+fn timeout_cancels_the_call_and_late_replies_are_ignored() {
     let mut machine = machine(1, |_| ());
     let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     fetch(&mut machine, 60, &[("a", 2)]);
@@ -248,7 +248,7 @@ fn the_deadline_cancels_the_call_and_late_replies_are_ignored() {
 }
 
 #[test]
-fn a_stale_id_does_not_answer_the_call_that_reuses_its_storage() {
+fn id_of_an_ended_attempt_does_not_answer_the_call_that_reuses_its_storage() {
     let mut machine = machine(1, |_| ());
     let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     reply(&mut machine, 1, old, Reply::Ok(vec![Some(7)]));
@@ -291,7 +291,7 @@ fn calls_queue_up_to_the_bound_then_are_refused_and_leave_in_order() {
 }
 
 #[test]
-fn a_queued_call_times_out_without_blame_and_leaves_its_place() {
+fn queued_call_that_times_out_leaves_the_queue_and_does_not_count_against_the_replica() {
     let mut machine = machine(1, |o| {
         o.in_flight_calls_max = 1;
         o.probe.failures_max = 1;
@@ -308,7 +308,7 @@ fn a_queued_call_times_out_without_blame_and_leaves_its_place() {
 }
 
 #[test]
-fn a_safe_failure_is_retried_once_on_another_replica_within_its_first_deadline() {
+fn safe_failure_is_retried_once_on_another_replica_within_the_first_timeout() {
     let mut machine = machine(2, |_| ());
     let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let actions = reply(&mut machine, 30, first, failed(FailureKind::Reset));
@@ -340,7 +340,7 @@ fn failure_common_to_all_replicas_is_not_retried() {
 }
 
 #[test]
-fn a_wrong_number_of_values_is_malformed() {
+fn reply_with_a_wrong_number_of_values_is_malformed() {
     let mut machine = machine(1, |_| ());
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let error = error(&reply(&mut machine, 1, call, Reply::Ok(vec![Some(1), Some(2)])));
@@ -365,7 +365,7 @@ fn retries_stop_when_the_budget_is_spent() {
     assert_eq!(machine.stats().counters.retries, 2);
 }
 
-/// Fails calls of a single-replica machine until the replica is down.
+/// Fails calls of a dispatcher with a single replica until that is down.
 fn take_down(machine: &mut Machine, ms: u64) {
     for _ in 0..2 {
         let (call, _) = call(&fetch(machine, ms, &[("a", 1)]));
@@ -530,7 +530,7 @@ fn fetch_is_refused_by_admission_or_by_a_balancer_without_a_usable_pick() {
 }
 
 #[test]
-fn an_empty_fetch_does_nothing_and_bad_options_are_refused() {
+fn fetch_without_keys_does_nothing_and_invalid_options_are_refused() {
     let mut machine = machine(1, |_| ());
     assert_eq!(fetch(&mut machine, 0, &[]), []);
     let refused = |replicas| Machine::new(options(), replicas, SeededState::new(1)).err();
@@ -539,7 +539,7 @@ fn an_empty_fetch_does_nothing_and_bad_options_are_refused() {
 }
 
 #[test]
-fn every_error_names_its_cause_and_remedy() {
+fn every_fetch_error_names_its_cause_and_remedy() {
     let errors = [
         FetchError::Timeout { timeout: TIMEOUT },
         FetchError::Overloaded { bound: Bound::QueuedCalls, limit: 3 },
@@ -554,7 +554,7 @@ fn every_error_names_its_cause_and_remedy() {
 }
 
 #[test]
-fn fetch_from_a_given_replica_goes_only_there_and_fails_with_it() {
+fn fetch_from_a_given_replica_asks_no_other_and_fails_with_it() {
     let mut machine = machine(3, |o| o.retry.per_call_max = 2);
     let from = |machine: &mut Machine, key| {
         machine.handle_fetch_from(at(0), ReplicaId(1), &Demand::default(), [(key, 1)], 7);

@@ -54,13 +54,15 @@ use sherwood_model::Instant;
 /// in case the backend becomes slower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
-    /// Size of the window at the start in keys, at least 1.
+    /// Number of keys that may be in flight (the window) at the start, at least 1.
     pub start_keys: u32,
-    /// Largest factor of one change of the window, 1.01 to 10.
+    /// Largest factor by which one change increases the number of keys that may be in flight, 1.01
+    /// to 10.
     pub grow_ratio: f64,
-    /// The share of the timeout beyond the unloaded latency that a key may take, 0.01 to 0.9.
+    /// The share of the timeout beyond the latency under the least load that a key may take, 0.01
+    /// to 0.9.
     pub wait_ratio: f64,
-    /// Time between two changes of the window, 10 ms to 1 min.
+    /// Time between two changes of the number of keys that may be in flight, 10 ms to 1 min.
     pub interval: Duration,
     /// Time without refusals after which the cache counts as warm, at least `interval`.
     pub settle: Duration,
@@ -78,40 +80,45 @@ impl Default for RampOptions {
     }
 }
 
-/// State of a ramp.
+/// State of the ramp that limits the misses of a cold cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RampStanding {
-    /// The window: keys that may be in flight.
+    /// Number of keys that may be in flight at present.
     pub keys: u32,
-    /// True if the cache is warm and everything is admitted.
+    /// True if the cache is warm, so that every key is admitted.
     pub warm: bool,
 }
 
-/// Smallest window, in keys.
+/// Smallest window (number of keys that may be in flight).
 const WINDOW_MIN: f64 = 1.0;
-/// Largest window: more keys than a dispatcher ever holds, and far from the limits of a float.
+/// Largest window (number of keys that may be in flight): more keys than a dispatcher ever holds,
+/// and far from the limits of a float.
 const WINDOW_MAX: f64 = 1e9;
-/// Smallest factor of one change of the window, also applied after failures.
+/// Smallest factor of one change of the window (keys that may be in flight), also applied after
+/// failures.
 const RETREAT: f64 = 0.5;
-/// Share of failed calls that is not taken as overload.
+/// Share of failed calls up to which the backend does not count as overloaded.
 const FAILURES: f64 = 0.05;
-/// Smallest number of failed calls, or of answered ones, that can change the window.
+/// Smallest number of failed calls, or of answered ones, that can change the window (keys that may
+/// be in flight).
 const CALLS_MIN: u32 = 3;
 /// Divisor of [`RampOptions::settle`] that gives the longest time for which one interval may count
 /// as quiet, however long it lasted.
 const QUIET: u32 = 4;
 
-/// The ramp of one backend. Uses constant memory, and constant time for each call.
+/// The ramp of one backend, which limits the misses of a cold cache. Uses constant memory, and
+/// constant time for each call.
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     options: RampOptions,
     timeout: Duration,
     window: f64,
-    /// Keys admitted that have not ended.
+    /// Number of keys that were admitted and have not ended.
     in_flight: u32,
     /// Mean latency of a key with the least load, in seconds.
     unloaded_s: Option<f64>,
-    /// Start of the current window. Calls that began earlier do not count for its next change.
+    /// Start of the current window (number of keys that may be in flight). Calls that began earlier
+    /// do not count for its next change.
     judged_from: Instant,
     sample: Sample,
     interval: Interval,
@@ -124,16 +131,16 @@ pub(crate) struct Ramp {
 /// The keys that one query misses at a backend, as far as the ramp has decided about them.
 #[derive(Debug, Default)]
 pub(crate) struct List {
-    /// True if the last key was admitted; none before the first.
+    /// True if the last key of the list was admitted; none before the first.
     admitted: Option<bool>,
 }
 
-/// Observations since the last change of the window.
+/// Observations since the last change of the window (keys that may be in flight).
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     answered: u32,
     failed: u32,
-    /// Keys of the answered calls, and the sum of their latencies.
+    /// Number of keys of the answered calls, and the sum of their latencies.
     keys: u64,
     latency_s: f64,
     /// Largest number of keys in flight.
@@ -141,7 +148,7 @@ struct Sample {
     refused: bool,
 }
 
-/// Events of the current interval.
+/// Refusals, answers and failures in the current interval between changes of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     begun: Option<Instant>,
@@ -178,7 +185,7 @@ impl Ramp {
         RampStanding { keys: self.keys(), warm: self.warm }
     }
 
-    /// Returns the window in whole keys, at least 1.
+    /// Returns the number of keys that may be in flight, at least 1.
     pub(crate) fn keys(&self) -> u32 {
         self.window as u32
     }
@@ -234,7 +241,8 @@ impl Ramp {
         }
     }
 
-    /// Ends the current interval if it is over, and changes the window if needed.
+    /// Ends the current interval if it is over, and changes the number of keys that may be in
+    /// flight if needed.
     fn turn(&mut self, now: Instant) {
         let Some(begun) = self.interval.begun else {
             (self.interval.begun, self.judged_from) = (Some(now), now);
@@ -250,7 +258,7 @@ impl Ramp {
         self.judge(now);
     }
 
-    /// Changes the window, if there are enough observations.
+    /// Changes the number of keys that may be in flight, if there are enough observations.
     fn judge(&mut self, now: Instant) {
         let Sample { answered, failed, keys, latency_s, in_flight_max, refused } = self.sample;
         let (answers, failures) = (f64::from(answered), f64::from(failed));
@@ -270,7 +278,8 @@ impl Ramp {
         }
     }
 
-    /// Returns the factor of the window for this mean latency of a key.
+    /// Returns the factor by which the window (keys that may be in flight) changes for this mean
+    /// latency of a key.
     fn change(&mut self, latency_s: f64) -> f64 {
         let unloaded = match self.unloaded_s {
             // With a window of one key there is almost no queue.

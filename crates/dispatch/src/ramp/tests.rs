@@ -22,7 +22,8 @@ struct World {
     serial: u64,
     cached: BTreeSet<u64>,
     keys: u64,
-    /// Number of lists requested, which also numbers the waiters, and the lists that lack a key.
+    /// Number of lists of keys requested, which also numbers the waiters, and the lists of which a
+    /// key failed.
     lists: u64,
     broken: BTreeSet<u64>,
     seed: u64,
@@ -81,7 +82,8 @@ impl World {
         self.second_of_lists(per_ms, 1)
     }
 
-    /// Does the same with lists of this many keys.
+    /// Simulates a second as [`second`](Self::second) does, with requests for lists of `length`
+    /// keys.
     fn second_of_lists(&mut self, per_ms: u64, length: u64) -> Tally {
         let before = self.tally;
         for _ in 0..1_000 {
@@ -222,8 +224,8 @@ fn fast_backend_soon_gets_all_misses() {
     assert_eq!(world.tally.failed, 0);
 }
 
-/// Each call takes 200 ms, however many there are. The window grows with the answers, so more
-/// slowly than once per interval.
+/// Simulates calls that take 200 ms each, however many there are. The window (keys that may be in
+/// flight) grows with the answers, so more slowly than once per interval.
 #[test]
 fn backend_of_long_latency_gets_all_misses_somewhat_later() {
     let mut world = World::new(Some(RampOptions::default()), 1_000, 200 * MS, 1 << 40);
@@ -233,7 +235,7 @@ fn backend_of_long_latency_gets_all_misses_somewhat_later() {
 }
 
 #[test]
-fn ramp_does_not_end_before_the_first_load() {
+fn ramp_does_not_end_before_the_first_refusal() {
     let mut world = cold(Some(RampOptions::default()));
     for _ in 0..30 {
         assert_eq!(world.second(0).asked, 0);
@@ -244,7 +246,7 @@ fn ramp_does_not_end_before_the_first_load() {
 }
 
 #[test]
-fn window_of_a_silent_backend_shrinks_to_one_key() {
+fn ramp_window_of_a_silent_backend_shrinks_to_one_key() {
     let mut world = World::new(Some(RampOptions::default()), 1, Duration::from_secs(1_000_000), 100_000);
     (0..10).for_each(|_| {
         world.second(20);
@@ -252,8 +254,8 @@ fn window_of_a_silent_backend_shrinks_to_one_key() {
     assert_eq!(world.standing().keys, 1);
 }
 
-/// The backend serves 20 keys a second. If 20 keys were sent at once, the last one would wait for
-/// twice the timeout.
+/// Simulates a backend that serves 20 keys a second. If 20 keys were sent at once, the last one
+/// would wait for twice the timeout.
 #[test]
 fn few_fetches_of_a_slow_backend_time_out_at_the_start() {
     let mut world = World::new(Some(RampOptions::default()), 1, 50 * MS, 100_000);
@@ -263,7 +265,8 @@ fn few_fetches_of_a_slow_backend_time_out_at_the_start() {
     assert!(failed < 40 && fetched > 250, "{failed} failed, {fetched} fetched of 400: {seconds:?}");
 }
 
-/// The backend serves a fifth of the requested keys. A list with one missing key counts as failed.
+/// Simulates a backend that serves a fifth of the requested keys. A list with one missing key
+/// counts as failed.
 #[test]
 fn keys_of_one_list_are_admitted_together() {
     let mut world = World::new(Some(RampOptions::default()), 2, 10 * MS, 1 << 40);
@@ -279,7 +282,7 @@ fn keys_of_one_list_are_admitted_together() {
 }
 
 #[test]
-fn list_of_start_keys_is_admitted_at_the_start_and_after_pauses() {
+fn list_as_long_as_the_first_ramp_window_is_admitted_at_the_start_and_after_pauses() {
     let mut world = World::new(Some(RampOptions::default()), 1, 40 * MS, 100_000);
     for _ in 0..5 {
         (0..10).for_each(|_| world.ask());
@@ -293,7 +296,7 @@ fn list_of_start_keys_is_admitted_at_the_start_and_after_pauses() {
 }
 
 #[test]
-fn refusal_names_the_ramp_and_is_counted() {
+fn ramp_refusal_names_the_ramp_and_is_counted() {
     let mut world = cold(Some(RampOptions { start_keys: 1, ..RampOptions::default() }));
     world.dispatch.handle_fetch(Instant::ZERO, &Demand::default(), [(1, 1), (2, 2)], 7);
     let refused = world.dispatch.poll_action();
@@ -309,8 +312,8 @@ fn refusal_names_the_ramp_and_is_counted() {
     assert_eq!((counters.ramped, counters.refused, counters.joined), (1, 1, 1));
 }
 
-/// Returns the window after a second with more requests than the ramp admits, all of which take
-/// `latency`.
+/// Returns the window (keys that may be in flight) after a second with more requests than the ramp
+/// admits, all of which take `latency`.
 fn after(ramp: &mut Ramp, from: u64, latency: Duration) -> f64 {
     let mut out = std::collections::VecDeque::new();
     for step in 0..1_000 {
@@ -328,7 +331,7 @@ fn after(ramp: &mut Ramp, from: u64, latency: Duration) -> f64 {
 }
 
 #[test]
-fn window_grows_below_the_allowed_latency_and_shrinks_above_it() {
+fn ramp_window_grows_below_the_allowed_latency_and_shrinks_above_it() {
     let mut ramp = Ramp::new(RampOptions { grow_ratio: 1.5, ..RampOptions::default() }, 500 * MS);
     let first = after(&mut ramp, 1, 30 * MS);
     assert!(first > 20.0, "{first}");
@@ -351,7 +354,8 @@ fn unloaded_latency_adapts_to_a_backend_that_became_slower() {
     assert!(grown, "{least}: {ramp:?}");
 }
 
-/// While the only replica is down, each admitted key ends at once, and no call is made.
+/// Simulates an outage: while the only replica is down, each admitted key ends at once, and no call
+/// is made.
 #[test]
 fn outage_does_not_end_the_ramp() {
     let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
@@ -373,7 +377,7 @@ fn outage_does_not_end_the_ramp() {
 }
 
 #[test]
-fn occasional_failures_do_not_shrink_the_window() {
+fn occasional_failures_do_not_shrink_the_ramp_window() {
     let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
     let window = after(&mut ramp, 1, 30 * MS);
     assert!(window > 20.0);
@@ -386,9 +390,9 @@ fn occasional_failures_do_not_shrink_the_window() {
     assert!(ramp.window >= window, "{ramp:?}");
 }
 
-/// Calls of a hundred keys wait long, and ten calls of a single key do not.
+/// Compares calls of a hundred keys, which wait long, with ten calls of a single key, which do not.
 #[test]
-fn latency_of_a_call_counts_once_per_key() {
+fn latency_of_a_call_counts_for_the_ramp_once_per_key() {
     let mut ramp = Ramp::new(RampOptions { start_keys: 1_010, ..RampOptions::default() }, 500 * MS);
     let mut round = |from: u64, latency: Duration| {
         let now = Instant::from_secs(from);
@@ -410,10 +414,10 @@ fn latency_of_a_call_counts_once_per_key() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Keys in flight never exceed twice the largest window, nor the first window before anything
-    /// is known of the backend.
+    /// Checks that keys in flight never exceed twice the largest window, nor the first window
+    /// before anything is known of the backend.
     #[test]
-    fn keys_in_flight_stay_within_twice_the_largest_window(
+    fn keys_in_flight_stay_within_twice_the_largest_ramp_window(
         steps in prop::collection::vec((0..50_u64, 0..200_u64, 0..4_u8, 1..40_u64), 1..400),
         start in 1..1_000_u32,
     ) {

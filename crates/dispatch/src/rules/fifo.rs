@@ -4,7 +4,7 @@ use sherwood_model::{Demand, Instant};
 
 use super::{QueueOrder, Rank};
 
-/// Gives every attempt the same rank, so that the order of arrival decides.
+/// Queue order that gives every attempt the same rank, so that the order of arrival decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fifo;
 

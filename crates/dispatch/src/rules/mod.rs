@@ -21,29 +21,30 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 
 use crate::few::Few;
 
-/// The load of a replica that is up and has room for one more attempt.
+/// The load of a replica that is up and has room for one more attempt (call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaLoad {
     pub(crate) replica: ReplicaId,
-    /// Calls in flight to it from this dispatcher.
+    /// Calls in flight to the replica from this dispatcher.
     pub(crate) in_flight_calls: u32,
-    /// Attempts of this dispatcher in its queue.
+    /// Attempts of this dispatcher that wait in the replica's queue.
     pub(crate) queued_calls: u32,
 }
 
 impl ReplicaLoad {
-    /// Calls in flight and queued attempts.
+    /// Calls in flight to the replica and attempts queued for it.
     pub(crate) fn calls(&self) -> u64 {
         u64::from(self.in_flight_calls) + u64::from(self.queued_calls)
     }
 }
 
-/// A position in a queue: the least starts first, equal ones in the order of arrival.
+/// Position of an attempt in a replica's queue: the least starts first, equal ones in the order of
+/// arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    /// Compared first.
+    /// Class of the attempt, compared first.
     pub(crate) class: u8,
-    /// Compared within a class.
+    /// Time of the attempt, compared within a class.
     pub(crate) at: Instant,
 }
 
@@ -79,7 +80,7 @@ pub(crate) trait Admission {
     fn judge(&mut self, now: Instant, demand: &Demand, usable: &[ReplicaLoad]) -> Verdict;
 }
 
-/// A decision of [`Admission`].
+/// Decision of [`Admission`] about a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Admit,
@@ -97,9 +98,9 @@ pub(crate) trait Replication {
 /// if it is empty or no other replica is usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptPlan {
-    /// Attempts that are made at once, 1 to 8.
+    /// Number of attempts that are made at once, 1 to 8.
     pub(crate) now: u8,
-    /// Attempts that are added if the fetch has not ended after a time.
+    /// Time after which attempts are added if the fetch has not ended, and their number.
     pub(crate) later: Option<(Duration, u8)>,
     pub(crate) cancel: CancelRule,
 }
@@ -107,13 +108,13 @@ pub(crate) struct AttemptPlan {
 /// Treatment of the other attempts of a fetch that has its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CancelRule {
-    /// They start and run as if they were needed.
+    /// The other attempts start and run as if they were needed.
     #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
     Never,
-    /// Queued ones leave the queue, started ones run on.
+    /// Attempts that are queued leave the queue, started ones run on.
     #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
     Queued,
-    /// All of them are cancelled.
+    /// All of the other attempts are cancelled.
     Always,
 }
 
@@ -131,7 +132,7 @@ pub(crate) mod tests {
         replicas.iter().map(load).collect()
     }
 
-    /// Returns the numbers of the replicas that `rule` picks.
+    /// Returns the numbers of the replicas that the balancer `rule` picks.
     pub(crate) fn picked(
         rule: &mut impl Balancer,
         usable: &[ReplicaLoad],

@@ -34,7 +34,7 @@ pub enum BalanceChoice {
 /// The condition under which a fetch is admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdmitChoice {
-    /// Every fetch is.
+    /// Every fetch is admitted.
     #[default]
     Open,
 }
@@ -42,7 +42,7 @@ pub enum AdmitChoice {
 /// The number of attempts of a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopiesChoice {
-    /// A single one at a time.
+    /// A single attempt at a time.
     #[default]
     One,
 }
@@ -53,27 +53,27 @@ pub enum RuleError {
     /// No rule has that name.
     #[error("`{key}` is {name:?}, which is no rule; choose {known}")]
     Unknown {
-        /// The key that was given the name.
+        /// The configuration key that was given the name.
         key: &'static str,
-        /// The name.
+        /// The name that no rule has.
         name: String,
-        /// The names that can be chosen.
+        /// The names that can be chosen, as a list.
         known: String,
     },
     /// The name is reserved for a rule that does not exist yet.
     #[error("`{key}` is {name:?}, a rule that is not built yet; choose {known}")]
     NotBuilt {
-        /// The key that was given the name.
+        /// The configuration key that was given the name.
         key: &'static str,
-        /// The name.
+        /// The reserved name that was given.
         name: &'static str,
-        /// The names that can be chosen.
+        /// The names that can be chosen, as a list.
         known: String,
     },
 }
 
 impl QueueChoice {
-    /// Returns the order called `name`.
+    /// Returns the order of a replica's queue called `name`.
     ///
     /// # Errors
     /// If no order has that name.
@@ -102,7 +102,7 @@ impl BalanceChoice {
 }
 
 impl AdmitChoice {
-    /// Returns the admission called `name`.
+    /// Returns the admission rule called `name`.
     ///
     /// # Errors
     /// If no admission has that name.
@@ -112,7 +112,7 @@ impl AdmitChoice {
 }
 
 impl CopiesChoice {
-    /// Returns the replication called `name`.
+    /// Returns the rule for the number of attempts called `name`.
     ///
     /// # Errors
     /// If no replication has that name.
@@ -137,7 +137,7 @@ fn choose<T: Copy>(
     })
 }
 
-/// The order that was chosen.
+/// The order of queues that the configuration chose.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyOrder {
     Fifo(Fifo),
@@ -163,7 +163,7 @@ impl QueueOrder for AnyOrder {
     }
 }
 
-/// The balancer that was chosen.
+/// The balancer (rule for replicas) that the configuration chose.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyBalancer {
     PowerOfTwo(PowerOfTwo),
@@ -199,7 +199,7 @@ impl Balancer for AnyBalancer {
     }
 }
 
-/// The admission that was chosen.
+/// The admission rule that the configuration chose.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyAdmission {
     Open(Open),
@@ -225,7 +225,7 @@ impl Admission for AnyAdmission {
     }
 }
 
-/// The replication that was chosen.
+/// The replication rule (number of attempts) that the configuration chose.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyReplication {
     One(One),
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_names_choose_their_rules_and_the_first_is_the_default() {
+    fn names_of_built_rules_choose_them_and_the_first_is_the_default() {
         assert_eq!(QueueChoice::by_name("fifo"), Ok(QueueChoice::default()));
         assert_eq!(BalanceChoice::by_name("power-of-two"), Ok(BalanceChoice::default()));
         assert_eq!(BalanceChoice::by_name("round-robin"), Ok(BalanceChoice::RoundRobin));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused_with_the_known_ones() {
+    fn unknown_rule_name_is_refused_with_the_known_ones() {
         let refusals = [
             (
                 QueueChoice::by_name("edf").map(drop),

@@ -4,7 +4,7 @@ use sherwood_model::Demand;
 
 use super::{AttemptPlan, CancelRule, ReplicaLoad, Replication};
 
-/// Plans one attempt.
+/// Replication rule that plans a single attempt for every fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct One;
 

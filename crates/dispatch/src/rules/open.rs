@@ -4,7 +4,7 @@ use sherwood_model::{Demand, Instant};
 
 use super::{Admission, ReplicaLoad, Verdict};
 
-/// Admits every fetch.
+/// Admission rule that admits every fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open;
 

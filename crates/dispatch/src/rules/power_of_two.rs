@@ -61,14 +61,14 @@ mod tests {
     use crate::rules::tests::{loads_of, picked};
 
     #[test]
-    fn less_loaded_of_two_is_picked_for_every_draw() {
+    fn less_loaded_of_two_replicas_is_picked_for_every_draw() {
         let mut draws = Draws::default();
         let usable = loads_of(&[(0, 3), (1, 2)]);
         assert!((0..100).all(|_| picked(&mut PowerOfTwo, &usable, 1, draws.next()) == [1]));
     }
 
     #[test]
-    fn most_loaded_of_many_is_never_picked_and_equals_share() {
+    fn most_loaded_replica_is_never_picked_and_equal_ones_share_the_picks() {
         let mut draws = Draws::default();
         let usable = loads_of(&[(0, 1), (1, 9), (2, 1), (3, 1)]);
         let mut chosen = [0; 4];
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn single_replica_is_picked_and_none_is_none() {
+    fn single_replica_is_always_picked_and_no_replica_gives_no_pick() {
         assert_eq!(picked(&mut PowerOfTwo, &loads_of(&[(5, 5)]), 1, u64::MAX), [5]);
         assert!(picked(&mut PowerOfTwo, &[], 1, u64::MAX).is_empty());
     }
 
     #[test]
-    fn several_picks_are_different_and_spare_the_most_loaded() {
+    fn several_picks_are_different_and_leave_out_the_most_loaded_replica() {
         let mut draws = Draws::default();
         let usable = loads_of(&[(0, 1), (1, 9), (2, 1), (3, 1)]);
         for _ in 0..100 {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_different_and_evenly_drawn() {
+    fn two_drawn_replicas_are_different_and_every_pair_is_equally_likely() {
         let mut draws = Draws::default();
         let mut counts = [[0; 3]; 3];
         for _ in 0..6_000 {

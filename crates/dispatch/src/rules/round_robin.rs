@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn several_picks_are_consecutive_and_different() {
+    fn several_round_robin_picks_are_consecutive_and_different() {
         let mut rule = RoundRobin::default();
         let usable = loads_of(&[(0, 0), (1, 0), (2, 0)]);
         assert_eq!(picked(&mut rule, &usable, 2, 0), [0, 1]);

@@ -6,7 +6,8 @@ use crate::rules::{AttemptPlan, CancelRule};
 
 type Plan = fn(&Demand) -> AttemptPlan;
 
-/// Returns a machine of `replicas` replicas with a budget of 9 extra attempts.
+/// Returns a dispatcher of `replicas` replicas, with attempts planned by `plan` and a budget of 9
+/// extra attempts.
 fn machine_of(replicas: usize, plan: Plan, change: impl FnOnce(&mut Options)) -> Machine {
     let mut machine = machine(replicas, |o| {
         o.retry.burst = 9;
@@ -41,7 +42,7 @@ fn cancelled(actions: &[Act]) -> Vec<AttemptId> {
     actions.iter().filter_map(cancel).collect()
 }
 
-/// Returns the attempts of the two calls among some actions, which go to different replicas.
+/// Returns the attempts of the two calls among some actions, which are for different replicas.
 fn two_calls(actions: &[Act]) -> [AttemptId; 2] {
     match calls(actions)[..] {
         [(first, one, _), (second, other, _)] if one != other => [first, second],
@@ -178,7 +179,7 @@ fn occupy_both(machine: &mut Machine, plan: Plan) -> [AttemptId; 2] {
 }
 
 #[test]
-fn queued_loser_leaves_its_queue_unless_it_is_never_cancelled() {
+fn queued_attempt_leaves_its_queue_after_another_has_answered_unless_never_cancelled() {
     let plans: [Plan; 3] = [two_at_once, two_cancelled_in_the_queue, two_never_cancelled];
     for (plan, runs) in plans.into_iter().zip([false, false, true]) {
         let mut machine = machine_of(2, plan, |o| o.in_flight_calls_max = 1);
@@ -200,7 +201,7 @@ fn queued_loser_leaves_its_queue_unless_it_is_never_cancelled() {
 }
 
 #[test]
-fn started_loser_runs_on_where_only_queued_ones_are_cancelled() {
+fn started_attempt_runs_on_after_another_has_answered_if_only_queued_ones_are_cancelled() {
     for plan in [two_cancelled_in_the_queue, two_never_cancelled] {
         let mut machine = machine_of(2, plan, |o| o.in_flight_calls_max = 1);
         let [won, lost] = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
@@ -214,7 +215,7 @@ fn started_loser_runs_on_where_only_queued_ones_are_cancelled() {
 }
 
 #[test]
-fn answers_of_losers_that_run_on_are_no_failures() {
+fn late_answer_of_an_attempt_that_runs_on_is_no_failure() {
     let plan = |_: &Demand| AttemptPlan { now: 3, later: None, cancel: CancelRule::Never };
     let mut machine = machine_of(3, plan, |o| o.probe.failures_max = 1);
     let actions = fetch(&mut machine, 0, &[("a", 1), ("b", 2)]);
@@ -230,7 +231,7 @@ fn answers_of_losers_that_run_on_are_no_failures() {
 }
 
 #[test]
-fn later_attempts_do_not_exceed_the_bound_of_live_ones() {
+fn attempts_planned_for_later_do_not_exceed_the_bound_of_live_attempts() {
     let plan = |_: &Demand| AttemptPlan {
         now: 6,
         later: Some((Duration::from_millis(20), 6)),
@@ -242,7 +243,7 @@ fn later_attempts_do_not_exceed_the_bound_of_live_ones() {
 }
 
 #[test]
-fn timeout_cancels_every_attempt_and_delivers_once() {
+fn timeout_cancels_every_attempt_of_a_fetch_and_delivers_once() {
     let mut machine = machine_of(2, two_at_once, |_| ());
     let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
     let actions = wake(&mut machine, 100);

@@ -51,7 +51,7 @@ pub(super) struct Faults {
     delay_max: Duration,
 }
 
-/// The outcome of a call or a probe, and its delay.
+/// The outcome of a call or a probe, which is reported to the dispatcher after a delay.
 #[derive(Debug)]
 pub(super) enum Echo {
     Reply { attempt: AttemptId, reply: Reply<Value> },
@@ -63,12 +63,12 @@ pub(super) struct Backend {
     pub(super) dispatch: Dispatch<Key, Value, Waiter>,
     pub(super) options: Options,
     pub(super) faults: Faults,
-    /// True if its waiters must always be answered.
+    /// True if the backend never fails, so that its waiters must always be answered.
     pub(super) healthy: bool,
-    /// Number of classes of demands.
+    /// Number of classes of demands that fetches have.
     classes: u64,
     pub(super) alive: Vec<bool>,
-    /// Calls made and neither answered nor cancelled.
+    /// Calls that were made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
     waiting: BTreeMap<Waiter, (Key, Instant)>,
     versions: Vec<u64>,
@@ -77,7 +77,7 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// Creates a backend that fails in all ways.
+    /// Creates a backend with all kinds of faults.
     pub(super) fn faulty(draws: &mut Draws) -> Self {
         let timeout = Duration::from_millis(draws.within(20..=200));
         let interval_min = Duration::from_millis(draws.within(1..=20));
@@ -271,7 +271,7 @@ impl Backend {
         (0..echoes).map(echo).collect()
     }
 
-    /// Reads a key; key 0 does not exist.
+    /// Reads a key at the simulated backend; key 0 does not exist.
     fn read(&self, key: Key) -> Option<Value> {
         (key != 0).then(|| (key, self.versions[key as usize]))
     }

@@ -1,4 +1,4 @@
-//! The world's random numbers.
+//! Random numbers of the fault simulation.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn each_key_ends_once_and_nothing_outlives_its_bound(seed: u64) {
+    fn each_key_ends_once_and_no_fetch_outlives_its_timeout(seed: u64) {
         let mut world = World::new(&mut Draws::new(seed), 3);
         world.run();
         world.heal();
@@ -27,9 +27,9 @@ proptest! {
     }
 }
 
-/// Checks that the simulation contains every fault.
+/// Checks that each kind of fault occurs in the simulation.
 #[test]
-fn every_fault_occurs() {
+fn every_kind_of_fault_occurs_in_the_simulation() {
     let mut sum = crate::Counters::default();
     let mut downs = 0;
     for seed in 0..40 {

@@ -29,7 +29,7 @@ enum Event {
 pub(super) struct World {
     now: Instant,
     draws: Draws,
-    /// Backend 0 is healthy.
+    /// The simulated backends; number 0 is healthy.
     backends: Vec<Backend>,
     /// Events by time, then in the order in which they were scheduled.
     events: BTreeMap<(Instant, u64), (usize, Event)>,
@@ -56,7 +56,7 @@ impl World {
         self.backends.iter_mut().for_each(Backend::heal);
     }
 
-    /// Carries out all events, except probes of replicas that stay dead.
+    /// Carries out all scheduled events, except probes of replicas that stay dead.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
             if !self.step() {
