@@ -275,12 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_valid() {
+    fn default_cache_options_are_valid() {
         assert_eq!(Options::default().validate(&[partition(0, 64 << 20)]), Ok(()));
     }
 
     #[test]
-    fn field_out_of_range_is_refused() {
+    fn cache_option_out_of_range_is_refused() {
         let one = [partition(0, 1)];
         let ok = Options::default();
         let refused = |options: Options| options.validate(&one).unwrap_err();
