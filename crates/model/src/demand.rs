@@ -16,7 +16,7 @@ pub struct Demand {
     pub deadline: Option<Instant>,
     /// The kind of access.
     pub kind: DemandKind,
-    /// The caller can do without the answer.
+    /// True if the caller can do without the answer.
     pub best_effort: bool,
 }
 
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_keeps_the_earlier_deadline_and_its_class() {
+    fn joined_demand_has_the_earlier_deadline_and_its_class() {
         let mut demand = Demand::default();
         for (joining, expected) in [
             (due(30, 1), due(30, 1)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::BackendId;
 
-/// A finished request in 8 bytes: its latency and its blocking backend.
+/// A finished request in 8 bytes: its latency and its blocking backend, that of its slowest query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedRequest {
     /// Microseconds from arrival to the end of the last query, saturating at `u32::MAX` (71
@@ -16,14 +16,14 @@ pub struct FinishedRequest {
 }
 
 impl FinishedRequest {
-    /// Returns a request that took `latency` and was blocked by `blocking`.
+    /// Returns a request that took `latency` and whose slowest query was to `blocking`.
     #[must_use]
     pub fn new(latency: Duration, blocking: Option<BackendId>) -> Self {
         Self { latency_us: u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), blocking }
     }
 }
 
-/// End of one query of a request, as far as the request's latency is concerned.
+/// The end of one query of a request, as far as the request's latency is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryEnd {
     /// Backend that was queried.
@@ -83,8 +83,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Latency and blocking backend of a request in which backend 0 fails at once with a timeout of
-    /// 500 ms and backend 1 answers after `answered`.
+    /// Returns latency (µs) and blocking backend of a request in which backend 0 fails at once with
+    /// a timeout of 500 ms and backend 1 answers after `answered`.
     fn request_with_a_failure(answered: Duration) -> (u32, u16) {
         let mut end = RequestEnd::default();
         end.add(QueryEnd { backend: BackendId(0), latency: MS, failed: Some(500 * MS) });
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_query_counts_at_its_timeout_and_slowest_query_blocks() {
+    fn failed_query_counts_at_its_timeout_and_slowest_query_names_the_blocking_backend() {
         assert_eq!(request_with_a_failure(300 * MS), (500_000, 0));
         assert_eq!(request_with_a_failure(500 * MS), (500_000, 0), "among equals the first to end");
         assert_eq!(request_with_a_failure(800 * MS), (800_000, 1));

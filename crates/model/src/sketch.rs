@@ -10,7 +10,7 @@ use histogram::Histogram;
 
 use crate::Instant;
 
-/// Each power of two is divided into 2^7 buckets: relative error at most 1/128.
+/// Each power of two of nanoseconds is divided into 2^7 buckets: relative error at most 1/128.
 const GROUPING_POWER: u8 = 7;
 /// Largest value: 2^40 ns (18 minutes); longer ones are counted as that.
 const MAX_VALUE_POWER: u8 = 40;
@@ -44,12 +44,12 @@ impl LatencySketch {
     /// Largest relative error of a quantile.
     pub const ERROR: f64 = 1.0 / (1 << GROUPING_POWER) as f64;
 
-    /// Counts one value.
+    /// Counts one latency.
     pub fn record(&mut self, latency: Duration) {
         self.record_times(latency, 1);
     }
 
-    /// Counts one value `times` times.
+    /// Counts one latency `times` times.
     pub fn record_times(&mut self, latency: Duration, times: u64) {
         let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).min((1 << MAX_VALUE_POWER) - 1);
         self.buckets.add(nanos, times).expect("clamped into the range above");
@@ -64,20 +64,20 @@ impl LatencySketch {
         self.count += other.count;
     }
 
-    /// Removes everything counted.
+    /// Removes all counted latencies.
     pub fn clear(&mut self) {
         self.buckets.reset();
         self.count = 0;
     }
 
-    /// Number of values counted.
+    /// Number of latencies counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The value at `quantile` (0 to 1): the middle of the bucket that holds element floor(quantile
-    /// x count) of the sorted values; none if nothing was counted. O(buckets).
+    /// The latency at `quantile` (0 to 1): the middle of the bucket that holds element
+    /// floor(quantile x count) of the sorted values; none if nothing was counted. O(buckets).
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = rank(quantile, self.count)?;
@@ -89,8 +89,8 @@ impl LatencySketch {
         found.map(middle)
     }
 
-    /// The values at `quantiles`, each 0 to 1 and in ascending order, in one pass over the buckets;
-    /// empty if nothing was counted.
+    /// The latencies at `quantiles`, each 0 to 1 and in ascending order, in one pass over the
+    /// buckets; empty if nothing was counted.
     #[must_use]
     pub fn quantiles(&self, quantiles: impl IntoIterator<Item = f64>) -> Vec<Duration> {
         let mut ranks = quantiles.into_iter().map_while(|quantile| rank(quantile, self.count)).peekable();
@@ -157,7 +157,7 @@ impl LatencyWindow {
         sketch.record_times(latency, times);
     }
 
-    /// Merges everything within the span before `now`.
+    /// Merges the latencies measured within the window's span before `now`.
     #[must_use]
     pub fn sketch(&self, now: Instant) -> LatencySketch {
         let newest = now.as_nanos() / self.slot_nanos;
@@ -178,7 +178,7 @@ pub(crate) fn rank(quantile: f64, count: u64) -> Option<u64> {
     Some(edge(quantile, count).min(last))
 }
 
-/// floor(quantile x count), with a tolerance of 1e-6 for decimal fractions such as 0.985.
+/// Returns floor(quantile x count), with a tolerance of 1e-6 for decimal fractions such as 0.985.
 pub(crate) fn edge(quantile: f64, count: u64) -> u64 {
     (quantile.clamp(0.0, 1.0) * count as f64 + 1e-6) as u64
 }
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantile_is_within_the_stated_error(mut nanos in prop::collection::vec(0u64..1 << 40, 1..200), quantile in 0.0..1.0) {
+        fn quantile_of_a_sketch_is_within_the_stated_error(mut nanos in prop::collection::vec(0u64..1 << 40, 1..200), quantile in 0.0..1.0) {
             let mut sketch = LatencySketch::default();
             nanos.iter().for_each(|&n| sketch.record(Duration::from_nanos(n)));
             nanos.sort_unstable();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn value_above_the_range_counts_as_the_largest() {
+    fn latency_above_the_range_of_a_sketch_counts_as_its_largest_value() {
         let mut sketch = LatencySketch::default();
         sketch.record(Duration::MAX);
         assert!(sketch.quantile(0.5).unwrap() > Duration::from_secs(1090));

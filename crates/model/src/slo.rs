@@ -8,7 +8,7 @@ use crate::{Instant, RequestSnapshot};
 /// `bound`, checked every `observe`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
-    /// Percentile, 0 to 100.
+    /// Percentile of request latency that is limited, 0 to 100.
     pub percentile: f64,
     /// Largest latency that meets the SLO.
     pub bound: Duration,
@@ -32,13 +32,13 @@ pub struct SloMonitor {
 /// Counts of an SLO's observations and violations since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SloStanding {
-    /// Percentile of the last observation.
+    /// Latency at the SLO's percentile in the last observation.
     pub current: Option<Duration>,
-    /// Largest percentile observed.
+    /// Largest latency at the SLO's percentile of all observations.
     pub max: Option<Duration>,
-    /// Observations made.
+    /// Number of observations made.
     pub observations: u64,
-    /// Observations above the bound.
+    /// Number of observations whose latency was above the SLO's bound.
     pub violations: u64,
 }
 
@@ -63,7 +63,7 @@ impl SloMonitor {
         self.slo
     }
 
-    /// Time of the next observation.
+    /// Time of the next observation of the SLO.
     #[must_use]
     pub fn due(&self) -> Instant {
         self.due
@@ -92,13 +92,13 @@ impl SloMonitor {
         Some(seen)
     }
 
-    /// The counts so far.
+    /// The counts of observations and violations so far.
     #[must_use]
     pub fn standing(&self) -> SloStanding {
         self.standing
     }
 
-    /// Resets the counts, for a measurement that starts now.
+    /// Resets the counts of observations and violations, for a measurement that starts now.
     pub fn restart(&mut self, now: Instant) {
         *self = Self::new(self.slo, now);
     }
@@ -117,7 +117,7 @@ mod tests {
     };
 
     #[test]
-    fn observation_above_the_bound_is_a_violation() {
+    fn latency_percentile_above_the_slo_bound_is_a_violation() {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let at = Instant::from_secs(5);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn percentile_equal_to_the_bound_is_no_violation() {
+    fn latency_percentile_equal_to_the_slo_bound_is_no_violation() {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let at = Instant::from_secs(5);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_observations_are_skipped() {
+    fn missed_slo_observations_are_skipped() {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let late = Instant::from_secs(58);

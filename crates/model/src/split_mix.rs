@@ -44,7 +44,7 @@ mod tests {
 
     /// Outputs commonly used to check implementations of the algorithm.
     #[test]
-    fn outputs_equal_the_published_sequence() {
+    fn split_mix_outputs_equal_the_published_sequence() {
         let mut split_mix = SplitMix64::new(1_234_567);
         let drawn: Vec<u64> = (0..5).map(|_| split_mix.next_u64()).collect();
         assert_eq!(
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn stir_changes_the_state() {
+    fn entropy_stirred_in_changes_the_state_of_the_generator() {
         let mut stirred = SplitMix64::new(0b1100);
         stirred.stir(0b1010);
         assert_eq!(stirred, SplitMix64::new(0b0110));

@@ -30,8 +30,8 @@ impl Tags {
         Self(bits)
     }
 
-    /// The filter itself: equal sets of tags have equal bits, on every machine and in every version
-    /// that reads the same files.
+    /// The bits of the Bloom filter: equal sets of tags have equal bits, on every machine and in
+    /// every version that reads the same files.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
@@ -64,8 +64,8 @@ impl<'a> FromIterator<&'a [u8]> for Tags {
     }
 }
 
-/// The bits of one tag: three of 64, not necessarily distinct, drawn by a hash function that is the
-/// same on every machine.
+/// The bits that one tag sets in the Bloom filter: three of 64, not necessarily distinct, drawn by
+/// a hash function that is the same on every machine.
 fn filter(tag: &[u8]) -> u64 {
     let hash = SeededState::new(0).hash_bytes(tag);
     [0, 6, 12].into_iter().fold(0, |bits, shift| bits | 1 << (hash >> shift & 63))
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn false_positives_of_a_set_of_three_are_below_one_percent() {
+    fn false_positives_of_a_set_of_three_tags_are_below_one_percent() {
         let claimed = (0..10_000).filter(|i: &u32| {
             let name = |n: u32| format!("tag:{i}:{n}");
             let tags: Tags = [name(0), name(1), name(2)].iter().map(|name| name.as_bytes()).collect();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_set_holds_no_tag_not_even_the_empty_one() {
+    fn empty_set_of_tags_holds_no_tag_not_even_the_empty_one() {
         assert!(!Tags::NONE.may_hold(b"") && Tags::NONE.is_empty());
         let mut tags = Tags::NONE;
         tags.add(b"");

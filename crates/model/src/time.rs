@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arithmetic_saturates_at_both_ends() {
+    fn time_arithmetic_saturates_at_both_ends() {
         assert_eq!(Instant::NEVER + Duration::from_secs(1), Instant::NEVER);
         assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
         assert_eq!(Instant::ZERO - Instant::from_secs(1), Duration::ZERO);

@@ -52,7 +52,7 @@ impl WindowOptions {
 #[derive(Clone, Debug)]
 pub struct RequestWindow {
     options: WindowOptions,
-    /// In order of time, without empty slots.
+    /// Time slots with requests, in order of time.
     slots: VecDeque<Slot>,
     exact: usize,
     dropped: u64,
@@ -152,8 +152,8 @@ impl RequestWindow {
         at.as_nanos() / u64::try_from(self.options.slot.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Number of the oldest slot that counts at `now`. The slots that count cover the span and at
-    /// most one slot more.
+    /// Number of the oldest time slot that counts at `now`. The slots that count cover the span and
+    /// at most one slot more.
     fn first_number(&self, now: Instant) -> u64 {
         self.slot_number(now - self.options.span)
     }
@@ -168,8 +168,8 @@ impl RequestWindow {
         }
     }
 
-    /// The slot `number`, inserted if absent. The vector of the slot that was newest until then is
-    /// shrunk to fit.
+    /// The time slot `number`, inserted if absent. The vector of the slot that was newest until
+    /// then is shrunk to fit.
     fn slot(&mut self, number: u64) -> &mut Slot {
         let position = self.slots.partition_point(|slot| slot.number < number);
         if self.slots.get(position).is_none_or(|slot| slot.number != number) {
@@ -194,7 +194,7 @@ fn count(table: &mut Table, request: FinishedRequest) {
     *table.entry(cell).or_default() += 1;
 }
 
-/// The cell of the same backend whose latency is nearest.
+/// Returns the cell of `table` with the same backend as `cell` and the nearest latency.
 fn nearest(table: &Table, cell: (Option<BackendId>, u32)) -> Option<(Option<BackendId>, u32)> {
     let (backend, middle) = cell;
     let below = table.range((backend, 0)..cell).next_back();

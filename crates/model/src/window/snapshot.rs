@@ -43,7 +43,7 @@ pub struct RequestSelection {
 }
 
 impl RequestSelection {
-    /// Number of requests.
+    /// Number of requests in the selection.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.cells.iter().map(|cell| cell.2).sum()
@@ -56,7 +56,8 @@ impl RequestSelection {
     }
 }
 
-/// Latency in microseconds, blocking backend, number of requests.
+/// Requests of equal latency and backend: latency in microseconds, blocking backend, number of
+/// requests.
 type Cell = (u32, Option<BackendId>, u64);
 
 /// Finished requests in order of latency.
@@ -76,7 +77,7 @@ impl From<RequestSelection> for RequestSnapshot {
 }
 
 impl RequestSnapshot {
-    /// Number of requests.
+    /// Number of requests in the snapshot.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -101,8 +102,8 @@ impl RequestSnapshot {
         })
     }
 
-    /// Request blocking counts: for each of `backends`, the number of requests of the band that it
-    /// blocked.
+    /// Request blocking counts: for each of `backends`, the number of requests of the band whose
+    /// slowest query was to that backend.
     ///
     /// The band holds elements floor(low x N) to floor(high x N) - 1 of the sorted latencies
     /// (percentiles as fractions). Of requests with equal latency at an edge of the band, each

@@ -24,7 +24,7 @@ fn finished_request_takes_eight_bytes() {
 }
 
 #[test]
-fn blocking_counts_of_a_band_equal_the_papers() {
+fn blocking_counts_of_a_percentile_band_equal_those_of_the_robinhood_paper() {
     let snapshot = window_of((1..=1000).map(|ms| request(ms * 1000, (ms % 2 == 0).into())), 1_000_000)
         .snapshot(now(), 60 * SECOND);
     let counts = |low, high| snapshot.blocking_counts(Band { low, high }, 2);
@@ -35,7 +35,7 @@ fn blocking_counts_of_a_band_equal_the_papers() {
 }
 
 #[test]
-fn empty_window_and_single_request_have_defined_results() {
+fn window_with_no_or_one_request_has_defined_percentiles_and_counts() {
     let empty = window_of([], 10).snapshot(now(), SECOND);
     assert_eq!((empty.count(), empty.quantile(0.99), empty.range()), (0, None, None));
     assert_eq!(empty.blocking_counts(Band::TAIL, 3), [0, 0, 0]);
@@ -45,7 +45,7 @@ fn empty_window_and_single_request_have_defined_results() {
 }
 
 #[test]
-fn equal_latencies_at_a_band_edge_are_shared_in_proportion() {
+fn equal_latencies_at_the_edge_of_a_percentile_band_are_shared_in_proportion() {
     let snapshot =
         window_of((0..1000).map(|i| request(5, u16::from(i % 4 == 0))), 2000).snapshot(now(), SECOND);
     assert_eq!(snapshot.blocking_counts(Band { low: 98.0, high: 100.0 }, 2), [15, 5]);
@@ -60,7 +60,7 @@ fn request_without_blocking_backend_counts_in_ranks_only() {
 }
 
 #[test]
-fn old_requests_expire_and_too_old_ones_count_as_dropped() {
+fn old_requests_expire_and_requests_recorded_too_late_count_as_dropped() {
     let mut window = window_of([request(1, 0)], 10);
     let later = Instant::from_secs(162);
     assert_eq!(window.snapshot(later, 60 * SECOND).count(), 0);
@@ -71,7 +71,7 @@ fn old_requests_expire_and_too_old_ones_count_as_dropped() {
 }
 
 #[test]
-fn slots_older_than_keep_are_dropped_before_counting_in_tables() {
+fn time_slots_older_than_keep_are_dropped_before_requests_are_counted_in_tables() {
     let keep = 60 * SECOND;
     let options = WindowOptions { span: 600 * SECOND, keep, slot: SECOND, exact_max: 1_000 };
     let mut window = RequestWindow::new(options);
@@ -87,7 +87,7 @@ fn slots_older_than_keep_are_dropped_before_counting_in_tables() {
 }
 
 #[test]
-fn table_cells_stay_within_their_bound() {
+fn table_of_counted_requests_stays_within_its_bound_of_cells() {
     let mut window = window_of([], 0);
     for i in 0..200_000u32 {
         window.record(now(), now(), request(i.wrapping_mul(0x9E37_79B9), (i % 50) as u16));
@@ -97,7 +97,7 @@ fn table_cells_stay_within_their_bound() {
 }
 
 #[test]
-fn selection_covers_a_longer_time_while_requests_are_few() {
+fn request_selection_covers_a_longer_time_while_requests_are_few() {
     let mut window = RequestWindow::new(WindowOptions::of(600 * SECOND));
     for second in 0..300 {
         let at = Instant::from_secs(second);
@@ -113,9 +113,9 @@ fn selection_covers_a_longer_time_while_requests_are_few() {
 }
 
 proptest! {
-    /// With more requests than `exact_max`, a window answers within the stated error.
+    /// Checks that a window with more requests than `exact_max` answers within the stated error.
     #[test]
-    fn bucketed_slots_keep_counts_exact_and_latency_within_error(
+    fn window_above_exact_max_keeps_counts_exact_and_latency_within_error(
         latencies in prop::collection::vec((0u32..u32::MAX, 0u16..4), 1..300), exact_max in 1usize..100, quantile in 0.0..1.0
     ) {
         let window = window_of(latencies.iter().map(|&(l, b)| request(l, b)), exact_max);
@@ -129,9 +129,10 @@ proptest! {
         prop_assert_eq!(exact.blocking_counts(everything, 4), got.blocking_counts(everything, 4));
     }
 
-    /// The counts of a band sum to the number of its ranks if every request has a blocking backend.
+    /// Checks that the counts of a band sum to the number of its ranks if every request has a
+    /// blocking backend.
     #[test]
-    fn blocking_counts_sum_to_the_ranks_of_the_band(latencies in prop::collection::vec((0u32..50, 0u16..4), 1..400), low in 0.0..100.0, width in 0.0..50.0) {
+    fn blocking_counts_sum_to_the_number_of_ranks_of_the_band(latencies in prop::collection::vec((0u32..50, 0u16..4), 1..400), low in 0.0..100.0, width in 0.0..50.0) {
         let snapshot = window_of(latencies.iter().map(|&(l, b)| request(l, b)), 1000).snapshot(now(), SECOND);
         let band = Band { low, high: f64::min(low + width, 100.0) };
         let ranks = crate::sketch::edge(band.high / 100.0, snapshot.count()) - crate::sketch::edge(low / 100.0, snapshot.count());
