@@ -30,7 +30,7 @@ pub enum ArrivalsError {
     /// The rate is out of range.
     #[error("arrival rate {rate_per_s} per second is out of range: give a number above 0 and up to 1e9")]
     Rate {
-        /// The value given.
+        /// The rate given, in arrivals per second.
         rate_per_s: f64,
     },
 }
@@ -80,7 +80,7 @@ mod tests {
     use crate::draw::rng_from_seed;
 
     #[test]
-    fn poisson_gaps_have_the_mean_and_spread_of_an_exponential() {
+    fn poisson_arrival_gaps_have_the_mean_and_spread_of_an_exponential() {
         let (mut arrivals, mut rng) = (Arrivals::poisson(400.0).unwrap(), rng_from_seed(5));
         let gaps: Vec<f64> = (0..100_000).map(|_| arrivals.next_gap(&mut rng).as_secs_f64()).collect();
         let mean = gaps.iter().sum::<f64>() / 1e5;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_gaps_sum_to_the_rate_despite_rounding() {
+    fn equal_arrival_gaps_sum_to_the_rate_despite_rounding() {
         let (mut arrivals, mut rng) = (Arrivals::fixed(30_000.0).unwrap(), rng_from_seed(5));
         let total: Duration = (0..30_000).map(|_| arrivals.next_gap(&mut rng)).sum();
         assert!(total.abs_diff(Duration::from_secs(1)) <= Duration::from_nanos(1), "{total:?}");

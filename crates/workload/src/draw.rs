@@ -28,13 +28,13 @@ pub fn standard_normal(rng: &mut impl rand_core::Rng) -> f64 {
     normal_from_bits(rng.next_u64())
 }
 
-/// The standard normal quantile of (floor(bits / 2^11) + 1/2) / 2^53: finite for each of the 2^64
-/// inputs.
+/// Returns the standard normal quantile of (floor(bits / 2^11) + 1/2) / 2^53: finite for each of
+/// the 2^64 inputs.
 pub(crate) fn normal_from_bits(bits: u64) -> f64 {
     normal_quantile(midpoint_from_bits(bits))
 }
 
-/// (floor(bits / 2^11) + 1/2) / 2^53: above 0, and below 1 except for rounding.
+/// Returns (floor(bits / 2^11) + 1/2) / 2^53: above 0, and below 1 except for rounding.
 pub(crate) fn midpoint_from_bits(bits: u64) -> f64 {
     ((bits >> 11) as f64 + 0.5) * TWO_POW_MINUS_53
 }
@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generator_of_a_seed_yields_fixed_draws() {
+    fn random_generator_of_a_seed_yields_fixed_draws() {
         let mut rng = rng_from_seed(1);
         let drawn: Vec<u64> = (0..3).map(|_| rand_core::Rng::next_u64(&mut rng)).collect();
         assert_eq!(drawn, GOLDEN);
     }
 
     #[test]
-    fn quantile_matches_tabulated_values() {
+    fn normal_quantile_matches_tabulated_values() {
         // The first three are the paper's own test values.
         for (p, expected) in [
             (0.25, -0.674_489_750_196_081_7),
@@ -169,13 +169,13 @@ mod tests {
         }
     }
 
-    /// Change of the quantile when `p` close to 1 changes by half a unit in its last place.
+    /// Change of the normal quantile when `p` close to 1 changes by half a unit in its last place.
     fn tail_slack(p: f64) -> f64 {
         if p > 0.5 { f64::EPSILON / 4.0 / (1.0 - p) } else { 0.0 }
     }
 
     #[test]
-    fn quantile_inverts_the_distribution_function() {
+    fn normal_quantile_inverts_the_distribution_function() {
         for step in 1..2_000 {
             let p = f64::from(step) / 2_000.0 * 0.5;
             let back = 0.5 * libm::erfc(-normal_quantile(p) / core::f64::consts::SQRT_2);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn quantile_is_finite_and_odd_at_the_extremes() {
+    fn normal_quantile_is_finite_and_odd_at_the_extremes() {
         for bits in [0, u64::MAX, 1 << 63, 1 << 11] {
             assert!(normal_from_bits(bits).is_finite(), "{bits:#x}");
         }

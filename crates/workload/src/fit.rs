@@ -8,12 +8,12 @@
 
 use crate::popularity::shares;
 
-/// A popularity law and its error.
+/// A popularity law fitted to a measured miss ratio curve, and the error of the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
     /// Number of objects of the catalogue.
     pub objects: u64,
-    /// Exponent of their [`crate::Popularity`].
+    /// Exponent of the objects' [`crate::Popularity`].
     pub zipf_alpha: f64,
     /// Share of the accesses to objects that are accessed only once.
     pub unique_fraction: f64,
@@ -21,11 +21,12 @@ pub struct Fit {
     pub error: f64,
 }
 
-/// Largest number of points of the measured curve that are compared.
+/// Largest number of points of the measured miss ratio curve that are compared.
 const POINTS_MAX: usize = 32;
-/// Least number of points for a fit.
+/// Least number of points of a miss ratio curve for a fit.
 const POINTS_MIN: usize = 3;
-/// Number of values of T at which a law's curve is computed.
+/// Number of points at which a law's miss ratio curve is computed, each for one characteristic time
+/// T of Che's approximation.
 const TIMES: i32 = 40;
 
 /// Returns the law that best explains the miss ratios of an LRU at these `bytes` (ascending), with
@@ -71,7 +72,7 @@ pub fn fit(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Option<Fit> {
     Some(attempt(1.0, 0.0, 0.0))
 }
 
-/// Points as (items, miss ratio), thinned to at most [`POINTS_MAX`].
+/// The points of a miss ratio curve as (items, miss ratio), thinned to at most [`POINTS_MAX`].
 fn points(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Vec<(f64, f64)> {
     let all: Vec<(f64, f64)> = bytes
         .iter()
@@ -85,7 +86,7 @@ fn points(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Vec<(f64, f64)>
 }
 
 impl Fit {
-    /// Root mean squared difference between the law's curve and the measured one.
+    /// Root mean squared difference between the law's miss ratio curve and the measured one.
     fn distance(&self, measured: &[(f64, f64)]) -> f64 {
         let curve = self.curve();
         let squares = measured.iter().map(|&(items, miss)| {
@@ -95,7 +96,8 @@ impl Fit {
         libm::sqrt(squares.sum::<f64>() / measured.len() as f64)
     }
 
-    /// The law's curve by Che's approximation: (items of an LRU, its miss ratio), ascending.
+    /// The law's miss ratio curve by Che's approximation: (items of an LRU, its miss ratio),
+    /// ascending.
     fn curve(&self) -> Vec<(f64, f64)> {
         let again = 1.0 - self.unique_fraction;
         let shares = shares(self.objects, self.zipf_alpha);
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_recovers_the_law_of_generated_accesses() {
+    fn fit_recovers_the_popularity_law_of_generated_accesses() {
         let sizes = [1, 3, 10, 30, 100, 200, 400, 800, 1_200, 1_600];
         let bytes = sizes.map(|items| items * 500);
         for (objects, alpha, unique) in [(1_000, 0.9, 0.05), (1_500, 0.6, 0.0)] {
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_of_too_few_points_or_of_misses_only_is_none() {
+    fn popularity_fit_of_too_few_points_or_of_misses_only_is_none() {
         assert_eq!(fit(&[0], &[1.0], 500.0), None);
         assert_eq!(fit(&[0, 500, 1_000, 2_000], &[1.0; 4], 500.0), None);
         assert_eq!(fit(&[], &[], 500.0), None);

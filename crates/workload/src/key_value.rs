@@ -33,35 +33,35 @@ pub enum KeyValueError {
     /// The number of keys is out of range.
     #[error("{keys} keys are out of range: give 1 to 2^40")]
     Keys {
-        /// The value given.
+        /// The number of keys given.
         keys: u64,
     },
     /// The key size is too short to distinguish the keys, or longer than memcached allows.
     #[error("a key size of {key_bytes} bytes is out of range: {keys} keys need {least} to 250 bytes")]
     KeySize {
-        /// The value given.
+        /// The key length given, in bytes.
         key_bytes: usize,
         /// Number of keys to distinguish.
         keys: u64,
-        /// The shortest sufficient key, in bytes.
+        /// Length of the shortest key that distinguishes them, in bytes.
         least: usize,
     },
     /// The value size is above 128 MiB.
     #[error("a value size of {value_bytes} bytes is out of range: give 0 to 134217728 (128 MiB)")]
     ValueSize {
-        /// The value given.
+        /// The value length given, in bytes.
         value_bytes: usize,
     },
     /// The popularity exponent is out of range.
     #[error("a zipf exponent of {zipf} is out of range: give 0 (uniform) to 10")]
     Zipf {
-        /// The value given.
+        /// The exponent given.
         zipf: f64,
     },
     /// The ratio of gets is out of range.
     #[error("a get ratio of {get_ratio} is out of range: give 0 (only sets) to 1 (only gets)")]
     GetRatio {
-        /// The value given.
+        /// The ratio given.
         get_ratio: f64,
     },
 }
@@ -69,9 +69,9 @@ pub enum KeyValueError {
 /// An operation and its key (its rank of popularity, 0 the most popular).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Reads the key.
+    /// Reads the value of the key.
     Get(u64),
-    /// Writes the key.
+    /// Writes the value of the key.
     Set(u64),
 }
 
@@ -109,7 +109,7 @@ impl KeyValue {
         Ok(Self { popularity: Popularity::new(keys, zipf), rng: rng_from_seed(seed), options })
     }
 
-    /// The options of the stream.
+    /// The options of this stream of operations.
     #[must_use]
     pub const fn options(&self) -> &KeyValueOptions {
         &self.options
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_seeds_yield_equal_streams() {
+    fn equal_seeds_yield_equal_streams_of_gets_and_sets() {
         let (mut one, mut two) = (stream(KeyValueOptions::default()), stream(KeyValueOptions::default()));
         let mut other = KeyValue::new(KeyValueOptions::default(), 10).unwrap();
         let draw = |stream: &mut KeyValue| (0..100).map(|_| stream.next_operation()).collect::<Vec<_>>();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_range_are_refused() {
+    fn key_value_options_out_of_range_are_refused() {
         let sound = KeyValueOptions::default;
         for wrong in [
             KeyValueOptions { keys: 0, ..sound() },

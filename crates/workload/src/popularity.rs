@@ -35,31 +35,32 @@ use crate::draw::uniform;
 pub struct Popularity {
     objects: u64,
     shape: Shape,
-    /// Approximations for equal pieces of the unit interval.
+    /// Cubics that approximate the rank of a uniform draw, for equal pieces of the unit interval.
     pieces: Arc<[Piece]>,
 }
 
-/// A cubic in the distance from the middle of a piece, in pieces; its positions are off by at most
-/// `error`.
+/// A cubic that approximates the unrounded rank of a draw, in the distance from the middle of a
+/// piece of the unit interval, in pieces; off by at most `error`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     cubic: [f64; 4],
     error: f64,
 }
 
-/// Largest number of pieces, a power of two so that the piece of a draw is computed exactly.
+/// Largest number of pieces of the unit interval, a power of two so that the piece of a draw is
+/// computed exactly.
 const PIECES_MAX: u64 = 1 << 9;
-/// Pieces per rank in small catalogues.
+/// Pieces of the unit interval per rank in small catalogues.
 const PIECES_PER_RANK: u64 = 8;
-/// Relative error of a position: more than the rounding error of the closed form with exact terms
-/// and of its cubic.
+/// Relative error allowed for an unrounded rank: more than the rounding error of the closed form
+/// with exact terms and of its cubic.
 const ROUNDING: f64 = 1e-13;
 
 #[derive(Clone, Debug)]
 enum Shape {
-    /// (N+1)^(1-a) - 1 and 1/(1-a).
+    /// The terms (N+1)^(1-a) - 1 and 1/(1-a) of the closed form, for exponents a other than 1.
     Power { span: f64, inverse: f64 },
-    /// ln(N+1), for a = 1.
+    /// The term ln(N+1) of the closed form's limit for the exponent 1.
     Exponential { span: f64 },
 }
 
@@ -112,7 +113,8 @@ impl Popularity {
         self.rank_at(self.shape.position(u) as u64)
     }
 
-    /// The rank of a position rounded down. For a draw just below 1, rounding errors may give N+1.
+    /// The rank for an unrounded one that was rounded down to `position`. For a draw just below 1,
+    /// rounding errors may give N+1.
     fn rank_at(&self, position: u64) -> u64 {
         position.saturating_sub(1).min(self.objects - 1)
     }
@@ -133,8 +135,8 @@ impl Shape {
         }
     }
 
-    /// The coefficients of the Taylor series of the position at `u`, orders 0 to 4, in pieces of
-    /// this `width`.
+    /// The coefficients of the Taylor series of the unrounded rank at `u`, orders 0 to 4, in pieces
+    /// of this `width`.
     fn series(&self, u: f64, width: f64) -> [f64; 5] {
         let mut terms = [self.position(u); 5];
         for order in 1..terms.len() {
@@ -148,7 +150,7 @@ impl Shape {
         terms
     }
 
-    /// Relative rounding error of a position at `u`.
+    /// Relative rounding error of the unrounded rank at `u`.
     fn rounding(&self, u: f64) -> f64 {
         match *self {
             // A power multiplies the relative error of its base by its exponent; the base shrinks
@@ -212,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ranks_follow_the_closed_form() {
+    fn zipf_ranks_follow_the_closed_form() {
         // N = 9, a = 1/2: the rank is floor((1 + U (sqrt(10) - 1))^2) - 1.
         let popularity = Popularity::new(9, 0.5);
         let root = 10f64.sqrt() - 1.0;
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn exponent_one_continues_its_neighbours() {
+    fn zipf_ranks_at_exponent_one_are_close_to_those_at_exponents_near_one() {
         let (at, near) = (Popularity::new(1_000, 1.0), Popularity::new(1_000, 1.000_01));
         for step in 0..1_000 {
             let u = f64::from(step) / 1_000.0;
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_match_the_ranks_of_draws() {
+    fn shares_of_runs_of_equally_popular_ranks_match_the_draws() {
         for alpha in [0.0, 0.7, 1.0, 1.3] {
             let (popularity, shares) = (Popularity::new(5_000, alpha), shares(5_000, alpha));
             let (mut rank, mut share) = (0.0, 0.0);
@@ -246,18 +248,19 @@ mod tests {
     }
 
     #[test]
-    fn one_object_is_always_rank_zero() {
+    fn only_object_of_a_catalogue_is_always_rank_zero() {
         assert_eq!(Popularity::new(1, 0.99).rank(1.0 - f64::EPSILON / 2.0), 0);
     }
 
-    /// Number of draws that are computed exactly.
+    /// Number of draws, of `draws` evenly spaced ones, whose rank no cubic determines, so that the
+    /// closed form is computed.
     fn exact_draws(popularity: &Popularity, draws: u32) -> u32 {
         let is_exact = |&draw: &u32| popularity.easy_rank(f64::from(draw) / f64::from(draws)).is_none();
         (0..draws).filter(is_exact).count() as u32
     }
 
     #[test]
-    fn few_draws_are_computed_exactly() {
+    fn few_zipf_draws_need_the_closed_form() {
         for (objects, alpha) in
             [(9_257, 0.85), (35_276, 0.6), (3_527_600, 0.6), (400_000, 1.0), (70_000, 1.2)]
         {
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_near_a_rank_boundary_equal_the_closed_form() {
+    fn zipf_draws_near_a_rank_boundary_equal_the_closed_form() {
         for (objects, alpha) in [(35_276, 0.6), (9_257, 0.85), (2_000, 1.0), (70_000, 1.3)] {
             let popularity = Popularity::new(objects, alpha);
             let begins = |rank: u64| match popularity.shape {
@@ -285,13 +288,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranks_by_cubics_equal_the_closed_form(objects in 1u64..1 << 40, alpha in 0.0f64..3.0, u in 0.0f64..1.0) {
+        fn zipf_ranks_by_cubic_interpolation_equal_the_closed_form(objects in 1u64..1 << 40, alpha in 0.0f64..3.0, u in 0.0f64..1.0) {
             let popularity = Popularity::new(objects, alpha);
             prop_assert_eq!(popularity.rank(u), popularity.exact_rank(u));
         }
 
         #[test]
-        fn ranks_stay_in_the_catalogue_and_are_monotonic(
+        fn zipf_ranks_stay_in_the_catalogue_and_are_monotonic(
             objects in 1u64..1 << 40, alpha in 0.0f64..3.0, low in 0.0f64..1.0, high in 0.0f64..1.0
         ) {
             let popularity = Popularity::new(objects, alpha);

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// Deserialises a map; for fields with
+/// Deserialises a map and refuses repeated keys; for fields with
 /// [`deserialize_with`](https://serde.rs/field-attrs.html#deserialize_with).
 pub(crate) fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
@@ -20,7 +20,7 @@ where
     Unique::deserialize(deserializer).map(|Unique(entries)| entries)
 }
 
-/// Deserialises an optional map; such a field needs `default` as well.
+/// Deserialises an optional map and refuses repeated keys; such a field needs `default` as well.
 pub(crate) fn map_or_none<'de, D, K, V>(deserializer: D) -> Result<Option<BTreeMap<K, V>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -30,7 +30,7 @@ where
     Ok(Option::deserialize(deserializer)?.map(|Unique(entries)| entries))
 }
 
-/// Reads the entries of a map, for visitors that accept other types too.
+/// Reads the entries of a map and refuses repeated keys, for visitors that accept other types too.
 pub(crate) fn entries<'de, A, K, V>(mut map: A) -> Result<BTreeMap<K, V>, A::Error>
 where
     A: MapAccess<'de>,

@@ -10,7 +10,7 @@ use super::service::ServiceLaw;
 use crate::draw::normal_from_bits;
 use crate::unique;
 
-/// A backend of the model.
+/// A backend of the workload model: its objects and its service time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendModel {
@@ -31,9 +31,9 @@ pub struct BackendModel {
     pub unique_fraction: Option<f64>,
     /// Sizes of the objects; none where the trace has them.
     pub size: Option<SizeLaw>,
-    /// Time a call takes.
+    /// Time that a call of the backend takes.
     pub service: ServiceLaw,
-    /// Results of a simulation of the model.
+    /// Results for this backend in a simulation of the model, for comparison.
     pub expect: Option<Expectation>,
     /// Published figures of this backend, for checking.
     pub table1: Option<PublishedRow>,
@@ -57,21 +57,21 @@ pub enum LimitedResource {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeLaw {
-    /// Always `lognormal`.
+    /// Name of the distribution; always `lognormal`.
     pub dist: String,
-    /// Mean after clamping, in bytes.
+    /// Mean size after clamping, in bytes.
     pub mean_bytes: f64,
-    /// Mean of the logarithm.
+    /// Mean of the logarithm of the size, mu.
     pub ln_mu: f64,
-    /// Standard deviation of the logarithm.
+    /// Standard deviation of the logarithm of the size, sigma.
     pub ln_sigma: f64,
-    /// Smallest object, in bytes; at least 1.
+    /// Size of the smallest object, in bytes; at least 1.
     pub min: u32,
-    /// Largest object, in bytes.
+    /// Size of the largest object, in bytes.
     pub max: u32,
 }
 
-/// Results of a simulation of the model, at the profiles that are `verified`.
+/// Results for one backend in a simulation of the model, at the profiles that are `verified`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
@@ -81,13 +81,13 @@ pub struct Expectation {
     pub query_p99_ms_unlimited: f64,
 }
 
-/// A row of the published table 1.
+/// The figures of one backend in table 1 of the RobinHood paper.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRow {
-    /// Percent of all queries.
+    /// Queries to this backend in percent of all queries.
     pub query_pct: f64,
-    /// Percent of all requests, those without queries included.
+    /// Requests that query this backend in percent of all requests, those without queries included.
     pub request_pct: f64,
     /// Mean number of queries to this backend in requests that query it.
     pub mean_batch: f64,

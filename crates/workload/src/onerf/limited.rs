@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
-/// A backend, or one of its replicas, whose own limit replaces the backend's.
+/// The target of a resource limit: a backend, or one of its replicas, whose own limit replaces the
+/// backend's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Limited {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backend_and_replica_numbers_are_read_in_one_spelling() {
+    fn limit_target_is_read_in_one_spelling_of_backend_and_replica() {
         for (written, backend, replica) in [("6", 6, None), ("6/0", 6, Some(0)), ("20/63", 20, Some(63))] {
             let limited = Limited::try_from(written.to_owned()).expect(written);
             assert_eq!((limited.backend, limited.replica), (backend, replica));

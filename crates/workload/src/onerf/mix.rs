@@ -41,7 +41,7 @@ pub struct RequestMix {
 /// empty for the next one without being cleared.
 #[derive(Clone, Debug, Default)]
 struct Drawn {
-    /// Batch number and object, by the hash of the object.
+    /// Number of the batch and object, by the hash of the object.
     slots: Vec<(u32, u64)>,
     batch: u32,
 }
@@ -130,7 +130,7 @@ impl Catalogue {
 }
 
 impl Drawn {
-    /// Begins the next batch, of at most `objects` objects.
+    /// Begins the next batch of distinct objects, at most `objects` of them.
     fn begin(&mut self, objects: u32) {
         let slots = (2 * objects as usize).max(2);
         self.batch = self.batch.wrapping_add(1);
@@ -140,7 +140,7 @@ impl Drawn {
         }
     }
 
-    /// Inserts the object; true if it was not in this batch yet.
+    /// Inserts the object into the batch; true if it was not in this batch yet.
     fn insert(&mut self, object: u64) -> bool {
         let mask = self.slots.len() - 1;
         let mut at = (object.wrapping_mul(SPREAD) >> 40) as usize & mask;

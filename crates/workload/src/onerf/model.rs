@@ -19,7 +19,7 @@ use crate::unique;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Checked before the rest is read.
+    /// Schema of the document, checked before the rest is read.
     #[serde(rename = "schema")]
     pub(super) _schema: IgnoredAny,
     pub(super) name: String,
@@ -48,15 +48,15 @@ pub struct Model {
 pub struct Slo {
     /// Percentile of request latency, above 0 and below 100.
     pub percentile: f64,
-    /// An observation above this many milliseconds is a violation.
+    /// Largest latency that meets the objective, in milliseconds.
     pub limit_ms: f64,
-    /// Time span of requests per observation, in seconds.
+    /// Time span of the requests in one observation, in seconds.
     pub window_s: f64,
     /// Seconds from one observation to the next.
     pub every_s: f64,
 }
 
-/// A scale of the model.
+/// A scale at which the model is run: servers, cache size and request rate.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -90,16 +90,17 @@ pub enum Batching {
     Fixed {
         /// The backend's number in the document, from 1.
         backend: u16,
-        /// Objects, 1 to the model's `max_batch`.
+        /// Number of objects, 1 to the model's `max_batch`.
         objects: u32,
     },
-    /// round(median exp(sigma z)) with z standard normal, clamped to 1 and the model's `max_batch`.
+    /// A random number: round(median exp(sigma z)) with z standard normal, clamped to 1 and the
+    /// model's `max_batch`.
     LogNormal {
         /// The backend's number in the document, from 1.
         backend: u16,
         /// Median number of objects.
         median: f64,
-        /// Standard deviation of the logarithm.
+        /// Standard deviation of the logarithm of the number of objects.
         sigma: f64,
     },
 }
@@ -107,27 +108,28 @@ pub enum Batching {
 /// Reason why a workload model, or a part of it, was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ModelError {
-    /// Not JSON, or a missing, unknown or mistyped field. The detail names line and column.
+    /// The text is not JSON, or a field is missing, unknown or mistyped. The detail names line and
+    /// column.
     #[error("reading the workload model: {detail}; the expected shape is schema `{SCHEMA}`")]
     Shape {
         /// Message of the JSON reader.
         detail: String,
     },
-    /// A document of another schema or version.
+    /// The document is of another schema or version.
     #[error("reading the workload model: schema is `{found}`; this version reads `{SCHEMA}`")]
     Schema {
-        /// The document's tag.
+        /// The schema that the document names.
         found: String,
     },
-    /// A value out of its range.
+    /// A value is out of its range.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The model has no profile or scenario of that name.
     #[error("the workload model has no {what} `{name}`; it has: {known}")]
     Unknown {
-        /// `profile` or `scenario`.
+        /// Kind of the name: `profile` or `scenario`.
         what: &'static str,
-        /// The name given.
+        /// The unknown name that was given.
         name: String,
         /// The known names, separated by commas.
         known: String,
@@ -148,7 +150,7 @@ const fn max_batch() -> u32 {
 /// The schema that this module reads.
 pub(super) const SCHEMA: &str = "onerf-workload/1";
 
-/// The built-in document.
+/// JSON document of the built-in model.
 const ONERF: &str = include_str!("../../data/onerf.json");
 
 impl Model {
@@ -212,7 +214,7 @@ impl Model {
         self.empty_request_fraction
     }
 
-    /// The scales, by name.
+    /// The model's scales, by name.
     #[must_use]
     pub const fn profiles(&self) -> &BTreeMap<String, Profile> {
         &self.profiles
@@ -254,7 +256,7 @@ impl Model {
         self.trace.as_ref()
     }
 
-    /// The slowdowns, by name.
+    /// The model's scenarios of slowdowns, by name.
     #[must_use]
     pub const fn scenarios(&self) -> &BTreeMap<String, Scenario> {
         &self.scenarios
@@ -288,14 +290,15 @@ fn named<'a, T>(all: &'a BTreeMap<String, T>, what: &'static str, name: &str) ->
     })
 }
 
-/// Read first, so that a document of another schema is reported as such and not as unknown fields.
+/// The schema of a document, read first, so that a document of another schema is reported as such
+/// and not as unknown fields.
 #[derive(Deserialize)]
 struct Tag {
     schema: String,
 }
 
 impl Batching {
-    /// The backend queried.
+    /// The backend that the request queries.
     #[must_use]
     pub const fn backend(&self) -> BackendId {
         let (Self::Fixed { backend, .. } | Self::LogNormal { backend, .. }) = *self;

@@ -35,13 +35,13 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Times {
-    /// Poisson arrivals at the profile's rate.
+    /// Poisson arrivals at the profile's rate, whatever was recorded.
     Rate,
-    /// As recorded, in seconds.
+    /// Arrival times as recorded, in seconds.
     S,
-    /// As recorded, in milliseconds.
+    /// Arrival times as recorded, in milliseconds.
     Ms,
-    /// As recorded, in microseconds.
+    /// Arrival times as recorded, in microseconds.
     Us,
 }
 
@@ -53,13 +53,14 @@ pub enum ObjectRoute {
     One(u16),
     /// Each backend has a share of the objects, by a hash of the object.
     Shares(BTreeMap<u16, f64>),
-    /// By the object's type, with a default for other types.
+    /// The object's type determines the backend, with a default for other types.
     Types(BTreeMap<u8, u16>, Option<u16>),
-    /// By the longest of these prefixes of the key, with a default for other keys.
+    /// The longest of these prefixes of the key determines the backend, with a default for other
+    /// keys.
     Prefixes(BTreeMap<String, u16>, Option<u16>),
 }
 
-/// The mapping as written in the document.
+/// The mapping of objects to backends as written in the document.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -195,7 +196,7 @@ impl Replay {
 }
 
 impl Times {
-    /// Microseconds per unit; none without recorded times.
+    /// Microseconds per unit of the recorded arrival times; none for drawn ones.
     #[must_use]
     pub const fn unit_us(self) -> Option<u64> {
         match self {

@@ -19,10 +19,11 @@ pub struct Scenario {
     pub warmup_min: f64,
     /// Measured minutes.
     pub measure_min: f64,
-    /// Factor of the time that limits add to service times, by profile; 1 if not given. A larger
-    /// scale has more workers and less queueing, so the same limit has less effect there.
+    /// Factor by which the time that limits add to service times is multiplied, by profile; 1 if
+    /// not given. A larger scale has more workers and less queueing, so the same limit has less
+    /// effect there.
     pub depth: BTreeMap<String, f64>,
-    /// Course of the limits.
+    /// Course of the resource limits over the measured minutes.
     pub course: Course,
 }
 
@@ -36,8 +37,8 @@ pub enum Course {
     RandomWalk(RandomWalk),
 }
 
-/// In every step, each listed backend's level moves by one, up or down with probability 1/2,
-/// between 0 and `levels`.
+/// A random walk of resource limits: in every step, each listed backend's level moves by one, up or
+/// down with probability 1/2, between 0 and `levels`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomWalk {
     /// Length of a step in seconds, such that all listed backends together take at most 1,000,000
@@ -47,11 +48,12 @@ pub struct RandomWalk {
     pub levels: u32,
     /// Level before the first step.
     pub start_level: u32,
-    /// Limits at level 0 and at the highest level, by backend; linear between.
+    /// Resource limits at level 0 and at the highest level, by backend; linear between.
     pub range: BTreeMap<u16, (f64, f64)>,
     /// SplitMix64 state from which the given walk was drawn.
     pub seed: u64,
-    /// The given walk by backend: one digit (0-9, a-z) per step, the level after it.
+    /// The walk given in the document, by backend: one digit (0-9, a-z) per step, the level after
+    /// it.
     pub walk: BTreeMap<u16, String>,
 }
 
@@ -79,15 +81,15 @@ pub struct Limits {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Timeline {
-    /// At least one point, minutes ascending.
+    /// Limits at points of time in minutes, ascending, and linear between them; at least one point.
     Linear(Vec<(f64, f64)>),
-    /// At least one step.
+    /// Limits of successive steps of equal length, at least one step.
     Steps { step_min: f64, limits: Vec<f64> },
 }
 
 impl Scenario {
-    /// Factor of the time that limits add to service times at `profile`; not included in
-    /// [`Scenario::limits`].
+    /// Factor by which the time that limits add to service times is multiplied at `profile`; not
+    /// included in [`Scenario::limits`].
     #[must_use]
     pub fn depth(&self, profile: &str) -> f64 {
         self.depth.get(profile).copied().unwrap_or(1.0)
@@ -122,7 +124,7 @@ impl Scenario {
         Limits { timelines, replicas }
     }
 
-    /// Steps that cover the measured minutes, at least 1.
+    /// Number of random-walk steps that cover the measured minutes, at least 1.
     pub(super) fn steps(&self, random: &RandomWalk) -> usize {
         libm::ceil(self.measure_min * 60.0 / random.step_s).max(1.0) as usize
     }

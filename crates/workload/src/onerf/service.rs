@@ -32,7 +32,7 @@ pub struct ServiceLaw {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     form: Form,
-    /// The points as given.
+    /// The points of the distribution as given in the document.
     points: Vec<(f64, f64)>,
     /// (Share of the calls, milliseconds that they take at most); both ascending, the last share 1.
     cumulative: Vec<(f64, f64)>,
@@ -41,15 +41,16 @@ pub struct Measured {
 /// Notation of measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `(upper bound in ms, calls above the bound before and up to this one)`.
+    /// Pairs `(upper bound in ms, calls above the bound before and up to this one)`.
     Histogram,
-    /// `(upper bound in ms, calls up to it)`, as Prometheus exposes histograms.
+    /// Pairs `(upper bound in ms, calls up to it)`, as Prometheus exposes histograms.
     Cumulative,
-    /// `(share of the calls, ms that they take at most)`.
+    /// Pairs `(share of the calls, ms that they take at most)`.
     Quantiles,
 }
 
-/// Largest number of points; a histogram of three significant digits over nine decades has fewer.
+/// Largest number of points of a measured distribution; a histogram of three significant digits
+/// over nine decades has fewer.
 const POINTS_MAX: usize = 100_000;
 
 /// The service law as written in the document: a law, or one notation of measured times.
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_the_buckets_and_are_uniform_within_each() {
+    fn service_time_draws_follow_the_histogram_buckets_and_are_uniform_within_each() {
         let drawn = draws(&law(r#""histogram_ms":[[1,10],[2,0],[4,30],[10,60]]"#), 1);
         let at_most = |ms: f64| drawn.partition_point(|&drawn| drawn <= ms) as f64 / drawn.len() as f64;
         for (ms, share) in [(0.5, 0.05), (1.0, 0.1), (2.0, 0.1), (3.0, 0.25), (4.0, 0.4), (7.0, 0.7)] {
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn three_notations_of_one_distribution_give_equal_draws() {
+    fn three_notations_of_one_service_time_distribution_give_equal_draws() {
         let histogram = law(r#""histogram_ms":[[1,10],[4,30],[10,60]]"#);
         let cumulative = law(r#""cumulative_ms":[[1,10],[4,40],[10,100]]"#);
         let quantiles = law(r#""quantiles_ms":[[0.1,1],[0.4,4],[1,10]]"#);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn minimum_time_and_further_objects_are_added() {
+    fn service_time_adds_the_minimum_and_the_time_of_further_objects() {
         let law = law(r#""quantiles_ms":[[0,5],[1,6]],"per_item_ms":2"#);
         let (one, four) = (draws(&law, 1), draws(&law, 4));
         assert!(one[0] >= 5.0 && one[one.len() - 1] <= 6.0);
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_distribution_is_refused_with_its_place() {
+    fn invalid_service_time_distribution_is_refused_with_its_place() {
         let cases = [
             (
                 r#""histogram_ms":[]"#,
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn law_and_measured_times_are_mutually_exclusive() {
+    fn service_time_law_and_measured_times_are_mutually_exclusive() {
         for fields in [
             r#""cv":1"#,
             r#""base_ms":1,"quantiles_ms":[[1,2]]"#,

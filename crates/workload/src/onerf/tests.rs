@@ -207,7 +207,7 @@ fn replica_uses_its_own_limit_else_its_backends() {
 }
 
 #[test]
-fn depth_is_one_unless_given_for_the_profile() {
+fn depth_of_limits_is_one_unless_given_for_the_profile() {
     let document = DOCUMENT.replacen(r#""depth":{"full":1.27}"#, r#""depth":{"full":1.25}"#, 1);
     let model = Model::from_json(&document).unwrap();
     let depth = |scenario, profile| model.scenario(scenario).unwrap().depth(profile);
@@ -218,7 +218,7 @@ fn depth_is_one_unless_given_for_the_profile() {
 }
 
 #[test]
-fn given_walk_equals_the_walk_drawn_from_its_seed() {
+fn random_walk_in_a_document_equals_the_one_drawn_from_its_seed() {
     let model = Model::onerf();
     let scenario = model.scenario("onerf-random").unwrap();
     let given = scenario.limits(Walk::Given);
@@ -227,7 +227,7 @@ fn given_walk_equals_the_walk_drawn_from_its_seed() {
 }
 
 #[test]
-fn walk_is_constant_within_a_step_and_after_the_last() {
+fn random_walk_of_limits_is_constant_within_a_step_and_after_the_last() {
     let model = Model::onerf();
     let limits = model.scenario("onerf-random").unwrap().limits(Walk::Given);
     let of_1 = |seconds: f64| limits.limit(BackendId(0), seconds / 60.0);
@@ -241,7 +241,7 @@ fn walk_is_constant_within_a_step_and_after_the_last() {
 }
 
 #[test]
-fn unknown_name_is_refused_with_the_known_names() {
+fn unknown_profile_or_scenario_is_refused_with_the_known_names() {
     let model = Model::onerf();
     let error = model.mix("s1000").unwrap_err().to_string();
     assert_eq!(error, "the workload model has no profile `s1000`; it has: demo, full, s10, s100");
@@ -250,7 +250,7 @@ fn unknown_name_is_refused_with_the_known_names() {
 }
 
 #[test]
-fn invalid_document_is_refused_with_place_and_range() {
+fn invalid_model_document_is_refused_with_place_and_range() {
     let cases = [
         (
             r#""schema":"onerf-workload/1""#,
@@ -362,7 +362,7 @@ const REPLAY: &str = r#"{"schema":"onerf-workload/1","name":"shop",
     "trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}},
     "scenarios":{"none":{"warmup_min":0,"measure_min":1,"kind":"piecewise_linear","limits":{}}}}"#;
 
-/// The `trace` entry of that model.
+/// The `trace` entry of the model [`REPLAY`].
 const REPLAY_TRACE: &str =
     r#""trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}}"#;
 
@@ -459,7 +459,7 @@ fn model_with_a_trace_is_read_and_validated() {
 }
 
 #[test]
-fn repeated_key_is_refused_in_every_map_of_a_document() {
+fn repeated_key_is_refused_in_every_map_of_a_model_document() {
     let walk = r#""walk":{"warmup_min":1,"measure_min":1,"kind":"random_walk","step_s":60,"levels":1,"start_level":0,
         "range":{"1":[0.5,1]},"seed":1,"walk":{"1":"0"}},"#;
     let profile = r#""shop":{"app_servers":1,"cache_bytes_per_server":1,"alloc_granularity_bytes":1,"alloc_floor_bytes":1},"#;

@@ -218,7 +218,8 @@ fn mix(types: &[RequestType], backends: usize, max_batch: u32) -> Verdict {
     number("request_types: the sum of the probabilities", sum, 1.0 - 1e-7, 1.0 + 1e-7)
 }
 
-/// Checks one batch of a request type; `seen` marks the backends of its earlier batches.
+/// Checks the number of objects that a request type reads from one backend; `seen` marks the
+/// backends of its earlier batches.
 fn asked(at: &str, batching: &Batching, seen: &mut [bool], max_batch: u32) -> Verdict {
     let backends = seen.len();
     let place = batching.backend().index();
@@ -308,8 +309,8 @@ fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
     Ok(())
 }
 
-/// Largest number of steps of all backends together, which are drawn at once for a realisation and
-/// take 12 bytes each.
+/// Largest number of random-walk steps of all backends together, which are drawn at once for a
+/// realisation and take 12 bytes each.
 const STEPS_MAX: usize = 1_000_000;
 
 fn steps(at: &str, each: usize, walk: &RandomWalk) -> Verdict {
@@ -351,8 +352,8 @@ fn known_replica(
     )
 }
 
-/// Least limit: it makes a call take a hundred thousand times as long; a limit of 0 would never
-/// finish it.
+/// Least accepted resource limit: it makes a call take a hundred thousand times as long; a limit of
+/// 0 would never finish it.
 const LIMIT_LEAST: f64 = 1e-5;
 
 pub(super) fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {

@@ -15,7 +15,7 @@ use std::io::{BufRead, Write};
 use super::packed::{Unpacked, unpacked};
 use super::{Position, TraceError, fill};
 
-/// An access of a trace.
+/// An access of a cache2k trace: type and number of an object in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Access(u32);
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn word_is_decoded_into_type_object_and_key() {
+    fn cache2k_word_is_decoded_into_type_object_and_key() {
         let word = 7 << 27 | 0x0001_A2B3;
         let access = accesses(&u32::to_be_bytes(word))[0];
         assert_eq!((access.object_type(), access.object()), (7, 0x0001_A2B3));

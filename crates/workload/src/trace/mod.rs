@@ -30,7 +30,7 @@ pub enum TraceError {
     /// The reader failed; a retry may succeed.
     #[error("reading the trace at {at}: {source}")]
     Read {
-        /// Byte offset or line.
+        /// Byte offset or line at which the reader failed.
         at: Position,
         /// Error of the reader.
         source: std::io::Error,
@@ -43,7 +43,7 @@ pub enum TraceError {
         /// Description of the record.
         expected: &'static str,
     },
-    /// The xz container is damaged or truncated.
+    /// The xz container that holds the trace is damaged or truncated.
     #[error("unpacking the trace: {detail}; check the file with `xz -t`")]
     Unpack {
         /// Message of the decoder.
@@ -52,7 +52,7 @@ pub enum TraceError {
     /// The unpacked trace is above the size limit.
     #[error("unpacking the trace: it is larger than {limit_bytes} bytes; unpack it to a file and give that")]
     TooLarge {
-        /// The limit, in bytes.
+        /// Largest accepted size of an unpacked trace, in bytes.
         limit_bytes: usize,
     },
     /// The trace is packed in a format that is not supported.
@@ -70,7 +70,7 @@ pub enum TraceError {
         at: Position,
         /// Description of the expected record.
         expected: &'static str,
-        /// Description of the error.
+        /// Description of the error in the record.
         detail: String,
     },
 }

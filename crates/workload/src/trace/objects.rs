@@ -28,16 +28,17 @@ pub enum Format {
     RobinHood,
 }
 
-/// An access of a trace.
+/// An access of a trace: an object, its sizes, and whether it is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Hash of the object's key.
     pub object: u64,
-    /// Length of the key.
+    /// Length of the object's key in bytes.
     pub key_bytes: u32,
-    /// Length of the value; none for a get that missed, whose size was not recorded.
+    /// Length of the object's value in bytes; none for a get that missed, whose size was not
+    /// recorded.
     pub value_bytes: Option<u32>,
-    /// Type of the access.
+    /// Type of the access: get, store or delete.
     pub kind: AccessKind,
 }
 
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_different_types_or_backends_differ() {
+    fn objects_of_different_types_or_backends_have_different_ids() {
         let two_types = [1_u32 << 27 | 5, 2 << 27 | 5, 1 << 27 | 5].map(u32::to_be_bytes).concat();
         let found = accesses(&two_types, Format::Cache2k);
         assert!(found[0] == found[2] && found[0].object != found[1].object);
@@ -233,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_are_read_or_refused_without_panic(bytes: Vec<u8>) {
+        fn arbitrary_bytes_as_a_trace_are_read_or_refused_without_panic(bytes: Vec<u8>) {
             for format in ALL {
                 if let Ok(accesses) = read(&bytes[..], options(format)) {
                     let errors = accesses.filter(Result::is_err).count();

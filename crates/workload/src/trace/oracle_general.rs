@@ -15,7 +15,7 @@ use std::io::BufRead;
 
 use super::{Position, TraceError, fill};
 
-/// An access of a trace.
+/// An access of an oracleGeneral trace: time, object and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Time in seconds, from an arbitrary origin.
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_in_order() {
+    fn oracle_general_records_are_read_in_order() {
         let accesses = [
             Access { time_s: 7, object: u64::MAX - 1, bytes: 20 },
             Access { time_s: 8, object: 1, bytes: 0 },

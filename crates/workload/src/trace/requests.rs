@@ -36,9 +36,9 @@ pub struct Query {
 /// An object of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Hash of its key.
+    /// Hash of the object's key.
     pub id: u64,
-    /// Length of its value; none if it may not be cached.
+    /// Length of the object's value in bytes; none if it may not be cached.
     pub bytes: Option<u32>,
 }
 
@@ -50,14 +50,14 @@ pub struct Object {
 pub struct Requests<R> {
     replay: Replay,
     route: ObjectRoute,
-    /// Reads one in `sample` objects.
+    /// One in this many objects is read, with all of its accesses.
     sample: u64,
-    /// Names of the backends.
+    /// Names of the backends, to which the trace refers.
     names: Vec<String>,
     records: Records<R>,
     /// Hash function of keys; the same in every run.
     hash: SeededState,
-    /// The latest time so far.
+    /// The latest arrival time read so far; none before the first.
     latest: Option<i64>,
     ended: bool,
 }
@@ -152,7 +152,7 @@ impl<R: BufRead> Requests<R> {
         }
     }
 
-    /// The next get.
+    /// The next get of any object, in the sample or not.
     fn next_of_all(&mut self) -> Result<Option<Access>, TraceError> {
         let (replay, records) = (&self.replay, &mut self.records);
         let (at, time, id, bytes, backend) = match records {
@@ -209,7 +209,7 @@ impl<R: BufRead> Requests<R> {
 }
 
 impl Request {
-    /// Adds an object to the query to `backend`.
+    /// Adds an object to the request's query to `backend`.
     fn ask(&mut self, backend: BackendId, object: Object) {
         match self.queries.iter_mut().find(|query| query.backend == backend) {
             Some(query) => query.objects.push(object),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn accesses_are_grouped_into_batches_and_routed() {
+    fn accesses_are_grouped_into_requests_and_routed_to_backends() {
         let words =
             [1_u32 << 27 | 5, 2 << 27 | 5, 1 << 27 | 6, 1 << 27 | 5, 3 << 27].map(u32::to_be_bytes).concat();
         let json = r#""format":"cache2k","value_bytes":100,"batch":3,"route":{"types":{"1":1},"others":2}"#;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_divided_by_the_declared_shares() {
+    fn objects_are_divided_among_backends_by_the_declared_shares() {
         let record = |object: u64| [&[0; 4][..], &object.to_le_bytes(), &[8, 0, 0, 0], &[0; 8]].concat();
         let file: Vec<u8> = (0..4_000).flat_map(record).collect();
         let found = requests(&file, r#""format":"oracleGeneral","route":{"shares":{"1":0.75,"2":0.25}}"#);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn sample_has_all_accesses_to_its_objects_in_full_batches() {
+    fn sample_of_objects_has_all_accesses_to_them_in_full_batches() {
         let words: Vec<u8> = (0..4_000_u32).flat_map(|n| (n % 500).to_be_bytes()).collect();
         let replay = replay(r#""format":"cache2k","value_bytes":1,"batch":5"#);
         let objects = |sample| {

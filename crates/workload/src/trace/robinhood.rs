@@ -20,7 +20,7 @@ use serde::Deserialize;
 use super::{Position, TraceError, read_line};
 use crate::unique::Unique;
 
-/// A request of a trace.
+/// A request of a RobinHood trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Time stamp as recorded; not suitable for pacing.
@@ -42,9 +42,9 @@ pub struct Query {
 /// An object of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Key within its backend.
+    /// Key of the object within its backend.
     pub key: String,
-    /// Size in bytes.
+    /// Size of the object in bytes.
     pub bytes: u32,
     /// True if the object may be cached.
     pub cacheable: bool,

@@ -20,11 +20,11 @@ use super::{Position, TraceError, read_line};
 pub struct Operation {
     /// Time in seconds, from an arbitrary origin.
     pub time_s: u64,
-    /// The key, anonymised.
+    /// Key of the object, anonymised.
     pub key: String,
-    /// Length of the original key.
+    /// Length of the original key in bytes.
     pub key_bytes: u32,
-    /// Length of the value; 0 for a get that missed.
+    /// Length of the value in bytes; 0 for a get that missed.
     pub value_bytes: u32,
     /// Type of the operation.
     pub verb: Verb,
