@@ -113,8 +113,8 @@ impl Popularity {
         self.rank_at(self.shape.position(u) as u64)
     }
 
-    /// The rank for an unrounded one that was rounded down to `position`. For a draw just below 1,
-    /// rounding errors may give N+1.
+    /// Returns the rank of a draw whose rank plus one rounds down to `position`. For a draw just
+    /// below 1, rounding errors may give N+1.
     fn rank_at(&self, position: u64) -> u64 {
         position.saturating_sub(1).min(self.objects - 1)
     }

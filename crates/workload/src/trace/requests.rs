@@ -50,7 +50,7 @@ pub struct Object {
 pub struct Requests<R> {
     replay: Replay,
     route: ObjectRoute,
-    /// One in this many objects is read, with all of its accesses.
+    /// Number of objects of which one is read, with all of its accesses.
     sample: u64,
     /// Names of the backends, to which the trace refers.
     names: Vec<String>,
