@@ -1,4 +1,4 @@
-//! Accounting of the bytes that connections' buffers hold.
+//! Accounting of the bytes that the buffers of clients' connections hold.
 //!
 //! Each buffer has its own bound, so nothing is refused here. The sum is the memory that the
 //! process uses for its clients beside the cache, which eviction cannot reduce.
@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The number of times a listener's output may hold a fetched value: once, in a buffer that doubles
-/// as it grows.
+/// The number of copies of a fetched value that a connection's output may hold: the output is a
+/// buffer that doubles as it grows.
 pub const FETCHED_COPIES: usize = 2;
 
 /// A count of the bytes in the buffers of all connections.
@@ -19,7 +19,7 @@ pub trait BufferBytes: Send + Sync {
     fn subtract(&self, bytes: u64);
 }
 
-/// A plain counter.
+/// Counts the bytes in buffers with a plain atomic counter.
 impl BufferBytes for AtomicU64 {
     fn add(&self, bytes: u64) {
         self.fetch_add(bytes, Relaxed);
@@ -30,7 +30,7 @@ impl BufferBytes for AtomicU64 {
     }
 }
 
-/// The share of one connection or thread in [`BufferBytes`], given back on drop.
+/// The bytes that one connection or thread has added to [`BufferBytes`], subtracted on drop.
 pub(super) struct Account {
     total: Arc<dyn BufferBytes>,
     bytes: usize,
@@ -42,8 +42,8 @@ impl Account {
         Self { total, bytes: 0 }
     }
 
-    /// Records that the buffers hold `bytes` now. Costs nothing if the number is unchanged, the
-    /// usual case.
+    /// Records that the buffers of this account hold `bytes` now. Costs nothing if the number is
+    /// unchanged, the usual case.
     pub(super) fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.total.add((bytes - self.bytes) as u64);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_add_up_and_are_empty_when_dropped() {
+    fn buffer_accounts_add_up_and_are_zero_when_dropped() {
         let total = Arc::new(AtomicU64::new(0));
         let account = || Account::new(Arc::clone(&total) as Arc<dyn BufferBytes>);
         let (mut one, mut two) = (account(), account());

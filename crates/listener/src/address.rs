@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Address of a listener.
+/// The address that a listener accepts connections at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// TCP. Port 0 lets the system choose.
+    /// A TCP address. Port 0 lets the system choose.
     Tcp(SocketAddr),
     /// A UNIX socket: a file that processes on the same machine connect to.
     Unix(UnixSocket),
@@ -30,7 +30,7 @@ impl UnixSocket {
 }
 
 impl Address {
-    /// Returns the IP address and port, if it has them.
+    /// Returns the IP address and port of a TCP address; none for a UNIX socket.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
@@ -39,7 +39,7 @@ impl Address {
         }
     }
 
-    /// Returns the UNIX socket, if it is one.
+    /// Returns the UNIX socket; none for a TCP address.
     #[must_use]
     pub fn unix(&self) -> Option<&UnixSocket> {
         match self {

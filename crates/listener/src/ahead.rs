@@ -6,8 +6,8 @@
 
 use super::shared::Service;
 
-/// Prefetches as many of the next keys as possible at once, if there are at least two. Keys that
-/// were not prefetched remain in `keys`.
+/// Prefetches the cache's entries of as many of the next `keys` as possible at once, if there are
+/// at least two. Keys that were not prefetched remain in `keys`.
 pub(super) fn prefetch<'k>(service: &Service, keys: &mut impl Iterator<Item = &'k [u8]>) {
     service.cache.prefetch(keys.filter_map(|key| {
         let (target, name) = service.routing.find(key)?;

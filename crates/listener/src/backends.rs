@@ -1,4 +1,4 @@
-//! The backends behind a listener's cache.
+//! The backends from which listeners fetch misses, and which learn of changes of the cache.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -35,7 +35,7 @@ pub trait Backends: Send + Sync {
     ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>>;
 
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and fences the
-    /// key: no value fetched before fills the cache afterwards.
+    /// key: afterwards no value fetched before can fill the cache.
     ///
     /// The change is made inside this call because a fetch in flight could still fill the cache
     /// between a removal and a later notification. Implementations mark the fetches in flight and
@@ -43,7 +43,8 @@ pub trait Backends: Send + Sync {
     /// nothing else.
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
 
-    /// Does the same for a `change` that flushes the whole partition as of the time `at`, which may
-    /// be now or later: no value fetched before `at` fills the partition after it.
+    /// Calls `change` like [`write`](Self::write), for a flush of the whole partition as of the
+    /// time `at`, which may be now or later: no value fetched before `at` fills the partition after
+    /// it.
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut());
 }

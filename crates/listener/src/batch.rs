@@ -12,13 +12,13 @@ use super::lent::{Empty, ReadBuffer};
 use super::shared::Service;
 use super::slots::Token;
 
-/// Most clients that are read before the first is answered: each is a key to prefetch.
+/// Most clients that are read before the first is answered: each has a key to prefetch.
 const CLIENTS_MAX: usize = 32;
-/// Bytes of the batch. There is room for one more read until it is answered.
+/// Bytes of the buffer for a batch. There is room for one more read until the batch is answered.
 pub(super) const ROOM_BYTES: usize = 2 * INPUT_BYTES;
 
-/// Input of several clients that is to be answered. Each can be reached by its client's token
-/// alone.
+/// Input of several clients that was read and is to be answered. Each client's input can be reached
+/// by the client's token alone.
 #[derive(Debug, Default)]
 pub(super) struct InputBatch {
     buffer: ReadBuffer,
@@ -42,7 +42,7 @@ impl InputBatch {
         ends
     }
 
-    /// Returns whether the batch has to be answered before another client is read.
+    /// Returns true if the batch has to be answered before another client is read.
     pub(super) fn is_full(&self) -> bool {
         self.ends.len() == CLIENTS_MAX || self.buffer.free() < INPUT_BYTES
     }
@@ -53,7 +53,7 @@ impl InputBatch {
         starts.zip(&self.ends).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
     }
 
-    /// Prefetches each client's first key. Its conversation prefetches the others.
+    /// Prefetches the first key of each client's input. Its conversation prefetches the others.
     pub(super) fn prefetch<C: Conversation>(&self, service: &Service) {
         prefetch(service, &mut self.inputs().filter_map(|(_, input)| C::keys_ahead(input).next()));
     }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_come_in_order_and_are_gone_when_the_batch_is_emptied() {
+    fn inputs_of_a_batch_are_in_order_and_gone_when_it_is_emptied() {
         let mut batch = InputBatch::new();
         for (number, text) in [(3, &b"get a"[..]), (1, b"x"), (2, b"quit")] {
             say(&mut batch, number, text);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn client_that_was_not_read_has_no_input() {
+    fn client_that_was_not_read_has_no_input_in_the_batch() {
         let mut batch = InputBatch::new();
         say(&mut batch, 1, b"get a");
         batch.read(Token::from_number(2), |_| Received::Busy);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_is_full_after_many_clients_or_many_bytes() {
+    fn input_batch_is_full_after_many_clients_or_many_bytes() {
         let mut short = InputBatch::new();
         let clients = (0..).take_while(|&number| {
             say(&mut short, number, b"get a\r\n");

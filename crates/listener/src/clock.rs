@@ -1,4 +1,4 @@
-//! The clock that a listener reads.
+//! The clock from which a listener reads monotonic and wall time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,23 +7,24 @@ use sherwood_model::Instant;
 
 /// A monotonic clock with the wall time, in which clients give expiry times.
 pub trait Clock: Send + Sync {
-    /// Returns the monotonic time, which the cache uses.
+    /// Returns the monotonic time, in which the cache keeps its times.
     fn now(&self) -> Instant;
 
-    /// Returns the wall time at `at`, since 1970.
+    /// Returns the wall time, since 1970, at the monotonic time `at`.
     fn unix(&self, at: Instant) -> Duration;
 
-    /// Returns the instant of a wall time; the clock's origin if the wall time lies before it.
+    /// Returns the monotonic time of a wall time; the clock's origin if the wall time lies before
+    /// it.
     fn at_unix(&self, unix: Duration) -> Instant;
 
-    /// Returns the monotonic and the wall time.
+    /// Returns the monotonic and the wall time now.
     fn moment(&self) -> Moment {
         let now = self.now();
         Moment { now, unix_secs: self.unix(now).as_secs() }
     }
 }
 
-/// A moment in monotonic and wall time.
+/// A moment, in monotonic time and in wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The monotonic time.
@@ -46,7 +47,7 @@ impl ManualClock {
         Self { nanos: AtomicU64::new(now.as_nanos()), origin_unix }
     }
 
-    /// Sets the time.
+    /// Sets the monotonic time; the wall time follows.
     pub fn set(&self, now: Instant) {
         self.nanos.store(now.as_nanos(), Relaxed);
     }

@@ -28,74 +28,74 @@ use super::slots::Token;
 use super::sockets::Socket;
 use crate::clock::Moment;
 
-/// Size of a read, in bytes, unless a longer command is incomplete.
+/// Size of a read from a client, in bytes, unless a longer command is incomplete.
 pub(super) const INPUT_BYTES: usize = 16 * 1024;
 
-/// A client's connection.
+/// A client's connection, with its buffers and its progress.
 pub(super) struct Connection<C, S> {
     token: Token,
     socket: S,
     conversation: C,
     stage: Stage,
-    /// Input that is not consumed.
+    /// Received input that the protocol has not consumed.
     input: Vec<u8>,
-    /// Bytes of input that are needed before anything can be executed; 0 when something can be
-    /// executed now.
+    /// Bytes of input that are needed before a command can be executed; 0 when one can be executed
+    /// now.
     need: usize,
-    /// Output to be sent, of which the first `sent` bytes have been.
+    /// Output to be sent, of which the first `sent` bytes have been sent.
     output: Vec<u8>,
     sent: usize,
-    /// Fetched values whose copies are in `output`. Keeping them keeps the copies' part of the
-    /// budget.
+    /// Fetched values whose copies are in `output`. They are kept because the budget of fetched
+    /// values, which also covers the copies, counts a value until it is dropped.
     held: Vec<Bytes>,
-    /// The bytes of both buffers that the budget does not count.
+    /// The bytes of input and output buffers that the budget of fetched values does not count.
     account: Account,
-    /// True if there may be something to read.
+    /// True if the socket may have bytes to read.
     readable: bool,
-    /// True if the other side has finished, so that reading will end.
+    /// True if the client has finished sending, so that reading will end.
     finished: bool,
-    /// True if something happened since [`is_timed_out`](Self::is_timed_out) was called.
+    /// True if the client made progress since [`is_timed_out`](Self::is_timed_out) was called.
     fresh: bool,
-    /// True if the login timeout was checked before.
+    /// True if the login timeout was checked before, when the client had not logged in either.
     lingers: bool,
-    /// True if the client is queued for another turn.
+    /// True if the client is in its thread's queue for another turn.
     pub(super) queued: bool,
-    /// The waker of its fetches, made with the first one.
+    /// The waker of the client's fetches, made with the first one.
     waker: Option<Waker>,
     _permit: ConnectionPermit,
 }
 
-/// The state of a connection.
+/// The stage of a connection, from commands to its end.
 enum Stage {
     /// Commands are read and answered.
     Open,
-    /// Waits for the answer of a backend.
+    /// Waits for a backend to answer a fetch.
     Fetching(Pin<Box<dyn Future<Output = Fetched> + Send>>),
-    /// Closes when all output is sent.
+    /// Closes the connection when all output is sent.
     Closing,
-    /// Ends writing when all output is sent.
+    /// Ends the sending side when all output is sent.
     HangingUp,
-    /// Writing has ended. Input is read and discarded until the client has finished too, because
-    /// the system would drop the last answer if the socket were closed with unread input.
+    /// The sending side has ended. Input is read and discarded until the client has finished too,
+    /// because the system would drop the last answer if the socket were closed with unread input.
     HungUp,
 }
 
 /// The event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Input.
+    /// Waits for input.
     Input,
-    /// Room in the socket for output.
+    /// Waits for room in the socket for output.
     Output,
-    /// A backend's answer.
+    /// Waits for a backend's answer.
     Backend,
-    /// The end of the client's input, after writing has ended.
+    /// Waits for the end of the client's input, after the listener has ended writing.
     Close,
-    /// The client's login, whatever else it waits for.
+    /// Waits for the client's login, whatever else it waits for.
     Login,
 }
 
-/// The result of a turn.
+/// The result of a client's turn.
 #[derive(Debug)]
 pub(super) enum Turn {
     /// Nothing more can be done before an event.
@@ -109,9 +109,9 @@ pub(super) enum Turn {
 /// The reason for which a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It ended regularly.
+    /// The connection ended regularly.
     Done,
-    /// It broke.
+    /// The connection broke.
     Lost(io::Error),
 }
 
@@ -121,13 +121,13 @@ impl From<io::Error> for End {
     }
 }
 
-/// The parts of a thread that a turn uses.
+/// The parts of a listener's thread that a client's turn uses.
 pub(super) struct ThreadContext<'a> {
     pub(super) shared: &'a Shared,
     pub(super) counters: &'a Counters,
     pub(super) mailbox: &'a Arc<Mailbox>,
     pub(super) moment: Moment,
-    /// Room for [`INPUT_BYTES`] to read into.
+    /// A buffer with room for [`INPUT_BYTES`] to read into.
     pub(super) input: Lent<'a, ReadBuffer>,
     pub(super) output: Lent<'a, Vec<u8>>,
 }
@@ -143,12 +143,12 @@ pub(super) enum Received {
     Busy,
 }
 
-/// Events of a socket.
+/// Events that the system reported for a client's socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readiness {
-    /// There may be something to read.
+    /// The socket may have bytes to read.
     pub(super) readable: bool,
-    /// The other side has closed or the connection broke: reading will end.
+    /// The client has closed or the connection broke: reading will end.
     pub(super) finished: bool,
 }
 
@@ -185,13 +185,13 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         &self.socket
     }
 
-    /// Records an event. A turn is due then.
+    /// Records events of the client's socket, after which it has to get a turn.
     pub(super) fn note(&mut self, readiness: Readiness) {
         self.readable |= readiness.readable;
         self.finished |= readiness.finished;
     }
 
-    /// Ends reading after what has arrived: the conversation sees its client finish.
+    /// Ends reading after the bytes that have arrived: the conversation sees its client finish.
     pub(super) fn stop_reading(&mut self) {
         // A broken connection needs no shutdown.
         let _ = self.socket.shut_down(Shutdown::Read);
@@ -208,7 +208,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Returns whether the client waits for this.
+    /// Returns true if the client still waits for this event.
     pub(super) fn keeps_waiting(&self, wait: Wait) -> bool {
         match wait {
             Wait::Login => self.conversation.is_outside(),
@@ -216,8 +216,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Returns whether nothing has happened since the last call; for a login, whether this was
-    /// called before.
+    /// Returns true if the client made no progress since the last call for the same event; for a
+    /// login, if this was called before.
     pub(super) fn is_timed_out(&mut self, wait: Wait) -> bool {
         match wait {
             Wait::Login => std::mem::replace(&mut self.lingers, true),
@@ -225,8 +225,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Reads a client that has nothing else to do. Its input has to be answered before anything
-    /// else happens to the client.
+    /// Reads the input of a client that has no other work into `buffer`. The input has to be
+    /// answered before anything else happens to the client.
     pub(super) fn read_input(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Received {
         let idle = matches!(self.stage, Stage::Open) && !self.owes() && self.need > 0;
         if !idle || !self.readable || !self.input.is_empty() {
@@ -239,7 +239,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Executes input of the batch and sends the answers.
+    /// Executes the client's `input`, which was read into the batch, and sends the answers.
     pub(super) fn answer(&mut self, input: &[u8], context: &mut ThreadContext<'_>) -> Turn {
         let advance = self.conversation.advance(context.moment, input, &mut context.output);
         self.input.extend_from_slice(&input[advance.consumed..]);
@@ -248,7 +248,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         turn.unwrap_or_else(Turn::End)
     }
 
-    /// Does everything that is possible without waiting.
+    /// Gives the client a turn: does everything that is possible without waiting.
     pub(super) fn turn(&mut self, context: &mut ThreadContext<'_>) -> Turn {
         let turn = match self.stage {
             Stage::Fetching(_) => Ok(self.poll_fetch(context)),
@@ -273,7 +273,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.sent < self.output.len()
     }
 
-    /// Reads if nothing can be executed yet, executes, and sends the answers. No output is pending.
+    /// Reads if no complete command is left, executes commands, and sends the answers. No output is
+    /// pending.
     fn advance_or_read(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         let advance = if self.need == 0 {
             self.advance(context)
@@ -307,7 +308,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         advance
     }
 
-    /// Carries out the step that the conversation returned.
+    /// Carries out the next step of the connection, as the conversation returned it.
     fn follow(&mut self, next: NextStep, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         match next {
             NextStep::Need(need) => {
@@ -336,7 +337,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Ends a turn that has neither output nor executable input.
+    /// Ends a turn without output and without a complete command in the input.
     fn go_on(&self) -> Turn {
         if self.readable { Turn::Again } else { Turn::Wait(Wait::Input) }
     }
@@ -356,7 +357,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Ends writing.
+    /// Ends the sending side of the connection.
     fn hang_up(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         self.socket.shut_down(Shutdown::Write)?;
         self.stage = Stage::HungUp;
@@ -365,7 +366,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.discard(context)
     }
 
-    /// Reads and discards the client's further input, which does not restart the timeout.
+    /// Reads and discards the client's further input, which does not restart the timeout for its
+    /// end.
     fn discard(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
@@ -377,18 +379,18 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         Ok(if self.readable { Turn::Again } else { Turn::Wait(Wait::Close) })
     }
 
-    /// Reads up to [`INPUT_BYTES`], for which there is room, into a buffer of the thread's. Returns
-    /// whether anything had arrived.
+    /// Reads up to [`INPUT_BYTES`] of a client's input, for which there is room, into a buffer of
+    /// the thread. Returns true if any had arrived.
     fn receive(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Result<bool, End> {
         let socket = &self.socket;
         let received = buffer.fill(INPUT_BYTES, |room| retry(|| socket.receive(room)));
         self.received(received, INPUT_BYTES, counters)
     }
 
-    /// Reads behind the input that is there: at least the bytes that the conversation waits for and
-    /// [`INPUT_BYTES`], because it may wait for no more than the next byte of something of unknown
-    /// length; but not much more than has arrived, so that announcing a large value costs no
-    /// memory.
+    /// Reads more input behind the incomplete command: at least the bytes that the conversation
+    /// waits for and [`INPUT_BYTES`], because it may wait for no more than the next byte of
+    /// something of unknown length; but not much more than has arrived, so that announcing a large
+    /// value costs no memory.
     fn receive_more(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
         let held = self.input.len();
         let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
@@ -422,8 +424,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
     }
 
-    /// Sends the output of the turn. The rest that the system does not take is moved to the client.
-    /// Returns true if everything was sent.
+    /// Sends the output of the turn. The rest that the system does not take is kept as the client's
+    /// pending output. Returns true if everything was sent.
     fn send(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
         if context.output.is_empty() {
             return Ok(true);
@@ -439,7 +441,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         Ok(false)
     }
 
-    /// Sends pending output. Returns whether none is left.
+    /// Sends the client's pending output. Returns true if none is left.
     fn settle(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
         if !self.owes() {
             self.release();
@@ -455,8 +457,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         Ok(true)
     }
 
-    /// Frees the memory of sent output and of the fetched values in it. A fetch whose answer is
-    /// empty leaves values without output.
+    /// Frees the memory of sent output and of the fetched values whose copies were in it. A fetch
+    /// whose answer is empty leaves values without output.
     fn release(&mut self) {
         self.output = Vec::new();
         self.sent = 0;
@@ -464,7 +466,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     }
 }
 
-/// Sends as much as the system takes.
+/// Sends as much of `output` as the system takes, and returns the number of bytes.
 fn send_some(socket: &impl Socket, output: &[u8], counters: &Counters) -> Result<usize, End> {
     let mut sent = 0;
     while sent < output.len() {

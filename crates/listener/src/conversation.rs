@@ -16,18 +16,18 @@ use crate::clock::Moment;
 
 /// A protocol, shared by all threads of a listener.
 pub(super) trait Protocol: Send + Sync + 'static {
-    /// The state of one client.
+    /// The state of one client of the protocol.
     type Conversation: Conversation;
 
-    /// Name in messages, such as `memcached`.
+    /// The protocol's name in messages, such as `memcached`.
     const NAME: &'static str;
-    /// Prefix of thread names, before the thread's number; at most 11 bytes, so that the system's
-    /// limit leaves room for the number.
+    /// Prefix of the names of the listener's threads, before the number; at most 11 bytes, so that
+    /// the system's limit leaves room for the number.
     const THREADS: &'static str;
-    /// The answer to a client over the limit on connections, before it is closed.
+    /// The answer to a client over the limit on connections, before its connection is closed.
     const TOO_MANY: &'static [u8];
 
-    /// Starts a conversation on the thread of that number.
+    /// Starts the conversation of a new client on thread number `thread`.
     fn open(&self, shared: &Arc<Shared>, thread: usize) -> Self::Conversation;
 }
 
@@ -48,7 +48,7 @@ pub(super) trait Conversation: Send + 'static {
     where
         Self: Sized;
 
-    /// Returns whether the client has to log in and has not.
+    /// Returns true if the client has to log in and has not.
     fn is_outside(&self) -> bool;
 
     /// Receives the fetched values, in the order of the requested keys. `output` is as
@@ -68,8 +68,8 @@ pub(super) struct Advance {
 /// The next step of a connection.
 #[derive(Debug)]
 pub(super) enum NextStep {
-    /// Send the output, and advance again once this many unconsumed bytes are present: always more
-    /// than there are, at least 1, and never more than the protocol's longest command.
+    /// Send the output, and advance again once this many unconsumed bytes of input are present:
+    /// always more than there are, at least 1, and never more than the protocol's longest command.
     Need(usize),
     /// Send the output, let other connections run and advance again: the output was full.
     Send,
@@ -83,14 +83,15 @@ pub(super) enum NextStep {
     HangUp,
 }
 
-/// A key to fetch from its partition's backend.
+/// A key to fetch from the backend of its partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// The partition.
+    /// The partition that holds the key.
     pub(super) partition: PartitionId,
     /// The key without the prefix of its route, as the partition stores it.
     pub(super) key: Bytes,
 }
 
-/// Results of the requested keys, in their order. A failure is a text.
+/// Results of a fetch, in the order of its keys: the value, none if the key does not exist, or the
+/// text of a failure.
 pub(super) type Fetched = Vec<Result<Option<FetchedValue>, String>>;

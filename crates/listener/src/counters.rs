@@ -1,11 +1,11 @@
-//! The counters of a listener.
+//! The counters of a listener, kept per thread.
 //!
 //! A counter shared by all threads would be a cache line that moves between them with every
 //! command. So each thread has its own counters, which are summed when read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A counter, named as in memcached.
+/// A counter of a listener, named as in memcached's `stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Count {
@@ -13,41 +13,41 @@ pub enum Count {
     CmdGet,
     /// Storage commands whose value arrived whole.
     CmdSet,
-    /// `flush_all`s.
+    /// `flush_all` commands.
     CmdFlush,
-    /// Keys of `touch`, `gat` and `gats`.
+    /// Keys given to `touch`, `gat` and `gats`.
     CmdTouch,
-    /// Meta commands but `mn`.
+    /// Meta commands except `mn`.
     CmdMeta,
     /// Keys requested and found in the cache.
     GetHits,
     /// Keys requested and not found in the cache, fetched afterwards or not.
     GetMisses,
-    /// `delete`s that removed an item.
+    /// `delete` commands that removed an item.
     DeleteHits,
-    /// `delete`s of missing keys.
+    /// `delete` commands of missing keys.
     DeleteMisses,
-    /// `incr`s that found an item.
+    /// `incr` commands that found an item.
     IncrHits,
-    /// `incr`s of missing keys.
+    /// `incr` commands of missing keys.
     IncrMisses,
-    /// `decr`s that found an item.
+    /// `decr` commands that found an item.
     DecrHits,
-    /// `decr`s of missing keys.
+    /// `decr` commands of missing keys.
     DecrMisses,
-    /// `cas`es that stored.
+    /// `cas` commands that stored their value.
     CasHits,
-    /// `cas`es of missing keys.
+    /// `cas` commands of missing keys.
     CasMisses,
-    /// `cas`es of items changed meanwhile.
+    /// `cas` commands refused because the item had changed meanwhile.
     CasBadval,
-    /// Keys touched.
+    /// Keys whose expiry `touch`, `gat` or `gats` changed.
     TouchHits,
-    /// Missing keys to touch.
+    /// Missing keys given to `touch`, `gat` or `gats`.
     TouchMisses,
-    /// Values refused because they are over the limit.
+    /// Values refused because they are over the limit on their length.
     StoreTooLarge,
-    /// Values refused because they do not fit their partition.
+    /// Values refused because they do not fit into their partition.
     StoreNoMemory,
     /// Values stored.
     TotalItems,
@@ -61,13 +61,13 @@ pub enum Count {
     AuthCmds,
     /// Login attempts with a wrong password.
     AuthErrors,
-    /// Connections closed because nothing arrived for too long.
+    /// Connections closed because the client sent nothing for too long.
     IdleKicks,
-    /// Connections closed because nothing was read for too long.
+    /// Connections closed because the client read nothing for too long.
     SlowKicks,
-    /// Bytes received.
+    /// Bytes received from clients.
     BytesRead,
-    /// Bytes sent.
+    /// Bytes sent to clients.
     BytesWritten,
 }
 
@@ -109,31 +109,31 @@ impl Count {
 
 const COUNTS: usize = Count::BytesWritten as usize + 1;
 
-/// The counts of one thread, on cache lines of their own.
+/// The counters of one thread, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters([AtomicU64; COUNTS]);
 
 impl Counters {
-    /// Adds `n`. Called only by the thread that owns the counters, so no atomic read-modify-write
-    /// is needed.
+    /// Adds `n` to a counter. Called only by the thread that owns the counters, so no atomic
+    /// read-modify-write is needed.
     pub(super) fn add(&self, count: Count, n: u64) {
         let counter = &self.0[count as usize];
         counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Adds 1; see [`add`](Self::add).
+    /// Adds 1 to a counter; see [`add`](Self::add).
     pub(super) fn increment(&self, count: Count) {
         self.add(count, 1);
     }
 }
 
-/// All counts of a listener at one moment.
+/// The values of all counters of a listener at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts([u64; COUNTS]);
 
 impl Counts {
-    /// Returns the sum over all threads.
+    /// Returns the sums over the counters of all threads.
     pub(super) fn sum(threads: &[Counters]) -> Self {
         let mut sum = Self::default();
         for thread in threads {
@@ -144,13 +144,13 @@ impl Counts {
         sum
     }
 
-    /// Returns one count.
+    /// Returns the value of one counter.
     #[must_use]
     pub fn get(&self, count: Count) -> u64 {
         self.0[count as usize]
     }
 
-    /// Returns the difference to `earlier`.
+    /// Returns the differences to `earlier` values of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].wrapping_sub(earlier.0[at])))
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_count_is_shown_once_and_threads_add_up() {
+    fn every_counter_has_one_name_and_is_summed_over_the_threads() {
         let threads = [Counters::default(), Counters::default()];
         for (at, (count, _)) in Count::ALL.into_iter().enumerate() {
             assert_eq!(count as usize, at);

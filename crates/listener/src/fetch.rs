@@ -35,7 +35,8 @@ pub(super) fn fetch(
     }
 }
 
-/// Returns the partitions, each with the indices of its keys.
+/// Groups the keys to fetch by partition; returns each partition with the indices of its keys in
+/// `wanted`.
 fn by_partition(wanted: &[Wanted]) -> Vec<(PartitionId, Vec<usize>)> {
     let mut parts: Vec<(PartitionId, Vec<usize>)> = Vec::new();
     for (place, Wanted { partition, .. }) in wanted.iter().enumerate() {

@@ -16,41 +16,43 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// The time after its last events in which a thread helps. Chosen so that clients which send a
-/// thousand requests a second are enough.
+/// The time after its last events for which a thread helps with background work. Chosen so that
+/// clients which send a thousand requests a second are enough.
 const IDLE_MAX: Duration = Duration::from_millis(1);
-/// The longest step after which the core counts as free; a longer step was interrupted.
+/// The longest background step after which the thread's core counts as free; a longer step was
+/// interrupted.
 const CROWDED: Duration = Duration::from_millis(1);
-/// The time in which a thread does not help after that. Chosen: the time that freeing a tenth of a
-/// cache takes.
+/// The time for which a thread does not help after an interrupted step. Chosen: the time that
+/// freeing a tenth of a cache takes.
 const RETREAT: Duration = Duration::from_millis(100);
 
 /// Background work that listener threads can help with.
 pub trait BackgroundWork: Send + Sync {
-    /// Returns whether work waits.
+    /// Returns true if there is background work to do.
     fn is_waiting(&self) -> bool;
 
-    /// Does one step of some ten microseconds. Returns true if there is more work that this thread
-    /// can do.
+    /// Does one step of the work, of some ten microseconds. Returns true if there is more work that
+    /// this thread can do.
     fn step(&self, now: Instant) -> bool;
 }
 
-/// The time that a thread has for background work.
+/// The time in which a listener's thread does background work.
 #[derive(Debug, Default)]
 pub(super) struct IdleTime {
     from: Instant,
     until: Instant,
-    /// The start of the previous step, if there was one.
+    /// The start of the previous background step, if it was the last thing that the thread did.
     step: Option<Instant>,
 }
 
 impl IdleTime {
-    /// Returns true if there is work and the thread may help now.
+    /// Returns true if there is work and the thread may help with it now.
     pub(super) fn is_used(&self, work: &dyn BackgroundWork, now: Instant) -> bool {
         work.is_waiting() && (self.from..self.until).contains(&now)
     }
 
-    /// Records a poll for events: whether it could block, and whether there were any.
+    /// Records that the thread polled for events: whether the poll could block, and whether there
+    /// were any events.
     pub(super) fn asked(&mut self, waited: bool, any: bool, now: Instant) {
         if self.step.take().is_some_and(|began| !waited && now > began + CROWDED) {
             self.from = now + RETREAT;
@@ -60,8 +62,8 @@ impl IdleTime {
         }
     }
 
-    /// Does one step. If there is nothing left that this thread can do, it stops helping until its
-    /// next events.
+    /// Does one step of `work`. If nothing is left that this thread can do, it stops helping until
+    /// its next events.
     pub(super) fn help(&mut self, work: &dyn BackgroundWork, now: Instant) {
         if work.step(now) {
             self.step = Some(now);
@@ -77,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Work of a number of steps.
+    /// Background work that consists of a number of steps.
     struct Steps(AtomicU64);
 
     impl Steps {
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_thread_helps_until_the_work_is_done_or_its_clients_are_gone() {
+    fn idle_thread_does_background_work_until_it_is_done_or_events_are_long_ago() {
         let (work, mut idle) = steps(0);
         idle.asked(true, true, at(0));
         assert!(!idle.is_used(&work, at(1)), "there is no work");
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_only_others_can_do_ends_the_idle_time() {
+    fn thread_stops_helping_if_only_other_threads_can_do_the_background_work() {
         let (work, mut idle) = steps(1);
         idle.asked(true, true, at(0));
         idle.help(&work, at(1));
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn late_step_makes_the_thread_stop_helping_for_a_while() {
+    fn interrupted_background_step_makes_the_thread_stop_helping_for_a_while() {
         let (work, mut idle) = steps(9);
         idle.asked(true, true, at(0));
         idle.help(&work, at(1));
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn time_asleep_does_not_count_as_a_late_step() {
+    fn time_asleep_after_a_background_step_does_not_count_as_an_interruption() {
         let (work, mut idle) = steps(9);
         idle.asked(true, true, at(0));
         idle.help(&work, at(990));

@@ -17,19 +17,19 @@ use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
 use crate::clock::{Clock, Moment};
 
-/// Most turns that one input may take; a conversation that takes more is stuck. Chosen: each turn
-/// sends an answer or visits some hundred keys.
+/// Most turns that one call of `send` may take; a conversation that takes more is stuck. Chosen:
+/// each turn sends an answer or visits some hundred keys.
 const TURNS_MAX: usize = 1 << 20;
 
-/// A client of a listener without a socket.
+/// A client of a listener, without a socket: bytes in, answers out.
 pub struct InMemoryClient {
     pub(super) shared: Arc<Shared>,
     conversation: Box<dyn Conversation>,
-    /// Input that is not consumed.
+    /// Input that the conversation has not consumed.
     input: Vec<u8>,
-    /// Bytes of input required before the next call.
+    /// Bytes of input that are required before the conversation is called again.
     need: usize,
-    /// Bound of a connection's buffers.
+    /// Most bytes that the buffers of a connection may hold.
     bytes_max: usize,
     closed: bool,
 }
@@ -71,7 +71,8 @@ impl InMemoryClient {
         })
     }
 
-    /// Like `send`, but calls `fetch` to get keys from backends.
+    /// Sends `bytes` like [`send`](Self::send), and calls `fetch` for the keys that are fetched
+    /// from backends.
     pub(super) fn send_with(
         &mut self,
         moment: Moment,
@@ -107,7 +108,7 @@ impl InMemoryClient {
         said
     }
 
-    /// Returns true if the connection is closed and gives no more answers.
+    /// Returns true if the listener has closed the connection and gives no more answers.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed

@@ -1,4 +1,4 @@
-//! Buffers that the connections of a thread use in turn.
+//! Buffers of a thread, lent to one connection at a time.
 //!
 //! Most turns leave no bytes behind, so the buffers that a turn needs belong to the thread. Bytes
 //! that one connection leaves in them must never reach another one. So a shared buffer is only
@@ -7,13 +7,13 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// A buffer that can be emptied.
+/// A buffer whose contents can be discarded.
 pub(super) trait Empty {
     /// Makes the bytes in the buffer unreachable, and may keep its memory.
     fn empty(&mut self);
 }
 
-/// A buffer that is lent to one connection at a time.
+/// A buffer that a thread lends to one connection at a time, always empty.
 #[derive(Debug)]
 pub(super) struct Lendable<B>(B);
 
@@ -38,12 +38,12 @@ impl Lendable<Vec<u8>> {
     }
 }
 
-/// A guard of the shared buffer. Empties it when dropped.
+/// A guard of a lent buffer, which empties it when dropped.
 #[derive(Debug)]
 pub(super) struct Lent<'a, B: Empty>(&'a mut B);
 
 impl<B: Empty + Default> Lent<'_, B> {
-    /// Moves the contents out, with their memory.
+    /// Moves the buffer's contents out, with their memory.
     pub(super) fn take(&mut self) -> B {
         std::mem::take(self.0)
     }
@@ -75,8 +75,8 @@ impl Empty for Vec<u8> {
     }
 }
 
-/// A buffer of fixed size for reading. Its memory is initialised once, but only bytes that were
-/// read since it was emptied can be reached.
+/// A buffer of fixed size to read input into. Its memory is initialised once, but only bytes that
+/// were read since it was emptied can be reached.
 #[derive(Debug, Default)]
 pub(super) struct ReadBuffer {
     memory: Box<[u8]>,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_is_lent_empty_after_an_error_a_panic_and_a_forgotten_guard() {
+    fn shared_buffer_is_lent_empty_after_an_error_a_panic_and_a_forgotten_guard() {
         let mut buffer = Lendable::new(Vec::new());
         let mut use_it = |ends: fn(Lent<'_, Vec<u8>>) -> Result<(), ()>| {
             let mut lent = buffer.lend();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_buffer_is_kept_unless_it_is_taken() {
+    fn memory_of_a_lent_buffer_is_kept_unless_it_is_taken() {
         let mut buffer = Lendable::new(Vec::with_capacity(100));
         buffer.lend().extend_from_slice(b"answer");
         assert!(buffer.capacity() >= 100);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bytes_read_since_it_was_emptied_can_be_reached() {
+    fn only_bytes_read_since_the_read_buffer_was_emptied_can_be_reached() {
         let mut buffer = Lendable::new(ReadBuffer::new(8));
         let mut lent = buffer.lend();
         fill(&mut lent, b"pass");

@@ -14,27 +14,27 @@
 //!                                                        cache     Backends::fetch
 //! ```
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `options` | what can be set, and the bounds of a connection's buffers |
-//! | `address`, `unix` | where to listen, and what becomes of a UNIX socket's file |
-//! | `routing` | from a key to a partition |
-//! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
-//! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
-//! | `login` | what a memcached client has to say first where the listener asks for a password |
-//! | `redis` | the Redis protocol as that |
+//! | `options` | options of a listener, and the bounds of a connection's buffers |
+//! | `address`, `unix` | addresses to listen on; creation and removal of a UNIX socket's file |
+//! | `routing` | routes from keys to partitions |
+//! | `conversation` | the interface of a protocol: bytes in, bytes out, and the next step of the connection |
+//! | `memcached` | the memcached protocol as a conversation; `session`, `retrieval` and `meta` execute its commands, without I/O and clock |
+//! | `login` | login of a memcached client if the listener requires a password |
+//! | `redis` | the Redis protocol as a conversation |
 //! | `in_memory_client` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | a client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: turns, accepting, timeouts, draining; `slots` hold its clients |
-//! | `lent` | buffers of a thread that its connections use in turn |
+//! | `lent` | buffers of a thread, lent to its connections one at a time |
 //! | `batch` | input of clients that are ready together, read before the first is answered |
-//! | `ahead` | what commands that have arrived will look up is prefetched |
+//! | `ahead` | prefetching of the keys of commands that have arrived |
 //! | `thread_group`, `mailbox` | connections handed between threads, and wake-ups |
-//! | `fetch` | what a conversation wants from the backends |
-//! | `sockets`, `system` | sockets as traits of the event loop, and the system's |
+//! | `fetch` | fetches of the keys that a conversation needs from the backends |
+//! | `sockets`, `system` | traits of the event loop's sockets, and their implementation on the system's |
 //! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
-//! | `backends`, `clock`, `account`, `passwords`, `idle` | traits of what a listener needs of its process; `idle` also decides when a thread helps |
+//! | `backends`, `clock`, `account`, `passwords`, `idle` | traits that the process implements for its listeners; `idle` also decides when a thread does background work |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or,
 //! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of

@@ -10,16 +10,16 @@ use sherwood_wire::memcached::reply;
 
 use super::passwords::Passwords;
 
-/// Most refusals per connection; the last one closes it. Some clients request the version or send a
-/// few commands before they log in.
+/// Most refused lines before the login per connection; the last one closes it. Some clients request
+/// the version or send a few commands before they log in.
 pub(super) const REFUSALS_MAX: u8 = 16;
 
-/// Maximum length of a line, in bytes, as in memcached.
+/// Maximum length of a line before the login, in bytes, as in memcached.
 const LINE_BYTES_MAX: usize = 2048;
-/// Minimum length of a line without its end, in bytes, as in memcached: every `set` with a value is
-/// longer.
+/// Minimum length of a line before the login without its end, in bytes, as in memcached: every
+/// `set` with a value is longer.
 const LINE_BYTES_MIN: usize = 6;
-/// Maximum length of name, space and password together, in bytes.
+/// Maximum length of name, space and password of a login together, in bytes.
 const VALUE_BYTES_MAX: usize = 1024;
 const LINE_END: &[u8] = b"\r\n";
 
@@ -29,7 +29,7 @@ const TERMINATION: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
 const FORMAT: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 const FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 
-/// A client that has not logged in.
+/// The state of a memcached client that has not logged in.
 #[derive(Debug, Default)]
 pub(super) struct Login {
     refusals: u8,
@@ -38,29 +38,29 @@ pub(super) struct Login {
 /// The result of reading input before the login.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LoginOutcome {
-    /// Bytes consumed.
+    /// Bytes of input consumed.
     pub(super) consumed: usize,
     pub(super) next: LoginStep,
     /// Login attempts made.
     pub(super) tried: u64,
 }
 
-/// The next step of a login.
+/// The next step of a client that logs in.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginStep {
     /// The client has logged in.
     Admit,
-    /// More input is needed: this many bytes that are not consumed.
+    /// This many unconsumed bytes of input are needed to go on.
     Need(usize),
     HangUp,
 }
 
-/// A parsed line and its action.
+/// A parsed line of a client that has not logged in, by the action it requires.
 enum Step<'a> {
     Need(usize),
-    /// Answer and continue with the next line.
+    /// Send this answer and continue with the next line, this many bytes later.
     Refuse(usize, &'static [u8]),
-    /// Answer, if not empty, and close.
+    /// Send this answer, if not empty, and close.
     HangUp(usize, &'static [u8]),
     Try(usize, &'a [u8], &'a [u8]),
 }
@@ -127,7 +127,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Returns the value length given in `set KEY FLAGS EXPTIME LENGTH …`.
+/// Returns the value length that a line `set KEY FLAGS EXPTIME LENGTH …` announces.
 fn announced(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
@@ -155,7 +155,7 @@ mod tests {
 
     /// The expected answers are those of memcached 1.6.45 with `-Y`, one line at a time.
     #[test]
-    fn commands_before_login_are_unauthenticated() {
+    fn memcached_commands_before_login_are_answered_as_unauthenticated() {
         for (sent, answer) in [
             ("get a\r\n", "CLIENT_ERROR unauthenticated\r\n"),
             ("mg a v\r\n", "CLIENT_ERROR unauthenticated\r\n"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn client_with_the_right_password_is_served() {
+    fn memcached_client_is_served_after_login_with_the_right_password() {
         let mut client = client();
         client.check(&[
             ("get a\r\n", "CLIENT_ERROR unauthenticated\r\n"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_closes_after_too_many_failed_logins() {
+    fn memcached_connection_closes_after_too_many_failed_logins() {
         let mut client = client();
         let guess = "set a 0 0 12\r\nbob 1234567X\r\n".repeat(100);
         let right = "set a 0 0 12\r\nbob 12345678\r\n";
@@ -224,10 +224,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// For all input, split in any way, the answers are the same, and a client that has not
-        /// sent a right password reads nothing.
+        /// Checks for all input, split in any way, that the answers are the same, and that a client
+        /// that has not sent a right password reads nothing.
         #[test]
-        fn answers_do_not_depend_on_how_input_is_split(pieces in prop::collection::vec(piece(), 0..12), cut in 1_usize..9) {
+        fn answers_before_login_do_not_depend_on_how_input_is_split(pieces in prop::collection::vec(piece(), 0..12), cut in 1_usize..9) {
             let said = pieces.concat();
             let mut whole = client();
             let answer = whole.send(&said);

@@ -10,19 +10,19 @@ use std::task::{Wake, Waker};
 
 use super::sockets::Signal;
 
-/// Wake-ups of one thread.
+/// Wake-ups of one thread, each a token that tells what they are for.
 pub(super) struct Mailbox {
-    /// Raised while the mailbox is not empty.
+    /// Interrupts the thread's wait for events; raised while the mailbox is not empty.
     signal: Arc<dyn Signal>,
-    /// The wakers that were used, each at most once.
+    /// The wakers that were used since the mailbox was last emptied, each at most once.
     woken: Mutex<Vec<Arc<MailboxWaker>>>,
 }
 
-/// A waker of one token.
+/// A waker that puts its token into a mailbox.
 struct MailboxWaker {
     mailbox: Weak<Mailbox>,
     token: u64,
-    /// True while it is in the mailbox.
+    /// True while the waker is in the mailbox.
     waiting: AtomicBool,
 }
 

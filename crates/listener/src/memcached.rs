@@ -1,5 +1,5 @@
-//! The memcached protocol as a conversation: parses commands, executes them and puts aside
-//! unfinished ones.
+//! The memcached protocol as a conversation: parses commands, executes them and keeps unfinished
+//! ones for later.
 
 use std::sync::Arc;
 
@@ -36,34 +36,34 @@ impl Protocol for Memcached {
     }
 }
 
-/// The state of one client.
+/// The state of one memcached client.
 pub(super) struct Client {
     shared: Arc<Shared>,
     thread: usize,
     parser: Parser,
-    /// The login, until it has succeeded.
+    /// The client's login, until it has succeeded.
     login: Option<Login>,
-    /// An unfinished command.
+    /// An unfinished command of the client.
     aside: Option<Aside>,
     misses: Misses,
 }
 
-/// A command that is put aside while output is sent or keys are fetched.
+/// An unfinished command that is continued after output was sent or keys were fetched.
 enum Aside {
     Keys(KeyList),
-    /// An `mg`, whose line is at most [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX)
-    /// bytes long.
+    /// An `mg` whose key is being fetched; its line is at most
+    /// [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX) bytes long.
     Get {
         key: Vec<u8>,
         flags: Vec<u8>,
     },
 }
 
-/// The rest of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX)
-/// bytes of it.
+/// The remaining keys of a `get` command, at most
+/// [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX) bytes of them.
 struct KeyList {
     text: Vec<u8>,
-    /// Bytes of `text` that have been looked up.
+    /// Bytes of `text` whose keys have been looked up.
     done: usize,
     cas: bool,
     touch: Option<Exptime>,
@@ -174,7 +174,7 @@ impl Aside {
     }
 }
 
-/// Starts a key list, and puts the rest aside if it cannot be completed at once.
+/// Starts to answer a key list, and keeps the rest for later if it cannot be completed at once.
 fn begin(
     session: Session<'_>,
     moment: Moment,
@@ -190,7 +190,7 @@ fn begin(
     Some(next)
 }
 
-/// Continues the key list that was put aside, if any.
+/// Continues the key list that was kept for later, if there is one.
 fn go_on(
     session: Session<'_>,
     moment: Moment,
@@ -209,7 +209,8 @@ fn go_on(
     next
 }
 
-/// Answers keys. Returns the step that has to precede the remaining ones.
+/// Answers keys of a key list. Returns the step of the connection that has to precede the remaining
+/// ones.
 fn retrieve(
     session: Session<'_>,
     moment: Moment,

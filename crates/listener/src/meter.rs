@@ -1,4 +1,4 @@
-//! Counters of a listener for readers that may outlive it.
+//! A reader of a listener's counters that may outlive the listener.
 
 use std::sync::Weak;
 
@@ -15,16 +15,16 @@ pub struct Meter(pub(super) Weak<Shared>);
 pub struct Reading {
     /// Open connections.
     pub open: usize,
-    /// Past and open connections, refused ones included.
+    /// Past and open connections, refused connections included.
     pub total: u64,
-    /// Connections refused because of the limit.
+    /// Connections refused because of the limit on connections.
     pub rejected: u64,
-    /// All other counters.
+    /// All other counters of the listener.
     pub counts: Counts,
 }
 
 impl Meter {
-    /// Returns the counters now; none once the listener is gone.
+    /// Returns the counters of the listener now; none once the listener is gone.
     #[must_use]
     pub fn read(&self) -> Option<Reading> {
         let shared = self.0.upgrade()?;

@@ -60,17 +60,17 @@ impl Default for ListenerOptions {
     }
 }
 
-/// Error of an invalid option.
+/// The error of an invalid listener option.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OptionsError {
-    /// A number out of range.
+    /// A number is out of range.
     #[error("a memcached listener on {bind} was to have {name} = {value}; it has to be {accepted}")]
     Range {
         /// The listener.
         bind: Address,
         /// The option.
         name: &'static str,
-        /// Value as given.
+        /// The value as given.
         value: String,
         /// The accepted range.
         accepted: &'static str,
@@ -78,7 +78,7 @@ pub enum OptionsError {
 }
 
 impl ListenerOptions {
-    /// Checks every option.
+    /// Checks the range of every option.
     ///
     /// # Errors
     /// The first that is out of range.
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_valid_and_each_option_out_of_range_is_named() {
+    fn default_listener_options_are_valid_and_each_option_out_of_range_is_named() {
         let ok = ListenerOptions::default();
         assert_eq!(ok.validate(), Ok(()));
         let wrong = [

@@ -2,6 +2,6 @@
 
 /// The names and passwords that a listener accepts.
 pub trait Passwords: Send + Sync {
-    /// Returns true if `user` has this password. Takes the same time in both cases.
+    /// Returns true if `user` has this password. Takes the same time whether it has or not.
     fn know(&self, user: &[u8], password: &[u8]) -> bool;
 }

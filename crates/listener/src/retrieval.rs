@@ -1,4 +1,4 @@
-//! Key lists of `get` commands: hits, and misses that a backend may have.
+//! Executes the key lists of memcached's `get` commands: hits, and misses that a backend may have.
 //!
 //! A client may request thousands of keys of a megabyte each, and the listener must not buffer
 //! gigabytes. So a key list is executed in portions: a portion ends when the output exceeds its
@@ -22,16 +22,16 @@ use crate::clock::Moment;
 /// in several rounds.
 pub const FETCH_KEYS_MAX: usize = 64;
 
-/// The result of a portion.
+/// The result of executing a portion of a key list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Portion {
-    /// All keys have been looked up.
+    /// All keys of the list have been looked up.
     Done,
     /// There are more keys: send the output or fetch the misses first.
     More,
 }
 
-/// Keys that were not found and will be fetched.
+/// Keys of a key list that were not found in the cache and will be fetched.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
     list: Vec<Miss>,
@@ -39,12 +39,12 @@ pub(super) struct Misses {
 
 #[derive(Debug)]
 struct Miss {
-    /// Offset in the output at which its value belongs.
+    /// Offset in the output at which the key's value belongs.
     at: usize,
     target: Target,
-    /// Key as sent by the client.
+    /// The key as sent by the client.
     key: Bytes,
-    /// Key without the prefix of its route, as the partition stores it.
+    /// The key without the prefix of its route, as the partition stores it.
     name: Bytes,
 }
 
@@ -153,9 +153,9 @@ impl Session<'_> {
         out.extend_from_slice(&hits[copied..]);
     }
 
-    /// Appends a fetched value. With `cas`, the value and CAS of the stored item are answered
-    /// instead if there is one, since the CAS has to belong to the value; without a stored item the
-    /// CAS is 0.
+    /// Appends the answer for a fetched value. With `cas`, the value and CAS of the stored item are
+    /// answered instead if there is one, since the CAS has to belong to the value; without a stored
+    /// item the CAS is 0.
     fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &FetchedValue, out: &mut Vec<u8>) {
         if cas {
             let access = access(moment, miss.target);

@@ -3,7 +3,8 @@
 use sherwood_model::{PartitionId, TenantId};
 use thiserror::Error;
 
-/// Routes of a listener: all keys to one partition, or each by its longest prefix.
+/// Routes from a listener's keys to partitions: all keys to one partition, or each by its longest
+/// prefix.
 ///
 /// The prefix is cut off before the key is looked up, so that `catalog/p:1` through a listener and
 /// `p:1` of backend `catalog` through the gateway are one entry. A look-up is a binary search over
@@ -11,7 +12,7 @@ use thiserror::Error;
 /// for 30 prefixes.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// Target of keys that match no other prefix: the empty prefix, kept apart so that no key is
+    /// Target of keys that match no other prefix. The empty prefix is kept apart so that no key is
     /// ever compared with an empty string. Such a comparison reads nothing, but if the string has
     /// no memory it may take a hundred nanoseconds on processors that mask loads instead of
     /// skipping them.
@@ -20,12 +21,12 @@ pub struct Routing {
     routes: Vec<PrefixRoute>,
 }
 
-/// The target of a key.
+/// The partition that a key is routed to, and how misses are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Partition that holds the key.
     pub partition: PartitionId,
-    /// Tenant on whose behalf the request is made.
+    /// Tenant for which the requests are made.
     pub tenant: TenantId,
     /// True if misses are fetched from the backend.
     pub read_through: bool,
@@ -35,11 +36,11 @@ pub struct Target {
 struct PrefixRoute {
     prefix: Vec<u8>,
     target: Target,
-    /// Index of the longest other prefix that this one starts with.
+    /// Index of the longest other prefix that is the start of this one.
     parent: Option<usize>,
 }
 
-/// Error of prefixes that are ambiguous.
+/// The error of routes whose prefixes are ambiguous.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RoutingError {
     /// Two backends have the same prefix.
@@ -48,7 +49,7 @@ pub enum RoutingError {
 }
 
 impl Routing {
-    /// Routes all keys to one partition, unchanged.
+    /// Routes all keys to one partition and leaves them unchanged.
     #[must_use]
     pub fn single(target: Target) -> Self {
         Self { rest: Some(target), routes: Vec::new() }
@@ -96,13 +97,13 @@ impl Routing {
         }
     }
 
-    /// Returns the number of prefixes, the empty one included.
+    /// Returns the number of routes, that of the empty prefix included.
     #[must_use]
     pub fn routes(&self) -> usize {
         usize::from(self.rest.is_some()) + self.routes.len()
     }
 
-    /// Returns a prefix and its target by index, in the order of prefixes.
+    /// Returns the prefix and the target of the route at `index`, in the order of prefixes.
     #[must_use]
     pub fn route(&self, index: usize) -> Option<(&[u8], Target)> {
         let index = match self.rest {
@@ -113,7 +114,7 @@ impl Routing {
         self.routes.get(index).map(|route| (route.prefix.as_slice(), route.target))
     }
 
-    /// Returns the partitions that keys can go to, each once.
+    /// Returns the partitions that keys can be routed to, each once.
     #[must_use]
     pub fn partitions(&self) -> Vec<PartitionId> {
         let targets = self.rest.iter().chain(self.routes.iter().map(|route| &route.target));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_prefix_is_matched_and_removed() {
+    fn longest_prefix_of_a_key_selects_its_route_and_is_removed() {
         let routing = routing(&["catalog/", "catalog/eu/", "user/"]);
         assert_eq!(routing.find(b"catalog/p:1"), Some((target(0), &b"p:1"[..])));
         assert_eq!(routing.find(b"catalog/eu/p:1"), Some((target(1), &b"p:1"[..])));
@@ -160,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn one_partition_takes_every_key_unchanged() {
+    fn single_route_takes_every_key_unchanged() {
         let routing = Routing::single(target(3));
         assert_eq!(routing.find(b"any/key"), Some((target(3), &b"any/key"[..])));
         assert_eq!(routing.partitions(), [PartitionId(3)]);
     }
 
     #[test]
-    fn prefixes_are_indexed_in_sorted_order() {
+    fn routes_are_indexed_in_the_order_of_their_prefixes() {
         for prefixes in [&["", "a/", "b/"][..], &["a/", "b/"], &[""]] {
             let routing = routing(prefixes);
             let named = (0..routing.routes()).map(|at| routing.route(at).unwrap().0);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_prefixes_are_refused() {
+    fn routes_with_equal_prefixes_are_refused() {
         let error =
             Routing::by_prefix([("a/".to_owned(), target(0)), ("a/".to_owned(), target(1))]).unwrap_err();
         assert_eq!(error, RoutingError::Twice("a/".to_owned()));
@@ -187,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn find_agrees_with_a_search_of_all_prefixes(prefixes in btree_set("[ab]{0,4}", 0..12), keys in vec("[ab]{0,6}", 20)) {
+        fn routing_finds_the_same_target_as_a_search_of_all_prefixes(prefixes in btree_set("[ab]{0,4}", 0..12), keys in vec("[ab]{0,6}", 20)) {
             let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
             let routing = routing(&prefixes);
             for key in &keys {

@@ -1,4 +1,4 @@
-//! Sockets and threads: binding, starting, joining.
+//! The sockets and threads of a listener: binding, starting, joining.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::thread::{NEW_CONNECTIONS, STOP, Thread};
 use super::thread_group::ThreadGroup;
 use super::unix::{self, SocketFile};
 
-/// Connections per socket that the system queues until they are accepted: memcached's default.
+/// Most connections per socket that the system queues until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;
 
 /// The bound sockets of a listener that is not serving yet. Connections queue in them.
@@ -34,10 +34,10 @@ pub struct Bound {
     file: Option<SocketFile>,
 }
 
-/// The error of a listener that could not be bound.
+/// The error of a listener whose socket could not be bound.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// Invalid options.
+    /// An option of the listener is invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// The address is in use, is not an address of this machine, or its port requires privileges;
@@ -69,7 +69,7 @@ impl Bound {
         }
     }
 
-    /// Returns the address, with the port the system chose if it was 0.
+    /// Returns the bound address, with the port that the system chose if it was 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.options.bind
@@ -83,7 +83,8 @@ impl Bound {
         self.speak(Memcached, service, clock)
     }
 
-    /// Does the same for clients of Redis. `seed` starts the random sequence of `RANDOMKEY`.
+    /// Starts the threads like [`serve`](Self::serve), for clients of Redis. `seed` starts the
+    /// random sequence of `RANDOMKEY`.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -91,7 +92,7 @@ impl Bound {
         self.speak(Redis::new(seed), service, clock)
     }
 
-    /// Does the same in any protocol.
+    /// Starts the threads like [`serve`](Self::serve), for clients of any protocol.
     pub(super) fn speak<P: Protocol>(
         self,
         protocol: P,
@@ -122,8 +123,8 @@ impl Bound {
     }
 }
 
-/// Binds `count` sockets that connections are spread over. Returns them with the address, whose
-/// port the system may have chosen.
+/// Binds `count` sockets, over which the system spreads connections. Returns them with the address,
+/// whose port the system may have chosen.
 fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, Option<SocketFile>)> {
     let (address, sockets, file) = match bind {
         Address::Tcp(address) => {
@@ -175,18 +176,18 @@ pub struct Running {
     shared: Arc<Shared>,
     group: Arc<ThreadGroup<OwnedFd>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    /// Removed once no client is served any more.
+    /// The file of a UNIX socket, removed once no client is served any more.
     _file: Option<SocketFile>,
 }
 
 impl Running {
-    /// Returns the address, with the port the system chose if it was 0.
+    /// Returns the bound address, with the port that the system chose if it was 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.shared.options.bind
     }
 
-    /// Returns a reader of its counters.
+    /// Returns a reader of the listener's counters.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::downgrade(&self.shared))

@@ -1,4 +1,4 @@
-//! The execution of memcached commands: from a command, a moment and the cache to an answer.
+//! Executes memcached commands: from a command, a moment and the cache to an answer.
 //!
 //! No function here blocks. Key lists, which may have to wait for a backend, are in
 //! [`super::retrieval`].
@@ -19,20 +19,20 @@ use super::shared::Shared;
 use super::stats;
 use crate::clock::Moment;
 
-/// Executes the commands of one thread's connections.
+/// Executes the memcached commands of one thread's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
-    /// Counters of the session's thread.
+    /// Counters of the connections' thread.
     pub(super) counters: &'a Counters,
 }
 
-/// The next step after a command.
+/// The next step of a connection after a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AfterCommand<'a> {
     /// Execute the next command.
     Continue,
-    /// Look up keys.
+    /// Look up the keys of a `get` command.
     Retrieve(Retrieval<'a>),
     /// Fetch a key, then answer the `mg` that requests it.
     Fetch(Meta<'a>, Wanted),
@@ -82,7 +82,7 @@ impl Session<'_> {
         AfterCommand::Continue
     }
 
-    /// Answers bytes that are not a command.
+    /// Answers bytes that are not a memcached command.
     pub(super) fn refuse(&self, refusal: Refusal, noreply: bool, out: &mut Vec<u8>) {
         self.counters.increment(Count::ProtocolErrors);
         if !noreply {
@@ -198,8 +198,8 @@ impl Session<'_> {
         }
     }
 
-    /// Gives an item a new expiry, or removes it if that time is past. Returns true if the item
-    /// exists.
+    /// Sets the expiry of an item, or removes the item if the time is past. Returns true if the
+    /// item exists.
     pub(super) fn touch_at(&self, moment: Moment, target: Target, key: &[u8], exptime: Exptime) -> bool {
         let touched = if is_over(exptime, moment) {
             // Removed, because an expired item would stay visible to readers that accept stale
@@ -251,19 +251,20 @@ impl Session<'_> {
     }
 }
 
-/// The answer to a store whose key no route takes.
+/// The answer to a store whose key matches no route to a partition.
 pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
-/// Maximum length of a value that is parsed as a number, in bytes; chosen to bound the work, far
+/// Maximum length of a value that is parsed as a number, in bytes. Chosen to bound the work, far
 /// above 20 digits and some padding.
 const NUMBER_BYTES_MAX: usize = 1024;
 
-/// Returns the access of a command. It sees placeholders: to memcached's clients they are items
-/// with an empty value.
+/// Returns the access to the cache of a memcached command. Placeholders are visible: to memcached's
+/// clients they are items with an empty value.
 pub(super) fn access(moment: Moment, target: Target) -> Access {
     Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACEHOLDERS, ..Access::at(moment.now) }
 }
 
-/// Returns the expiry of an item; one in the past becomes now.
+/// Converts the expiry time of a command to the instant at which the item expires; one in the past
+/// becomes now.
 pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
     match exptime.resolve(moment.unix_secs) {
         Expires::Never => None,
@@ -272,13 +273,13 @@ pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
     }
 }
 
-/// Returns whether this expiry time has passed already.
+/// Returns true if this expiry time of a command has passed already.
 pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
     matches!(exptime.resolve(moment.unix_secs), Expires::Already)
 }
 
-/// Returns the change that `append` or `prepend` makes. As in memcached, a value that would become
-/// too large is kept unchanged. A value derived from an outdated one is outdated too.
+/// Returns the change that `append` or `prepend` makes to an item. As in memcached, a value that
+/// would become too large is kept unchanged. A value derived from an outdated one is outdated too.
 fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
@@ -301,7 +302,7 @@ fn joined(
     )
 }
 
-/// Returns the change that `incr` or `decr` makes, and the new number.
+/// Returns the change that `incr` or `decr` makes to an item, and the new number.
 fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
     let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));
@@ -312,9 +313,9 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
     (Change::StoreMarked { value, flags, expires, kind: ItemKind::Plain, tags, marks, cas: None }, Ok(number))
 }
 
-/// Encodes a number that replaces a value, and returns the marks that remain. As in memcached, a
-/// shorter text is padded with spaces, and a longer one resets the marks; but a number derived from
-/// an outdated value stays outdated.
+/// Encodes a number that replaces the value `old`, and returns the marks of the item that remain.
+/// As in memcached, a shorter text is padded with spaces, and a longer one resets the marks; but a
+/// number derived from an outdated value stays outdated.
 pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, [u8]>, Marks) {
     let mut text = number.to_string().into_bytes();
     let marks = if text.len() > old.len() { marks.only(OUTDATED) } else { marks };
@@ -322,7 +323,7 @@ pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, 
     (Cow::Owned(text), marks)
 }
 
-/// Parses a value as a number: digits, optionally surrounded by spaces.
+/// Parses an item's value as a number: digits, optionally surrounded by spaces.
 pub(super) fn number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if value.len() > NUMBER_BYTES_MAX || !digits.iter().all(u8::is_ascii_digit) {

@@ -14,14 +14,14 @@ use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::routing::{Routing, Target};
 
-/// The parts of a process that a listener serves.
+/// The parts of a process that its listeners use: cache, routes, backends and limits.
 #[derive(Clone)]
 pub struct Service {
-    /// The cache.
+    /// The cache that clients read and write.
     pub cache: Arc<Cache>,
     /// Routes from keys to partitions.
     pub routing: Routing,
-    /// Backends, if there are any.
+    /// Backends from which misses are fetched, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
     /// Bound on connections, common to all listeners that share it.
     pub connection_limit: Arc<ConnectionLimit>,
@@ -34,12 +34,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Creates the account of buffers that hold nothing yet.
+    /// Creates the account of a connection or thread whose buffers hold nothing yet.
     pub(super) fn account(&self) -> Account {
         Account::new(Arc::clone(&self.buffers))
     }
 
-    /// Makes a change to the cache that fetches in flight must not undo.
+    /// Makes a change to `key` in the cache that fetches in flight must not undo.
     pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
         let Some(backends) = &self.backends else { return change() };
         let mut change = Some(change);
@@ -52,8 +52,8 @@ impl Service {
         result.expect("`Backends::write` calls the change")
     }
 
-    /// Returns bytes, items, evictions and expirations, summed over the partitions of the
-    /// listener's routes.
+    /// Returns bytes, items, evictions and expirations of the cache, summed over the partitions of
+    /// the listener's routes.
     pub(super) fn usage(&self) -> Usage {
         self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
             Usage::default(),
@@ -68,7 +68,7 @@ impl Service {
     }
 }
 
-/// A bound on concurrent connections.
+/// A bound on concurrent connections, shared by several listeners.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     max: usize,
@@ -98,16 +98,16 @@ impl ConnectionLimit {
     }
 }
 
-/// The state of a listener.
+/// The state of a listener that its threads share.
 pub(super) struct Shared {
     pub(super) options: ListenerOptions,
     pub(super) service: Service,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) started: Moment,
-    /// Counters, by thread.
+    /// The counters of each thread.
     pub(super) counters: Box<[Counters]>,
     pub(super) connections: Connections,
-    /// The counts at the last `stats reset`.
+    /// The counts at the last `stats reset` of a client.
     baseline: Mutex<Counts>,
 }
 
@@ -124,7 +124,7 @@ impl Shared {
         }
     }
 
-    /// Returns all counts since the start.
+    /// Returns the counts of all threads since the start.
     pub(super) fn counts(&self) -> Counts {
         Counts::sum(&self.counters)
     }
@@ -139,7 +139,7 @@ impl Shared {
     }
 }
 
-/// Numbers of open and past connections, over all threads.
+/// Numbers of open, past and refused connections, over all threads.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     open: AtomicUsize,
@@ -148,8 +148,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Counts a new connection and returns its permit; none at the limit. Dropping the permit ends
-    /// the count.
+    /// Counts a new connection and returns its permit; none at the limit on connections. Dropping
+    /// the permit ends the count.
     pub(super) fn open(shared: &Arc<Shared>) -> Option<ConnectionPermit> {
         let connections = &shared.connections;
         connections.total.fetch_add(1, Relaxed);

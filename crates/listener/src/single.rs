@@ -25,7 +25,7 @@ pub struct SingleThread {
 }
 
 impl SingleThread {
-    /// Creates a memcached listener on `sockets`; `signal` interrupts their waits.
+    /// Creates a memcached listener on `sockets`; `signal` interrupts the listener's waits.
     #[must_use]
     pub fn memcached<S: Sockets + 'static>(
         options: ListenerOptions,
@@ -37,7 +37,8 @@ impl SingleThread {
         Self::new(Memcached, Shared::new(options, service, clock), sockets, signal)
     }
 
-    /// Creates a Redis listener; `seed` starts the random sequence of `RANDOMKEY`.
+    /// Creates a Redis listener like [`memcached`](Self::memcached); `seed` starts the random
+    /// sequence of `RANDOMKEY`.
     #[must_use]
     pub fn redis<S: Sockets + 'static>(
         options: ListenerOptions,
@@ -68,7 +69,7 @@ impl SingleThread {
         Arc::clone(&self.stop)
     }
 
-    /// Returns a reader of its counters.
+    /// Returns a reader of the listener's counters.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::downgrade(&self.shared))

@@ -3,7 +3,7 @@
 //! Events carry tokens, and so do wake-ups from other threads. Both may arrive after the client has
 //! gone and its slot has been reused. So a token holds the slot and a serial number.
 
-/// The token of a value in [`Slots`].
+/// The token of a value in [`Slots`], never used for another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
@@ -12,12 +12,12 @@ impl Token {
         Self((index as u64) << 32 | u64::from(serial))
     }
 
-    /// Returns the token as a number.
+    /// Returns the token as a number, for the event queue.
     pub(super) const fn number(self) -> u64 {
         self.0
     }
 
-    /// Returns the token of a number.
+    /// Returns the token that was converted to a number.
     pub(super) const fn from_number(number: u64) -> Self {
         Self(number)
     }
@@ -31,7 +31,7 @@ impl Token {
     }
 }
 
-/// A growing list of slots, as long as the largest number of values at a time.
+/// A growing list of slots for values, as long as the largest number of values at a time.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
@@ -40,8 +40,8 @@ pub(super) struct Slots<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The number of clients that the slot had before; wraps around after 2^32, when no token of
-    /// the first one is left.
+    /// The number of values that the slot had before; wraps around after 2^32, when no token of the
+    /// first one is left.
     serial: u32,
     value: Option<T>,
 }
@@ -65,13 +65,13 @@ impl<T> Slots<T> {
         token
     }
 
-    /// Returns the value of a token, unless it was removed.
+    /// Returns the value that a token names, unless it was removed.
     pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let slot = self.slots.get_mut(token.index())?;
         slot.value.as_mut().filter(|_| slot.serial == token.serial())
     }
 
-    /// Removes the value of a token.
+    /// Removes the value that a token names.
     pub(super) fn remove(&mut self, token: Token) -> Option<T> {
         let slot = self.slots.get_mut(token.index()).filter(|slot| slot.serial == token.serial())?;
         let value = slot.value.take()?;
@@ -80,7 +80,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Returns the number of taken slots.
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_of_a_removed_value_finds_nothing() {
+    fn token_of_a_removed_value_names_no_later_value() {
         let mut slots = Slots::default();
         let (first, second) = (slots.insert(|_| 'a'), slots.insert(|_| 'b'));
         assert_eq!((slots.remove(first), slots.remove(first), slots.len()), (Some('a'), None, 1));

@@ -1,4 +1,4 @@
-//! The sockets of a thread, as its event loop uses them.
+//! The traits of sockets that a thread's event loop uses.
 //!
 //! Listeners run on the system's sockets ([`system`](super::system)). A simulation implements the
 //! same traits and runs the same event loop; see [`SingleThread`](super::SingleThread).
@@ -16,29 +16,29 @@ pub trait Socket {
     /// As `recv`.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Appends what it reads to `buffer`, at most as much as its capacity has room for, and returns
-    /// how many bytes.
+    /// Appends received bytes to `buffer`, at most as many as its capacity has room for, and
+    /// returns their number.
     ///
     /// # Errors
     /// As `recv`.
     fn receive_behind(&self, buffer: &mut Vec<u8>) -> io::Result<usize>;
 
-    /// Sends the start of `bytes` and returns how many bytes were taken.
+    /// Sends the start of `bytes` and returns how many bytes the system took.
     ///
     /// # Errors
     /// As `send`.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Ends reading or writing.
+    /// Ends the receiving or the sending side of the connection.
     ///
     /// # Errors
     /// As `shutdown`.
     fn shut_down(&self, how: Shutdown) -> io::Result<()>;
 }
 
-/// Everything a thread waits for.
+/// The sockets and wake-ups that a thread waits for.
 pub trait Sockets {
-    /// A connection.
+    /// The type of connections.
     type Socket: Socket;
 
     /// Accepts a connection.
@@ -47,7 +47,7 @@ pub trait Sockets {
     /// As `accept`.
     fn accept(&mut self) -> io::Result<Self::Socket>;
 
-    /// Stops listening. Nothing is accepted any more.
+    /// Stops listening. No connection is accepted any more.
     fn stop_accepting(&mut self);
 
     /// Reports events of `socket` with `token` until it is dropped. Edge-triggered: an event is not
@@ -57,8 +57,8 @@ pub trait Sockets {
     /// If the system call fails.
     fn watch(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()>;
 
-    /// Replaces `events` by new ones. Waits for at most `timeout`, or without limit if there is
-    /// none. May return without events.
+    /// Waits for at most `timeout`, or without limit if there is none, and replaces `events` by
+    /// those that occurred. May return without events.
     ///
     /// # Errors
     /// If the system fails permanently.
@@ -72,13 +72,13 @@ pub enum Event {
     Incoming,
     /// The thread's [`Signal`] was raised.
     Raised,
-    /// A connection may be ready for something.
+    /// A connection may be ready to receive or send.
     Connection {
-        /// The token it is watched with.
+        /// The token that the connection is watched with.
         token: u64,
-        /// Reading may succeed or fail, and would not block.
+        /// Receiving may succeed or fail, and would not block.
         readable: bool,
-        /// The other side has finished or the connection broke: reading will end.
+        /// The other side has finished or the connection broke: receiving will end.
         finished: bool,
     },
 }
@@ -88,6 +88,6 @@ pub trait Signal: Send + Sync {
     /// Makes the thread's wait return with [`Event::Raised`], now or the next time.
     fn raise(&self);
 
-    /// Takes the signal back, so that it can be raised again.
+    /// Lowers the signal, so that it can be raised again.
     fn lower(&self);
 }

@@ -1,4 +1,4 @@
-//! The `stats` command, with memcached's names.
+//! The memcached command `stats`, with memcached's names.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use super::counters::Count;
 use super::shared::Shared;
 use crate::clock::Moment;
 
-/// Answers `stats`; `words` follow it on the line.
+/// Answers `stats`; `words` follow the command on its line.
 pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
     match words.split(|&byte| byte == b' ').next().unwrap_or_default() {
         b"" => general(shared, moment, out),

@@ -17,12 +17,13 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send, sh
 
 use super::sockets::{Event, Signal, Socket, Sockets};
 
-/// Events taken from the system at once. The clock is read anew after them.
+/// Most events taken from the system at once. The clock is read anew after them.
 const EVENTS_MAX: usize = 256;
-/// Longest single wait.
+/// Longest single wait for events, in milliseconds.
 const TIMEOUT_MS_MAX: u128 = 3_600_000;
 
-/// Tokens that no connection has: they belong to the last of 2^32 slots.
+/// Token of the listening socket. No connection has it, because it belongs to the last of 2^32
+/// slots.
 const INCOMING: u64 = u64::MAX;
 const RAISED: u64 = u64::MAX - 1;
 
@@ -49,12 +50,12 @@ impl Socket for OwnedFd {
     }
 }
 
-/// A listening socket and an event queue.
+/// A thread's listening socket and event queue.
 pub(super) struct Epoll {
     queue: OwnedFd,
     /// The listening socket; none once the listener no longer accepts.
     listening: Option<socket2::Socket>,
-    /// Registered in the event queue.
+    /// The signal that interrupts waits, registered in the event queue.
     _wake: Arc<Wake>,
 }
 
@@ -127,7 +128,7 @@ fn event(event: &epoll::Event) -> Event {
     }
 }
 
-/// An eventfd, readable while the signal is raised.
+/// A signal that interrupts a thread's wait: an eventfd, readable while the signal is raised.
 #[derive(Debug)]
 pub(super) struct Wake(OwnedFd);
 

@@ -1,4 +1,5 @@
-//! Sessions without sockets: bytes in, answers out, on a clock driven by the test.
+//! Conversations of memcached clients without sockets: bytes in, answers out, on a clock driven by
+//! the test.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
     }
 }
 
-/// Names and their passwords.
+/// The names and passwords that a test listener accepts.
 pub(super) struct Known(pub(super) &'static [(&'static str, &'static str)]);
 
 impl Passwords for Known {
@@ -45,12 +46,12 @@ impl Passwords for Known {
     }
 }
 
-/// A clock that shows a second after its origin.
+/// Creates a clock that shows a second after its origin.
 pub(super) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Instant::from_secs(1), Duration::from_secs(UNIX_SECS)))
 }
 
-/// A client whose listener has no socket.
+/// A memcached client of a listener without a socket.
 pub(super) struct Client {
     inner: InMemoryClient,
     elapsed: Duration,
@@ -73,12 +74,13 @@ impl Client {
         Instant::ZERO + self.elapsed
     }
 
-    /// Calls a function while keys are fetched.
+    /// Sets a function that is called whenever the client's keys are fetched.
     pub(super) fn on_fetch(&mut self, what: impl Fn() + 'static) {
         self.on_fetch = Some(Box::new(what));
     }
 
-    /// Returns the answers to `bytes`, up to the end or the closing of the connection.
+    /// Sends `bytes` and returns the answers, up to the end of the input or the closing of the
+    /// connection.
     pub(super) fn send(&mut self, bytes: &[u8]) -> String {
         let moment = Moment { now: self.now(), unix_secs: UNIX_SECS + self.elapsed.as_secs() };
         let backends = self.inner.shared.service.backends.clone();
@@ -129,7 +131,7 @@ pub(super) fn seconds(secs: u64) -> Duration {
 }
 
 #[test]
-fn storage_commands_store_under_their_conditions() {
+fn memcached_storage_commands_store_only_if_their_conditions_hold() {
     Client::plain().check(&[
         ("get a\r\n", "END\r\n"),
         ("set a 5 0 3\r\nabc\r\nget a\r\n", "STORED\r\nVALUE a 5 3\r\nabc\r\nEND\r\n"),
@@ -148,7 +150,7 @@ fn storage_commands_store_under_their_conditions() {
 }
 
 #[test]
-fn noreply_suppresses_every_answer() {
+fn noreply_suppresses_every_answer_of_memcached_commands() {
     let mut client = Client::plain();
     client.check(&[
         ("set a 0 0 1 noreply\r\n5\r\nadd a 0 0 1 noreply\r\nx\r\nreplace z 0 0 1 noreply\r\nx\r\n", ""),
@@ -163,7 +165,7 @@ fn noreply_suppresses_every_answer() {
 }
 
 #[test]
-fn numbers() {
+fn incr_and_decr_change_numbers_and_refuse_other_values() {
     Client::plain().check(&[
         ("incr n 1\r\ndecr n 1\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n"),
         ("set n 7 0 2\r\n10\r\nincr n 5\r\n", "STORED\r\n15\r\n"),
@@ -209,7 +211,7 @@ fn cas_stores_only_if_the_item_is_unchanged() {
 }
 
 #[test]
-fn expiry_times() {
+fn items_expire_at_relative_absolute_and_past_expiry_times() {
     let mut client = Client::plain();
     let date = UNIX_SECS + 11;
     client.check(&[
@@ -243,7 +245,7 @@ fn expiry_times() {
 }
 
 #[test]
-fn flushes_now_and_later() {
+fn flush_all_removes_items_now_or_after_its_delay() {
     let mut client = Client::plain();
     client.check(&[
         ("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n", "STORED\r\nOK\r\nEND\r\n"),
@@ -256,7 +258,7 @@ fn flushes_now_and_later() {
 }
 
 #[test]
-fn value_over_the_limit_is_refused_and_removes_the_old_one() {
+fn memcached_set_of_a_value_over_the_limit_is_refused_and_removes_the_old_value() {
     let mut client = Client::plain();
     let value = |bytes: usize| "x".repeat(bytes);
     let largest = ITEM_BYTES_MAX as usize;
@@ -285,7 +287,7 @@ fn value_that_does_not_fit_its_partition_is_refused() {
 }
 
 #[test]
-fn keys_by_prefix() {
+fn memcached_keys_are_routed_by_their_prefix() {
     let routing =
         Routing::by_prefix([("catalog/".to_owned(), target(0)), ("user/".to_owned(), target(1))]).unwrap();
     let cache = cache(2);
@@ -310,7 +312,7 @@ fn keys_by_prefix() {
 }
 
 #[test]
-fn statistics() {
+fn stats_reports_the_counters_and_can_reset_them() {
     let mut client = Client::plain();
     client.send(
         b"set a 0 0 1\r\nx\r\nget a b\r\ndelete a\r\nset c 0 0 1\r\nx\r\nincr z 1\r\nfoo\r\nme c\r\nmn\r\n",
@@ -357,8 +359,8 @@ fn input_after_quit_is_not_executed() {
     Client::plain().check(&[("verbosity 1\r\nquit\r\nset a 0 0 1\r\nx\r\n", "OK\r\n(closed)")]);
 }
 
-/// Backends that find every key except those that start with `no`, fail for those that start with
-/// `bad`, and record the keys requested.
+/// Backends that have a value for every key except those that start with `no`, fail for those that
+/// start with `bad`, and record the keys requested.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,
@@ -411,7 +413,7 @@ pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
 }
 
 #[test]
-fn fetched_values_are_answered_in_order_of_the_keys() {
+fn get_answers_fetched_values_in_the_order_of_the_keys() {
     let (mut client, fake, _) = read_through();
     client.send(b"set a/2 7 0 1\r\nx\r\nset aside/1 0 0 1\r\ny\r\n");
     fake.log();
@@ -460,7 +462,7 @@ fn fetched_value_has_the_cas_of_the_stored_item() {
 }
 
 #[test]
-fn flushes_go_through_the_backends() {
+fn flush_all_calls_the_flush_of_the_backends() {
     let (mut client, fake, _) = read_through();
     client.check(&[("flush_all\r\nflush_all 10\r\n", "OK\r\nOK\r\n")]);
     let log = fake.log();
@@ -471,7 +473,7 @@ fn flushes_go_through_the_backends() {
 }
 
 #[test]
-fn many_misses_are_fetched_in_rounds() {
+fn many_misses_of_a_get_are_fetched_in_rounds() {
     let (mut client, fake, _) = read_through();
     let keys: Vec<String> = (0..2 * FETCH_KEYS_MAX + 1).map(|key| format!("a/{key}")).collect();
     let answer = client.send(format!("get {}\r\n", keys.join(" ")).as_bytes());
@@ -482,7 +484,7 @@ fn many_misses_are_fetched_in_rounds() {
 }
 
 #[test]
-fn every_change_goes_through_the_backend_write() {
+fn every_memcached_change_of_an_item_calls_the_write_of_the_backends() {
     let (mut client, fake, _) = read_through();
     client.send(b"set a/1 0 0 1\r\n1\r\nincr a/1 1\r\nappend aside/1 0 0 1\r\nx\r\ndelete b/1\r\ntouch a/1 0\r\nget a/1\r\n");
     assert_eq!(fake.log(), ["write 0 1", "write 0 1", "write 2 1", "write 1 1"]);

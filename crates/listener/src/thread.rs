@@ -32,7 +32,7 @@ use super::sockets::{Event, Socket, Sockets};
 use super::thread_group::{NewConnection, ThreadGroup};
 use crate::clock::Moment;
 
-/// Connections accepted in a row before open ones have their turns.
+/// Most connections accepted in a row before the open ones have their turns.
 const ACCEPTS_MAX: usize = 64;
 /// The pause after a failed accept, mostly caused by a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -40,12 +40,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// last error.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tokens of wake-ups for the whole thread. No client has them: they belong to the last of 2^32
-/// slots.
+/// Tokens of the wake-ups that concern the whole thread. No client has them: they belong to the
+/// last of 2^32 slots.
 pub(super) const STOP: u64 = u64::MAX - 2;
 pub(super) const NEW_CONNECTIONS: u64 = u64::MAX - 3;
 
-/// A thread's state.
+/// The state of a listener's thread.
 pub(super) struct Thread<P: Protocol, S: Sockets> {
     protocol: Arc<P>,
     number: usize,
@@ -53,23 +53,24 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     sockets: S,
     group: Arc<ThreadGroup<S::Socket>>,
     mailbox: Arc<Mailbox>,
-    /// None once the listener is stopping.
+    /// The state of accepting connections; none once the listener is stopping.
     accepting: Option<Accepting>,
     clients: Slots<Connection<P::Conversation, S::Socket>>,
-    /// Clients with more to do, in the order of their turns; each once.
+    /// Clients that need another turn, in the order of their turns; each once.
     again: VecDeque<Token>,
     sweeps: Sweeps,
-    /// Input that was read and is to be answered.
+    /// Input of several clients that was read and is to be answered.
     batch: InputBatch,
-    /// Input of a connection that is read in a turn of its own.
+    /// Buffer for the input of a client that is read in a turn of its own.
     input: Lendable<ReadBuffer>,
-    /// Answers of a turn. Its capacity is kept: one bound and one value at most, or twice that.
+    /// Buffer for the answers of a client's turn. Its capacity is kept: one bound and one value at
+    /// most, or twice that.
     output: Lendable<Vec<u8>>,
-    /// The bytes of these three buffers.
+    /// The bytes that the thread's own three buffers hold.
     account: Account,
 }
 
-/// The state of the listening socket.
+/// The state of accepting connections.
 struct Accepting {
     /// True if a connection may wait to be accepted.
     pending: bool,
@@ -160,7 +161,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         Ok(())
     }
 
-    /// Returns the time to the next timeout; none if there is none.
+    /// Returns the time until the next timeout of any kind; none if there is none.
     fn time_left(&self, now: Instant) -> Option<Duration> {
         if !self.again.is_empty() {
             return Some(Duration::ZERO);
@@ -219,7 +220,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Answers the clients in the batch.
+    /// Answers the clients whose input is in the batch, in order.
     fn answer(&mut self, moment: Moment) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.prefetch::<P::Conversation>(&self.shared.service);
@@ -248,7 +249,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.act(token, moment, Connection::turn);
     }
 
-    /// Runs a step of a client, and carries out its result.
+    /// Runs a step of the client `token`, and carries out its result.
     fn act(
         &mut self,
         token: Token,
@@ -296,7 +297,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Accepts waiting connections.
+    /// Accepts the connections that wait at the listening socket.
     fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_MAX {
             let Some(accepting) = self
@@ -361,7 +362,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Closes clients whose timeout is over.
+    /// Closes clients that have waited for longer than their timeout.
     fn sweep(&mut self, now: Instant) {
         let Some(wait) = self.sweeps.take_due(now) else { return };
         let (mut over, mut some_left) = (Vec::new(), false);
@@ -386,8 +387,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 }
 
-/// Pins this thread to one of the cores that the process may use: number `number` of them, counted
-/// around.
+/// Pins this thread to one of the cores that the process may use: the one at index `number`,
+/// counted around.
 fn keep_to_core(number: usize) {
     let kept = sched_getaffinity(None).and_then(|allowed| {
         let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
@@ -402,11 +403,12 @@ fn keep_to_core(number: usize) {
     }
 }
 
-/// The times of the next sweeps for clients whose timeout is over.
+/// The times of the next sweeps, each of which closes clients whose timeout for one kind of wait is
+/// over.
 #[derive(Debug)]
 struct Sweeps {
     /// For each kind of wait, its timeout and the time of the next sweep; no time while no client
-    /// waits.
+    /// waits so.
     kinds: [(Wait, Option<Duration>, Option<Instant>); 4],
 }
 
@@ -421,7 +423,8 @@ impl Sweeps {
         Self { kinds: kinds.map(|(wait, timeout)| (wait, timeout, None)) }
     }
 
-    /// Notes that a client waits for this from now on.
+    /// Records that a client waits for this event from now on, so that a sweep will check its
+    /// timeout.
     fn watch(&mut self, wait: Wait, now: Instant) {
         for (kind, timeout, due) in &mut self.kinds {
             if *kind == wait && due.is_none() {
@@ -435,7 +438,7 @@ impl Sweeps {
         self.kinds.iter().filter_map(|(_, _, due)| *due).min()
     }
 
-    /// Takes a kind of wait whose sweep is due.
+    /// Takes a kind of wait whose sweep is due at `now`.
     fn take_due(&mut self, now: Instant) -> Option<Wait> {
         let (wait, _, due) = self.kinds.iter_mut().find(|(_, _, due)| due.is_some_and(|due| due <= now))?;
         *due = None;

@@ -23,25 +23,27 @@ pub(super) struct ThreadGroup<S> {
 
 struct Member<S> {
     mailbox: Arc<Mailbox>,
-    /// Wakes the thread to take its new connections.
+    /// Wakes the thread to take the connections handed over to it.
     arrival: Waker,
     /// Wakes the thread because the listener is to stop.
     stop: Waker,
-    /// The number of its clients, new connections included.
+    /// The number of the thread's clients, new connections included.
     clients: AtomicUsize,
-    /// Connections handed to it that it has not taken yet; at most the limit of connections.
+    /// Connections handed to the thread that it has not taken yet; at most the limit on
+    /// connections.
     new_connections: Mutex<Vec<NewConnection<S>>>,
 }
 
-/// An accepted connection on its way to its thread.
+/// An accepted connection that is handed over to its thread.
 pub(super) struct NewConnection<S> {
     pub(super) socket: S,
     pub(super) permit: ConnectionPermit,
 }
 
 impl<S> ThreadGroup<S> {
-    /// Creates a group of one thread for each signal. A thread is woken with the token
-    /// `new_connections` when it has some, and with `stop` when the listener is to stop.
+    /// Creates a group with one thread for each signal. A thread is woken with the token
+    /// `new_connections` when connections were handed over to it, and with `stop` when the listener
+    /// is to stop.
     pub(super) fn new(
         signals: impl IntoIterator<Item = Arc<dyn Signal>>,
         new_connections: u64,
@@ -55,7 +57,7 @@ impl<S> ThreadGroup<S> {
         Self { members: signals.into_iter().map(member).collect(), stopping: AtomicBool::new(false) }
     }
 
-    /// Returns the mailbox of a thread.
+    /// Returns the mailbox with the wake-ups of a thread.
     pub(super) fn mailbox(&self, number: usize) -> &Arc<Mailbox> {
         &self.members[number].mailbox
     }
@@ -85,18 +87,18 @@ impl<S> ThreadGroup<S> {
         )
     }
 
-    /// Tells every thread that the listener is to stop.
+    /// Wakes every thread because the listener is to stop.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Release);
         self.members.iter().for_each(|member| member.stop.wake_by_ref());
     }
 
-    /// Returns whether the listener is to stop.
+    /// Returns true if the listener is to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Acquire)
     }
 
-    /// Notes that a client of a thread has gone.
+    /// Records that a client of a thread has gone.
     pub(super) fn remove_client(&self, number: usize) {
         self.members[number].clients.fetch_sub(1, Relaxed);
     }
@@ -108,7 +110,7 @@ mod tests {
     use crate::system::Wake;
 
     #[test]
-    fn client_goes_to_the_thread_with_fewest_clients_and_stays_on_a_tie() {
+    fn new_client_goes_to_the_thread_with_fewest_clients_or_stays_on_a_tie() {
         let signals = (0..3).map(|_| Wake::new().unwrap() as Arc<dyn Signal>);
         let group: ThreadGroup<()> = ThreadGroup::new(signals, 7, 8);
         let chosen: Vec<usize> = (0..6).map(|_| group.choose_thread(1)).collect();

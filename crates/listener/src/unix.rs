@@ -15,15 +15,16 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::address::UnixSocket;
 
-/// A socket's file, removed when this value is dropped unless another file has replaced it.
+/// The file of a UNIX socket, removed when this value is dropped unless another file has replaced
+/// it.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode, which distinguish it from a later file of the same name.
+    /// Device and inode of the file, which distinguish it from a later file of the same name.
     identity: (u64, u64),
 }
 
-/// Returns a socket bound to `place` that does not listen yet. No client can connect before it
+/// Returns a UNIX socket bound to `place` that does not listen yet. No client can connect before it
 /// listens, so setting its permissions after binding is safe.
 ///
 /// # Errors
@@ -40,7 +41,7 @@ pub(super) fn bind(place: &UnixSocket) -> io::Result<(Socket, SocketFile)> {
     Ok((socket, file))
 }
 
-/// Removes a socket's file if no process listens on it.
+/// Removes the file of a UNIX socket if no process listens on it.
 fn remove_dead(path: &Path, address: &SockAddr) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -10,22 +10,22 @@ use super::super::session::expiry;
 use super::{Asked, BINARY};
 use crate::clock::Moment;
 
-/// The attributes of an item that an answer can show.
+/// The attributes of an item that the answer to a meta command can show.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) value: &'a [u8],
     pub(super) flags: u32,
     pub(super) cas: u64,
-    /// Expiry that holds at the position of `t` among the flags.
+    /// The item's expiry at the position of `t` among the command's flags.
     pub(super) expires: Option<Instant>,
     pub(super) marks: Marks,
-    /// True if it was read before.
+    /// True if the item was read before.
     pub(super) hit: bool,
-    /// The time since its last use.
+    /// The time since the item's last use.
     pub(super) idle: Duration,
 }
 
-/// Appends the attributes that the flags of an `mg` request, in their order.
+/// Appends the item's attributes that the flags of an `mg` request, in the order of the flags.
 pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
     for flag in asked.meta.flags {
         match flag {
@@ -42,8 +42,8 @@ pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>
     }
 }
 
-/// Appends a complete answer of `code` with the key and opaque of the request, but no attributes of
-/// an item.
+/// Appends a complete answer that consists of `code` and, if requested, key and opaque of the
+/// request, but no attributes of an item.
 pub(super) fn without_item(meta: Meta<'_>, key: &[u8], code: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(code);
     for flag in meta.flags {
@@ -56,7 +56,7 @@ pub(super) fn without_item(meta: Meta<'_>, key: &[u8], code: &[u8], out: &mut Ve
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends ` t` and the remaining seconds to live, or -1.
+/// Appends ` t` and the remaining seconds to live of an item, or -1 if it does not expire.
 pub(super) fn ttl(expires: Option<Instant>, moment: Moment, out: &mut Vec<u8>) {
     match ttl_secs(expires, moment) {
         Some(secs) => reply::meta_number(out, b't', secs),
@@ -64,33 +64,35 @@ pub(super) fn ttl(expires: Option<Instant>, moment: Moment, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a word of the request.
+/// Appends a space and a word of the request.
 pub(super) fn word(word: &[u8], out: &mut Vec<u8>) {
     out.push(b' ');
     out.extend_from_slice(word);
 }
 
-/// Returns the remaining seconds to live, rounded up, so that an item just stored for 30 seconds
-/// has 30.
+/// Returns the remaining seconds to live of an item, rounded up, so that an item just stored for 30
+/// seconds has 30.
 pub(super) fn ttl_secs(expires: Option<Instant>, moment: Moment) -> Option<u64> {
     let left = expires?.since(moment.now);
     Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
 }
 
-/// Expiry of an item at several positions among a command's flags, which take effect in order.
+/// An item's expiry at several positions among the flags of a meta command, which take effect in
+/// order.
 #[derive(Clone, Copy)]
 pub(super) struct Expiry {
-    /// Expiry at the position of `t`.
+    /// Expiry at the position of `t`, which reports it.
     pub(super) shown: Option<Instant>,
-    /// Expiry at the position of `R`.
+    /// Expiry at the position of `R`, which compares it.
     pub(super) compared: Option<Instant>,
     /// Expiry after all flags.
     pub(super) last: Option<Instant>,
 }
 
 impl Expiry {
-    /// Applies the flags in order, as memcached does: `t` reports, and `R` compares, the expiry set
-    /// by the flags before it. `N` applies only if the item was just `made`.
+    /// Applies the flags in order to the expiry `before` the command, as memcached does: `t`
+    /// reports, and `R` compares, the expiry set by the flags before it. `N` applies only if the
+    /// item was just `made`.
     pub(super) fn of(flags: MetaFlags<'_>, before: Option<Instant>, made: bool, moment: Moment) -> Self {
         let mut expiry_of = Self { shown: before, compared: before, last: before };
         for flag in flags {

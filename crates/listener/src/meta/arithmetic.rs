@@ -1,4 +1,4 @@
-//! `ma`: increments and decrements.
+//! The meta command `ma`: increments and decrements.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ use super::super::session::{Session, number, recounted};
 use super::answer::{self, Expiry};
 use super::{Asked, stored};
 
-/// Result of an `ma`.
+/// The result of the meta command `ma`, which increments or decrements.
 enum CountOutcome {
     Counted {
         number: u64,
-        /// Expiry at the position of `t` among the flags.
+        /// The item's expiry at the position of `t` among the command's flags.
         expires: Option<Instant>,
         made: bool,
     },
     NotFound,
-    /// The CAS differs.
+    /// The item has another CAS than the command requires.
     Exists,
     NonNumeric,
 }
@@ -95,7 +95,8 @@ fn count(
     (change, CountOutcome::Counted { number, expires: expiry.shown, made: false })
 }
 
-/// Creates a missing item with the value of flag `J` if there is a flag `N`.
+/// Creates the missing item of an `ma`, with the initial value of flag `J`, if the command has a
+/// flag `N`.
 fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, CountOutcome) {
     if options.vivify.is_none() {
         return (Change::Keep, CountOutcome::NotFound);

@@ -1,4 +1,5 @@
-//! `me`: describes an item. Also the answers to keys that no route takes.
+//! The meta command `me`, which describes an item. Also the answers to meta commands whose key has
+//! no backend.
 
 use sherwood_cache::{Marks, charge};
 use sherwood_wire::memcached::reply::{self, MetaDebug};
@@ -32,7 +33,8 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a command whose key no route takes: reads miss and stores fail.
+    /// Answers a meta command whose key matches no route to a partition: reads miss and stores
+    /// fail.
     pub(super) fn meta_nowhere(&self, verb: MetaVerb<'_>, meta: Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         match verb {
             MetaVerb::Get => {

@@ -1,4 +1,4 @@
-//! `md`: removes an item or its value, or marks it stale.
+//! The meta command `md`: removes an item or its value, or marks the item stale.
 
 use std::borrow::Cow;
 

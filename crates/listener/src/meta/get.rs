@@ -1,5 +1,5 @@
-//! `mg`: reads an item. Depending on its flags it also changes the expiry, creates a placeholder
-//! for a missing item, or tells one client to recache.
+//! The meta command `mg`: reads an item. Depending on its flags it also changes the expiry, creates
+//! a placeholder for a missing item, or tells one client to recache.
 //!
 //! Most reads change only the recency and take the same path as `get`. If the expiry is to be
 //! changed or one of several clients to be told to recache, a second step reads the item again and
@@ -20,28 +20,28 @@ use super::answer::{self, Expiry, Shown, ttl_secs};
 use super::{Asked, STALE, WON, stored};
 use crate::clock::Moment;
 
-/// The effect of an `mg` on an item.
+/// The result of an `mg` that changed or created an item.
 struct GetOutcome {
     expiry: Expiry,
     marks: Marks,
-    /// True if this client is told to recache the item.
+    /// True if this client is told to recache the item (to fetch its value anew and store it).
     won: bool,
-    /// True if another client has been told to recache it.
+    /// True if another client has been told to recache the item.
     taken: bool,
     stale: bool,
 }
 
-/// The state of an item before the command.
+/// The state of an item before the `mg`.
 #[derive(Clone, Copy, Default)]
 struct Before {
     hit: bool,
     idle: Duration,
 }
 
-/// The result of the first step.
+/// The result of the first step of an `mg`, which only reads.
 enum Read {
     Answered,
-    /// The second step has to change the item.
+    /// The item has to be changed by the second step.
     Unsettled {
         hit: bool,
     },
@@ -49,7 +49,7 @@ enum Read {
     Absent,
 }
 
-/// The result of the second step.
+/// The result of the second step of an `mg`, which changes the item.
 enum Settled {
     Answered,
     Made(GetOutcome),
@@ -57,7 +57,7 @@ enum Settled {
 }
 
 impl Session<'_> {
-    /// Answers an `mg`, or returns the key to fetch first.
+    /// Answers an `mg`, or returns the key to fetch before it can be answered.
     pub(super) fn meta_get(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Option<Wanted> {
         self.counters.increment(Count::CmdGet);
         let options = asked.meta.flags.options();
@@ -106,7 +106,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the time since the item's last use, or zero if flag `l` does not ask for it.
+    /// Returns the time since the item's last use, or zero if flag `l` does not request it.
     fn idle(&self, asked: &Asked<'_>) -> Duration {
         if !asked.meta.flags.has(b'l') {
             return Duration::ZERO;
@@ -134,7 +134,8 @@ impl Session<'_> {
         read.unwrap_or(Read::Absent)
     }
 
-    /// Changes the item or creates it, or answers with a `fetched` value that was not stored.
+    /// Carries out the second step of an `mg`: changes the item or creates it, or answers with a
+    /// `fetched` value that was not stored.
     fn settle(
         &self,
         asked: &Asked<'_>,
@@ -238,7 +239,8 @@ impl GetOutcome {
     }
 }
 
-/// Returns true if the remaining time to live is below that of flag `R`.
+/// Returns true if the item's remaining time to live is below that of flag `R`, so that a client is
+/// to recache it.
 fn runs_out(options: &MetaOptions, expires: Option<Instant>, moment: Moment) -> bool {
     match options.recache.map(|exptime| exptime.resolve(moment.unix_secs)) {
         Some(Expires::After(least)) => ttl_secs(expires, moment).is_some_and(|left| left < least.as_secs()),

@@ -35,12 +35,12 @@ const WON: Marks = Marks::of_caller(1);
 /// Mark that the key was given in base64.
 const BINARY: Marks = Marks::of_caller(2);
 
-/// A meta command and the item it names.
+/// A meta command, with the partition and the key of its item.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     moment: Moment,
     meta: Meta<'a>,
-    /// The decoded key as sent by the client.
+    /// The decoded key, as sent by the client.
     key: &'a [u8],
     /// The key without the prefix of its route, as the partition stores it.
     name: &'a [u8],
@@ -48,18 +48,18 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Returns an access that counts as a use of the item.
+    /// Returns the access to the cache of a command that counts as a use of the item.
     fn access(&self) -> Access {
         access(self.moment, self.target)
     }
 
-    /// Returns an access that does not count as a use.
+    /// Returns the access to the cache of a command that does not count as a use of the item.
     fn passing(&self) -> Access {
         let access = self.access();
         Access { flags: access.flags.with(AccessFlags::KEEP_RECENCY), ..access }
     }
 
-    /// Returns the marks of an item that is created under this key.
+    /// Returns the marks of an item that the command creates.
     fn marks(&self) -> Marks {
         if self.meta.key.is_base64() { BINARY } else { Marks::NONE }
     }
@@ -93,7 +93,7 @@ impl Session<'_> {
         AfterCommand::Continue
     }
 
-    /// Returns the command with its item, or none if no route takes its key.
+    /// Returns the command with the partition of its key; none if the key matches no route.
     fn asked<'a>(&self, moment: Moment, meta: Meta<'a>, key: &'a [u8]) -> Option<Asked<'a>> {
         let (target, name) = self.shared.service.routing.find(key)?;
         Some(Asked { moment, meta, key, name, target })

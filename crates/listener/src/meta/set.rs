@@ -1,4 +1,5 @@
-//! `ms`: conditional stores, and stores that mark the value stale if a newer one is present.
+//! The meta command `ms`: conditional stores, and stores that mark the value stale if a newer one
+//! is present.
 
 use std::borrow::Cow;
 
@@ -16,20 +17,20 @@ struct New<'a> {
     mode: SetMode,
     value: &'a [u8],
     options: MetaOptions,
-    /// Expiry of flag `T`.
+    /// The item's expiry, from flag `T`.
     expires: Option<Instant>,
-    /// Expiry of flag `N`, if the mode uses it.
+    /// The expiry of an item that an append or prepend creates, from flag `N`.
     vivify: Option<Option<Instant>>,
     marks: Marks,
     invalidate: bool,
     item_bytes_max: usize,
 }
 
-/// The result of an `ms`.
+/// The result of an `ms` that was executed.
 #[derive(Clone, Copy)]
 struct SetOutcome {
     code: &'static [u8],
-    /// Size of the resulting value, which includes the old one after an append.
+    /// Size of the item's value after the command, which includes the old one after an append.
     bytes: usize,
     cas: u64,
 }
@@ -64,8 +65,8 @@ impl Session<'_> {
         }
     }
 
-    /// Refuses a value over the limit and removes the old value, so that later reads do not return
-    /// it.
+    /// Refuses the value of an `ms` that is over the limit and removes the old value, so that later
+    /// reads do not return it.
     pub(super) fn meta_too_large(&self, asked: Option<&Asked<'_>>, out: &mut Vec<u8>) {
         self.counters.increment(Count::StoreTooLarge);
         if let Some(asked) = asked {
@@ -102,7 +103,8 @@ impl Session<'_> {
 }
 
 impl<'a> New<'a> {
-    /// Returns the item if its store is unconditional and uses neither marks nor a given CAS.
+    /// Returns the item to store if the `ms` is unconditional and uses neither marks nor a given
+    /// CAS.
     fn plain(&self) -> Option<NewItem<'a>> {
         let MetaOptions { cas, new_cas, client_flags, .. } = self.options;
         let plain =
@@ -111,12 +113,13 @@ impl<'a> New<'a> {
         plain.then_some(item)
     }
 
-    /// Returns true if the store requires an item with a given CAS.
+    /// Returns true if the `ms` stores only over an item with a given CAS.
     fn compares(&self) -> bool {
         self.options.cas.is_some() && matches!(self.mode, SetMode::Set | SetMode::Replace)
     }
 
-    /// Returns the change of the existing item, with the code and the size of the answer.
+    /// Returns the change that the `ms` makes to `item`, the present one if there is any, with the
+    /// code of the answer and the size of the value.
     fn over(&self, item: Option<Item<'_>>) -> (Change<'a>, (&'static [u8], usize)) {
         let old = item.and_then(|item| Some((item, stored(&item)?)));
         let keep = |code| (Change::Keep, (code, self.value.len()));
@@ -164,8 +167,8 @@ impl<'a> New<'a> {
         (change, (STORED, self.value.len()))
     }
 
-    /// Appends or prepends to the present value, which is kept unchanged if the result would be too
-    /// large.
+    /// Appends the new value to the present one, or prepends it; the present value is kept
+    /// unchanged if the result would be too large.
     fn join(&self, old: &Item<'_>, value: &[u8]) -> (Change<'a>, (&'static [u8], usize)) {
         let bytes = value.len() + self.value.len();
         if bytes > self.item_bytes_max {

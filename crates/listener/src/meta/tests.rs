@@ -1,4 +1,4 @@
-//! Meta commands without sockets: memcached's answers, and the deviations from them.
+//! Meta commands without sockets: answers recorded from memcached, and the deviations from them.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::super::tests::{
     Client, ITEM_BYTES_MAX, cache, cache_with, read_through, seconds, service, target,
 };
 
-/// Recorded conversations with memcached.
+/// Recorded conversations with memcached: commands and answers.
 const ASKED: &str = include_str!("asked.txt");
 
-/// The commands and answers of a conversation.
+/// Splits a recorded conversation into the commands and the expected answers.
 fn conversation(text: &str) -> (String, String) {
     let lines = |mark: char| -> String {
         let line = |line: &str| {
@@ -27,7 +27,7 @@ fn conversation(text: &str) -> (String, String) {
 }
 
 #[test]
-fn answers_equal_those_of_memcached() {
+fn answers_to_meta_commands_equal_those_recorded_from_memcached() {
     let (mut conversations, mut different) = (0, Vec::new());
     for text in ASKED.split("\n= ").skip(1) {
         conversations += 1;
@@ -43,7 +43,7 @@ fn answers_equal_those_of_memcached() {
 }
 
 #[test]
-fn deviations_from_memcached_are_as_documented() {
+fn deviations_of_meta_commands_from_memcached_are_as_documented() {
     Client::plain().check(&[
         // A value is not parsed as a command.
         ("ms a 2 !\r\nmn\r\nmg a\r\n", "CLIENT_ERROR bad command line format\r\nEN\r\n"),
@@ -64,7 +64,7 @@ fn deviations_from_memcached_are_as_documented() {
 }
 
 #[test]
-fn value_derived_from_a_stale_one_is_stale() {
+fn value_that_meta_commands_derive_from_a_stale_one_is_stale() {
     let marked = |then: &str| format!("ms k 1\r\n9\r\nmd k I\r\n{then}mg k v\r\n");
     let check = |then: &str, answer: &str, value: &str| {
         let answer = format!("HD\r\nHD\r\n{answer}\r\n{value}\r\n");
@@ -79,7 +79,7 @@ fn value_derived_from_a_stale_one_is_stale() {
 }
 
 #[test]
-fn idle_time_and_item_attributes_are_reported() {
+fn meta_get_reports_idle_time_and_attributes_of_an_item() {
     let cache = cache_with(1, Eviction::Lru);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
     let pass = |client: &mut Client, secs: u64| {
@@ -110,7 +110,7 @@ fn idle_time_and_item_attributes_are_reported() {
 }
 
 #[test]
-fn idle_time_under_s3_fifo_counts_from_the_store() {
+fn idle_time_of_an_item_under_s3_fifo_counts_from_its_store() {
     let cache = cache_with(1, Eviction::S3Fifo);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
     client.check(&[("ms a 1\r\nx\r\n", "HD\r\n")]);
@@ -123,7 +123,7 @@ fn idle_time_under_s3_fifo_counts_from_the_store() {
 }
 
 #[test]
-fn value_over_the_limit_is_refused_and_removes_the_old_one() {
+fn meta_set_of_a_value_over_the_limit_is_refused_and_removes_the_old_value() {
     let mut client = Client::plain();
     let limit = ITEM_BYTES_MAX as usize;
     let set = |bytes: usize, flags: &str| format!("ms a {bytes}{flags}\r\n{}\r\n", "x".repeat(bytes));
@@ -137,7 +137,7 @@ fn value_over_the_limit_is_refused_and_removes_the_old_one() {
 }
 
 #[test]
-fn keys_are_routed_by_prefix() {
+fn keys_of_meta_commands_are_routed_by_prefix() {
     let routes = [("catalog/".to_owned(), target(0)), ("\0".to_owned(), target(1))];
     let cache = cache(2);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::by_prefix(routes).unwrap(), None));
@@ -155,7 +155,7 @@ fn keys_are_routed_by_prefix() {
 }
 
 #[test]
-fn read_through_listener_fetches_misses() {
+fn read_through_listener_fetches_misses_of_meta_get() {
     let (mut client, fake, cache) = read_through();
     client.check(&[
         ("mg a/1 v k O1\r\nmn\r\n", "VA 3 ka/1 O1\r\n<1>\r\nMN\r\n"),
@@ -178,7 +178,7 @@ fn read_through_listener_fetches_misses() {
 }
 
 #[test]
-fn item_stored_during_a_fetch_is_answered() {
+fn meta_get_answers_the_item_that_was_stored_during_its_fetch() {
     let (mut client, _, cache) = read_through();
     let now = client.now();
     client.on_fetch(move || {
@@ -189,7 +189,7 @@ fn item_stored_during_a_fetch_is_answered() {
 }
 
 #[test]
-fn every_change_goes_through_the_backend_write() {
+fn every_change_by_a_meta_command_calls_the_write_of_backends() {
     let (mut client, fake, _) = read_through();
     client.check(&[(
         "ms a/1 1\r\n1\r\nma a/1\r\nms a/1 1 MA\r\nx\r\nmd a/1 I\r\nmd b/1\r\nmg a/1 T5\r\n",
@@ -199,7 +199,7 @@ fn every_change_goes_through_the_backend_write() {
 }
 
 #[test]
-fn hits_and_misses_are_counted_once() {
+fn hits_and_misses_of_meta_commands_are_counted_once() {
     let cache = cache(1);
     let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
     client.send(

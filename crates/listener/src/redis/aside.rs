@@ -1,5 +1,4 @@
-//! The rest of a command whose answer does not fit in the output, waits for a backend, or takes
-//! long.
+//! Continues commands whose answer does not fit in the output, waits for a backend, or takes long.
 //!
 //! `MGET` may request a thousand values of a megabyte each, and `KEYS` may match millions of keys.
 //! Neither may buffer gigabytes or delay the other clients of the thread, so such a command runs in
@@ -16,16 +15,16 @@ use crate::ahead::prefetch;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
 
-/// The rest of a command.
+/// A command that was begun and is continued later.
 #[derive(Debug)]
 pub(super) enum Aside {
-    /// Values to look up.
+    /// A command such as `MGET` that has keys left to look up.
     Values(Values),
-    /// Keys to go through.
+    /// A command such as `KEYS` that has keys of the cache left to visit.
     Listing(Listing),
 }
 
-/// Keys whose values are still to be answered, in order.
+/// The keys of a command whose values are still to be answered, in order.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     /// Keys to look up, each preceded by its length in four bytes; at most the keys of the request.
@@ -36,16 +35,16 @@ pub(super) struct Values {
     muted: bool,
 }
 
-/// A key that was not found and will be fetched.
+/// A key that was not found in the cache and will be fetched.
 #[derive(Debug)]
 struct Miss {
-    /// Offset in the output at which its value belongs.
+    /// Offset in the output at which the key's value belongs.
     at: usize,
     wanted: Wanted,
 }
 
 impl Aside {
-    /// Suppresses the rest of the answer.
+    /// Suppresses the rest of the command's answer.
     pub(super) fn mute(&mut self) {
         match self {
             Self::Values(values) => values.muted = true,
@@ -55,8 +54,8 @@ impl Aside {
 }
 
 impl Session<'_> {
-    /// Appends the values of the keys from argument `first` on, as many as fit, and puts the
-    /// remaining keys aside.
+    /// Appends the values of the keys from argument `first` on, as many as fit into the output, and
+    /// keeps the remaining keys for later.
     pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Vec<u8>) {
         let mut values = Values::default();
         for index in first..args.len() {
@@ -74,8 +73,8 @@ impl Session<'_> {
         }
     }
 
-    /// Continues the command that was put aside. Returns the next step of the connection while the
-    /// command is unfinished.
+    /// Continues the command that was begun and not completed. Returns the next step of the
+    /// connection while the command is unfinished.
     pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<NextStep> {
         let next = match self.client.aside.take()? {
             Aside::Values(mut values) => {
@@ -109,7 +108,7 @@ impl Session<'_> {
         Some(NextStep::Fetch(values.misses.iter().map(|miss| miss.wanted.clone()).collect()))
     }
 
-    /// Inserts the fetched values into `out` at their offsets.
+    /// Inserts the fetched values of the command into `out` at their offsets.
     pub(super) fn resume(&mut self, fetched: Fetched, out: &mut Vec<u8>) {
         let version = self.version();
         let Some(Aside::Values(values)) = &mut self.client.aside else { return };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sherwood_model::Instant;
 
-/// The clients of a listener; at most its maximum number of connections.
+/// The connected clients of a listener; at most its maximum number of connections.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     open: Mutex<BTreeMap<u64, Arc<Card>>>,
@@ -18,12 +18,12 @@ pub(super) struct Clients {
     commands: AtomicU64,
 }
 
-/// The part of a client's state that other clients can read.
+/// The part of a client's state that other clients can read, for `CLIENT LIST`.
 #[derive(Debug, Default)]
 pub(super) struct Card {
     pub(super) id: u64,
     since: Instant,
-    /// Time of the last input, in nanoseconds.
+    /// Time of the client's last input, in nanoseconds.
     seen: AtomicU64,
     commands: AtomicU64,
     names: Mutex<Names>,
@@ -38,7 +38,7 @@ pub(super) struct Names {
 }
 
 impl Clients {
-    /// Registers a client.
+    /// Registers a client that has connected.
     pub(super) fn enter(&self, now: Instant) -> Arc<Card> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
         let card = Arc::new(Card { id, since: now, seen: AtomicU64::new(now.as_nanos()), ..Card::default() });
@@ -46,27 +46,28 @@ impl Clients {
         card
     }
 
-    /// Removes a client and keeps its count of commands.
+    /// Removes a client that has disconnected and keeps its count of commands.
     pub(super) fn leave(&self, card: &Card) {
         self.commands.fetch_add(card.commands.load(Relaxed), Relaxed);
         lock(&self.open).remove(&card.id);
     }
 
-    /// Returns the commands executed by all clients, disconnected ones included.
+    /// Returns the number of commands executed for all clients, disconnected ones included.
     pub(super) fn commands(&self) -> u64 {
         let open = lock(&self.open);
         self.commands.load(Relaxed) + open.values().map(|card| card.commands.load(Relaxed)).sum::<u64>()
     }
 
-    /// Returns one line per client, in the order of connection.
+    /// Returns the answer to `CLIENT LIST`: one line per client whose id is `wanted`, in the order
+    /// of connection.
     pub(super) fn list(&self, now: Instant, wanted: impl Fn(u64) -> bool) -> String {
         lock(&self.open).values().filter(|card| wanted(card.id)).map(|card| card.line(now) + "\n").collect()
     }
 }
 
 impl Card {
-    /// Records input at `now` and adds `commands` executed commands. Called by the client's own
-    /// thread only.
+    /// Records input at `now` and adds `commands` executed commands. Called only by the client's
+    /// own thread.
     pub(super) fn note(&self, now: Instant, commands: u64) {
         self.seen.store(now.as_nanos(), Relaxed);
         self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
@@ -76,7 +77,7 @@ impl Card {
         lock(&self.names)
     }
 
-    /// Returns the client's line of `CLIENT LIST`, with the fields that apply here.
+    /// Returns the client's line of `CLIENT LIST`, with the fields that apply to this listener.
     pub(super) fn line(&self, now: Instant) -> String {
         let Names { name, library, library_version } = self.names().clone();
         let age = now.since(self.since).as_secs();

@@ -1,4 +1,4 @@
-//! Commands about the connection itself.
+//! Redis commands about the client's connection.
 
 use sherwood_wire::resp::{Args, Version, integer, reply};
 
@@ -7,7 +7,7 @@ use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
 use super::session::{CommandResult, Replies, Session, arg, is, number};
 use super::words;
 
-/// `PING [message]`
+/// Executes the Redis command `PING [message]`.
 pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => reply::simple(out, "PONG"),
@@ -17,20 +17,20 @@ pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Co
     Ok(())
 }
 
-/// `ECHO message`
+/// Executes the Redis command `ECHO message`.
 pub(super) fn echo(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::bulk(out, arg(args, 1));
     Ok(())
 }
 
-/// `QUIT`
+/// Executes the Redis command `QUIT`.
 pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.client.quit = true;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
-/// `RESET`
+/// Executes the Redis command `RESET`.
 pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let replies = match session.client.replies {
         // A preceding `CLIENT REPLY SKIP` still applies to this command.
@@ -43,14 +43,14 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// `SELECT index`: there is one database.
+/// Executes the Redis command `SELECT index`: there is one database.
 pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     database(arg(args, 1))?;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
-/// Refuses every database index except 0.
+/// Checks the index of a database: only 0 exists.
 pub(super) fn database(index: &[u8]) -> CommandResult {
     match number(index)? {
         0 => Ok(()),
@@ -59,7 +59,8 @@ pub(super) fn database(index: &[u8]) -> CommandResult {
     }
 }
 
-/// `AUTH [username] password`; the user is `default` if no name is given.
+/// Executes the Redis command `AUTH [username] password`; the user is `default` if no name is
+/// given.
 pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match args.len() {
         2 if session.shared.service.passwords.is_none() => {
@@ -76,7 +77,7 @@ pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
+/// Executes the Redis command `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
 pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let version = match args.get(1).map(integer) {
         None => session.version(),
@@ -128,7 +129,8 @@ pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// Checks that a name has no spaces or line ends and at most [`NAME_BYTES_MAX`] bytes.
+/// Checks that a client's or library's name has no spaces or line ends and at most
+/// [`NAME_BYTES_MAX`] bytes.
 fn plain(name: &[u8]) -> Result<String, Failure> {
     const REFUSED: Failure =
         Failure::text("ERR Client names cannot contain spaces, newlines or special characters.");
@@ -139,16 +141,16 @@ fn plain(name: &[u8]) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Maximum length of a name, in bytes. Redis has no bound; names are meant for people.
+/// Maximum length of a client's name, in bytes. Redis has no bound; names are meant for people.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// `CLIENT ID`
+/// Executes the Redis command `CLIENT ID`.
 pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::integer(out, session.card.id as i64);
     Ok(())
 }
 
-/// `CLIENT GETNAME`
+/// Executes the Redis command `CLIENT GETNAME`.
 pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let names = session.card.names();
     match names.name.as_str() {
@@ -158,14 +160,15 @@ pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut V
     Ok(())
 }
 
-/// `CLIENT SETNAME name`
+/// Executes the Redis command `CLIENT SETNAME name`.
 pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.card.names().name = plain(arg(args, 2))?;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
-/// `CLIENT SETINFO LIB-NAME name | LIB-VER version`, which clients send since Redis 7.2.
+/// Executes the Redis command `CLIENT SETINFO LIB-NAME name | LIB-VER version`, which clients send
+/// since Redis 7.2.
 pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let value = plain(arg(args, 3))?;
     match arg(args, 2) {
@@ -177,14 +180,14 @@ pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mu
     Ok(())
 }
 
-/// `CLIENT INFO`
+/// Executes the Redis command `CLIENT INFO`.
 pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let line = session.card.line(session.moment.now) + "\n";
     reply::text(out, session.version(), &line);
     Ok(())
 }
 
-/// `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`
+/// Executes the Redis command `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`.
 pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (now, clients) = (session.moment.now, &session.hub.clients);
     let list = match args.get(2) {
@@ -206,7 +209,7 @@ pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut V
     Ok(())
 }
 
-/// `CLIENT REPLY ON | OFF | SKIP`
+/// Executes the Redis command `CLIENT REPLY ON | OFF | SKIP`.
 pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let replies = &mut session.client.replies;
     match arg(args, 2) {
@@ -225,8 +228,8 @@ pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut 
     Ok(())
 }
 
-/// `CLIENT NO-EVICT ON | OFF`: accepted without effect, since clients are never evicted; each
-/// client's buffers are bounded.
+/// Executes the Redis command `CLIENT NO-EVICT ON | OFF`: accepted without effect, since clients
+/// are never evicted; each client's buffers are bounded.
 pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match arg(args, 2) {
         word if is(word, "on") || is(word, "off") => out.extend_from_slice(reply::OK),
@@ -235,7 +238,7 @@ pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec
     Ok(())
 }
 
-/// `CLIENT HELP`
+/// Executes the Redis command `CLIENT HELP`.
 pub(super) fn client_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,

@@ -1,4 +1,5 @@
-//! A client's conversation: parses requests, executes them and puts aside unfinished commands.
+//! A Redis client's conversation: parses requests, executes them and keeps unfinished commands for
+//! later.
 
 use std::sync::Arc;
 
@@ -44,15 +45,16 @@ impl Protocol for Redis {
     }
 }
 
-/// Returns the parser limits, which are lower until a client has logged in.
+/// Returns the limits of a client's request parser, which are lower until it has logged in.
 fn limits(shared: &Shared, admitted: bool) -> Limits {
     if admitted || shared.service.passwords.is_none() { super::limits(&shared.options) } else { OUTSIDE }
 }
 
-/// Parser limits before login: 16 KiB per argument, Redis's bound, and two of them per request.
+/// Limits of the request parser before login: 16 KiB per argument, Redis's bound, and two such
+/// arguments per request.
 const OUTSIDE: Limits = Limits { argument_bytes_max: 16 << 10, request_bytes_max: 32 << 10 };
 
-/// The state of one client.
+/// The state of one Redis client.
 pub(crate) struct Client {
     hub: Arc<Hub>,
     shared: Arc<Shared>,

@@ -4,20 +4,20 @@
 //! which few languages support, and prints 17 decimals. Adding in decimal gives the same text where
 //! that format is exact enough, and elsewhere a text without its rounding errors.
 
-/// Decimals that are kept: more than are printed, so that a sum is rounded only once.
+/// Decimals that a number keeps: more than are printed, so that a sum is rounded only once.
 const SCALE: usize = 40;
-/// Decimals that are printed, as in Redis.
+/// Decimals of a number that are printed, as in Redis.
 const SHOWN: usize = 17;
-/// Most digits before the decimal point: Redis's format ends at 1.19 × 10⁴⁹³².
+/// Most digits of a number before the decimal point: Redis's format ends at 1.19 × 10⁴⁹³².
 const INTEGER_DIGITS_MAX: usize = 4932;
 /// Maximum length of a number's text, in bytes, as in Redis.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
 
-/// A number with [`SCALE`] decimals and up to [`INTEGER_DIGITS_MAX`] digits before them.
+/// A decimal number with [`SCALE`] decimals and up to [`INTEGER_DIGITS_MAX`] digits before them.
 #[derive(Clone, Debug)]
 pub(super) struct Decimal {
     negative: bool,
-    /// Digits, least significant first, without leading zeros of the number.
+    /// Digits of the number without leading zeros, least significant first.
     digits: Vec<u8>,
 }
 
@@ -25,13 +25,14 @@ pub(super) struct Decimal {
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     Finite(Decimal),
-    /// `inf` or `infinity`: parsed, but refused in additions.
+    /// `inf` or `infinity`: a valid number, but refused in additions.
     Infinite,
 }
 
 impl Number {
-    /// Parses `text` like C's `strtold` without hexadecimal: optional sign, digits with an optional
-    /// point, optional exponent, nothing else. None for other text and numbers out of range.
+    /// Parses `text` as a number like C's `strtold` without hexadecimal: optional sign, digits with
+    /// an optional point, optional exponent, nothing else. None for other text and numbers out of
+    /// range.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -80,7 +81,7 @@ impl Decimal {
         Some(self)
     }
 
-    /// Returns the sum, or none if it is too large.
+    /// Returns the sum of two numbers, or none if it is too large.
     pub(super) fn plus(&self, other: &Self) -> Option<Self> {
         let sum = if self.negative == other.negative {
             Self { negative: self.negative, digits: added(&self.digits, &other.digits) }
@@ -114,7 +115,7 @@ impl Decimal {
     }
 }
 
-/// Parses an exponent. Values beyond the largest useful one are clamped.
+/// Parses a number's exponent. Values beyond the largest useful one are clamped.
 fn exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -142,7 +143,7 @@ fn added(a: &[u8], b: &[u8]) -> Vec<u8> {
     trimmed(sum)
 }
 
-/// Returns `a - b`; `b` is at most `a`.
+/// Returns `a - b` of two digit sequences; `b` is at most `a`.
 fn subtracted(a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut borrow = 0;
     let difference = (0..a.len())
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_exact_and_printed_without_trailing_zeros() {
+    fn decimal_sums_are_exact_and_printed_without_trailing_zeros() {
         assert_eq!(sum("0.1", "0.2"), "0.3");
         assert_eq!(sum("10.50", "0.1"), "10.6");
         assert_eq!(sum("5.0e3", "200"), "5200");
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_seventeen_rounded_decimals_and_zero_has_no_sign() {
+    fn decimal_is_printed_with_seventeen_rounded_decimals_and_zero_without_sign() {
         assert_eq!(sum("0.123456789012345678", "0"), "0.12345678901234568");
         assert_eq!(
             (sum("0.000000000000000005", "0"), sum("-0.000000000000000015", "0")),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_a_number_is_refused() {
+    fn text_that_is_not_a_decimal_number_is_refused() {
         for text in ["", "-", ".", "1 ", " 1", "1x", "e5", "1e", "1e+", "nan", "1.2.3", "--1", "0x10", "1\0"]
         {
             assert!(Number::parse(text.as_bytes()).is_none(), "{text:?}");
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn number_beyond_the_range_of_redis_is_refused() {
+    fn decimal_beyond_the_range_of_redis_is_refused() {
         let greatest = parse("9e4931").unwrap();
         assert!(parse("1e4932").is_none() && greatest.plus(&greatest).is_none());
         assert_eq!(greatest.text().len(), 4932);
@@ -229,12 +230,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sum_of_whole_numbers_equals_integer_addition(a: i64, b: i64) {
+        fn decimal_sum_of_whole_numbers_equals_integer_addition(a: i64, b: i64) {
             prop_assert_eq!(sum(&a.to_string(), &b.to_string()), (i128::from(a) + i128::from(b)).to_string());
         }
 
         #[test]
-        fn any_text_is_parsed_or_refused_without_panic(text in "[-+.0-9eEinf]{0,12}") {
+        fn any_text_is_parsed_as_a_decimal_or_refused_without_panic(text in "[-+.0-9eEinf]{0,12}") {
             if let Some(decimal) = parse(&text) {
                 prop_assert_eq!(parse(&decimal.text()).unwrap().text(), decimal.text());
             }

@@ -1,4 +1,4 @@
-//! `COMMAND`: descriptions of the supported commands.
+//! The Redis command `COMMAND`: descriptions of the supported commands.
 
 use sherwood_wire::resp::{Args, Version, reply};
 
@@ -6,7 +6,7 @@ use super::session::{CommandResult, Session};
 use super::table::{self, Command};
 use super::words;
 
-/// `COMMAND`
+/// Executes the Redis command `COMMAND`.
 pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let version = session.version();
     reply::array(out, table::COMMANDS.len());
@@ -14,13 +14,13 @@ pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// `COMMAND COUNT`
+/// Executes the Redis command `COMMAND COUNT`.
 pub(super) fn count(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::integer(out, table::COMMANDS.len() as i64);
     Ok(())
 }
 
-/// `COMMAND INFO [name …]`
+/// Executes the Redis command `COMMAND INFO [name …]`.
 pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if args.len() == 2 {
         return all(session, args, out);
@@ -36,7 +36,7 @@ pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// `COMMAND DOCS [name …]`
+/// Executes the Redis command `COMMAND DOCS [name …]`.
 pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let commands: Vec<&Command> = match args.len() {
         2 => table::COMMANDS.iter().collect(),
@@ -51,7 +51,7 @@ pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// `COMMAND HELP`
+/// Executes the Redis command `COMMAND HELP`.
 pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,
@@ -66,7 +66,7 @@ pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Comma
     Ok(())
 }
 
-/// Finds a command by its name, or a subcommand by `command|subcommand`.
+/// Finds a command by its name, or a subcommand by a name of the form `command|subcommand`.
 fn named(name: &[u8]) -> Option<&'static Command> {
     match name.iter().position(|&byte| byte == b'|') {
         None => table::find(name),
@@ -74,8 +74,8 @@ fn named(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
-/// Appends Redis 7's ten fields of a command. Hints and key specifications are empty: the earlier
-/// fields give the positions of the keys.
+/// Appends the ten fields with which Redis 7's `COMMAND` describes a command. Hints and key
+/// specifications are empty: the earlier fields give the positions of the keys.
 fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
     reply::array(out, 10);
     reply::bulk(out, command.name.as_bytes());

@@ -7,27 +7,27 @@ use super::failure::Failure;
 use super::session::{CommandResult, Session, arg, is, number};
 use crate::counters::Count;
 
-/// `EXPIRE key seconds [NX | XX | GT | LT]`
+/// Executes the Redis command `EXPIRE key seconds [NX | XX | GT | LT]`.
 pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, session.unix_ms(), 1000, "expire", out)
 }
 
-/// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
+/// Executes the Redis command `PEXPIRE key milliseconds [NX | XX | GT | LT]`.
 pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, session.unix_ms(), 1, "pexpire", out)
 }
 
-/// `EXPIREAT key unix-time-seconds [NX | XX | GT | LT]`
+/// Executes the Redis command `EXPIREAT key unix-time-seconds [NX | XX | GT | LT]`.
 pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, 0, 1000, "expireat", out)
 }
 
-/// `PEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT]`
+/// Executes the Redis command `PEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT]`.
 pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_expiry(session, args, 0, 1, "pexpireat", out)
 }
 
-/// Conditions under which an expiry is changed.
+/// The conditions `NX`, `XX`, `GT` and `LT`, under which a key's expiry is changed.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     nx: bool,
@@ -93,7 +93,7 @@ fn set_expiry(
     Ok(())
 }
 
-/// `PERSIST key`
+/// Executes the Redis command `PERSIST key`.
 pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let changed = session.update(arg(args, 1), |old| match old {
         Some(old) if old.expires.is_some() => (Change::Touch(None), true),
@@ -109,22 +109,22 @@ fn note_touch(session: &Session<'_>, changed: bool) {
     session.counters.increment(if changed { Count::TouchHits } else { Count::TouchMisses });
 }
 
-/// `TTL key`
+/// Executes the Redis command `TTL key`.
 pub(super) fn ttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, now| seconds((at - now).max(0)))
 }
 
-/// `PTTL key`
+/// Executes the Redis command `PTTL key`.
 pub(super) fn pttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, now| (at - now).max(0))
 }
 
-/// `EXPIRETIME key`
+/// Executes the Redis command `EXPIRETIME key`.
 pub(super) fn expiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, _| seconds(at))
 }
 
-/// `PEXPIRETIME key`
+/// Executes the Redis command `PEXPIRETIME key`.
 pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     tell_expiry(session, args, out, |at, _| at)
 }
@@ -146,7 +146,7 @@ fn tell_expiry(
     Ok(())
 }
 
-/// Converts milliseconds to seconds, rounded as in Redis.
+/// Converts milliseconds to seconds, rounded to the nearest as in Redis.
 fn seconds(millis: i64) -> i64 {
     millis.saturating_add(500) / 1000
 }

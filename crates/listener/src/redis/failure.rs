@@ -1,10 +1,10 @@
-//! Errors of commands, with Redis's texts: clients and people match on them.
+//! Errors of Redis commands, with Redis's texts: clients and people match on them.
 
 use std::borrow::Cow;
 
 use sherwood_cache::Refused;
 
-/// Text of an error, which begins with its code.
+/// The text of an error that a command answers; it begins with the error's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
 
@@ -26,7 +26,7 @@ pub(super) const NO_AUTH_HELLO: Failure = Failure::text(
      used to authenticate the client and select the RESP protocol version at the same time",
 );
 const OUT_OF_MEMORY: Failure = Failure::text("OOM command not allowed when used memory > 'maxmemory'.");
-/// Error for a key that no route of this listener takes. Redis has no counterpart.
+/// Error for a key that matches no route to a partition. Redis has no counterpart.
 const NO_BACKEND: Failure = Failure::text("ERR no backend for this key's prefix");
 /// Error for an empty key, which Redis would accept.
 const EMPTY_KEY: Failure = Failure::text("ERR a key is empty; keys have 1 to 250 bytes");
@@ -36,12 +36,12 @@ impl Failure {
         Self(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// Builds an error that quotes the client's bytes `what`.
+    /// Builds an error that quotes the client's bytes `what` between two texts.
     pub(super) fn about(before: &str, what: &[u8], after: &str) -> Self {
         Self(Cow::Owned([before.as_bytes(), quoted(what), after.as_bytes()].concat()))
     }
 
-    /// Returns the error for a key that no partition takes.
+    /// Returns the error for a key that matches no route to a partition.
     pub(super) fn nowhere(key: &[u8]) -> Self {
         if key.is_empty() { EMPTY_KEY } else { NO_BACKEND }
     }

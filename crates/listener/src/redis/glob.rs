@@ -1,4 +1,4 @@
-//! Patterns of keys, as `KEYS`, `SCAN` and `CONFIG GET` take them.
+//! Glob patterns of keys, as `KEYS`, `SCAN` and `CONFIG GET` take them.
 //!
 //! `*` matches any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one byte of a class, and a
 //! backslash makes the next byte literal.
@@ -41,7 +41,7 @@ pub(super) fn steps_max(pattern: &[u8], text_bytes: usize) -> usize {
     }
 }
 
-/// Returns the bytes of `pattern` that its first element takes, if that element matches `byte`.
+/// Returns the length in bytes of the first element of `pattern`, if that element matches `byte`.
 fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
     let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };
     match pattern {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_special_character_matches_as_in_redis() {
+    fn each_special_character_of_a_glob_matches_as_in_redis() {
         for (pattern, yes, no) in [
             ("", vec![""], vec!["a"]),
             ("*", vec!["", "a", "a/b"], vec![]),
@@ -118,32 +118,32 @@ mod tests {
     }
 
     #[test]
-    fn steps_max_counts_the_pattern_after_a_star_at_every_position() {
+    fn steps_max_of_a_glob_counts_the_pattern_after_a_star_at_every_position() {
         let steps =
             ["", "user:1", "user:*", "*", "*:1", r"\*[a*]"].map(|pattern| steps_max(pattern.as_bytes(), 10));
         assert_eq!(steps, [0, 6, 16, 11, 33, 56]);
     }
 
     #[test]
-    fn case_is_ignored_only_with_any_case() {
+    fn glob_ignores_case_only_with_any_case() {
         assert!(matches(b"MAX[A-C]*", b"maxbeta", true) && !matches(b"MAX*", b"maxbeta", false));
     }
 
     #[test]
-    fn pattern_of_many_stars_takes_few_steps() {
+    fn glob_of_many_stars_takes_few_steps() {
         assert!(!matches(&b"a*".repeat(500), &[b'a'; 499], false));
         assert!(!matches(&[b"*a".repeat(500), b"b".to_vec()].concat(), &[b'a'; 5000], false));
     }
 
     proptest! {
         #[test]
-        fn escaped_text_matches_itself_only(text in "[]a*?^\\[\\\\-]{0,8}", other in "[]a*?^\\[\\\\-]{0,8}") {
+        fn escaped_glob_matches_its_own_text_only(text in "[]a*?^\\[\\\\-]{0,8}", other in "[]a*?^\\[\\\\-]{0,8}") {
             let pattern: Vec<u8> = text.bytes().flat_map(|byte| [b'\\', byte]).collect();
             prop_assert_eq!(matches(&pattern, other.as_bytes(), false), text == other);
         }
 
         #[test]
-        fn matches_agrees_with_exhaustive_search(pattern in "[]ab*?^\\[\\\\-]{0,10}", text in "[ab]{0,10}") {
+        fn glob_matches_if_exhaustive_search_finds_a_match(pattern in "[]ab*?^\\[\\\\-]{0,10}", text in "[ab]{0,10}") {
             prop_assert_eq!(matches(pattern.as_bytes(), text.as_bytes(), false), naive(pattern.as_bytes(), text.as_bytes()));
         }
     }

@@ -6,28 +6,29 @@ use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
 use super::words;
 
-/// `DEL key …` and `UNLINK key …`, which do the same: freeing memory here is fast.
+/// Executes the Redis commands `DEL key …` and `UNLINK key …`, which do the same: freeing memory
+/// here is fast.
 pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let removed = args.from(1).filter(|key| session.remove(key)).count();
     reply::integer(out, removed as i64);
     Ok(())
 }
 
-/// `EXISTS key …`
+/// Executes the Redis command `EXISTS key …`.
 pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let found = args.from(1).filter(|key| session.peek(key, |_| ()).is_some()).count();
     reply::integer(out, found as i64);
     Ok(())
 }
 
-/// `TOUCH key …`
+/// Executes the Redis command `TOUCH key …`.
 pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let found = args.from(1).filter(|key| session.read(key, |_| ()).is_some()).count();
     reply::integer(out, found as i64);
     Ok(())
 }
 
-/// `TYPE key`
+/// Executes the Redis command `TYPE key`.
 pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let found = session.peek(arg(args, 1), |_| ()).is_some();
     reply::simple(out, if found { "string" } else { "none" });
@@ -37,7 +38,8 @@ pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u
 /// Maximum length of a value that Redis stores in one allocation with its header, in bytes.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// `OBJECT ENCODING key`: the encoding Redis would have chosen for a value stored by `SET`.
+/// Executes the Redis command `OBJECT ENCODING key`: the encoding Redis would have chosen for a
+/// value stored by `SET`.
 pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |value, out| {
         let encoding = match value {
@@ -50,7 +52,7 @@ pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     })
 }
 
-/// `OBJECT REFCOUNT key`: always 1, since values are never shared.
+/// Executes the Redis command `OBJECT REFCOUNT key`: always 1, since values are never shared.
 pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |_, out| {
         reply::integer(out, 1);
@@ -58,8 +60,8 @@ pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     })
 }
 
-/// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored if the eviction policy
-/// does not record uses.
+/// Executes the Redis command `OBJECT IDLETIME key`: seconds since its last use, or since it was
+/// stored if the eviction policy does not record uses.
 pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match session.idle(arg(args, 2)) {
         Some(idle) => reply::integer(out, idle.as_secs() as i64),
@@ -68,7 +70,7 @@ pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// `OBJECT FREQ key`
+/// Executes the Redis command `OBJECT FREQ key`.
 pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     about(session, args, out, |_, _| Err(NO_FREQUENCY))
 }
@@ -93,7 +95,7 @@ fn about(
     }
 }
 
-/// `OBJECT HELP`
+/// Executes the Redis command `OBJECT HELP`.
 pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,

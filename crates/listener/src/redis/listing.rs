@@ -12,20 +12,21 @@ use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is, number};
 
-/// Most table slots visited before other connections run. Chosen: a fraction of a millisecond.
+/// Most slots of the cache's table that a command visits before other connections run. Chosen: a
+/// fraction of a millisecond.
 const PLACES: usize = 4096;
-/// Most matching steps before other connections run, unless a single slot takes more: about a
-/// millisecond.
+/// Most steps of pattern matching before other connections run, unless a single slot takes more:
+/// about a millisecond.
 const STEPS: usize = 256 * 1024;
-/// Key length assumed for the cost of matching, in bytes: the engine's maximum; prefixes are short
-/// in comparison.
+/// Key length that is assumed for the cost of matching, in bytes: the cache engine's maximum;
+/// prefixes are short in comparison.
 const KEY_BYTES: usize = 250;
-/// Slots that `SCAN` visits between two checks of the keys found.
+/// Table slots that `SCAN` visits between two checks of the number of keys found.
 const PLACES_A_LOOK: usize = 32;
-/// Most portions that one `SCAN` takes, whatever its `COUNT`: some milliseconds for a pattern that
-/// is expensive to match.
+/// Most portions of slots that one `SCAN` visits, whatever its `COUNT`: some milliseconds for a
+/// pattern that is expensive to match.
 const SCAN_PORTIONS_MAX: usize = 16;
-/// Slots that `SCAN` visits per key of its `COUNT`, as in Redis: needed if the cache has many
+/// Table slots that `SCAN` visits per key of its `COUNT`, as in Redis: needed if the cache has many
 /// partitions or empty slots.
 const SCAN_PLACES_PER_KEY: usize = 10;
 /// Maximum size of an answer to `KEYS`, in bytes.
@@ -35,35 +36,35 @@ const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 
 /// Lowest bit of the route in a `SCAN` cursor; the engine's cursor is in the bits below.
 const ROUTE_SHIFT: u32 = 48;
 
-/// Maximum length of a pattern, in bytes. Patterns are matched under a shard's lock, so the product
-/// of a key's and a pattern's length must be small.
+/// Maximum length of a key pattern, in bytes. Patterns are matched under a shard's lock, so the
+/// product of a key's and a pattern's length must be small.
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
 
-/// An iteration over all keys, executed in portions.
+/// An iteration of a command over all keys of the listener, executed in portions.
 #[derive(Debug)]
 pub(super) struct Listing {
     purpose: Purpose,
     walk: Walk,
     count: usize,
-    /// The keys found, encoded for the answer: at most [`KEYS_BYTES_MAX`] and one key more.
+    /// The keys found, encoded for the answer: at most [`KEYS_BYTES_MAX`] bytes and one key more.
     found: Vec<u8>,
     muted: bool,
 }
 
-/// The command that iterates.
+/// The command that iterates over the keys.
 #[derive(Debug)]
 enum Purpose {
     /// `KEYS`, with its pattern.
     Keys(Vec<u8>),
-    /// `DBSIZE`
+    /// `DBSIZE`, which counts the keys.
     Count,
     /// `RANDOMKEY`, which starts at a random position and, if it finds no key, once more at the
     /// beginning.
     Any { again: bool },
 }
 
-/// Position of an iteration over the routes and their partitions.
+/// Position of an iteration over a listener's routes and the keys of their partitions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Walk {
     route: usize,
@@ -75,7 +76,8 @@ impl Walk {
         Self { route: (cursor >> ROUTE_SHIFT) as usize, cursor: cursor & ((1 << ROUTE_SHIFT) - 1) }
     }
 
-    /// Visits keys of one route by their full names. Returns true if there may be more.
+    /// Visits the keys in `places` table slots of one route's partition, by their full names.
+    /// Returns true if there may be more keys.
     fn step(&mut self, session: &Session<'_>, places: usize, mut visit: impl FnMut(&[u8])) -> bool {
         let service = &session.shared.service;
         let Some((prefix, target)) = service.routing.route(self.route) else { return false };
@@ -109,7 +111,8 @@ impl Listing {
         self.muted = true;
     }
 
-    /// Executes a portion. Returns true after the last one, when the answer is complete.
+    /// Executes a portion of the iteration. Returns true after the last one, when the answer is
+    /// complete.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
         let more = self.step(session);
         let enough = match &mut self.purpose {
@@ -150,7 +153,7 @@ impl Listing {
         })
     }
 
-    /// Appends the answer from the keys found; always returns true.
+    /// Appends the answer of the completed iteration from the keys found; always returns true.
     fn answer(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
         let Self { purpose, count, found, muted, .. } = self;
         match purpose {
@@ -168,20 +171,20 @@ impl Listing {
     }
 }
 
-/// `KEYS pattern`
+/// Executes the Redis command `KEYS pattern`.
 pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let pattern = pattern(arg(args, 1))?.to_vec();
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Keys(pattern), Walk::default())));
     Ok(())
 }
 
-/// `DBSIZE`
+/// Executes the Redis command `DBSIZE`.
 pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Count, Walk::default())));
     Ok(())
 }
 
-/// `RANDOMKEY`
+/// Executes the Redis command `RANDOMKEY`.
 pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let (service, draw) = (&session.shared.service, session.hub.draw());
     let route = (draw >> ROUTE_SHIFT) as usize % service.routing.routes().max(1);
@@ -190,8 +193,8 @@ pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>)
     Ok(())
 }
 
-/// Returns the number of slots to visit before other connections run, if keys are matched with
-/// `pattern`.
+/// Returns the number of table slots to visit before other connections run, if keys are matched
+/// with `pattern`.
 fn places(pattern: Option<&[u8]>) -> usize {
     let steps = pattern.map_or(0, |pattern| glob::steps_max(pattern, KEY_BYTES));
     STEPS.checked_div(steps).unwrap_or(PLACES).clamp(1, PLACES)
@@ -201,7 +204,7 @@ fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
     if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text) }
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+/// Executes the Redis command `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let cursor = std::str::from_utf8(arg(args, 1)).ok().and_then(|text| text.parse().ok());
     let mut walk = Walk::of(cursor.ok_or(Failure::text("ERR invalid cursor"))?);
@@ -232,7 +235,7 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
-    /// True if `TYPE` is absent or `string`; keys of other types do not exist.
+    /// True if `TYPE` of a `SCAN` is absent or `string`; keys of other types do not exist.
     of_strings: bool,
 }
 
@@ -260,14 +263,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pattern_that_is_expensive_to_match_visits_fewer_slots_per_portion() {
+    fn iteration_with_an_expensive_pattern_visits_fewer_slots_per_portion() {
         let class = [b"*[".to_vec(), b"*b".repeat(500), b"]".to_vec()].concat();
         assert_eq!([None, Some(&b"user:1"[..]), Some(b"")].map(places), [PLACES; 3]);
         assert_eq!([Some(&b"user:*"[..]), Some(&class[..])].map(places), [1024, 1]);
     }
 
     #[test]
-    fn cursor_holds_a_route_and_the_engine_cursor() {
+    fn scan_cursor_holds_a_route_and_the_cursor_of_the_cache_engine() {
         let walk = Walk::of(3 << ROUTE_SHIFT | 77);
         assert_eq!((walk.route, walk.cursor), (3, 77));
         assert_eq!(Walk::of(u64::MAX).route, 0xffff);

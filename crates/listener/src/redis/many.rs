@@ -12,14 +12,14 @@ use super::connection::database;
 use super::failure::{Failure, NO_SUCH_KEY, SYNTAX};
 use super::session::{CommandResult, Session, arg, is};
 
-/// `MGET key …`
+/// Executes the Redis command `MGET key …`.
 pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     reply::array(out, args.len() - 1);
     session.values(args, 1, out);
     Ok(())
 }
 
-/// `MSET key value …`
+/// Executes the Redis command `MSET key value …`.
 pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("mset"));
@@ -32,7 +32,7 @@ pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// `MSETNX key value …`
+/// Executes the Redis command `MSETNX key value …`.
 pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("msetnx"));
@@ -44,7 +44,7 @@ pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// Stores all keys, or none if one exists.
+/// Stores all keys and values of an `MSETNX`, or none if one of the keys exists.
 fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
     for index in (1..args.len()).step_by(2) {
         let (key, value) = (arg(args, index), arg(args, index + 1));
@@ -73,7 +73,7 @@ fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> CommandResult {
     })
 }
 
-/// `RENAME key newkey`
+/// Executes the Redis command `RENAME key newkey`.
 pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
     let _order = session.hub.order();
@@ -86,9 +86,9 @@ pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// Removes the item and then stores it under its new name, so that it never exists twice; for a
-/// moment it does not exist at all. If the new name is refused, the item is stored under its old
-/// name again, unless another client has stored that name meanwhile.
+/// Carries out a `RENAME`: removes the item and then stores it under its new name, so that it never
+/// exists twice; for a moment it does not exist at all. If the new name is refused, the item is
+/// stored under its old name again, unless another client has stored that name meanwhile.
 fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> CommandResult {
     let taken = session.update(from, |old| {
         let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires, old.tags));
@@ -103,7 +103,7 @@ fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> CommandResult {
     moved
 }
 
-/// `COPY source destination [DB 0] [REPLACE]`
+/// Executes the Redis command `COPY source destination [DB 0] [REPLACE]`.
 pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
     let replace = copy_replaces(args)?;

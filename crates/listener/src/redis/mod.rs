@@ -52,7 +52,7 @@ use super::options::ListenerOptions;
 /// take the number for Redis's.
 const VERSION: &str = "7.0.15";
 
-/// Bytes a request may have in addition to one value of the maximum size: room for many keys.
+/// Bytes that a request may have in addition to one value of the maximum size: room for many keys.
 const REQUEST_BYTES: u32 = 1 << 20;
 
 /// Returns the limits of a connection's request parser.
@@ -72,23 +72,24 @@ pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + 2 * (output + listing::KEYS_BYTES_MAX)
 }
 
-/// The state that the conversations of a listener share.
+/// The state that the conversations of all Redis clients of a listener share.
 #[derive(Debug)]
 struct Hub {
     clients: Clients,
-    /// Lock held by commands that write several keys.
+    /// Lock held by commands that write several keys, so that each sees the others completed or not
+    /// begun.
     order: Mutex<()>,
     /// Position in the random sequence of `RANDOMKEY`.
     draws: AtomicU64,
 }
 
 impl Hub {
-    /// Creates the state; `seed` starts the random sequence of `RANDOMKEY`.
+    /// Creates the shared state; `seed` starts the random sequence of `RANDOMKEY`.
     fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self { clients: Clients::default(), order: Mutex::default(), draws: AtomicU64::new(seed) })
     }
 
-    /// Locks out all other commands that write several keys.
+    /// Locks out all other commands that write several keys, until the guard is dropped.
     fn order(&self) -> MutexGuard<'_, ()> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Commands that increment and decrement numbers.
+//! Redis commands that increment and decrement numbers.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, integer, reply};
@@ -8,22 +8,22 @@ use super::failure::{Failure, NOT_A_FLOAT, NOT_AN_INTEGER, OVERFLOW};
 use super::session::{CommandResult, Old, Session, arg, number};
 use crate::counters::Count;
 
-/// `INCR key`
+/// Executes the Redis command `INCR key`.
 pub(super) fn incr(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     count(session, arg(args, 1), 1, out)
 }
 
-/// `DECR key`
+/// Executes the Redis command `DECR key`.
 pub(super) fn decr(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     count(session, arg(args, 1), -1, out)
 }
 
-/// `INCRBY key increment`
+/// Executes the Redis command `INCRBY key increment`.
 pub(super) fn incrby(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     count(session, arg(args, 1), number(arg(args, 2))?, out)
 }
 
-/// `DECRBY key decrement`
+/// Executes the Redis command `DECRBY key decrement`.
 pub(super) fn decrby(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let by = number(arg(args, 2))?.checked_neg().ok_or(Failure::text("ERR decrement would overflow"))?;
     count(session, arg(args, 1), by, out)
@@ -45,7 +45,7 @@ fn count(session: &Session<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) -> Comma
     Ok(())
 }
 
-/// `INCRBYFLOAT key increment`
+/// Executes the Redis command `INCRBYFLOAT key increment`.
 pub(super) fn incrbyfloat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let session = &*session;
     let by = arg(args, 2);
@@ -69,7 +69,7 @@ fn sum(value: &[u8], by: &[u8]) -> Result<Decimal, Failure> {
     sum.ok_or(Failure::text("ERR increment would produce NaN or Infinity"))
 }
 
-/// Returns a change that stores a number as the item's value; the expiry stays.
+/// Returns a change that stores the number `text` as the item's value; the expiry stays.
 fn stored(old: Option<Old<'_>>, text: String) -> Change<'static> {
     let NewItem { flags, expires, tags, .. } = NewItem::bytes(b"");
     match old {

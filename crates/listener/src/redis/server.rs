@@ -1,4 +1,4 @@
-//! Commands about the server: description, counters, settings and flushes.
+//! Redis commands about the server: description, counters, settings and flushes.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::session::{CommandResult, Session, arg, is};
 use super::words;
 use crate::counters::Count;
 
-/// `TIME`
+/// Executes the Redis command `TIME`.
 pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let now = session.shared.clock.unix(session.moment.now);
     reply::array(out, 2);
@@ -20,7 +20,8 @@ pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which do the same since there is one database.
+/// Executes the Redis commands `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which do the same since
+/// there is one database.
 pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => {}
@@ -55,7 +56,7 @@ const SECTIONS: [Section; 8] = [
     ("Keyspace", keyspace),
 ];
 
-/// `INFO [section …]`
+/// Executes the Redis command `INFO [section …]`.
 pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let all = args.len() == 1
         || args.from(1).any(|word| ["all", "default", "everything"].iter().any(|all| is(word, all)));
@@ -84,7 +85,7 @@ fn server(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "io_threads_active:{}\r\n", u8::from(options.threads > 1))
 }
 
-/// Returns the TCP port, or 0 for a Unix socket.
+/// Returns the TCP port of the listener, or 0 for a UNIX socket.
 fn port(session: &Session<'_>) -> u16 {
     session.shared.options.bind.tcp().map_or(0, |address| address.port())
 }
@@ -103,7 +104,7 @@ fn memory(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "maxmemory:{max}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:{POLICY}\r\n", human(max))
 }
 
-/// Formats a number of bytes as Redis does: `512B`, `1.50M`.
+/// Formats a number of bytes for people as Redis does: `512B`, `1.50M`.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
     let mut size = bytes as f64;
@@ -146,8 +147,8 @@ fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "cluster_enabled:0\r\n")
 }
 
-/// Expired items are counted until they are removed. The number of items with an expiry is not
-/// tracked, so 0 is reported.
+/// Writes the section `keyspace` of `INFO`. Expired items are counted until they are removed. The
+/// number of items with an expiry is not tracked, so 0 is reported.
 fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     match session.shared.service.usage().items {
         0 => Ok(()),
@@ -155,7 +156,8 @@ fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     }
 }
 
-/// The Redis policy nearest to the actual one: eviction of the least recently used of all keys.
+/// The eviction policy that is reported as Redis's `maxmemory-policy`, the nearest to the actual
+/// one: eviction of the least recently used of all keys.
 const POLICY: &str = "allkeys-lru";
 
 /// Redis's settings and their values here, in the order of their names.
@@ -187,7 +189,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
     ]
 }
 
-/// `CONFIG GET pattern …`
+/// Executes the Redis command `CONFIG GET pattern …`.
 pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let wanted = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
     let found: Vec<_> = settings(session).into_iter().filter(|(name, _)| wanted(name)).collect();
@@ -199,8 +201,8 @@ pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
     Ok(())
 }
 
-/// `CONFIG SET parameter value …`: settings come from the node's configuration and cannot be
-/// changed here; setting the present value succeeds.
+/// Executes the Redis command `CONFIG SET parameter value …`: settings come from the node's
+/// configuration and cannot be changed here; setting the present value succeeds.
 pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
@@ -220,14 +222,14 @@ pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
     Ok(())
 }
 
-/// `CONFIG RESETSTAT`
+/// Executes the Redis command `CONFIG RESETSTAT`.
 pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.shared.reset();
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
-/// `CONFIG HELP`
+/// Executes the Redis command `CONFIG HELP`.
 pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     words::help(
         out,
@@ -246,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn human_readable_bytes_have_a_unit() {
+    fn human_readable_number_of_bytes_has_a_unit() {
         let told = [0, 1023, 1024, 1_572_864, 1 << 40, u64::MAX].map(human);
         assert_eq!(told, ["0B", "1023B", "1.00K", "1.50M", "1.00T", "16384.00P"]);
     }

@@ -1,4 +1,4 @@
-//! The execution of one command: from its arguments to its answer.
+//! The execution of one Redis command: from its arguments to its answer.
 //!
 //! No function here blocks. An answer that does not fit in the output, or has to be fetched, is put
 //! [aside](super::aside).
@@ -22,54 +22,54 @@ use crate::login::REFUSALS_MAX;
 use crate::routing::Target;
 use crate::shared::Shared;
 
-/// Executes the commands of one client.
+/// Executes the commands of one Redis client.
 pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
     pub(super) hub: &'a Hub,
-    /// Counters of the session's thread.
+    /// Counters of the client's thread.
     pub(super) counters: &'a Counters,
     pub(super) client: &'a mut State,
     pub(super) card: &'a Card,
     pub(super) moment: Moment,
-    /// Commands executed but not yet recorded in the card.
+    /// Commands executed but not yet recorded in the client's `card`.
     pub(super) commands: u64,
 }
 
-/// The state of a connection between commands.
+/// The state of a Redis client between commands.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) version: Version,
     pub(super) replies: Replies,
-    /// The rest of a command.
+    /// A command that was begun and not completed.
     pub(super) aside: Option<Aside>,
     /// True after `QUIT` or too many failed logins: the connection closes.
     pub(super) quit: bool,
-    /// True after login, if the listener requires one.
+    /// True if the client has logged in or need not.
     pub(super) admitted: bool,
     /// AUTH failures and commands refused because the client was not authenticated.
     refusals: u8,
 }
 
 impl State {
-    /// Resets the state but for `replies` and the count of failed logins.
+    /// Resets the state for the command `RESET`, except for `replies` and the count of refusals.
     pub(super) fn log_out(&mut self, replies: Replies) {
         *self = Self { replies, refusals: self.refusals, ..Self::default() };
     }
 }
 
-/// Answers requested by a client, set with `CLIENT REPLY`.
+/// The answers that a client wants, set with `CLIENT REPLY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Replies {
     #[default]
     All,
-    /// All but the answer to the next command.
+    /// All answers but that to the next command.
     SkipNext,
-    /// All but the answer to the command being executed.
+    /// All answers but that to the command being executed.
     SkipThis,
     None,
 }
 
-/// A stored item.
+/// A present item, which a command reads or changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old<'i> {
     pub(super) value: &'i [u8],
@@ -80,7 +80,8 @@ pub(super) struct Old<'i> {
 }
 
 impl<'i> Old<'i> {
-    /// Returns none for an item that has a size but no value: only simulators store those.
+    /// Converts an item of the cache; none if it has a size but no value: only simulators store
+    /// those.
     pub(super) fn of(item: Item<'i>) -> Option<Self> {
         match item {
             Item { value: Value::Bytes(value), flags, expires, tags, marks, .. } => {
@@ -90,8 +91,8 @@ impl<'i> Old<'i> {
         }
     }
 
-    /// Returns a change that stores `value` with this item's other attributes. A value derived from
-    /// an outdated one is outdated too.
+    /// Returns a change that stores `value` with the other attributes of this item. A value derived
+    /// from an outdated one is outdated too.
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
         let Self { flags, expires, tags, marks, .. } = self;
         let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
@@ -99,7 +100,8 @@ impl<'i> Old<'i> {
     }
 }
 
-/// Result of a command's function: Ok after it has appended its answer, else the error to answer.
+/// The result of a command's function: Ok after it has appended its answer, else the error to
+/// answer.
 pub(super) type CommandResult = Result<(), Failure>;
 
 impl Session<'_> {
@@ -155,7 +157,7 @@ impl Session<'_> {
         (command.run)(self, args, out)
     }
 
-    /// Returns whether the client has to log in first.
+    /// Returns true if the client has to log in first.
     pub(super) fn is_outside(&self) -> bool {
         !self.client.admitted && self.shared.service.passwords.is_some()
     }
@@ -177,16 +179,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Counts a refusal and returns it; the last one allowed closes the connection.
+    /// Counts a command refused before login and returns its error; the last refusal allowed closes
+    /// the connection.
     pub(super) fn turned_away(&mut self, failure: Failure) -> Failure {
         self.client.refusals = self.client.refusals.saturating_add(1);
         self.client.quit |= self.client.refusals >= REFUSALS_MAX && self.shared.service.passwords.is_some();
         failure
     }
 
-    /// Answers a request with an argument over the limit; `args` are the arguments before it. A
-    /// value that the command would have overwritten is removed, so that later reads do not return
-    /// it.
+    /// Answers a request with an argument over the limit on its length; `args` are the arguments
+    /// before it. A value that the command would have overwritten is removed, so that later reads
+    /// do not return it.
     pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
         self.counters.increment(Count::StoreTooLarge);
         let overwrites = |name: &[u8]| {
@@ -205,7 +208,7 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a request over the limit of clients that have not logged in.
+    /// Answers a request over the limits that apply to clients which have not logged in.
     pub(super) fn too_large_outside(&self, out: &mut Vec<u8>) {
         self.counters.increment(Count::ProtocolErrors);
         reply::error(out, b"ERR Protocol error: unauthenticated bulk length");
@@ -225,7 +228,7 @@ impl Session<'_> {
         Access { tenant: target.tenant, ..Access::at(self.moment.now) }
     }
 
-    /// Reads a key's value, counted as a use of the item.
+    /// Calls `read` with the value of a key, which counts as a use of the item.
     pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
             let access = self.access(target);
@@ -241,14 +244,14 @@ impl Session<'_> {
         self.counters.increment(if found { Count::GetHits } else { Count::GetMisses });
     }
 
-    /// Reads an item without counting it as a use.
+    /// Calls `read` with the item of a key, without counting as a use.
     pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let (target, name) = self.shared.service.routing.find(key)?;
         let access = self.access(target);
         self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
     }
 
-    /// Returns the time since the last use of an item that the engine has recorded.
+    /// Returns the time since the last use of an item, as the cache engine has recorded it.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
         let (target, name) = self.shared.service.routing.find(key)?;
         let cache = &self.shared.service.cache;
@@ -256,7 +259,7 @@ impl Session<'_> {
         Some(cache.since(last_use, self.moment.now))
     }
 
-    /// Reads an item and changes it in one step.
+    /// Reads an item and changes it in one atomic step.
     pub(super) fn update<'v, R>(
         &self,
         key: &[u8],
@@ -300,8 +303,8 @@ impl Session<'_> {
         i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Converts a wall time. A past one becomes now, and one centuries ahead the latest instant
-    /// before `NEVER`.
+    /// Converts a wall time to a monotonic one. A past one becomes now, and one centuries ahead the
+    /// latest instant before `NEVER`.
     pub(super) fn instant(&self, unix_ms: i64) -> Instant {
         let wall = std::time::Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
         let at = self.shared.clock.at_unix(wall).max(self.moment.now);
@@ -312,8 +315,8 @@ impl Session<'_> {
 /// Maximum number of bytes of a client's argument that an error repeats, as in Redis.
 const QUOTED_MAX: usize = 128;
 
-/// Returns the argument at `index`, or an empty one if it is missing; the check of the command's
-/// arity has excluded that.
+/// Returns the argument of a command at `index`, or an empty one if it is missing, which the check
+/// of the command's arity has excluded.
 pub(super) fn arg(args: Args<'_>, index: usize) -> &[u8] {
     args.get(index).unwrap_or_default()
 }
@@ -323,14 +326,14 @@ pub(super) fn number(text: &[u8]) -> Result<i64, Failure> {
     integer(text).ok_or(NOT_AN_INTEGER)
 }
 
-/// Returns whether an argument is this word, in any case.
+/// Returns true if the argument `text` is this word, in any case.
 pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Returns true if an HTTP request begins with `name`. A web page may make a browser send commands
-/// to a local port in the body of a request, so the connection is closed before the body is read,
-/// as in Redis.
+/// Returns true if an HTTP request begins with the command name `name`. A web page may make a
+/// browser send commands to a local port in the body of a request, so the connection is closed
+/// before the body is read, as in Redis.
 fn is_http(name: &[u8]) -> bool {
     is(name, "post") || is(name, "host:")
 }
@@ -351,7 +354,7 @@ fn unknown(args: Args<'_>) -> Failure {
 }
 
 impl Command {
-    /// Returns true if the command accepts `len` arguments, its name included.
+    /// Returns true if the command accepts `len` arguments, its own name included.
     fn takes(&self, len: usize) -> bool {
         match usize::try_from(self.arity) {
             Ok(exactly) => len == exactly,

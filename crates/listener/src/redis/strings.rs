@@ -1,4 +1,4 @@
-//! Commands on one string: `GET`, `SET` and their variants, and ranges of strings.
+//! Redis commands on one string: `GET`, `SET` and their variants, and ranges of strings.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_model::{Instant, Tags};
@@ -8,14 +8,14 @@ use super::failure::{Failure, SYNTAX, TOO_LONG};
 use super::session::{CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;
 
-/// `GET key`
+/// Executes the Redis command `GET key`.
 pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     session.values(args, 1, out);
     Ok(())
 }
 
-/// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds
-/// | KEEPTTL]`
+/// Executes the Redis command `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT
+/// seconds | PXAT milliseconds | KEEPTTL]`.
 pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (key, value) = (arg(args, 1), arg(args, 2));
     let options = Options::parse(args, 3, OptionSyntax::Set)?;
@@ -28,7 +28,7 @@ pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) 
     Ok(())
 }
 
-/// `SET` with options that depend on the present item.
+/// Executes a `SET` with options that depend on the present item.
 fn set_if(
     session: &Session<'_>,
     key: &[u8],
@@ -61,12 +61,12 @@ fn set_if(
     Ok(())
 }
 
-/// `SETEX key seconds value`
+/// Executes the Redis command `SETEX key seconds value`.
 pub(super) fn setex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_for(session, args, Expire { value: arg(args, 2), millis: false, absolute: false }, "setex", out)
 }
 
-/// `PSETEX key milliseconds value`
+/// Executes the Redis command `PSETEX key milliseconds value`.
 pub(super) fn psetex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     set_for(session, args, Expire { value: arg(args, 2), millis: true, absolute: false }, "psetex", out)
 }
@@ -84,20 +84,21 @@ fn set_for(
     Ok(())
 }
 
-/// `SETNX key value`
+/// Executes the Redis command `SETNX key value`.
 pub(super) fn setnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let added = session.add(arg(args, 1), NewItem::bytes(arg(args, 2)))?;
     reply::integer(out, i64::from(added));
     Ok(())
 }
 
-/// `GETSET key value`
+/// Executes the Redis command `GETSET key value`.
 pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let options = Options { get: true, ..Options::default() };
     set_if(session, arg(args, 1), arg(args, 2), &options, None, out)
 }
 
-/// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
+/// Executes the Redis command `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT
+/// milliseconds | PERSIST]`.
 pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let options = Options::parse(args, 2, OptionSyntax::GetEx)?;
     let session = &*session;
@@ -123,7 +124,7 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
     })?
 }
 
-/// `GETDEL key`
+/// Executes the Redis command `GETDEL key`.
 pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let session = &*session;
     session.update(arg(args, 1), |old| {
@@ -133,7 +134,7 @@ pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     })
 }
 
-/// `APPEND key value`
+/// Executes the Redis command `APPEND key value`.
 pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let added = arg(args, 2);
     let max = session.value_bytes_max();
@@ -146,14 +147,14 @@ pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// `STRLEN key`
+/// Executes the Redis command `STRLEN key`.
 pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let len = session.read(arg(args, 1), <[u8]>::len).unwrap_or(0);
     reply::integer(out, len as i64);
     Ok(())
 }
 
-/// `GETRANGE key start end`
+/// Executes the Redis command `GETRANGE key start end`.
 pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (start, end) = (number(arg(args, 2))?, number(arg(args, 3))?);
     if session.read(arg(args, 1), |value| reply::bulk(out, range(value, start, end))).is_none() {
@@ -162,8 +163,8 @@ pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// Returns the bytes from `start` to `end`, both inclusive; negative indices count from the end of
-/// the value.
+/// Returns the bytes of a value from `start` to `end`, both inclusive; negative indices count from
+/// the end of the value.
 fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
     let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };
@@ -176,7 +177,7 @@ fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     &value[start as usize..=end as usize]
 }
 
-/// `SETRANGE key offset value`
+/// Executes the Redis command `SETRANGE key offset value`.
 pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
     let (offset, part) = (number(arg(args, 2))?, arg(args, 3));
     let offset = usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
@@ -204,7 +205,7 @@ pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// The options of `SET` and `GETEX`.
+/// The parsed options of `SET` and `GETEX`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options<'a> {
     only: Option<Only>,
@@ -220,12 +221,12 @@ enum Only {
     IfNotThere,
 }
 
-/// An expiry as given in a command.
+/// An expiry as given in a command, with its unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expire<'a> {
     value: &'a [u8],
     millis: bool,
-    /// True if `value` counts from 1970, false if it counts from now.
+    /// True if `value` is a time since 1970, false if it is a time from now.
     absolute: bool,
 }
 
@@ -276,7 +277,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Parses the unit of an expiry: true first for milliseconds, true second for time since 1970.
+/// Parses the option that gives an expiry: the first result is true for milliseconds, the second
+/// one for a time since 1970.
 fn unit(word: &[u8]) -> Option<(bool, bool)> {
     [("ex", (false, false)), ("px", (true, false)), ("exat", (false, true)), ("pxat", (true, true))]
         .into_iter()
@@ -284,7 +286,7 @@ fn unit(word: &[u8]) -> Option<(bool, bool)> {
 }
 
 impl Session<'_> {
-    /// Returns the instant at which the value expires.
+    /// Returns the instant of an expiry given in a command; an error if it is out of range.
     fn deadline(&self, expire: Expire<'_>, command: &str) -> Result<Instant, Failure> {
         let Expire { value, millis, absolute } = expire;
         let value = number(value)?;
@@ -294,7 +296,7 @@ impl Session<'_> {
         at.map(|at| self.instant(at)).ok_or_else(|| Failure::expire_time(command))
     }
 
-    /// Stores a value, replacing any present one.
+    /// Stores a value under a key, replacing any present one.
     pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> CommandResult {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
@@ -322,7 +324,7 @@ impl Session<'_> {
         Ok(added)
     }
 
-    /// Returns the maximum length of a value, in bytes.
+    /// Returns the maximum length of a value in the cache, in bytes.
     pub(super) fn value_bytes_max(&self) -> usize {
         self.shared.options.item_size_max as usize
     }
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn range_counts_from_either_end_and_is_clamped_to_the_value() {
+    fn range_of_a_value_counts_from_either_end_and_is_clamped_to_the_value() {
         for (start, end, expected) in [
             (0, 3, "Hell"),
             (0, -1, "Hello World"),

@@ -1,4 +1,4 @@
-//! The table of commands, used to find, check and describe them.
+//! The table of Redis commands, used to find, check and describe them.
 
 mod commands;
 mod rows;
@@ -10,18 +10,18 @@ use super::session::{CommandResult, Session};
 
 pub(super) use self::commands::COMMANDS;
 
-/// A function that runs a command and appends its reply.
+/// A function that executes a command and appends its answer.
 type Run = fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> CommandResult;
 
-/// A command, or a subcommand of one.
+/// A row of the command table: a command, or a subcommand of one.
 pub(super) struct Command {
-    /// Name in lower case; a subcommand's is `command|subcommand`.
+    /// The command's name in lower case; a subcommand's is `command|subcommand`.
     pub(super) name: &'static str,
-    /// Number of arguments, names included; a negative number is a minimum.
+    /// Number of the command's arguments, names included; a negative number is a minimum.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Index of the first key, index of the last (negative from the end), and step between keys;
-    /// zeros if there are none.
+    /// Positions of keys among the arguments: index of the first, index of the last (negative from
+    /// the end), and step between keys; zeros if there are none.
     pub(super) keys: [i64; 3],
     pub(super) group: &'static str,
     /// Redis version that introduced the command.
@@ -32,17 +32,17 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Returns the command with these subcommands.
+    /// Adds subcommands to a row of the table.
     const fn with(self, subcommands: &'static [Self]) -> Self {
         Self { subcommands, ..self }
     }
 
-    /// Returns the name without that of the command it is a subcommand of.
+    /// Returns the name; for a subcommand without that of its command.
     fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
     }
 
-    /// Returns the Redis ACL categories, derived from flags and group.
+    /// Returns the Redis ACL categories of the command, derived from its flags and group.
     pub(super) fn categories(&self) -> Vec<&'static str> {
         let has = |flag| self.flags.contains(&flag);
         let group = match self.group {
@@ -75,7 +75,7 @@ pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option
     subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.own_name().as_bytes()))
 }
 
-/// Refuses a command that needs a subcommand and was given none.
+/// The function of a command that needs a subcommand and was given none, which is refused.
 fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
     let name = args.get(0).and_then(find).map_or("", |command| command.name);
     Err(Failure::arity(name))
@@ -84,7 +84,7 @@ fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandRes
 /// Maximum length of a command's name, in bytes.
 const NAME_BYTES_MAX: usize = 16;
 
-/// Names packed into numbers, in ascending order.
+/// Names of the commands packed into numbers, in ascending order.
 static PACKED: [u128; COMMANDS.len()] = {
     let mut all = [0; COMMANDS.len()];
     let mut at = 0;
@@ -99,8 +99,8 @@ static PACKED: [u128; COMMANDS.len()] = {
     all
 };
 
-/// Packs a name in lower case into a number; numbers are ordered like names. None for text that
-/// cannot be a name.
+/// Packs a command's name in lower case into a number; numbers are ordered like names. None for
+/// text that cannot be a name.
 const fn packed(name: &[u8]) -> Option<u128> {
     if name.len() > NAME_BYTES_MAX {
         return None;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_found_by_its_name_in_any_case() {
+    fn every_redis_command_is_found_by_its_name_in_any_case() {
         for command in &COMMANDS {
             for name in [command.name.to_owned(), command.name.to_uppercase()] {
                 assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(command.name));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn categories_follow_from_flags_and_group() {
+    fn acl_categories_of_a_command_follow_from_its_flags_and_group() {
         let get = find(b"get").map(Command::categories);
         assert_eq!(get, Some(vec!["@read", "@fast", "@string"]));
     }

@@ -1,4 +1,5 @@
-//! Conversations without sockets: bytes in, answers out, on a clock driven by the test.
+//! Conversations of Redis clients without sockets: bytes in, answers out, on a clock driven by the
+//! test.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ mod portions;
 
 const ITEM_BYTES_MAX: u32 = 1000;
 
-/// A listener without a socket.
+/// A Redis listener without sockets, and its clock.
 struct Listener {
     redis: Redis,
     shared: Arc<Shared>,
@@ -39,7 +40,7 @@ impl Listener {
         Self::asking(cache, routing, backends, None)
     }
 
-    /// Creates a listener that asks for a password, if `passwords` has any.
+    /// Creates a listener that requires a password, if `passwords` has any.
     fn asking(
         cache: Arc<Cache>,
         routing: Routing,
@@ -90,7 +91,8 @@ impl Listener {
         self.shared.clock.unix(self.now).as_secs()
     }
 
-    /// Returns the answers to `bytes`, up to the end or the closing of the connection.
+    /// Sends `bytes` from a client and returns the answers, up to the end of the input or the
+    /// closing of the connection.
     fn send(&self, client: &mut InMemoryClient, bytes: &[u8]) -> Vec<u8> {
         let mut said = client.send(Moment { now: self.now, unix_secs: self.unix_secs() }, bytes);
         if client.is_closed() {
@@ -100,7 +102,7 @@ impl Listener {
     }
 
     /// Sends a request whose arguments are the words of `line`. Returns the answer with its line
-    /// ends shown as spaces.
+    /// ends replaced by spaces.
     fn ask(&self, client: &mut InMemoryClient, line: &str) -> String {
         let answer = self.send(client, &request(line));
         String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()
@@ -114,7 +116,7 @@ impl Listener {
     }
 }
 
-/// Encodes a request whose arguments are the words of `line`; `''` is an empty one.
+/// Encodes a request whose arguments are the words of `line`; `''` is an empty argument.
 fn request(line: &str) -> Vec<u8> {
     let words: Vec<&[u8]> =
         line.split(' ').map(|word| if word == "''" { b"" } else { word.as_bytes() }).collect();
@@ -134,7 +136,8 @@ fn target(partition: u16, read_through: bool) -> Target {
     Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
 }
 
-/// Backends that find every key but `none`, fail at `bad`, and record the keys requested.
+/// Backends that have a value for every key but `none`, fail for `bad`, and record the keys
+/// requested.
 #[derive(Default)]
 struct Known {
     asked: Mutex<Vec<String>>,
@@ -166,7 +169,7 @@ impl Backends for Known {
 }
 
 #[test]
-fn value_over_the_limit_is_refused_and_removes_the_old_one() {
+fn redis_value_over_the_limit_is_refused_and_removes_the_old_value() {
     let listener = Listener::plain();
     let mut client = listener.client();
     let (fits, over) = ("x".repeat(1000), "x".repeat(1001));
@@ -179,7 +182,7 @@ fn value_over_the_limit_is_refused_and_removes_the_old_one() {
 }
 
 #[test]
-fn malformed_request_is_answered_with_an_error_and_closes() {
+fn malformed_redis_request_is_answered_with_an_error_and_closes() {
     let listener = Listener::plain();
     let answer = listener.send(&mut listener.client(), b"PING\r\n*1\r\nfoo\r\n*1\r\n$4\r\nPING\r\n");
     assert_eq!(answer, b"+PONG\r\n-ERR Protocol error: expected '$', got 'f'\r\n(closed)");
@@ -189,7 +192,7 @@ fn malformed_request_is_answered_with_an_error_and_closes() {
 }
 
 #[test]
-fn errors_quote_the_input_up_to_the_first_zero_byte() {
+fn redis_errors_quote_the_input_up_to_the_first_zero_byte() {
     let listener = Listener::plain();
     let mut out = Vec::new();
     client::request(&mut out, &[b"no\0more", b"\xff\xe9", b"a\0b", b"c\r\nd"]);
@@ -202,7 +205,7 @@ fn errors_quote_the_input_up_to_the_first_zero_byte() {
 }
 
 #[test]
-fn http_request_closes_the_connection_before_its_body_is_read() {
+fn http_request_to_redis_closes_the_connection_before_its_body_is_read() {
     let listener = Listener::plain();
     for head in [&b"POST / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\nhost: a\r\n"] {
         let said = [head, b"\r\nSET k v\r\n"].concat();
@@ -214,7 +217,7 @@ fn http_request_closes_the_connection_before_its_body_is_read() {
 }
 
 #[test]
-fn connection_bound_covers_the_longest_request_and_its_answer() {
+fn connection_bytes_max_covers_the_longest_redis_request_and_its_answer() {
     let options = ListenerOptions::default();
     assert!(connection_bytes_max(&options) > 2 * options.item_size_max as usize);
 }

@@ -1,8 +1,8 @@
-//! Answers to `HELP` subcommands.
+//! Answers to the `HELP` subcommands of Redis commands.
 
 use sherwood_wire::resp::reply;
 
-/// Appends the answer to a command's `HELP` subcommand, in Redis's form.
+/// Appends the answer to the `HELP` subcommand of `command`, in Redis's form.
 pub(super) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[(&str, &str)]) {
     reply::array(out, 1 + 2 * subcommands.len() + 2);
     reply::simple(out, &format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));

@@ -1,4 +1,4 @@
-//! Answers do not depend on how the network splits a client's input.
+//! Checks that answers do not depend on how the network splits a client's input.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sherwood_listener::{Clock, InMemoryClient};
 
 use crate::conversations::{answers, clock, memcached, redis};
 
-/// Valid, malformed and random memcached input.
+/// Valid, malformed and random pieces of memcached input.
 const MEMCACHED: &[&str] = &[
     "get a k kb none\r\n",
     "gets a\r\n",
@@ -38,7 +38,7 @@ const MEMCACHED: &[&str] = &[
     "quit\r\n",
 ];
 
-/// Valid, malformed and random Redis input.
+/// Valid, malformed and random pieces of Redis input.
 const REDIS: &[&str] = &[
     "*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
     "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$5\r\n\r\nabc\r\n",
@@ -67,7 +67,8 @@ const REDIS: &[&str] = &[
     "QUIT\r\n",
 ];
 
-/// Lengths of pieces: a few bytes, about a line, several lines.
+/// Ranges of the lengths of pieces that input is split into: a few bytes, about a line, several
+/// lines.
 const PIECES: [Range<usize>; 3] = [1..4, 1..40, 20..400];
 
 fn stream(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
@@ -83,7 +84,7 @@ fn lengths() -> impl Strategy<Value = Vec<usize>> {
     prop::sample::select(&PIECES).prop_flat_map(|lengths| vec(lengths, 1..8))
 }
 
-/// Splits `stream` into pieces of these lengths, in turn.
+/// Splits `stream` into pieces of `lengths`, in turn.
 fn cut<'s>(mut stream: &'s [u8], lengths: &[usize]) -> Vec<&'s [u8]> {
     let mut pieces = Vec::new();
     for &length in lengths.iter().cycle() {

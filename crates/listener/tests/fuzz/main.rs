@@ -13,7 +13,7 @@ pub mod stream;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Inputs per target in addition to the corpus. Chosen so that they take a few seconds without
+/// Inputs per fuzz target in addition to the corpus. Chosen so that they take a few seconds without
 /// optimisation.
 const INPUTS: usize = 400;
 const SEED: u64 = 1;
@@ -23,11 +23,11 @@ fn check(name: &str) {
 }
 
 #[test]
-fn memcached_conversation() {
+fn memcached_fuzz_target_passes_on_its_corpus_and_derived_inputs() {
     check("memcached_conversation");
 }
 
 #[test]
-fn redis_conversation() {
+fn redis_fuzz_target_passes_on_its_corpus_and_derived_inputs() {
     check("redis_conversation");
 }

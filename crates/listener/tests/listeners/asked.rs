@@ -1,4 +1,5 @@
-//! Checks the recorded conversations of the meta command tests against the installed memcached.
+//! Checks that the conversations recorded for the tests of meta commands equal those of the
+//! installed memcached.
 //!
 //! They were recorded with 1.6.45. Older versions are only checked against conversations marked for
 //! them, and versions before 1.6.18 not at all.
@@ -12,7 +13,8 @@ use std::time::Instant;
 use crate::wait::TIMEOUT;
 
 const ASKED: &str = include_str!("../../src/meta/asked.txt");
-/// Attempts per conversation: a new second may begin in the middle of a conversation about seconds.
+/// Most attempts per conversation: a new second may begin in the middle of a conversation about
+/// seconds.
 const TRIES: usize = 5;
 
 #[test]
@@ -43,14 +45,14 @@ fn lines(text: &str, mark: char) -> String {
     text.lines().filter_map(line).collect()
 }
 
-/// Returns the last number of the installed memcached's version 1.6.x.
+/// Returns `x` of the installed memcached's version 1.6.x; none if there is no such memcached.
 pub(crate) fn version() -> Option<u32> {
     let output = Command::new("memcached").arg("--version").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     said.trim().strip_prefix("memcached 1.6.")?.parse().ok().filter(|&version| version >= 18)
 }
 
-/// Returns the answers of a new memcached process with these options.
+/// Returns the answers of a new memcached process with these options to the bytes `sent`.
 pub(crate) fn answer(options: &[&str], sent: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");

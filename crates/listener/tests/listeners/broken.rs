@@ -1,4 +1,4 @@
-//! The listeners on real sockets: clients whose connection breaks while they are answered.
+//! Listeners on real sockets: clients whose connection breaks while they are answered.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -64,15 +64,15 @@ fn reset_between_command_and_answer(protocol: Protocol) {
     other.check(&protocol.get("mine"), &protocol.found("mine", "own value"));
 }
 
-/// A listener of one thread, and its clients.
+/// A listener of one thread, with its clients.
 struct Stage {
     server: Server,
     gate: Arc<Gate>,
-    /// Client whose connection breaks.
+    /// The client whose connection breaks.
     leaving: Client,
-    /// Client that keeps the thread busy meanwhile.
+    /// The client whose command keeps the listener's thread busy meanwhile.
     blocking: Client,
-    /// Client that must not be affected.
+    /// The client that must not receive the other's answers.
     other: Client,
 }
 
@@ -89,7 +89,8 @@ impl Stage {
     }
 }
 
-/// Backends that block the listener's thread while it writes the key `gate`.
+/// Backends that block the listener's thread while it writes the key `gate`, until the test
+/// unblocks it.
 struct Gate {
     reached: (Sender<()>, Mutex<Receiver<()>>),
     opened: (Sender<()>, Mutex<Receiver<()>>),
@@ -104,7 +105,7 @@ impl Gate {
         Self { reached: pair(), opened: pair() }
     }
 
-    /// Makes a client write the key, and returns when the thread is blocked.
+    /// Makes a client write the key `gate`, and returns when the listener's thread is blocked.
     fn close(&self, client: &mut Client, protocol: Protocol) {
         client.send(protocol.set("gate", "x").as_bytes());
         self.wait_until_reached();
@@ -114,7 +115,7 @@ impl Gate {
         self.reached.1.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
     }
 
-    /// Unblocks the thread.
+    /// Unblocks the listener's thread.
     fn open(&self) {
         self.opened.0.send(()).unwrap();
     }

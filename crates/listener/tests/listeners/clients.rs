@@ -1,4 +1,4 @@
-//! Third-party clients against the listeners.
+//! Third-party clients of memcached and Redis, run against the listeners.
 //!
 //! `programs` decides what happens if a test's client is not installed.
 
@@ -8,7 +8,7 @@ use crate::programs::{client_program, run};
 use crate::support::{Server, options};
 
 #[test]
-fn memccapable_passes_its_ascii_tests() {
+fn memccapable_passes_its_ascii_tests_against_the_memcached_listener() {
     let server = Server::start(options());
     let port = server.address().port().to_string();
     let Some(output) = run(
@@ -23,25 +23,25 @@ fn memccapable_passes_its_ascii_tests() {
 }
 
 #[test]
-fn pymemcache_works() {
+fn pymemcache_program_passes_against_the_memcached_listener() {
     let server = Server::start(options());
     client_program("pymemcache", "pymemcache_.py", server.address().port());
 }
 
 #[test]
-fn pylibmc_works() {
+fn pylibmc_program_passes_against_the_memcached_listener() {
     let server = Server::start(options());
     client_program("pylibmc", "pylibmc_.py", server.address().port());
 }
 
 #[test]
-fn redis_py_works() {
+fn redis_py_program_passes_against_the_redis_listener() {
     let server = Server::redis(options());
     client_program("redis", "redis_py.py", server.address().port());
 }
 
 #[test]
-fn redis_cli_and_redis_benchmark_work() {
+fn redis_cli_and_redis_benchmark_work_against_the_redis_listener() {
     let remedy = "apt-get install redis-tools";
     let server = Server::redis(options());
     let port = server.address().port().to_string();

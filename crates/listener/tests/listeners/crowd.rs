@@ -1,4 +1,4 @@
-//! The listeners on real sockets: hundreds of clients that break off in every way.
+//! Listeners on real sockets: hundreds of clients whose connections break in every way.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::protocol::Protocol;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 
-/// Clients of each listener.
+/// Number of clients of each listener.
 const CLIENTS: usize = 300;
-/// Answers that a client requests at once: together more than a socket holds.
+/// Number of answers that a client requests at once: together more than a socket holds.
 const ANSWERS: usize = 300;
 
 #[test]
-fn clients_that_break_off_leave_the_others_their_own_answers() {
+fn clients_receive_only_their_own_answers_while_other_connections_break() {
     with_each(&options(), CLIENTS, |protocol, server| {
         let mut unread = Vec::new();
         for number in 0..CLIENTS {
@@ -75,7 +75,7 @@ fn reset(client: Client) {
     drop(client);
 }
 
-/// Checks that a new client receives its own value and nothing else.
+/// Checks that a newly connected client receives its own value and nothing else.
 fn check_fresh_client(protocol: Protocol, server: &Server, number: usize) {
     let (key, value) = (format!("k{number}"), value(number));
     let mut client = server.connect();

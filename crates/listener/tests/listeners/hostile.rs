@@ -1,4 +1,5 @@
-//! Faulty, slow and endless clients, in every protocol and on every kind of socket.
+//! Listeners and their faulty, slow and endless clients, in every protocol and on every kind of
+//! socket.
 //!
 //! Answers were compared with those of memcached 1.6.45 and Redis 7.0.15; where ours differ, the
 //! protocols' pages say so.
@@ -38,8 +39,8 @@ fn ping(client: &mut Client, protocol: Protocol) {
     client.check(sent, &expected);
 }
 
-/// Sends each text, followed by a ping, on a connection of its own and checks the answer;
-/// `(closed)` means that the ping is not answered.
+/// Sends each first text of `table`, followed by a ping, on a connection of its own and checks that
+/// the answer is the second text; `(closed)` means that the ping is not answered.
 #[track_caller]
 fn check_each(server: &Server, protocol: Protocol, table: &[(&str, &str)]) {
     let (ping, pong) = protocol.ping();
@@ -57,7 +58,7 @@ fn check_each(server: &Server, protocol: Protocol, table: &[(&str, &str)]) {
 }
 
 #[test]
-fn value_over_the_limit_is_refused_and_removes_the_old_one() {
+fn value_over_the_listener_limit_is_refused_and_removes_the_old_value() {
     with_each(&options(), 16, |protocol, server| {
         let mut client = server.connect();
         let (fits, over) = ("x".repeat(LIMIT), "x".repeat(LIMIT + 1));
@@ -135,7 +136,7 @@ fn redis_keys_have_1_to_250_bytes() {
 }
 
 #[test]
-fn invalid_lengths_are_refused_and_the_next_command_is_executed_if_possible() {
+fn invalid_value_lengths_are_refused_and_the_next_command_is_executed_if_possible() {
     let server = Server::start(options());
     let bad = "CLIENT_ERROR bad command line format\r\n";
     check_each(
@@ -192,7 +193,7 @@ fn invalid_lengths_are_refused_and_the_next_command_is_executed_if_possible() {
 }
 
 #[test]
-fn malformed_bytes_are_answered_with_an_error_or_close_the_connection() {
+fn malformed_commands_are_answered_with_an_error_or_close_the_connection() {
     let server = Server::start(options());
     let bad = "CLIENT_ERROR bad command line format\r\n";
     check_each(
@@ -247,7 +248,7 @@ fn ten_thousand_failed_logins_do_not_delay_other_clients() {
 }
 
 #[test]
-fn ten_thousand_commands_at_once_are_all_answered() {
+fn ten_thousand_commands_sent_at_once_are_all_answered() {
     with_each(&options(), 16, |protocol, server| {
         let mut client = server.connect();
         client.check(&protocol.set("k", "value"), protocol.stored());
@@ -261,7 +262,7 @@ fn ten_thousand_commands_at_once_are_all_answered() {
 }
 
 #[test]
-fn request_of_fifty_thousand_small_arguments_is_answered() {
+fn redis_request_of_fifty_thousand_small_arguments_is_answered() {
     let server = Server::redis(options());
     let mut client = server.connect();
     let keys = 50_000;
@@ -285,7 +286,7 @@ fn client_that_sends_single_bytes_does_not_delay_others() {
 }
 
 #[test]
-fn client_that_closes_in_the_middle_of_a_command_is_removed() {
+fn client_that_closes_in_the_middle_of_a_command_is_no_longer_counted() {
     with_each(&options(), 16, |protocol, server| {
         let whole = protocol.set("k", "value");
         for end in [1, 5, whole.len() - 1] {
@@ -303,7 +304,7 @@ fn client_that_closes_in_the_middle_of_a_command_is_removed() {
 }
 
 #[test]
-fn client_that_never_reads_is_paused_then_closed_within_its_bound() {
+fn client_that_never_reads_is_closed_and_its_buffers_stay_within_their_bound() {
     let options = ListenerOptions { write_timeout: Duration::from_millis(100), ..options() };
     with_each(&options, 16, |protocol, server| {
         let mut client = server.connect();
@@ -343,15 +344,15 @@ fn clients_with_incomplete_large_values_hold_only_what_they_sent() {
     }
 }
 
-/// Clients of large values.
+/// Number of clients that send large values.
 const CLIENTS: usize = 200;
-/// Minimum size of a read, in bytes.
+/// Minimum size of a listener's read, in bytes.
 const PIECE: usize = 16 << 10;
-/// Most bytes a thread may hold after short answers.
+/// Most bytes that the buffers of a listener's thread may hold after short answers.
 const THREAD_BYTES_MAX: usize = 64 << 10;
 
 #[test]
-fn client_over_the_limit_gets_an_error() {
+fn client_over_the_limit_on_connections_is_answered_with_an_error() {
     with_each(&options(), 2, |protocol, server| {
         let (mut first, mut second) = (server.connect(), server.connect());
         ping(&mut first, protocol);

@@ -1,4 +1,4 @@
-//! Listeners that ask for a password, on real sockets.
+//! Listeners that require a password, on real sockets.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use crate::wait::eventually;
 
 const PASSWORDS: &str = "alice:open-sesame\ndefault:12345678\n";
 
-/// Creates a file of passwords that is removed with the test.
+/// Creates a file of names and passwords, in a directory that is removed with the test.
 fn passwords() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("passwords");
@@ -32,7 +32,7 @@ fn asking(protocol: Protocol, options: ListenerOptions) -> (Server, TempDir) {
 }
 
 #[test]
-fn first_lines_are_answered_as_by_memcached() {
+fn lines_before_login_are_answered_as_by_memcached() {
     if asked::version().is_none() {
         eprintln!("skipped: no memcached from 1.6.18 on is installed: apt-get install memcached");
         return;
@@ -64,7 +64,7 @@ fn first_lines_are_answered_as_by_memcached() {
 }
 
 #[test]
-fn memcached_client_library_logs_in() {
+fn memcached_client_libraries_log_in_with_a_password() {
     let (server, _directory) = asking(Protocol::Memcached, options());
     let port = server.address().port();
     let text = client_program("pymemcache", "login_pymemcache.py", port);
@@ -76,7 +76,7 @@ fn memcached_client_library_logs_in() {
 }
 
 #[test]
-fn clients_of_redis_log_in() {
+fn redis_cli_and_redis_py_log_in_with_a_password() {
     let (server, _directory) = asking(Protocol::Redis, options());
     let port = server.address().port().to_string();
     let cli = |args: &[&str]| {
@@ -94,7 +94,7 @@ fn clients_of_redis_log_in() {
 }
 
 #[test]
-fn client_that_does_not_log_in_is_closed() {
+fn client_that_does_not_log_in_is_closed_after_the_login_timeout() {
     let quick = ListenerOptions { login_timeout: Duration::from_millis(20), ..options() };
     for (protocol, login, answer, ask, told) in [
         (Protocol::Memcached, "set a 0 0 17\r\nalice open-sesame\r\n", "STORED\r\n", "mn\r\n", "MN\r\n"),

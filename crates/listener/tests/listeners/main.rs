@@ -1,4 +1,4 @@
-//! The listeners on real sockets.
+//! Tests of memcached and Redis listeners on real sockets.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! The memcached listener on real sockets: faulty, slow and many clients.
+//! The memcached listener on real sockets, with faulty, slow and many clients.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
 
 #[test]
-fn port_in_use_is_named_in_the_error() {
+fn error_of_a_listener_names_a_port_in_use() {
     let server = Server::start(options());
     let taken = ListenerOptions { bind: server.address().into(), ..options() };
     let error = Bound::bind(taken).unwrap_err();
@@ -23,7 +23,7 @@ fn port_in_use_is_named_in_the_error() {
 }
 
 #[test]
-fn every_thread_serves_the_same_cache() {
+fn every_thread_of_a_listener_serves_the_same_cache() {
     let server = Server::start(ListenerOptions { threads: 4, ..options() });
     let mut clients: Vec<_> = (0..32).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -39,7 +39,7 @@ fn every_thread_serves_the_same_cache() {
 }
 
 #[test]
-fn many_clients_are_served_by_all_threads() {
+fn many_clients_are_served_by_all_threads_of_a_listener() {
     let mut server = Server::start(ListenerOptions { threads: 3, ..options() });
     let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -61,7 +61,7 @@ fn many_clients_are_served_by_all_threads() {
 }
 
 #[test]
-fn pinned_threads_serve_clients() {
+fn listener_threads_pinned_to_cores_serve_clients() {
     let server = Server::start(ListenerOptions { threads: 3, pin_threads: true, ..options() });
     // While they are connected, each thread has some of them.
     let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
@@ -88,7 +88,7 @@ fn listeners_threads_on_one_core() -> usize {
 }
 
 #[test]
-fn client_that_closes_during_a_fetch_is_removed_after_the_answer() {
+fn client_that_closes_during_a_fetch_is_removed_after_the_backend_answered() {
     let slow = Arc::new(Slow::default());
     let server = Server::read_through(options(), Arc::clone(&slow) as Arc<dyn Backends>);
     let mut leaving = server.connect();
@@ -123,11 +123,11 @@ fn two_thousand_idle_clients_hold_no_buffers() {
     assert!(server.buffer_bytes() <= threads, "{} bytes are held for nobody", server.buffer_bytes());
 }
 
-/// Clients in a crowd.
+/// Number of clients that are connected at once.
 const CROWD: usize = 2000;
-/// Most bytes a thread may hold after short commands.
+/// Most bytes that the buffers of a listener's thread may hold after short commands.
 const THREAD_BYTES_MAX: u64 = 64 * 1024;
-/// Most bytes held for a client that has sent the line of a command without its value.
+/// Most bytes held for a client that has sent the first line of a command without its value.
 const LINE_BYTES_MAX: u64 = 64;
 
 #[test]
@@ -170,7 +170,7 @@ fn commands_sent_in_single_bytes_are_answered() {
 }
 
 #[test]
-fn malformed_lines_leave_the_connection_usable() {
+fn malformed_memcached_lines_leave_the_connection_usable() {
     let server = Server::start(options());
     let mut client = server.connect();
     let key = "k".repeat(251);
@@ -186,7 +186,7 @@ fn malformed_lines_leave_the_connection_usable() {
 }
 
 #[test]
-fn http_request_closes_the_connection_without_an_answer() {
+fn http_request_to_memcached_closes_the_connection_without_an_answer() {
     let server = Server::start(options());
     let mut client = server.connect();
     client.send(b"POST / HTTP/1.1\r\nhost: cache\r\n\r\nset a 0 0 1\r\nx\r\n");
@@ -195,7 +195,7 @@ fn http_request_closes_the_connection_without_an_answer() {
 }
 
 #[test]
-fn endless_line_is_answered_with_an_error_and_closes() {
+fn memcached_line_without_end_is_answered_with_an_error_and_closes() {
     let server = Server::start(options());
     let mut client = server.connect();
     // The server may close while this is being written.
@@ -205,7 +205,7 @@ fn endless_line_is_answered_with_an_error_and_closes() {
 }
 
 #[test]
-fn values_up_to_the_limit_are_stored_and_larger_ones_refused() {
+fn memcached_values_up_to_the_limit_are_stored_and_larger_ones_refused() {
     let server = Server::start(options());
     let mut client = server.connect();
     let largest = "x".repeat(1 << 20);
@@ -218,7 +218,7 @@ fn values_up_to_the_limit_are_stored_and_larger_ones_refused() {
 }
 
 #[test]
-fn get_of_thousands_of_keys_is_answered() {
+fn memcached_get_of_thousands_of_keys_is_answered() {
     let server = Server::start(options());
     let mut client = server.connect();
     let keys: Vec<String> = (0..5000).map(|key| format!("some-longer-key-{key}")).collect();
@@ -229,7 +229,7 @@ fn get_of_thousands_of_keys_is_answered() {
 }
 
 #[test]
-fn stopping_answers_what_was_sent_and_closes() {
+fn stopped_listener_answers_commands_already_sent_and_closes() {
     let mut server = Server::start(options());
     let mut idle = server.connect();
     idle.check("get a\r\n", "END\r\n");
@@ -247,7 +247,7 @@ fn stopping_answers_what_was_sent_and_closes() {
     server.join();
 }
 
-/// Backends whose answers the test gives at chosen moments.
+/// Backends that answer fetches when the test tells them to.
 #[derive(Default)]
 struct Slow {
     waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,

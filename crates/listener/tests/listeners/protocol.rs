@@ -1,4 +1,4 @@
-//! The same few commands and answers in each protocol.
+//! Simple commands and their answers, in each protocol that listeners speak.
 
 use sherwood_listener::VERSION;
 
@@ -9,11 +9,11 @@ pub(crate) enum Protocol {
     Redis,
 }
 
-/// All protocols.
+/// Every protocol that listeners speak.
 pub(crate) const PROTOCOLS: [Protocol; 2] = [Protocol::Memcached, Protocol::Redis];
 
 impl Protocol {
-    /// A command without effect, and its answer.
+    /// A command without effect in this protocol, and its answer.
     pub(crate) fn ping(self) -> (&'static str, String) {
         match self {
             Self::Memcached => ("version\r\n", format!("VERSION {VERSION}\r\n")),

@@ -1,4 +1,4 @@
-//! The Redis listener on real sockets.
+//! The Redis listener on real sockets: pipelines, malformed requests and fetched values.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::support::{Server, options};
 use crate::wait::eventually;
 
 #[test]
-fn pipeline_is_answered_in_order_and_quit_closes() {
+fn redis_pipeline_is_answered_in_order_and_quit_closes() {
     let server = Server::redis(options());
     let mut client = server.connect();
     client.send(b"SET a 1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\nGET none\r\nQUIT\r\n");
@@ -19,7 +19,7 @@ fn pipeline_is_answered_in_order_and_quit_closes() {
 }
 
 #[test]
-fn malformed_request_is_answered_before_the_close() {
+fn malformed_redis_request_is_answered_before_the_connection_closes() {
     let server = Server::redis(options());
     let mut client = server.connect();
     client.send(b"*1\r\n$-1\r\nmore that nobody reads");
@@ -27,7 +27,7 @@ fn malformed_request_is_answered_before_the_close() {
 }
 
 #[test]
-fn fetched_values_of_a_client_without_replies_are_not_kept() {
+fn fetched_values_of_a_client_that_suppresses_replies_are_not_kept() {
     let value = Arc::new(b"value".to_vec());
     let server = Server::redis_read_through(options(), Arc::new(OneValue(Arc::clone(&value))));
     let mut client = server.connect();
@@ -41,7 +41,7 @@ fn fetched_values_of_a_client_without_replies_are_not_kept() {
 /// Backends that return one value for every key and do not fill the cache.
 struct OneValue(Arc<Vec<u8>>);
 
-/// A counted reference to the value.
+/// A counted reference to the value of [`OneValue`], whose count shows if a fetched value is kept.
 struct Reference(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Reference {

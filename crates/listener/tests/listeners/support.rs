@@ -1,4 +1,4 @@
-//! A listener in the test's own process, and a client whose waits have a timeout.
+//! A listener in the test's own process, and a blocking client whose waits have a timeout.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ use socket2::Socket;
 use crate::protocol::Protocol;
 use crate::wait::TIMEOUT;
 
-/// Limit of connections in tests of other topics.
+/// Limit on connections in tests that do not test this limit.
 const PLACES: usize = 1024;
 
 /// The machine's clock: monotonic time, and the wall time at its start, which clients compare with
@@ -51,7 +51,7 @@ impl Clock for MachineClock {
     }
 }
 
-/// A file of lines `name:password`.
+/// The contents of a password file: lines `name:password`.
 struct PasswordLines(Vec<u8>);
 
 impl Passwords for PasswordLines {
@@ -60,7 +60,7 @@ impl Passwords for PasswordLines {
     }
 }
 
-/// A listener on an address of its own, stopped when dropped.
+/// A running listener on an address of its own, stopped when dropped.
 pub(crate) struct Server {
     running: Option<Running>,
     buffers: Arc<AtomicU64>,
@@ -77,12 +77,12 @@ impl Server {
         Self::speak(Protocol::Redis, options, PLACES)
     }
 
-    /// Starts a listener of either protocol with this limit of connections.
+    /// Starts a listener of either protocol with this limit on connections.
     pub(crate) fn speak(protocol: Protocol, options: ListenerOptions, connections_max: usize) -> Self {
         Self::serve(protocol, options, Routing::single(target(0, false)), None, connections_max, None)
     }
 
-    /// Starts a listener of either protocol that requires the passwords of a file.
+    /// Starts a listener of either protocol that requires the passwords in a file.
     pub(crate) fn asking(protocol: Protocol, options: ListenerOptions, passwords: &Path) -> Self {
         let passwords: Arc<dyn Passwords> = Arc::new(PasswordLines(fs::read(passwords).unwrap()));
         Self::serve(protocol, options, Routing::single(target(0, false)), None, PLACES, Some(passwords))
@@ -105,7 +105,7 @@ impl Server {
         Self::serve(Protocol::Redis, options, Routing::single(target(0, true)), Some(backends), PLACES, None)
     }
 
-    /// Starts a look-aside listener of either protocol with `backends` called for each write.
+    /// Starts a look-aside listener of either protocol whose writes call `backends`.
     pub(crate) fn beside(protocol: Protocol, options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         let routing = Routing::single(target(0, false));
         Self::serve(protocol, options, routing, Some(backends), PLACES, None)
@@ -153,7 +153,7 @@ impl Server {
         self.read().counts.get(count)
     }
 
-    /// Returns the listener's counters.
+    /// Returns the listener's counters at this moment.
     pub(crate) fn read(&self) -> Reading {
         self.running().meter().read().expect("it serves")
     }
@@ -162,7 +162,7 @@ impl Server {
         self.read().open
     }
 
-    /// Returns the bytes that the buffers of threads and clients hold.
+    /// Returns the bytes that the buffers of the listener's threads and clients hold.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         self.buffers.load(Relaxed)
     }
@@ -193,7 +193,7 @@ impl Drop for Server {
     }
 }
 
-/// Options for a server on any free port.
+/// Options of a listener on any free port.
 pub(crate) fn options() -> ListenerOptions {
     let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     ListenerOptions { bind, threads: 2, drain_timeout: TIMEOUT, ..ListenerOptions::default() }
@@ -203,7 +203,7 @@ fn target(partition: u16, read_through: bool) -> Target {
     Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
 }
 
-/// A blocking client.
+/// A blocking client of a listener under test.
 pub(crate) struct Client(pub(crate) Socket);
 
 impl Client {
@@ -229,12 +229,12 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// Like `send`, for a connection that the server may have closed.
+    /// Sends bytes on a connection that the server may have closed; returns the error if it has.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.write_all(bytes)
     }
 
-    /// Shuts down the sending side. No error if the server has closed the connection.
+    /// Shuts down the client's sending side. No error if the server has closed the connection.
     pub(crate) fn finish(&self) {
         let _ = self.0.shutdown(Shutdown::Write);
     }
@@ -254,7 +254,7 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     }
 
-    /// Reads the rest of a line.
+    /// Reads the rest of a line of the answer.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         while !line.ends_with('\n') {
@@ -265,14 +265,14 @@ impl Client {
         line
     }
 
-    /// Reads to the end of the connection.
+    /// Reads until the server closes the connection.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).unwrap();
         rest
     }
 
-    /// Like `rest`, for a server that may close before it has read all input.
+    /// Reads until the server closes the connection, which it may do before it has read all input.
     pub(crate) fn rest_until_closed(&mut self) -> String {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {
@@ -281,7 +281,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and checks the answer.
+    /// Sends a request and checks that the answer is `expected`.
     #[track_caller]
     pub(crate) fn check(&mut self, sent: &str, expected: &str) {
         self.send(sent.as_bytes());

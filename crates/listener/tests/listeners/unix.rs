@@ -1,4 +1,4 @@
-//! UNIX sockets: permissions, and creation and removal of the file.
+//! Listeners on UNIX sockets: permissions, and creation and removal of the socket's file.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -40,7 +40,7 @@ fn refusal(path: &Path) -> std::io::Error {
 }
 
 #[test]
-fn all_threads_serve_a_unix_socket_and_its_file_is_removed() {
+fn all_threads_serve_a_unix_socket_and_its_file_is_removed_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let server = Server::start(at(&path));
@@ -65,7 +65,7 @@ fn all_threads_serve_a_unix_socket_and_its_file_is_removed() {
 }
 
 #[test]
-fn unused_socket_file_is_replaced() {
+fn unix_socket_file_without_a_listening_process_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     drop(UnixListener::bind(&path).unwrap());
@@ -76,7 +76,7 @@ fn unused_socket_file_is_replaced() {
 }
 
 #[test]
-fn path_in_use_is_refused_and_left_alone() {
+fn unix_socket_path_in_use_is_refused_and_its_file_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let other = UnixListener::bind(&path).unwrap();
@@ -93,7 +93,7 @@ fn path_in_use_is_refused_and_left_alone() {
 }
 
 #[test]
-fn file_that_replaced_the_socket_is_not_removed() {
+fn file_that_replaced_the_unix_socket_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let bound = Bound::bind(at(&path)).unwrap();

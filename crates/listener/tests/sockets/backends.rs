@@ -1,4 +1,4 @@
-//! Simulated backends: values depend only on the key, and the world chooses the time of each
+//! Simulated backends: values depend only on the key, and the simulation chooses the time of each
 //! answer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,28 +13,29 @@ use tokio::sync::oneshot;
 
 type Results = Vec<Result<Option<FetchedValue>, String>>;
 
-/// Backends that fill `cache`.
+/// Simulated backends that fill `cache` with the values they return.
 pub(crate) struct SimulatedBackends {
     cache: Arc<Cache>,
-    /// Share of fetches that are answered at once: one in this many, all of them if it is 1.
+    /// Number of fetches of which one is answered at once; 1 if all of them are.
     at_once_of: u64,
     fetches: AtomicU64,
     pending: Mutex<Vec<Fetch>>,
 }
 
-/// A fetch without an answer.
+/// A fetch from the simulated backends that was not answered yet.
 pub(crate) struct Fetch {
     pub(crate) keys: Vec<Bytes>,
     answer: oneshot::Sender<Results>,
 }
 
 impl SimulatedBackends {
-    /// Creates backends that answer at once.
+    /// Creates backends that answer every fetch at once.
     pub(crate) fn prompt(cache: Arc<Cache>) -> Arc<Self> {
         Self::new(cache, 1)
     }
 
-    /// Creates backends that leave four of five fetches to the caller.
+    /// Creates backends that answer one in five fetches at once, and leave the others to
+    /// [`take_pending`](Self::take_pending).
     pub(crate) fn late(cache: Arc<Cache>) -> Arc<Self> {
         Self::new(cache, 5)
     }
@@ -43,12 +44,12 @@ impl SimulatedBackends {
         Arc::new(Self { cache, at_once_of, fetches: AtomicU64::new(0), pending: Mutex::default() })
     }
 
-    /// Takes the fetches that began since the last call.
+    /// Takes the unanswered fetches that began since the last call.
     pub(crate) fn take_pending(&self) -> Vec<Fetch> {
         std::mem::take(&mut self.pending.lock().expect("no panics while held"))
     }
 
-    /// Answers a fetch.
+    /// Answers a fetch: fills the cache and wakes the client that waits.
     pub(crate) fn answer(&self, fetch: Fetch, now: Instant) {
         let results = self.results(&fetch.keys, now);
         // The listener may have dropped it with its client.
@@ -68,7 +69,7 @@ impl SimulatedBackends {
     }
 }
 
-/// Returns the backend's value of a key, or its failure.
+/// Returns the simulated backends' value of a key, or their failure.
 fn value(key: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
     match sum % 5 {
@@ -98,5 +99,5 @@ impl Backends for SimulatedBackends {
     }
 }
 
-/// The time at which each world begins.
+/// The simulated time at which each seed begins.
 pub(crate) const START: Instant = Instant::from_millis(1_000_000);

@@ -1,47 +1,47 @@
-//! Simulated clients: their sending, reading and end.
+//! Simulated clients of a listener: their sending, their reading, and their end.
 
 use std::time::Duration;
 
 use crate::draw::Draw;
 use crate::script::{Expected, Script};
 
-/// The end of a client.
+/// The end of a simulated client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It closes after the last answer.
+    /// The client closes after the last answer.
     Leaves,
-    /// It ends writing after the last command, and reads to the end.
+    /// The client ends its sending side after the last command, and reads to the end.
     HalfCloses,
-    /// It closes after this many bytes were sent.
+    /// The client closes after it sent this many bytes.
     Closes(usize),
-    /// It resets the connection some time after this many bytes were sent.
+    /// The client resets the connection some time after it sent this many bytes.
     Resets(usize),
-    /// It sends everything and never reads.
+    /// The client sends all its commands and never reads.
     NeverReads,
-    /// It sends nothing after this many bytes, and stays connected.
+    /// The client sends nothing after this many bytes, and stays connected.
     IsSilent(usize),
 }
 
-/// A client.
+/// A simulated client of the listener.
 pub(crate) struct Client {
     pub(crate) script: Script,
     pub(crate) fate: Fate,
-    /// The number of its connection.
+    /// The number of the client's connection.
     pub(crate) link: usize,
-    /// Bytes of the script that were sent.
+    /// Number of bytes of the script that the client has sent.
     pub(crate) sent: usize,
-    /// Everything received.
+    /// All bytes that the client has received.
     pub(crate) received: Vec<u8>,
-    /// Expected bytes that were received.
+    /// Number of expected bytes that the client has received.
     pub(crate) matched: usize,
-    /// Most commands that are sent before the first of them is answered.
+    /// Most commands that the client sends before the first of them is answered.
     depth: usize,
     sends_max: usize,
     reads_max: usize,
     delay_micros_max: usize,
     pub(crate) writes_scheduled: bool,
     pub(crate) reads_scheduled: bool,
-    /// True if it received the error for too many clients.
+    /// True if the client received the error for connections over the limit.
     pub(crate) turned_away: bool,
     pub(crate) done: bool,
 }
@@ -79,17 +79,17 @@ impl Client {
         Duration::from_micros(draw.up_to(self.delay_micros_max) as u64)
     }
 
-    /// Returns true if it reads.
+    /// Returns true if the client ever reads.
     pub(crate) fn reads(&self) -> bool {
         self.fate != Fate::NeverReads
     }
 
-    /// Draws the number of bytes that it reads at once.
+    /// Draws the number of bytes that the client reads at once.
     pub(crate) fn read_size(&self, draw: &mut Draw) -> usize {
         draw.up_to(self.reads_max)
     }
 
-    /// Returns the number of bytes of the script that it ever sends.
+    /// Returns the number of bytes of the script that the client ever sends.
     fn sends_all(&self) -> usize {
         match self.fate {
             Fate::Closes(bytes) | Fate::Resets(bytes) | Fate::IsSilent(bytes) => bytes,
@@ -97,12 +97,12 @@ impl Client {
         }
     }
 
-    /// Returns true if it has sent everything that it ever sends.
+    /// Returns true if the client has sent all the bytes that it ever sends.
     pub(crate) fn has_sent_all(&self) -> bool {
         self.sent == self.sends_all()
     }
 
-    /// Draws the next bytes to send, at most `room`.
+    /// Draws the next bytes that the client sends, at most `room`.
     pub(crate) fn next_bytes(&mut self, draw: &mut Draw, room: usize) -> Vec<u8> {
         let ends = &self.script.ends;
         let answered = ends.partition_point(|&(_, answer)| answer <= self.matched);
@@ -118,7 +118,7 @@ impl Client {
         next
     }
 
-    /// Takes received bytes and checks that they are the next expected ones.
+    /// Takes received bytes and checks that they are the next ones the script expects.
     pub(crate) fn take(&mut self, bytes: &[u8], too_many: Option<&[u8]>) {
         self.received.extend_from_slice(bytes);
         if !self.turned_away && self.takes_expected(bytes) {
@@ -149,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Returns true if every answer was received.
+    /// Returns true if the client has received every answer of its script.
     pub(crate) fn is_answered(&self) -> bool {
         self.matched == self.script.expected.len()
     }

@@ -2,7 +2,7 @@
 
 use sherwood_model::SplitMix64;
 
-/// A generator of random numbers.
+/// A generator of random numbers, which equal seeds repeat.
 pub(crate) struct Draw(SplitMix64);
 
 impl Draw {

@@ -38,18 +38,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 const SEEDS: u64 = 10_000;
-/// Smallest count of each event of [`MUST_HAPPEN`] in all seeds together.
+/// Smallest number of times that each event of [`MUST_HAPPEN`] has to occur in all seeds together.
 const OCCURRENCES_MIN: u64 = 100;
 
-/// Occurrences of events.
+/// The number of times that each event has occurred.
 type Seen = BTreeMap<&'static str, u64>;
 
 thread_local! {
-    /// Panics of this thread.
+    /// Number of panics of this thread.
     static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Runs the world of a seed. The listener survives a panic of one connection, but the seed fails.
+/// Runs the simulation of a seed. The listener survives a panic of one connection, but the seed
+/// fails.
 fn live(seed: u64, told: bool) -> Seen {
     let seen = world::live(seed, told);
     assert_eq!(PANICS.get(), 0, "the listener panicked");
@@ -57,7 +58,7 @@ fn live(seed: u64, told: bool) -> Seen {
 }
 
 #[test]
-fn each_client_receives_the_answers_to_its_own_commands() {
+fn each_client_of_a_faulty_network_receives_the_answers_to_its_own_commands() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         PANICS.set(PANICS.get() + 1);

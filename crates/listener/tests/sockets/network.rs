@@ -13,36 +13,36 @@ use sherwood_listener::{Event, Signal, Socket, Sockets};
 
 use crate::world::World;
 
-/// A connection, with both of its directions.
+/// A simulated connection, with both of its directions.
 #[derive(Default)]
 pub(crate) struct Link {
     /// Bytes on their way to the listener.
     pub(crate) inbound: VecDeque<u8>,
     pub(crate) inbound_max: usize,
-    /// True if nothing follows these bytes.
+    /// True if nothing follows the inbound bytes.
     pub(crate) inbound_end: bool,
     /// Bytes on their way to the client.
     pub(crate) outbound: VecDeque<u8>,
     pub(crate) outbound_max: usize,
-    /// True if nothing follows these bytes.
+    /// True if nothing follows the outbound bytes.
     pub(crate) outbound_end: bool,
-    /// True if the client has closed its side.
+    /// True if the client has closed its side of the connection.
     pub(crate) client_gone: bool,
-    /// Set if the connection broke: it tells whether the listener has been notified.
+    /// Set if the connection broke; the value tells if the listener has received an error for it.
     pub(crate) broken: Option<Broken>,
-    /// True if the listener has closed its side.
+    /// True if the listener has closed its side of the connection.
     pub(crate) closed: bool,
-    /// True if the listener has ended reading.
+    /// True if the listener has ended its receiving side.
     pub(crate) reading_ended: bool,
-    /// The token it is watched with.
+    /// The token that the listener watches the connection with.
     pub(crate) token: Option<u64>,
-    /// True if there is an event that was not reported.
+    /// True if there is an event that was not reported to the listener.
     pub(crate) changed: bool,
     /// True if the listener's last send was refused because it would block.
     pub(crate) full: bool,
 }
 
-/// A connection that broke.
+/// The state of a broken connection: the listener has received an error for it or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     Untold,
@@ -50,7 +50,8 @@ pub(crate) enum Broken {
 }
 
 impl Link {
-    /// Breaks the connection. The listener may still read what has arrived, or may not.
+    /// Breaks the connection. With `lose_inbound`, the listener cannot read the bytes that have
+    /// arrived.
     pub(crate) fn break_off(&mut self, lose_inbound: bool) {
         self.broken = Some(Broken::Untold);
         self.changed = true;
@@ -75,7 +76,7 @@ impl Link {
     }
 }
 
-/// The listener's side of a connection.
+/// The listener's side of a simulated connection.
 pub(crate) struct SimulatedSocket {
     world: Rc<RefCell<World>>,
     link: usize,
@@ -210,7 +211,7 @@ impl Drop for SimulatedSocket {
     }
 }
 
-/// The listener's side of the network.
+/// The simulated sockets that the listener waits for.
 pub(crate) struct SimulatedSockets(pub(crate) Rc<RefCell<World>>);
 
 impl Sockets for SimulatedSockets {
@@ -257,7 +258,8 @@ impl Sockets for SimulatedSockets {
 }
 
 impl World {
-    /// Reports changed connections in any order, and sometimes only some of them.
+    /// Reports changed connections to the listener in random order, and sometimes only some of
+    /// them.
     pub(crate) fn report(&mut self, events: &mut Vec<Event>) {
         if std::mem::take(&mut self.incoming) {
             events.push(Event::Incoming);
@@ -277,7 +279,7 @@ impl World {
     }
 }
 
-/// A signal that is raised until it is reported.
+/// A simulated signal that interrupts the listener's wait, raised until it is reported.
 #[derive(Default)]
 pub(crate) struct SimulatedSignal(AtomicBool);
 

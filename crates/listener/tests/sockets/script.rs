@@ -1,4 +1,4 @@
-//! The commands of a client, and the expected answers.
+//! The commands of a simulated client, and the expected answers.
 
 use sherwood_listener::{InMemoryClient, Moment};
 
@@ -8,18 +8,18 @@ use crate::draw::Draw;
 pub(crate) const NAME: &str = "robin";
 pub(crate) const PASSWORD: &str = "hood";
 
-/// The protocol of a world.
+/// The protocol of all clients of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Memcached,
     Redis,
 }
 
-/// A byte that is expected.
+/// An expected byte of the output to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Byte(u8),
-    /// Digits of a number that depends on other clients.
+    /// A digit of a number that depends on other clients, of which there may be several.
     Digits,
 }
 
@@ -28,13 +28,13 @@ pub(crate) enum Expected {
 pub(crate) struct Script {
     pub(crate) bytes: Vec<u8>,
     pub(crate) expected: Vec<Expected>,
-    /// The ends of each command and of its answer.
+    /// For each command, the ends of its bytes and of the expected answer.
     pub(crate) ends: Vec<(usize, usize)>,
     /// True if the listener closes the connection after the last answer.
     pub(crate) closes: bool,
 }
 
-/// The properties of a world that affect its scripts.
+/// The properties of a simulation that affect the scripts of its clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) protocol: Protocol,
@@ -43,7 +43,8 @@ pub(crate) struct Options {
 }
 
 impl Script {
-    /// Draws the commands of client `client`, and has `reference` answer them.
+    /// Draws the commands of client number `client`, and has `reference`, a client without a
+    /// socket, answer them.
     pub(crate) fn draw(
         draw: &mut Draw,
         options: Options,
@@ -84,7 +85,8 @@ impl Script {
     }
 }
 
-/// Returns the expected bytes of an answer, where the client's number from `HELLO` is any digits.
+/// Returns the bytes that an answer is expected to have; the client's number in the answer to
+/// `HELLO` may be any digits.
 fn expected(answer: &[u8]) -> Vec<Expected> {
     const BEFORE: &[u8] = b"$2\r\nid\r\n:";
     let bytes = |bytes: &[u8]| bytes.iter().copied().map(Expected::Byte).collect::<Vec<_>>();
@@ -94,7 +96,7 @@ fn expected(answer: &[u8]) -> Vec<Expected> {
     [bytes(before), vec![Expected::Digits], bytes(&rest[digits..])].concat()
 }
 
-/// Draws the first commands of a connection.
+/// Draws the first commands of a connection, such as a login.
 fn greeting(draw: &mut Draw, options: Options) -> Vec<Vec<u8>> {
     let password = if draw.chance(80) { PASSWORD } else { "wrong" };
     let resp3 = draw.chance(50);
@@ -115,7 +117,7 @@ fn key(draw: &mut Draw, client: usize) -> String {
     format!("c{client}-{}", draw.below(8))
 }
 
-/// Returns the client that a key belongs to.
+/// Returns the number of the client that a key belongs to.
 pub(crate) fn client_of(key: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(key).ok()?.strip_prefix('c')?;
     text.split('-').next()?.parse().ok()
@@ -165,7 +167,7 @@ fn memcached(draw: &mut Draw, client: usize, bytes_max: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Encodes a request as an array of bulk strings.
+/// Encodes a Redis request as an array of bulk strings.
 fn request(arguments: &[&str]) -> Vec<u8> {
     let mut text = format!("*{}\r\n", arguments.len());
     for argument in arguments {

@@ -1,4 +1,4 @@
-//! The simulated world: a listener, its clients and backends, and their time.
+//! The simulated world around one listener: its clients, its backends, and their time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,17 +21,17 @@ use crate::draw::Draw;
 use crate::network::{Link, SimulatedSignal, SimulatedSockets};
 use crate::script::{NAME, Options, PASSWORD, Protocol, Script, client_of};
 
-/// Time within which every client is served or cut off.
+/// Simulated time within which every client has been served or cut off.
 const ALL_DONE: Duration = Duration::from_secs(300);
-/// Time after the last client has gone within which the listener has noticed.
+/// Simulated time within which the listener has noticed that the last client has gone.
 const AT_REST: Duration = Duration::from_secs(60);
-/// Time for which a client that sends or reads nothing stays connected.
+/// Simulated time for which a client that sends or reads nothing stays connected.
 const STAYS: Duration = Duration::from_secs(60);
 /// Most bytes that the buffers of a thread without connections hold: its read buffer, and the
 /// memory of the largest answers.
 const THREAD_BYTES_MAX: u64 = 256 * 1024;
 
-/// A scheduled event.
+/// A scheduled event of the simulation, by the number of the client or connection.
 enum Act {
     Connect(usize),
     Write(usize),
@@ -42,13 +42,13 @@ enum Act {
     Stop,
 }
 
-/// Everything but the listener.
+/// Everything in the simulation but the listener.
 pub(crate) struct World {
     pub(crate) draw: Draw,
     pub(crate) links: Vec<Link>,
     /// Connections that are not accepted yet.
     pub(crate) backlog: VecDeque<usize>,
-    /// True if one of them was not reported.
+    /// True if there is a connection in `backlog` that was not reported to the listener.
     pub(crate) incoming: bool,
     pub(crate) signal: Arc<SimulatedSignal>,
     now: Instant,
@@ -58,7 +58,7 @@ pub(crate) struct World {
     clients: Vec<Client>,
     backends: Arc<SimulatedBackends>,
     buffers: Arc<AtomicU64>,
-    /// The error for clients over the limit; none if the limit cannot be reached.
+    /// The error for connections over the limit; none if the clients cannot reach the limit.
     too_many: Option<&'static [u8]>,
     stop: Arc<dyn Fn()>,
     stopping: bool,
@@ -68,7 +68,7 @@ pub(crate) struct World {
     told: bool,
 }
 
-/// Runs one world from its beginning to its end.
+/// Runs the simulation of one seed from its beginning to its end.
 pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let mut draw = Draw::new(seed);
     let protocol = draw.one_of(&[Protocol::Memcached, Protocol::Redis]);
@@ -196,7 +196,7 @@ impl World {
         self.acts.insert((self.now + after, self.acts_begun), act);
     }
 
-    /// Lets time pass until there are events or `timeout` is over.
+    /// Lets simulated time pass until there are events for the listener or `timeout` is over.
     pub(crate) fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) {
         let end = timeout.map(|timeout| self.now + timeout);
         // The thread's work took some time.
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Carries out all acts that are due by `until`.
+    /// Carries out all scheduled events that are due by `until`.
     fn pass_to(&mut self, until: Instant) {
         self.plan_answers();
         while let Some(first) = self.acts.first_entry().filter(|first| first.key().0 <= until) {
@@ -232,7 +232,7 @@ impl World {
         assert!(!late, "clients are not served: {}", self.describe());
     }
 
-    /// Sometimes carries out the next act during a call of the listener.
+    /// Sometimes carries out the next scheduled event during a call of the listener.
     pub(crate) fn meanwhile(&mut self) {
         let soon = self.now + Duration::from_micros(50);
         if self.draw.chance(12)
@@ -417,8 +417,8 @@ impl World {
         self.close(number);
     }
 
-    /// Closes the client's side. If there are answers that it has not read, the connection is
-    /// reset.
+    /// Closes the client's side of its connection. If there are answers that the client has not
+    /// read, the connection is reset.
     fn close(&mut self, number: usize) {
         let link = &mut self.links[number];
         if link.outbound.is_empty() {

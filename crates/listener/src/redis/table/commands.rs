@@ -1,6 +1,6 @@
-//! The commands and their subcommands, ordered by name: name, arity, flags, positions of the keys,
-//! version that introduced it, summary, function. Arity, flags and positions are those of Redis
-//! 7.0.
+//! The table of Redis commands and subcommands, ordered by name: name, arity, flags, positions of
+//! the keys, version that introduced it, summary, function. Arity, flags and positions are those of
+//! Redis 7.0.
 
 use super::super::{connection, describe, expiry, keys, listing, many, numbers, server, strings};
 use super::rows::{

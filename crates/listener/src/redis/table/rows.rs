@@ -1,40 +1,41 @@
-//! Constructors of the rows of the table, and the flags and key positions that many rows share.
+//! Constructors of the rows of the command table, and the flags and key positions that many rows
+//! share.
 
 use super::{Command, Run};
 
-/// Flags of commands that read.
+/// Redis's flags of commands that only read keys.
 pub(super) const READ: &[&str] = &["readonly"];
 pub(super) const READ_FAST: &[&str] = &["readonly", "fast"];
-/// Flags of commands that change keys and need no memory.
+/// Redis's flags of commands that change keys and need no memory.
 pub(super) const WRITE: &[&str] = &["write"];
 pub(super) const WRITE_FAST: &[&str] = &["write", "fast"];
-/// Flags of commands that store values.
+/// Redis's flags of commands that store values.
 pub(super) const STORE: &[&str] = &["write", "denyoom"];
 pub(super) const STORE_FAST: &[&str] = &["write", "denyoom", "fast"];
-/// Flags of commands that neither read keys nor change any.
+/// Redis's flags of commands that neither read keys nor change any.
 pub(super) const NONE: &[&str] = &[];
 pub(super) const FAST: &[&str] = &["fast"];
 pub(super) const STALE: &[&str] = &["loading", "stale"];
 pub(super) const STALE_FAST: &[&str] = &["loading", "stale", "fast"];
 pub(super) const CLIENT: &[&str] = &["noscript", "loading", "stale"];
 pub(super) const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
-/// Flags of commands that a client may send before it is authenticated.
+/// Redis's flags of commands that a client may send before it is authenticated.
 pub(super) const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
 
-/// Positions of no key.
+/// Key positions of a command without keys.
 pub(super) const NO_KEYS: [i64; 3] = [0, 0, 0];
-/// Positions of one key, the first argument.
+/// Key positions of a command whose first argument is the only key.
 pub(super) const KEY: [i64; 3] = [1, 1, 1];
-/// Positions of keys that are all arguments.
+/// Key positions of a command whose arguments are all keys.
 pub(super) const KEYS: [i64; 3] = [1, -1, 1];
-/// Positions of two keys, the first arguments.
+/// Key positions of a command whose first two arguments are keys.
 pub(super) const TWO_KEYS: [i64; 3] = [1, 2, 1];
-/// Positions of keys that alternate with values.
+/// Key positions of a command whose arguments are keys and values in turn.
 pub(super) const PAIRS: [i64; 3] = [1, -1, 2];
-/// Positions of one key after a subcommand's name.
+/// Key positions of a subcommand whose first argument is the only key.
 pub(super) const SUB_KEY: [i64; 3] = [2, 2, 1];
 
-/// Returns a command of the group `string`.
+/// Returns the row of a command in Redis's group `string`.
 pub(super) const fn string(
     name: &'static str,
     arity: i64,
@@ -47,7 +48,7 @@ pub(super) const fn string(
     Command { name, arity, flags, keys, group: "string", since, summary, run, subcommands: &[] }
 }
 
-/// Returns a command of the group `generic`.
+/// Returns the row of a command in Redis's group `generic`.
 pub(super) const fn generic(
     name: &'static str,
     arity: i64,
@@ -60,7 +61,7 @@ pub(super) const fn generic(
     Command { group: "generic", ..string(name, arity, flags, keys, since, summary, run) }
 }
 
-/// Returns a command of the group `connection`, which has no keys.
+/// Returns the row of a command in Redis's group `connection`, which has no keys.
 pub(super) const fn connection(
     name: &'static str,
     arity: i64,
@@ -72,7 +73,7 @@ pub(super) const fn connection(
     Command { group: "connection", ..string(name, arity, flags, NO_KEYS, since, summary, run) }
 }
 
-/// Returns a command of the group `server`, which has no keys.
+/// Returns the row of a command in Redis's group `server`, which has no keys.
 pub(super) const fn server(
     name: &'static str,
     arity: i64,

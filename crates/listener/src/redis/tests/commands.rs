@@ -1,4 +1,4 @@
-//! The answers and effects of each command.
+//! Tests of the answers and effects of each Redis command.
 
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Change, Marks, NewCas};
@@ -40,7 +40,7 @@ fn set_stores_only_if_its_conditions_hold() {
 }
 
 #[test]
-fn ttl_is_reported_and_expired_keys_are_gone() {
+fn ttl_commands_report_the_expiry_of_keys_and_expired_keys_are_gone() {
     let mut listener = Listener::plain();
     let mut client = listener.client();
     let at = listener.unix_secs() + 100;
@@ -71,7 +71,7 @@ fn ttl_is_reported_and_expired_keys_are_gone() {
 }
 
 #[test]
-fn expiry_changes_only_if_its_conditions_hold() {
+fn expire_changes_an_expiry_only_if_its_conditions_hold() {
     let mut listener = Listener::plain();
     let mut client = listener.client();
     listener.check(
@@ -117,7 +117,7 @@ fn expiry_changes_only_if_its_conditions_hold() {
 }
 
 #[test]
-fn numbers_are_incremented_as_decimal_text() {
+fn incr_commands_change_numbers_stored_as_decimal_text() {
     let listener = Listener::plain();
     let no_integer = "-ERR value is not an integer or out of range";
     listener.check(
@@ -146,7 +146,7 @@ fn numbers_are_incremented_as_decimal_text() {
 }
 
 #[test]
-fn parts_of_values_are_read_and_overwritten() {
+fn getrange_and_setrange_read_and_overwrite_parts_of_values() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -167,7 +167,7 @@ fn parts_of_values_are_read_and_overwritten() {
 }
 
 #[test]
-fn several_keys_are_read_and_written_at_once() {
+fn mget_and_mset_read_and_write_several_keys() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -189,7 +189,7 @@ fn several_keys_are_read_and_written_at_once() {
 }
 
 #[test]
-fn keys_are_renamed_and_copied_with_their_time_to_live() {
+fn rename_and_copy_keep_the_time_to_live_of_keys() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -215,7 +215,7 @@ fn keys_are_renamed_and_copied_with_their_time_to_live() {
 }
 
 #[test]
-fn keys_are_listed_by_patterns_and_by_cursors() {
+fn keys_and_scan_list_keys_by_patterns_and_cursors() {
     let listener = Listener::plain();
     let mut client = listener.client();
     listener.check(
@@ -307,7 +307,7 @@ fn hello_sets_the_protocol_version_and_the_client_name() {
 }
 
 #[test]
-fn clients_are_listed_while_they_are_connected() {
+fn client_list_contains_clients_while_they_are_connected() {
     let listener = Listener::plain();
     let (mut first, mut second) = (listener.client(), listener.client());
     listener.check(&mut first, &[("CLIENT SETNAME a", "+OK")]);
@@ -351,7 +351,7 @@ fn client_reply_suppresses_answers() {
 }
 
 #[test]
-fn unknown_commands_get_the_errors_of_redis() {
+fn unknown_commands_are_answered_with_the_errors_of_redis() {
     let listener = Listener::plain();
     let long = "x".repeat(200);
     listener.check(
@@ -395,7 +395,7 @@ fn config_get_reports_settings_and_config_set_does_not_change_them() {
 }
 
 #[test]
-fn commands_and_the_server_describe_themselves() {
+fn command_and_info_describe_commands_and_the_server() {
     let listener = Listener::plain();
     let mut client = listener.client();
     listener.check(
@@ -436,7 +436,7 @@ fn commands_and_the_server_describe_themselves() {
 }
 
 #[test]
-fn value_derived_from_an_outdated_one_is_outdated() {
+fn value_that_redis_commands_derive_from_an_outdated_one_is_outdated() {
     for (line, old) in [("APPEND k 1", true), ("INCR k", true), ("SETRANGE k 1 x", true), ("SET k 1", false)]
     {
         let cache = cache(1);

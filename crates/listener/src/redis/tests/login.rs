@@ -1,4 +1,4 @@
-//! Listeners that ask for a password: Redis 7.0.15's answers with `requirepass`.
+//! Redis listeners that require a password: the answers of Redis 7.0.15 with `requirepass`.
 
 use super::*;
 use crate::login::REFUSALS_MAX;
@@ -13,7 +13,7 @@ fn listener() -> Listener {
 }
 
 #[test]
-fn commands_are_refused_before_login() {
+fn redis_commands_are_refused_before_login() {
     let listener = listener();
     let no_hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
                     option can be used to authenticate the client and select the RESP protocol version at the same time";
@@ -40,7 +40,7 @@ fn commands_are_refused_before_login() {
 }
 
 #[test]
-fn logged_in_client_is_served_until_reset() {
+fn redis_client_is_served_after_login_until_reset() {
     let listener = listener();
     listener.check(
         &mut listener.client(),
@@ -64,7 +64,7 @@ fn logged_in_client_is_served_until_reset() {
 }
 
 #[test]
-fn connection_closes_after_too_many_failed_logins() {
+fn redis_connection_closes_after_too_many_failed_logins() {
     let listener = listener();
     let guesses = request("AUTH 12345678").repeat(100);
     let said = listener.send(&mut listener.client(), &[guesses, request("AUTH sesame123")].concat());
@@ -82,7 +82,7 @@ fn connection_closes_after_too_many_failed_logins() {
 }
 
 #[test]
-fn oversized_request_before_login_is_refused_and_changes_nothing() {
+fn oversized_redis_request_before_login_is_refused_and_changes_nothing() {
     let listener = listener();
     let mut inside = listener.client();
     let large = "x".repeat(900);

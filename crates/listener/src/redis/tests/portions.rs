@@ -1,4 +1,5 @@
-//! Answers larger than the output buffer, keys of several partitions, and values from backends.
+//! Redis commands whose answers are larger than the output buffer, keys of several partitions, and
+//! values from backends.
 
 use super::*;
 
@@ -17,7 +18,7 @@ fn long_mget_is_answered_in_portions_and_in_order() {
 }
 
 #[test]
-fn iteration_over_many_keys_yields_between_portions_and_finds_all() {
+fn keys_command_lets_other_clients_run_between_portions_and_finds_all_keys() {
     let listener = Listener::plain();
     let mut client = listener.client();
     for key in 0..6000 {
@@ -43,7 +44,7 @@ fn iteration_over_many_keys_yields_between_portions_and_finds_all() {
 }
 
 #[test]
-fn keys_answer_over_the_limit_is_refused() {
+fn answer_to_keys_over_the_size_limit_is_refused() {
     let cache = cache(1);
     let listener = Listener::new(Arc::clone(&cache), Routing::single(target(0, false)), None);
     cache.apply(&sherwood_model::CachePlan::Shared).unwrap();
@@ -56,7 +57,7 @@ fn keys_answer_over_the_limit_is_refused() {
 }
 
 #[test]
-fn keys_of_several_partitions_keep_their_prefixes() {
+fn keys_of_several_partitions_are_listed_with_their_prefixes() {
     let routes =
         [("a/", 0), ("b/", 1), ("b/c/", 2)].map(|(prefix, at)| (prefix.to_owned(), target(at, false)));
     let listener = Listener::new(cache(3), Routing::by_prefix(routes).unwrap(), None);
@@ -83,7 +84,7 @@ fn keys_of_several_partitions_keep_their_prefixes() {
 }
 
 #[test]
-fn fetched_misses_are_answered_in_order_of_the_keys() {
+fn mget_answers_fetched_values_in_the_order_of_the_keys() {
     let known = Arc::new(Known::default());
     let backends: Arc<dyn Backends> = known.clone();
     let listener = Listener::new(cache(1), Routing::single(target(0, true)), Some(backends));
@@ -109,7 +110,7 @@ fn fetched_misses_are_answered_in_order_of_the_keys() {
 }
 
 #[test]
-fn pattern_over_the_length_limit_is_refused() {
+fn key_pattern_over_the_length_limit_is_refused() {
     let options = Options { total_bytes: 1 << 20, ..Options::default() };
     let one = Partition::new(TenantId(0), BackendId(0), 1 << 20);
     let cache = Arc::new(Cache::new(options, &[one], SeededState::new(1)).unwrap());
