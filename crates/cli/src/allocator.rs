@@ -29,7 +29,7 @@ mod tests {
 
     /// Another version of mimalloc may number its options differently.
     #[test]
-    fn the_purge_delay_option_has_the_expected_number() {
+    fn purge_delay_option_of_mimalloc_has_the_expected_number() {
         // SAFETY: as above.
         let delay = || unsafe { mi_option_get(PURGE_DELAY) };
         if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {

@@ -25,7 +25,7 @@ pub(crate) fn raise_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn limit_is_raised_to_the_maximum() {
+    fn limit_on_open_files_is_raised_to_the_maximum() {
         let raised = super::raise_limit();
         assert!(raised > 0);
         assert_eq!(super::raise_limit(), raised);

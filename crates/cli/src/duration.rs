@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_accepted_and_printed_in_input_syntax() {
+    fn bounds_of_a_duration_are_accepted_and_printed_in_input_syntax() {
         let (shortest, longest) = (Duration::from_secs(10), Duration::from_secs(3 * 3_600));
         let between = |text| super::between(shortest, longest, text);
         assert_eq!([between("10s"), between("180m")], [Ok(shortest), Ok(longest)]);

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn target_selects_the_protocol() {
+    fn target_of_load_selects_the_protocol() {
         let options = cache_options_of("--target redis://localhost:1/0 --batch 20");
         assert_eq!((options.protocol, options.address.as_str()), (cache::Protocol::Redis, "localhost:1"));
         let options = cache_options_of("--target memcached://localhost:1");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn mix_is_planned_for_a_gateway() {
+    fn mix_of_a_workload_model_is_planned_for_a_gateway() {
         let plan = planned("--target http://localhost:1 --mix onerf --rate 400 --duration 2m").unwrap();
         let LoadPlan::Http(options, http::Workload::Mix { profile, .. }) = plan else { panic!("not a mix") };
         assert_eq!((profile.as_str(), options.phases), ("demo", vec![Duration::from_secs(120)]));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn inapplicable_options_are_refused() {
+    fn load_options_that_do_not_apply_to_target_or_workload_are_refused() {
         for (line, part) in [
             ("--target redis://localhost:1/5", "database 0"),
             ("--target redis://localhost:1 --mix onerf", "--mix applies to an http:// target only"),
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn run_without_any_success_fails() {
+    fn load_without_any_success_fails() {
         let report = |ops, errors, unsent| {
             let first_error = (errors > 0).then(|| "`ERR no`".to_owned());
             Report { ops, errors, unsent, first_error, complete: true, ..Report::default() }

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_pipe_is_ignored_and_full_disk_is_an_error() {
+    fn output_to_a_closed_pipe_is_ignored_and_to_a_full_disk_is_an_error() {
         assert!(write(&mut Refuses(ErrorKind::BrokenPipe), "a\n").is_ok());
         let Err(Failure::Failed(message)) = write(&mut Refuses(ErrorKind::StorageFull), "a\n") else {
             panic!("a result that was not written is no success");

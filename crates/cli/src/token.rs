@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_token_is_used_and_invalid_text_is_not_printed() {
+    fn first_token_of_the_file_is_used_and_invalid_text_is_not_printed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         std::fs::write(&path, "# ours\n\n first-token \nsecond-token\n").unwrap();

@@ -32,7 +32,7 @@ const EMBEDDED: &str = "[[backend]]\nname = \"similar\"\nstore = { kind = \"comp
                         [[backend]]\nname = \"catalog\"\nstore = { kind = \"kv\", path = \"FOLDER/kv\" }\n";
 
 #[test]
-fn reachable_stores_exit_with_0() {
+fn check_of_reachable_stores_exits_with_0() {
     let output = check(EMBEDDED, &[]).success();
     let said = said(&output.get_output().stdout);
     let lines: Vec<&str> = said.lines().collect();
@@ -75,7 +75,7 @@ fn missing_embedded_store_is_reported_and_not_created() {
 }
 
 #[test]
-fn unreachable_store_exits_with_1_and_is_named() {
+fn check_of_an_unreachable_store_exits_with_1_and_names_it() {
     let absent = unused_address();
     let file = format!(
         "{EMBEDDED}[[backend]]\nname = \"sessions\"\nreplicas = [{{ kind = \"memcached\", address = \"{absent}\" }}, \
@@ -104,7 +104,7 @@ fn unreachable_store_exits_with_1_and_is_named() {
 }
 
 #[test]
-fn invalid_file_or_name_exits_with_2() {
+fn check_with_an_invalid_file_or_name_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     check_at(&folder.path().join("none.toml"), &[]).code(2).stdout("");
     let wrong = "[[backend]]\nname = \"items\"\nstore = { kind = \"http\", url = \"http://h/items\" }\n";

@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn limits_are_found_and_trials_are_kept() {
+fn frontier_finds_limits_and_keeps_the_tried_runs() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let output = frontier(directory.path(), &service, &["--json"]).assert().success();
@@ -116,7 +116,7 @@ fn slo_that_is_never_met_has_no_limits() {
 }
 
 #[test]
-fn unchanged_conditions_follow_the_settings() {
+fn unchanged_conditions_of_a_frontier_follow_the_settings() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let flags = ["--seeds", "1", "--set", "depth=10", "--json"];
@@ -128,7 +128,7 @@ fn unchanged_conditions_follow_the_settings() {
 }
 
 #[test]
-fn ended_trace_affects_its_axis_only() {
+fn trace_that_ends_early_affects_the_search_for_the_highest_load_only() {
     let directory = tempfile::tempdir().unwrap();
     let traced = traced(directory.path(), 300, &[]);
     let flags = ["--policies", "tao", "--seeds", "1,2"];
@@ -190,7 +190,7 @@ fn unreadable_trace_fails_and_names_the_run() {
 }
 
 #[test]
-fn sampled_keys_give_the_limits_of_all_keys() {
+fn frontier_of_a_sample_of_the_keys_equals_that_of_all_keys() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let flags = ["--seeds", "1", "--sample", "1/2", "--json"];
@@ -203,7 +203,7 @@ fn sampled_keys_give_the_limits_of_all_keys() {
 }
 
 #[test]
-fn verdicts_are_independent_of_the_number_of_threads() {
+fn frontier_verdicts_are_independent_of_the_number_of_threads() {
     let directory = tempfile::tempdir().unwrap();
     let find = |name: &str, flags: &[&str]| {
         let mut command = Command::cargo_bin("sherwood").unwrap();
@@ -240,7 +240,7 @@ fn verdicts_are_independent_of_the_number_of_threads() {
 }
 
 #[test]
-fn invalid_search_is_refused() {
+fn frontier_search_with_invalid_options_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let refused = |flags: &[&str], words: &str| {
@@ -258,7 +258,7 @@ fn invalid_search_is_refused() {
 }
 
 #[test]
-fn changes_are_compared_with_the_baseline() {
+fn ablation_compares_changes_with_robinhood_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
     let page = directory.path().join("page.html");
@@ -300,7 +300,7 @@ fn changes_are_compared_with_the_baseline() {
 }
 
 #[test]
-fn changes_apply_to_traces_and_samples() {
+fn ablation_applies_changes_to_traces_and_samples() {
     let directory = tempfile::tempdir().unwrap();
     let sampled: [&str; 2] = ["--sample", "1/2"];
     for (scenario, flags) in

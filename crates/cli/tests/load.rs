@@ -19,7 +19,7 @@ fn unused_address() -> String {
 }
 
 #[test]
-fn invalid_command_exits_with_2_and_the_reason() {
+fn invalid_load_command_exits_with_2_and_the_reason() {
     for (line, part) in [
         ("--target redis://localhost:6379/1", "database 0"),
         ("--target memcached://localhost:1 --zipf=11", "zipf exponent of 11 is out of range"),

@@ -29,12 +29,12 @@ fn json(command: &mut Command) -> Value {
 }
 
 #[test]
-fn a_trace_as_json() {
+fn miss_ratio_curve_as_json_matches_its_snapshot() {
     insta::assert_snapshot!(stdout(&mut mrc(&[ROBINHOOD, "--json"])));
 }
 
 #[test]
-fn a_trace_as_a_table_and_a_picture() {
+fn miss_ratio_curve_as_table_and_picture_matches_its_snapshots() {
     let folder = tempfile::tempdir().unwrap();
     let drawn = folder.path().join("curve.svg");
     let table = stdout(
@@ -47,7 +47,7 @@ fn a_trace_as_a_table_and_a_picture() {
 }
 
 #[test]
-fn sampled_curve_is_close_to_the_exact_one() {
+fn sampled_miss_ratio_curve_is_close_to_the_exact_one() {
     let exact = json(&mut mrc(&[WEB, "--json", "--weigh", "one"]));
     let sampled = json(&mut mrc(&[WEB, "--json", "--weigh", "one", "--sample", "0.25"]));
     assert_eq!(exact["accesses"], sampled["accesses"]);
@@ -100,7 +100,7 @@ fn oracle_general_format_is_recognised_by_file_name() {
 }
 
 #[test]
-fn invalid_arguments_are_refused_with_a_remedy() {
+fn invalid_arguments_of_mrc_are_refused_with_a_remedy() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/README.md");
     let error = refusal(&mut mrc(&[readme]), 2);
     assert!(error.contains("which format is the trace") && error.contains("? add --format"), "{error}");

@@ -30,7 +30,7 @@ fn document(flags: &[&str]) -> Value {
 }
 
 #[test]
-fn equal_seeds_give_equal_documents() {
+fn runs_with_equal_seeds_print_equal_json() {
     let first = document(&["--json", "--set", "delta=0.5"]);
     assert_eq!(first, document(&["--json", "--set", "delta=0.5"]));
     assert_ne!(first, document(&["--json", "--seed", "2", "--set", "delta=0.5"]));
@@ -40,7 +40,7 @@ fn equal_seeds_give_equal_documents() {
 }
 
 #[test]
-fn run_prints_text_and_writes_a_series() {
+fn sim_run_prints_text_and_writes_a_series() {
     let directory = tempfile::tempdir().unwrap();
     let series = directory.path().join("series.csv");
     let text = run(&["--series", series.to_str().unwrap(), "--set", "minutes=0+0.1"]);
@@ -50,7 +50,7 @@ fn run_prints_text_and_writes_a_series() {
 }
 
 #[test]
-fn unknown_names_are_refused_with_the_known_ones() {
+fn unknown_settings_and_scenarios_are_refused_with_the_known_ones() {
     let refused = |flags: &[&str], words: &str| {
         let output = sherwood().args(RUN).args(flags).assert().code(2);
         let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
@@ -204,7 +204,7 @@ fn scenario_file_describes_another_system() {
 }
 
 #[test]
-fn list_contains_scenarios_policies_and_settings() {
+fn sim_list_has_scenarios_policies_and_settings() {
     let output = sherwood().args(["sim", "list", "--json"]).assert().success();
     let list: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
     let names: Vec<_> = list["scenarios"].as_array().unwrap().iter().map(|one| &one["name"]).collect();

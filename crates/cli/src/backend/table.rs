@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn table_has_a_row_per_replica_and_remedies_of_failures() {
+    fn backend_check_table_has_a_row_per_replica_and_remedies_of_failures() {
         let expected = "\
 backend          replica  kind       result       round trip  server
 sessions         0        memcached  ok           1.23 ms     memcached 1.6.18
@@ -145,7 +145,7 @@ sessions-of-old  1        memcached  unreachable  -           -
     }
 
     #[test]
-    fn control_characters_of_a_server_are_escaped() {
+    fn control_characters_in_a_servers_answer_are_escaped() {
         let mut tried = tried();
         tried[0].outcome.as_mut().unwrap().report.server = "\u{1b}[2J\n1.6".into();
         let message = "the server failed (\u{1b}[2J\nBOOM); look at its log".to_owned();
@@ -155,7 +155,7 @@ sessions-of-old  1        memcached  unreachable  -           -
     }
 
     #[test]
-    fn json_holds_the_same_results() {
+    fn backend_check_json_has_the_results_of_the_table() {
         let read: serde_json::Value = serde_json::from_str(&json(&tried()).unwrap()).unwrap();
         assert_eq!(read["ok"], false);
         assert_eq!(read["replicas"][0]["round_trip_us"], 1_234);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn areas_are_stacked() {
+    fn parts_of_an_area_chart_are_stacked() {
         let areas = Areas {
             title: "t",
             note: "",

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_few_and_round() {
+    fn axis_ticks_are_few_and_round() {
         assert_eq!(ticks(180.0).last(), Some(180.0));
         assert_eq!(ticks(180.0).nth(1), Some(20.0));
         assert_eq!(ticks(0.7).last(), Some(0.7));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn tick_labels_are_rounded() {
+    fn axis_tick_labels_are_rounded() {
         let axis = Axis::of("caches", 0.8);
         assert_eq!(axis.ticks[3], (0.3, "0.3".to_owned()));
         assert_eq!(Axis::shares("").ticks[1].1, "20%");

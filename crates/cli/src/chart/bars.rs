@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_sum_to_one_fill_the_frame() {
+    fn bar_whose_parts_sum_to_one_fills_the_frame() {
         let bar = Bar { name: "bar".to_owned(), values: vec![0.25, 0.75], note: "b 75%".to_owned() };
         let bars = Bars {
             title: "t",

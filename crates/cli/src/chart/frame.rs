@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_legend_moves_the_frame_down() {
+    fn long_legend_of_a_chart_moves_the_frame_down() {
         let one = Head { title: "t", note: "", names: vec![("robinhood", Pen::of(0))] };
         let names = (0..20).map(|index| ("cliffhanger", Pen::of(index))).collect();
         let many = Head { title: "t", note: "n", names };

@@ -103,7 +103,7 @@ mod tests {
     use crate::chart::frame::{RIGHT, WIDTH};
 
     #[test]
-    fn missing_value_leaves_a_gap_in_the_line() {
+    fn missing_value_leaves_a_gap_in_the_line_of_a_chart() {
         let line = Line {
             name: "robinhood".to_owned(),
             pen: Pen::of(0),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_of_one_picture_have_different_colours() {
+    fn series_of_one_chart_have_different_colours() {
         let pens = assigned(&[0, 7, 8, 15, 1]);
         assert_eq!((pens[0].colour, pens[1].colour), (COLOURS[0], COLOURS[7]), "their own");
         for (index, pen) in pens.iter().enumerate() {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn pens_of_many_series_differ() {
+    fn many_series_of_a_chart_have_different_pens() {
         let pens: Vec<Pen> = (0..32).map(Pen::of).collect();
         for (index, pen) in pens.iter().enumerate() {
             assert!(!pens[..index].contains(pen), "{index}");

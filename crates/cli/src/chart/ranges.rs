@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_ranges() {
+    fn range_chart_matches_its_snapshot() {
         let panel = |name| Panel {
             name,
             ranges: vec![
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn axis_includes_one_and_tick_labels_do_not_overlap() {
+    fn logarithmic_axis_includes_one_and_its_tick_labels_do_not_overlap() {
         for (from, to) in [(0.91, 0.95), (1.0, 1.05), (2.0, 15.0), (0.07, 0.1), (0.065, 15.3)] {
             let panel = Panel { name: "load", ranges: vec![range(Some(from), Some(to), "")] };
             let Scale { low, axis } = Scale::of(&panel, 200.0);

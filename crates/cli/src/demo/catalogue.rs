@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn every_backend_serves_values_of_the_workloads_sizes() {
+    fn every_demo_backend_serves_values_of_the_workloads_sizes() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn new_objects_read_the_row_of_their_remainder() {
+    fn object_beyond_the_catalogue_reads_the_row_of_its_id_modulo_the_catalogue_size() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_backends_are_reused_and_incomplete_ones_reloaded() {
+    fn completely_loaded_demo_backends_are_reused_and_others_reloaded() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_parameters_cause_a_reload() {
+    fn changed_catalogue_size_causes_a_reload() {
         let directory = tempfile::tempdir().unwrap();
         let mut catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn key_round_trips_to_its_object() {
+    fn key_of_an_object_is_parsed_back_to_the_object() {
         assert_eq!(key(17), "o17");
         assert_eq!(object(b"o17"), Some(17));
         assert_eq!([object(b"17"), object(b"o"), object(b"o-1"), object(b"\xff")], [None; 4]);

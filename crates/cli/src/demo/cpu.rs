@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn use_is_the_time_between_two_readings() {
+    fn processor_use_is_that_between_two_readings() {
         let (at, s) = (Instant::now(), Duration::from_secs);
         let before = CpuReading { at, process: s(10), stores: s(4) };
         let after = CpuReading { at: at + s(20), process: s(40), stores: s(10) };

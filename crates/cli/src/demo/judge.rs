@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warm_up_is_displayed_but_not_counted() {
+    fn slo_observations_of_the_warm_up_are_displayed_but_not_counted() {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
         let mut judge = Judge::new(slo, s(10), s(3_600));
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(judge.seen(s(20)).requests, (200, 0));
     }
     #[test]
-    fn load_counts_as_late_until_the_window_has_passed() {
+    fn load_counts_as_late_until_late_requests_leave_the_window() {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
         let mut judge = Judge::new(slo, s(10), s(3_600));

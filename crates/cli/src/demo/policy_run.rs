@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_receive_the_same_requests_and_answer_all() {
+    fn demo_policies_receive_the_same_requests_and_answer_all() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_run_is_reported_as_incomplete() {
+    fn stopped_demo_run_is_reported_as_incomplete() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();

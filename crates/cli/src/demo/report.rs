@@ -233,37 +233,37 @@ mod tests {
     }
 
     #[test]
-    fn json_report_has_the_documented_fields() {
+    fn demo_json_report_has_the_documented_fields() {
         let report = report(vec![run("shared-lru", 0.3), interrupted(10)]);
         insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
     }
 
     #[test]
-    fn text_of_one_run() {
+    fn demo_report_of_one_run_matches_its_snapshot() {
         insta::assert_snapshot!(report(vec![run("robinhood", 0.062)]).words());
     }
 
     #[test]
-    fn text_of_two_runs_ends_with_a_comparison() {
+    fn demo_report_of_two_runs_ends_with_a_comparison() {
         insta::assert_snapshot!(report(vec![run("shared-lru", 0.3), run("robinhood", 0.06)]).words());
     }
 
     #[test]
-    fn invalid_run_gives_its_reason_and_is_not_compared() {
+    fn demo_report_of_an_invalid_run_gives_its_reason_and_no_comparison_with_it() {
         let late = Run { late_p99_ms: 25.0, valid: false, ..run("shared-lru", 0.5) };
         let runs = vec![run("equal", 0.2), late, interrupted(10), interrupted(0)];
         insta::assert_snapshot!(report(runs).words());
     }
 
     #[test]
-    fn short_run_has_a_warning() {
+    fn demo_report_of_a_short_run_has_a_warning() {
         insta::assert_snapshot!(report_of(20, vec![run("robinhood", 0.062)]).words());
         assert_eq!(report_of(45, vec![run("robinhood", 0.062)]).caution(), None);
         assert_eq!(report_of(20, vec![interrupted(0)]).caution(), None, "nothing was measured");
     }
 
     #[test]
-    fn comparison_with_zero_violations_has_no_quotient() {
+    fn comparison_with_a_run_without_violations_has_no_quotient() {
         let compared = |ratios: [f64; 2]| report(vec![run("a", ratios[0]), run("b", ratios[1])]).comparison();
         assert_eq!(
             compared([0.0, 0.25]).unwrap(),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_minutes_compress_three_hours_by_36() {
+    fn run_of_five_minutes_compresses_three_hours_by_36() {
         let times = Times::of(Duration::from_secs(300));
         assert!((times.factor - 36.0).abs() < 1e-9);
         assert_eq!(times.warm_up, Duration::from_secs(100));

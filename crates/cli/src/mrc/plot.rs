@@ -110,19 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_in_bytes() {
+    fn miss_ratio_curve_over_bytes_matches_its_snapshot() {
         let svg = svg(&report(5 << 20, "charge"), "a<b>&c.trace");
         crate::chart::assert_well_formed(&svg);
         insta::assert_snapshot!(svg);
     }
 
     #[test]
-    fn a_picture_in_objects() {
+    fn miss_ratio_curve_over_objects_matches_its_snapshot() {
         insta::assert_snapshot!(svg(&report(8_900, "one"), "orm-busy"));
     }
 
     #[test]
-    fn ticks_are_few_at_every_size() {
+    fn ticks_of_the_size_axis_are_few_at_every_size() {
         for last in (0..63).flat_map(|bit| [1_u64 << bit, (1 << bit) | (1 << bit >> 1), (2 << bit) - 1]) {
             let (step, unit) = byte_step(last);
             assert!((1..=9).contains(&(last / step)), "{last}: {step} {unit:?}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_short_labels() {
+    fn sizes_in_bytes_have_short_labels() {
         assert_eq!([bytes(7), bytes(1 << 10), bytes(25 << 19)], ["7 B", "1.0 KiB", "12.5 MiB"]);
         assert_eq!([short(0.0), short(0.5), short(100.0)], ["0", "0.5", "100"]);
     }

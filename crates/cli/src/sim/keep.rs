@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_with_different_inputs_have_different_files() {
+    fn results_of_runs_with_different_inputs_have_different_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let long = "l".repeat(300);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_file_of_another_process_is_ignored() {
+    fn unfinished_results_file_of_another_process_is_ignored() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_write_leaves_no_file() {
+    fn failed_write_of_a_result_leaves_no_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_file_is_replaced() {
+    fn unusable_results_file_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let old = inputs("a", None, &["tax=0.02"]);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_has_a_field_for_each_column() {
+    fn every_line_of_the_csv_has_a_field_for_each_column() {
         let backend = BackendSample {
             limit: 0.5,
             waiting: 3,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_commas_and_quotes_are_quoted() {
+    fn backend_names_with_commas_and_quotes_are_quoted_in_the_csv() {
         let text = csv(&["a,b", "the\"c\"", "d"], &[]);
         assert!(
             text.starts_with("minute,p50_ms,p90_ms,p99_ms,violated,\"a,b_limit\",\"a,b_waiting\","),

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_distinguished_from_a_scenario_name() {
+    fn scenario_file_is_distinguished_from_a_scenario_name() {
         assert_eq!(file("onerf-spikes"), None);
         assert_eq!(file("dir/a.json"), Some(("dir/a.json", None)));
         assert_eq!(file("a.json#night"), Some(("a.json", Some("night"))));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_first_or_last_bytes_change_the_hash() {
+    fn changed_first_or_last_bytes_of_a_trace_change_its_hash() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("trace");
         let digest = |bytes: &[u8]| {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_contents_change_the_hash_despite_the_old_time() {
+    fn changed_contents_of_a_trace_change_its_hash_despite_the_old_time() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("trace");
         let mut bytes = vec![b'a'; 3 * END_BYTES as usize];
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_depends_on_the_canonical_path() {
+    fn hash_of_a_trace_depends_on_the_canonical_path() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name| directory.path().join(name);
         fs::write(at("trace"), b"a").expect("a file");

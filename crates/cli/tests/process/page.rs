@@ -238,7 +238,7 @@ fn matches(said: &str, shown: &str) -> bool {
 }
 
 #[test]
-fn expected_output_is_compared_except_times() {
+fn expected_output_of_a_page_is_compared_except_times() {
     assert!(is_alike("a 1.25 ms\nb 7\n", "a 3.5 ms\nb 7", "text"));
     assert!(!is_alike("a 1.25 ms\nb 7\n", "a 3.5 ms\nb 8", "text"));
     assert!(!is_alike("a\nb", "a", "text"));
@@ -251,7 +251,7 @@ fn expected_output_is_compared_except_times() {
 }
 
 #[test]
-fn blocks_are_found_with_language_and_note() {
+fn code_blocks_of_a_page_are_found_with_language_and_note() {
     let found = blocks("a\n\n```sh fails\nfalse\n```\n\n```text\nno\n```\nb\n```sh\ntrue\n```\n");
     let found: Vec<_> =
         found.iter().map(|one| (one.language, one.note, one.text, one.line, one.apart)).collect();

@@ -111,7 +111,7 @@ fn recorded_scenario_of_a_loaded_node_can_be_simulated() {
 }
 
 #[test]
-fn missing_node_is_reported() {
+fn recording_of_a_missing_node_fails_and_names_it() {
     // A port that tests never use.
     let nobody = "127.0.0.1:1";
     let output =

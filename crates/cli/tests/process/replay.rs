@@ -59,7 +59,7 @@ const CSV: &str = r#"{"file":"shop.csv","format":"twitter","value_bytes":100,"ba
     "route":{"shares":{"1":0.5,"2":0.5}}}"#;
 
 #[test]
-fn accesses_are_replayed_at_the_times_of_the_file() {
+fn accesses_of_a_trace_are_replayed_at_their_times() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("shop.csv"), gets(40)).unwrap();
     let path = scenario(directory.path(), CSV, LAWS);
@@ -175,7 +175,7 @@ fn comparison_finishes_scenarios_with_complete_traces() {
 }
 
 #[test]
-fn text_distinguishes_ended_from_unreadable_traces() {
+fn text_of_a_comparison_distinguishes_ended_from_unreadable_traces() {
     let directory = tempfile::tempdir().unwrap();
     let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
     for (text, beginning) in [
@@ -194,7 +194,7 @@ fn text_distinguishes_ended_from_unreadable_traces() {
 }
 
 #[test]
-fn requests_are_replayed_at_the_rate_and_unknown_backends_are_named() {
+fn requests_of_a_trace_are_replayed_at_the_rate_and_unknown_backends_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/robinhood/trace-200.json");
     let trace = format!(r#"{{"file":"{sample}","format":"robinhood"}}"#);
@@ -217,7 +217,7 @@ fn requests_are_replayed_at_the_rate_and_unknown_backends_are_named() {
 }
 
 #[test]
-fn invalid_declaration_is_refused_with_its_position() {
+fn invalid_declaration_of_a_trace_is_refused_with_its_position() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |trace: &str, services: [&str; 2], expected: &str| {
         let path = scenario(directory.path(), trace, services);

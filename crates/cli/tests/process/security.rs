@@ -68,7 +68,7 @@ fn security_page_works_as_written() {
 }
 
 #[test]
-fn load_sends_the_token() {
+fn load_command_sends_the_token() {
     let directory = tempfile::tempdir().unwrap();
     let tokens = directory.path().join("tokens");
     fs::write(&tokens, "# ours\n0123456789abcdef\n").unwrap();

@@ -149,7 +149,7 @@ fn occupied_port_is_named_and_exits_with_1() {
 }
 
 #[test]
-fn ready_follows_all_listeners_and_sigterm_exits_with_0() {
+fn ready_line_follows_all_listeners_and_sigterm_exits_with_0() {
     let server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "2"]);
     assert!(server.said.iter().any(|line| line == "memory: 64MiB for the cache"), "{:?}", server.said);
     let (memcached, admin) = (server.address("memcached"), server.address("admin"));

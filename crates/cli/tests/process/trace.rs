@@ -96,7 +96,7 @@ fn hits(report: &Value) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn static_budgets_hit_like_an_exact_lru_per_object_type() {
+fn node_with_static_budgets_hits_like_an_exact_lru_per_object_type() {
     let node = Node::start("static", "1");
     let report = node.replay();
     let (expected, used) = exact(TOTAL_BYTES / 32, |object_type| object_type);
@@ -109,7 +109,7 @@ fn static_budgets_hit_like_an_exact_lru_per_object_type() {
 }
 
 #[test]
-fn shared_budget_hits_like_one_exact_lru() {
+fn node_with_a_shared_budget_hits_like_one_exact_lru() {
     let node = Node::start("shared-lru", "1");
     let report = node.replay();
     let (expected, used) = exact(TOTAL_BYTES, |_| 0);
@@ -118,7 +118,7 @@ fn shared_budget_hits_like_one_exact_lru() {
 }
 
 #[test]
-fn second_thread_does_not_affect_one_connection() {
+fn node_with_two_threads_hits_like_one_exact_lru_over_one_connection() {
     let report = Node::start("shared-lru", "2").replay();
     let (expected, _) = exact(TOTAL_BYTES, |_| 0);
     assert_eq!(hits(&report), expected);

@@ -46,7 +46,7 @@ fn answer_comes_from_the_inner_store_after_the_service_time() {
 }
 
 #[test]
-fn cancelled_call_keeps_its_worker() {
+fn cancelled_call_keeps_its_worker_for_the_service_time() {
     let timer = Timer::start().unwrap();
     // With service times of hours, only the first call gets the worker.
     let paced = paced(1e8, &timer);

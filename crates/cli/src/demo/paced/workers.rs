@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn lateness_up_to_the_credit_is_compensated() {
+    fn late_freeing_of_a_worker_up_to_the_credit_is_compensated() {
         assert_eq!(serve(1000, 6 * MS / 10, 4 * MS / 10), 600 * MS);
         assert_eq!(serve(1000, 6 * MS / 10, CREDIT_MAX), 600 * MS);
     }
 
     #[test]
-    fn lateness_above_the_credit_is_not_compensated() {
+    fn late_freeing_of_a_worker_above_the_credit_is_not_compensated() {
         assert_eq!(serve(101, MS, CREDIT_MAX + MS), 101 * MS + 100 * MS);
     }
 
     #[test]
-    fn idle_worker_gets_no_compensation() {
+    fn idle_time_of_a_worker_is_not_compensated() {
         let workers = Workers::new(2);
         let arrived = Instant::now() + 1000 * MS;
         assert_eq!(workers.try_get(arrived).unwrap().began(), arrived);

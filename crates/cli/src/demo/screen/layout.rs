@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn scarce_rows_go_to_the_important_parts() {
+    fn scarce_rows_of_the_screen_go_to_the_important_parts() {
         assert_eq!(rows(80, 1), [1, 0, 0, 0, 0]);
         assert_eq!(rows(20, 5), [1, 0, 2, 0, 0]);
         assert_eq!(rows(80, 12), [1, 0, 7, 1, 1]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_contiguous_and_inside_the_area() {
+    fn parts_of_the_screen_are_contiguous_and_inside_the_area() {
         for width in [0, 1, 20, 39, 40, 71, 72, 80, 200] {
             for height in 0..=100 {
                 for backends in [0, 1, 20, 1_000_000] {

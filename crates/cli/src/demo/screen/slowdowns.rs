@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_lasts_while_its_backend_stays_slow() {
+    fn slowdown_lasts_while_its_backend_stays_slow() {
         let pictures = [
             live(1, 1, &[0.9, 1.0]),
             live(1, 2, &[0.4, 0.5]),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn new_run_clears_the_record() {
+    fn new_run_clears_the_recorded_slowdowns() {
         assert_eq!(noted(&[live(1, 5, &[0.4]), live(2, 6, &[1.0])]), []);
         assert_eq!(noted(&[live(1, 5, &[0.4]), live(1, 0, &[1.0])]), []);
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_periods_are_kept_when_a_limit_flaps() {
+    fn latest_slowdowns_are_kept_when_a_limit_flaps() {
         let pictures: Vec<Live> =
             (0..1_000).map(|second| live(1, second, &[if second % 2 == 0 { 0.5 } else { 1.0 }])).collect();
         let noted = noted(&pictures);

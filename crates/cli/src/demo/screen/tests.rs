@@ -103,17 +103,17 @@ fn text(width: u16, height: u16, live: &Live) -> String {
 }
 
 #[test]
-fn small_terminal_shows_all_parts() {
+fn demo_screen_of_a_small_terminal_has_all_parts() {
     insta::assert_snapshot!(text(80, 24, &spikes()));
 }
 
 #[test]
-fn large_terminal_has_larger_parts() {
+fn demo_screen_of_a_large_terminal_has_larger_parts() {
     insta::assert_snapshot!(text(120, 40, &spikes()));
 }
 
 #[test]
-fn warm_up_is_labelled() {
+fn demo_screen_labels_the_warm_up() {
     let mut live = spikes();
     live.elapsed = Duration::from_secs(40);
     live.minute = -36.0;
@@ -124,14 +124,14 @@ fn warm_up_is_labelled() {
 }
 
 #[test]
-fn tiny_terminal_shows_slo_compliance() {
+fn demo_screen_of_a_tiny_terminal_shows_slo_compliance() {
     let mut live = spikes();
     live.current = Some(Duration::from_millis(84));
     insta::assert_snapshot!(text(24, 8, &live));
 }
 
 #[test]
-fn late_load_is_reported_in_the_last_line() {
+fn late_load_is_reported_in_the_last_line_of_the_screen() {
     let live = Live { late: Some(Duration::from_millis(25)), ..spikes() };
     let last = |width| text(width, 24, &live).lines().last().unwrap_or_default().replace('"', "");
     let warning = "the load is sent 25 ms late: something else keeps this machine busy";
@@ -141,7 +141,7 @@ fn late_load_is_reported_in_the_last_line() {
 
 /// Draws all sizes, also by resizing from one to the next.
 #[test]
-fn every_size_can_be_drawn() {
+fn demo_screen_can_be_drawn_at_every_size() {
     let (live, empty) = (spikes(), Live::default());
     let slowdowns = seen_until(&live);
     for width in (0..=140).chain([200, 300]) {
@@ -160,7 +160,7 @@ fn every_size_can_be_drawn() {
 }
 
 #[test]
-fn every_figure_can_be_drawn() {
+fn demo_screen_can_be_drawn_with_every_figure() {
     let extremes = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, -0.0, 1e-300];
     let times = [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(u32::MAX.into())];
     for (extreme, time) in extremes.into_iter().flat_map(|extreme| times.map(|time| (extreme, time))) {
@@ -199,7 +199,7 @@ fn every_figure_can_be_drawn() {
 }
 
 #[test]
-fn verdict_is_coloured() {
+fn slo_compliance_on_the_screen_is_coloured() {
     let mut live = spikes();
     for (current, colour) in [(150, Color::Green), (151, Color::Red)] {
         live.current = Some(Duration::from_millis(current));

@@ -102,7 +102,7 @@ mod tests {
     use sherwood_sim::Knobs;
 
     #[test]
-    fn every_change_differs_from_the_baseline_and_has_a_valid_setup() {
+    fn every_change_differs_from_robinhood_and_has_a_valid_setup() {
         let mut seen = Vec::new();
         for change in of(&[]) {
             assert!(!seen.contains(&change), "{change} twice");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_select_changes() {
+    fn names_select_changes_to_robinhood() {
         assert_eq!(of(&["unfilled".to_owned()]), [Change::None, set("unfilled", "off")]);
         assert_eq!(of(&["servers".to_owned(), "tax".to_owned()]).len(), 7);
     }

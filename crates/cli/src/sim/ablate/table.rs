@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn increase_is_the_mean_of_per_seed_differences() {
+    fn increase_over_the_baseline_is_the_mean_of_per_seed_differences() {
         // The seeds differ by much, and the change adds a similar amount to each.
         let unchanged = [run(1, 0.125, 100.0), run(2, 0.5, 400.0)];
         let changed = [run(1, 0.25, 150.0), run(2, 0.625, 454.0)];
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_has_no_interval() {
+    fn increase_with_one_seed_has_no_confidence_interval() {
         let runs = [run(1, 0.25, 150.0), run(1, 0.125, 100.0)];
         let table = Table::of(&runs, &[Change::None, Change::Policy("fair")], &[1]);
         assert_eq!(table.rows[1].cells()[1..4], ["-12.50", "100.0", "-50.0"]);

@@ -78,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_rounded_to_four_digits() {
+    fn plotted_values_are_rounded_to_four_digits() {
         assert_eq!([1234.56, 0.0123456, 7.0, 0.0].map(rounded), [1235.0, 0.01235, 7.0, 0.0]);
         assert_eq!(rounded(123_456_789.0), 123_500_000.0);
     }
 
     #[test]
-    fn backends_have_a_value_for_each_minute() {
+    fn plotted_backends_have_a_value_for_each_minute() {
         let backend = BackendSample {
             limit: 1.0,
             waiting: 0,

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interval_uses_students_t() {
+    fn confidence_interval_uses_students_t() {
         // The mean is 3, the standard deviation 1.5811, the standard error 0.7071, and 2.776 times
         // that is 1.963.
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn interval_of_a_share_is_clipped() {
+    fn confidence_interval_of_a_share_is_clipped_to_0_and_1() {
         // The mean is 0.01, the standard error 0.005, and 12.706 times that is 0.0635.
         let few = Estimate::of_shares(&[0.005, 0.015]);
         assert_eq!((few.low, format!("{:.2}", few.times(100.0))), (Some(0.0), "1.00 (0.00–7.35)".to_owned()));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_in_all_seeds_has_no_interval() {
+    fn mean_of_zero_in_all_seeds_has_no_confidence_interval() {
         let never = Estimate::of_shares(&[0.0, 0.0, 0.0]);
         assert_eq!((never.mean, never.low, never.high), (0.0, Some(0.0), Some(0.0)));
         assert_eq!(format!("{:.2} {never:+.2}", never.times(100.0)), "0 in all seeds 0 in all seeds");

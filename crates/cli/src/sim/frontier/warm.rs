@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_other_depths_share_a_warm_up_and_the_oldest_is_evicted() {
+    fn runs_with_other_depths_of_limits_share_a_warm_up_and_the_oldest_is_evicted() {
         let warm_ups = WarmUps::new(2);
         let names = || {
             let worlds = warm_ups.worlds.lock().expect("nobody panics");

@@ -53,12 +53,12 @@ fn every_policy() -> Vec<Kept> {
 }
 
 #[test]
-fn rows_are_golden() {
+fn claims_of_the_paper_match_the_snapshot() {
     insta::assert_snapshot!(text(&of(&every_policy(), &limits()), &[]));
 }
 
 #[test]
-fn row_requires_all_runs_it_refers_to() {
+fn claim_requires_all_runs_it_refers_to() {
     let runs = every_policy();
     let of_two = of(&runs[..2], &limits());
     assert!(of_two.iter().all(|claim| ["robinhood", "shared-lru"].contains(&claim.policy)));
@@ -104,7 +104,7 @@ fn next_best_policy_is_that_of_the_paper() {
 }
 
 #[test]
-fn other_settings_suppress_claims_and_are_named() {
+fn settings_unlike_the_papers_suppress_claims_and_are_named() {
     let with = |settings: &[&str]| {
         let mut changed = run("robinhood", 1, 0.0, &[100.0]);
         changed.inputs.settings = settings.iter().copied().map(str::to_owned).collect();

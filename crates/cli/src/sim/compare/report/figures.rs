@@ -409,14 +409,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_equal_to_the_bound_does_not_exceed_it() {
+    fn latency_equal_to_the_bound_does_not_exceed_it() {
         let exceeded = exceeded(&[1.0, 2.0, 3.0, 4.0], 4.0);
         let at = |bound: f64| exceeded.iter().find(|point| point.0 >= bound).and_then(|point| point.1);
         assert_eq!([at(0.0), at(2.0), at(4.0)], [Some(100.0), Some(50.0), Some(0.0)]);
     }
 
     #[test]
-    fn highest_of_close_points_is_drawn() {
+    fn highest_of_close_points_of_a_line_is_drawn() {
         let x: Vec<f64> = (0..1_440).map(f64::from).collect();
         let y: Vec<Option<f64>> = x.iter().map(|&x| (x != 0.0).then_some(x)).collect();
         let points = points(&x, &y);

@@ -106,7 +106,7 @@ fn every_picture_has_its_own_file_and_is_well_formed() {
 }
 
 #[test]
-fn fast_limited_backend_is_drawn() {
+fn limited_backend_is_drawn_even_if_its_queries_are_fast() {
     let limits = LimitLine::of(&Setup::new("onerf-spikes", "shared-lru", 1)).unwrap();
     let kept = [run_of(20, "onerf-spikes", "shared-lru", 1)];
     let Figure { svg, caption, .. } = figure(&kept, limits, "backend-p99");
@@ -122,7 +122,7 @@ fn fast_limited_backend_is_drawn() {
 }
 
 #[test]
-fn share_axis_covers_100_percent() {
+fn axis_of_shares_covers_100_percent() {
     // P50 is always 8 ms, so all observations exceed lower bounds and none exceeds higher ones.
     let svg = figure(&[run("none", "robinhood", 1)], Vec::new(), "violations-p50").svg;
     let tick = |percent: u32| {
@@ -136,7 +136,7 @@ fn share_axis_covers_100_percent() {
 }
 
 #[test]
-fn figures_of_one_seed_name_the_seed() {
+fn captions_of_figures_of_one_seed_name_the_seed() {
     let of_seed = |seed| ["robinhood", "shared-lru"].map(|policy| run("none", policy, seed));
     let kept = [of_seed(7), of_seed(8)].concat();
     for name in ["request-p99", "backend-p99", "blocking", "allocation"] {
@@ -147,7 +147,7 @@ fn figures_of_one_seed_name_the_seed() {
 }
 
 #[test]
-fn page_is_self_contained() {
+fn comparison_report_is_a_self_contained_page() {
     let page = studied(page);
     assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
     assert!(!page.contains("<own>") && page.contains("our &lt;own&gt;"), "names are no markup");
@@ -158,7 +158,7 @@ fn page_is_self_contained() {
 }
 
 #[test]
-fn single_scenario_has_no_contents_or_overview() {
+fn report_of_a_single_scenario_has_no_contents_or_overview() {
     let kept = vec![run("none", "robinhood", 1)];
     let (lines, limits) = (summary::of(&kept), BTreeMap::new());
     let page = page(&Study {
