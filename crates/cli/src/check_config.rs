@@ -15,7 +15,7 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// A reminder of what the check does not cover.
+/// Text after a valid configuration: a reminder of what the check does not cover.
 const NOT_SEEN: &str = "not looked at: whether ports are free, files of passwords and certificates can be read, and servers answer; \
                         `sherwood backend check` tries the stores";
 

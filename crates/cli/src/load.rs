@@ -357,7 +357,7 @@ fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 5] {
     ]
 }
 
-/// Refuses the first option that was given.
+/// Refuses the first of `options` that was given, since the options apply only to `applies_to`.
 fn refuse_given(options: &[(&str, bool)], applies_to: &str) -> Result<(), String> {
     match options.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(format!("{option} applies to {applies_to}; leave it out")),

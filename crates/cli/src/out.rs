@@ -39,7 +39,7 @@ pub(crate) fn say(line: impl Display) {
 mod tests {
     use super::*;
 
-    /// A writer that fails with this kind of error.
+    /// A writer whose writes fail with this kind of error.
     struct Refuses(ErrorKind);
 
     impl Write for Refuses {

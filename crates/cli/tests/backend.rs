@@ -6,7 +6,7 @@ use std::path::Path;
 use assert_cmd::Command;
 use assert_cmd::assert::Assert;
 
-/// Runs a check with a configuration file of this text.
+/// Runs `sherwood backend check` with a configuration file of this text.
 fn check(file: &str, more: &[&str]) -> Assert {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sherwood.toml");

@@ -26,8 +26,8 @@ fn service(directory: &Path, limit_ms: f64) -> PathBuf {
     path
 }
 
-/// Writes the same service with a trace of this many accesses, replayed four times a second for
-/// half a minute.
+/// Writes the service of [`service`] with a trace of this many accesses, replayed four times a
+/// second for half a minute.
 fn traced(directory: &Path, accesses: u32, odd: &[u8]) -> PathBuf {
     let service = json!({
         "schema": "onerf-workload/1", "name": "traced", "slo": {"percentile": 99, "limit_ms": 150, "window_s": 60, "every_s": 5},

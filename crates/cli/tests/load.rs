@@ -45,8 +45,8 @@ fn unreachable_target_exits_with_1_and_is_named() {
     }
 }
 
-/// Runs a load against a server that gives this answer to every operation; returns its standard
-/// error and its report.
+/// Runs a load against a server that gives this answer to every operation; returns the standard
+/// error and the report of the load.
 #[track_caller]
 fn refused(scheme: &str, answer: &'static [u8]) -> (String, String) {
     let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -5,9 +5,9 @@
 use assert_cmd::Command;
 use serde_json::Value;
 
-/// 200 requests of RobinHood's test bed, three objects each.
+/// Trace of 200 requests of RobinHood's test bed, three objects each.
 const ROBINHOOD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/robinhood/trace-200.json");
-/// 95,607 accesses to web pages, packed.
+/// Trace of 95,607 accesses to web pages, xz-packed.
 const WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/cache2k/web12.trace.xz");
 
 fn mrc(arguments: &[&str]) -> Command {

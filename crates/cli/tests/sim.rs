@@ -11,7 +11,7 @@ fn sherwood() -> Command {
     Command::cargo_bin("sherwood").unwrap()
 }
 
-/// Arguments for three simulated seconds.
+/// Arguments of a run of three simulated seconds.
 const RUN: [&str; 8] =
     ["sim", "run", "--scenario", "onerf-spikes", "--policy", "robinhood", "--set", "minutes=0.025+0.025"];
 

@@ -53,10 +53,10 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
     crate::duration::between(Duration::from_millis(10), Duration::from_secs(600), text)
 }
 
-/// Replicas that are checked at the same time.
+/// Maximum of replicas that are checked at the same time.
 const AT_ONCE_MAX: usize = 32;
 
-/// The result for one replica.
+/// The result of checking one replica.
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) backend: String,
@@ -65,7 +65,7 @@ pub(super) struct Tried {
     pub(super) outcome: Result<Answer, Fault>,
 }
 
-/// A successful check.
+/// The result of a successful check of a replica.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) report: Report,
@@ -74,7 +74,7 @@ pub(super) struct Answer {
     pub(super) round_trip: Option<Duration>,
 }
 
-/// A failed check.
+/// The result of a failed check of a replica.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The cause in one word, as in the node's counters.
@@ -149,7 +149,7 @@ fn replicas(backends: &[Backend]) -> impl Iterator<Item = (&str, usize, &StoreOp
     })
 }
 
-/// Opens a store, checks it, and measures the duration of one more call.
+/// Opens a store, checks it, and measures the duration of one more call to it.
 async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     if let Some(path) = to_be_made(&options) {
         let details = vec![format!("nothing is at {} yet; a node makes it at its start", path.display())];

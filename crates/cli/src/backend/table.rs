@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::check::{Answer, Fault, Tried};
 use crate::exit::Failure;
 
-/// Formats a row for each replica, followed by its details, or by the error and its remedy.
+/// Formats the results of checks as text: a row for each replica, followed by its details, or by
+/// the error and its remedy.
 pub(super) fn text(tried: &[Tried]) -> String {
     if tried.is_empty() {
         return "no backend has a store: there is nothing to try\n".to_owned();
@@ -62,7 +63,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1_000.0)
 }
 
-/// `{"ok": …, "replicas": […]}`, indented.
+/// Formats the results of checks as indented JSON: `{"ok": …, "replicas": […]}`.
 pub(super) fn json(tried: &[Tried]) -> Result<String, Failure> {
     let ok = tried.iter().all(|one| one.outcome.is_ok());
     let all = ReportJson { ok, replicas: tried.iter().map(ReplicaJson::from).collect() };

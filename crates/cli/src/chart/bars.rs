@@ -9,7 +9,7 @@ pub(crate) struct Bars<'a> {
     pub(crate) title: &'a str,
     /// A line under the title, or nothing.
     pub(crate) note: &'a str,
-    /// Names of the parts, from the left.
+    /// Names of the parts of each bar, from the left.
     pub(crate) parts: Vec<(String, Pen)>,
     pub(crate) axis: Axis,
     pub(crate) groups: Vec<Group>,

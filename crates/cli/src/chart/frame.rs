@@ -11,10 +11,10 @@ pub(super) const LEFT: f64 = 60.0;
 pub(super) const RIGHT: f64 = 24.0;
 pub(super) const BOTTOM: f64 = 46.0;
 
-/// Height of a row of the legend.
+/// Height of a row of the legend, in pixels.
 const ROW: f64 = 18.0;
 
-/// A picture that is being drawn.
+/// A picture that is being drawn: its SVG and the frame of its axes.
 pub(super) struct Frame {
     svg: String,
     pub(super) left: f64,
@@ -65,7 +65,7 @@ impl Frame {
         Self { svg, left, right: WIDTH - RIGHT, top, bottom }
     }
 
-    /// Adds one element or several.
+    /// Adds one SVG element, or several, to the picture.
     pub(super) fn add(&mut self, element: impl std::fmt::Display) {
         let _ = writeln!(self.svg, "{element}");
     }
@@ -111,7 +111,7 @@ impl Frame {
         ));
     }
 
-    /// Draws the left and the lower edge.
+    /// Draws the left and the lower edge of the frame.
     pub(super) fn edges(&mut self) {
         let Self { left, right, top, bottom, .. } = *self;
         self.add(format_args!("<path d=\"M{left} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"#222\"/>"));

@@ -78,7 +78,7 @@ impl Lines<'_> {
         }
     }
 
-    /// The line as an SVG path; points that coincide with the previous one are left out.
+    /// Returns a line as an SVG path; points that coincide with the previous one are left out.
     fn path(&self, frame: &Frame, line: &Line) -> String {
         let mut path = String::new();
         let mut before = String::new();

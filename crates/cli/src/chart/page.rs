@@ -32,7 +32,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 
 /// A cell of a table.
 pub(crate) struct Cell {
-    /// Classes of the style sheet.
+    /// Classes of the cell in the style sheet.
     pub(crate) class: &'static str,
     pub(crate) text: String,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Ranges<'a> {
     pub(crate) panels: Vec<Panel>,
 }
 
-/// A condition with its intervals.
+/// A condition under which the subjects have ranges, and a range for each.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) name: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct Range {
     pub(crate) to: Option<f64>,
     /// Text beside the range.
     pub(crate) label: String,
-    /// The tooltip.
+    /// Text of the range's tooltip.
     pub(crate) words: String,
 }
 
@@ -39,7 +39,7 @@ const ROW: f64 = 24.0;
 /// Distance between panels, in pixels.
 const GAP: f64 = 30.0;
 const PEN: Pen = Pen { width: 3.0, ..Pen::solid(super::COLOURS[0]) };
-/// Values that may be labelled, and their least distance in pixels.
+/// Values of a logarithmic axis that may be labelled, and their least distance in pixels.
 const TICKS: [f64; 15] = [0.07, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0];
 const APART: f64 = 30.0;
 
@@ -69,7 +69,7 @@ fn middle(frame: &Frame, row: usize) -> f64 {
     frame.top + (row as f64 + 0.5) * ROW
 }
 
-/// A logarithmic axis.
+/// A logarithmic axis that is drawn.
 struct Scale {
     low: f64,
     axis: Axis,

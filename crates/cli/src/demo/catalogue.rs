@@ -40,7 +40,7 @@ pub(crate) struct Catalogue {
     backends: Vec<BackendObjects>,
 }
 
-/// The objects of one backend.
+/// The objects of one backend of the demo.
 #[derive(Clone, Debug)]
 struct BackendObjects {
     backend: Arc<onerf::BackendModel>,
@@ -50,7 +50,7 @@ struct BackendObjects {
     workers: u32,
 }
 
-/// The reason for which the values could not be loaded.
+/// The reason for which the values of the demo's backends could not be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum CatalogueError {
     /// No cache directory is known.
@@ -59,7 +59,7 @@ pub(crate) enum CatalogueError {
          directory with --cache-dir"
     )]
     NoDirectory,
-    /// Another process is loading.
+    /// Another process is loading values into the cache directory.
     #[error("could not load {}: another process is loading it; wait for it, or name another directory with --cache-dir", .directory.display())]
     Locked {
         /// The cache directory.
@@ -174,7 +174,8 @@ fn read_whole(path: &Path) -> io::Result<()> {
     fs::read_dir(path)?.try_for_each(|entry| read_whole(&entry?.path()))
 }
 
-/// Loads `missing` with two threads, which keep the disk busy; each store is written by one thread.
+/// Loads the values of `missing` backends with two threads, which keep the disk busy; each store is
+/// written by one thread.
 fn load_all(
     missing: &[&BackendObjects],
     directory: &Path,
@@ -264,7 +265,7 @@ impl BackendObjects {
         absent_is_fine(fs::remove_dir_all(&files)).map_err(|source| io_error(&files, source))
     }
 
-    /// Total bytes of all values.
+    /// Returns the total bytes of all values of a backend.
     fn value_bytes(&self) -> u64 {
         (0..self.objects).map(|object| u64::from(self.backend.object_bytes(object))).sum()
     }

@@ -10,7 +10,7 @@ use sherwood_model::{FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, S
 
 /// Lateness of the load at P99 above which the machine, not the policy, determines the figures.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
-/// Most points of the curve kept for the screen.
+/// Most points of the curve of SLO percentiles that are kept for the screen.
 const CURVE_MAX: usize = 4_096;
 
 /// Records finished requests and observes the SLO over them.
@@ -78,7 +78,7 @@ impl Judge {
         window.snapshot(at(elapsed), slo.window).quantile(slo.percentile / 100.0)
     }
 
-    /// Returns the SLO's state since the warm-up.
+    /// Returns the counts of the SLO's observations and violations since the warm-up.
     pub(crate) fn standing(&self) -> SloStanding {
         match self.warm_up {
             Some(_) => SloStanding::default(),
@@ -86,7 +86,7 @@ impl Judge {
         }
     }
 
-    /// Copies the data to display, so that the lock on the judge is held only briefly.
+    /// Copies the judge's data to display, so that the lock on the judge is held only briefly.
     pub(crate) fn seen(&self, elapsed: Duration) -> JudgeView {
         JudgeView {
             current: self.current(&self.window, elapsed),
@@ -109,7 +109,7 @@ pub(crate) struct Ended {
     pub(crate) failed: bool,
 }
 
-/// The judge's data at one moment.
+/// The judge's record of SLO compliance at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct JudgeView {
     /// The SLO's percentile now.

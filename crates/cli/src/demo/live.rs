@@ -1,4 +1,4 @@
-//! State of a run at one moment.
+//! State of a run of the demo at one moment.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::judge::JudgeView;
 use super::node::Backends;
 use super::time::Times;
 
-/// State of a run for the screen and the log.
+/// State of a run of the demo for the screen and the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     /// Policy of this run.
@@ -27,7 +27,8 @@ pub(crate) struct Live {
     pub(crate) current: Option<Duration>,
     /// Lateness of requests at P99, when it is too large for the figures to count.
     pub(crate) late: Option<Duration>,
-    /// Observations so far: seconds since the run began, and milliseconds.
+    /// Observations of the SLO so far: seconds since the run began, and the percentile in
+    /// milliseconds.
     pub(crate) curve: Vec<(f64, f64)>,
     /// Share of the observations that violated the SLO.
     pub(crate) violation_ratio: f64,
@@ -50,7 +51,7 @@ pub(crate) struct LiveBackend {
     pub(crate) bytes: u64,
     /// Remaining share of its capacity; 1 when it is not slowed down.
     pub(crate) limit: f64,
-    /// Calls waiting for a worker.
+    /// Calls waiting for a worker of the backend.
     pub(crate) waiting: u32,
     /// P99 of its queries over the window.
     pub(crate) query_p99: Option<Duration>,
@@ -112,7 +113,7 @@ pub(crate) struct RunLabel {
 }
 
 impl Live {
-    /// Formats the state as a log line.
+    /// Formats the state of the run as a log line.
     pub(crate) fn line(&self) -> String {
         let percentile = self
             .current

@@ -13,9 +13,9 @@ use sherwood_workload::onerf::{Limits, Model, Walk};
 use super::paced::{Paced, Timer};
 use super::time::Times;
 
-/// The scale that a single machine can run.
+/// Name of the workload's scale that a single machine can run.
 pub(crate) const PROFILE: &str = "demo";
-/// A scenario of four load spikes in a row.
+/// Name of a scenario in which backends slow down four times in a row.
 pub(crate) const SCENARIO: &str = "onerf-spikes";
 
 /// Depth of the limits: the service time that a limit adds is multiplied by it, so 1 is the

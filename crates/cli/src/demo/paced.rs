@@ -172,7 +172,7 @@ impl Store for Paced {
     }
 }
 
-/// A worker kept until it is due, even when the caller gives up.
+/// A worker that a call occupies until it is due to be free, even when the caller gives up.
 struct Busy<'a> {
     worker: Option<Worker>,
     due: Instant,

@@ -1,4 +1,4 @@
-//! A run of one policy.
+//! A run of the demo with one policy.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use crate::out;
 /// Interval at which limits are set and interrupts are noticed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A run of one policy, from an empty cache to its figures.
+/// A run of the demo with one policy, from an empty cache to its figures.
 pub(super) struct PolicyRun<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) catalogue: &'a Catalogue,

@@ -31,11 +31,11 @@ pub(crate) struct Run {
     pub(crate) requests: u64,
     /// Keys answered.
     pub(crate) queries: u64,
-    /// Share of the observations above the bound.
+    /// Share of the SLO's observations above its bound.
     pub(crate) slo_violation_ratio: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// The largest windowed observation.
+    /// Largest P99 at an observation of the SLO, in its window.
     pub(crate) p99_max_ms: f64,
     /// Failed requests and failed keys.
     pub(crate) errors: u64,
@@ -49,8 +49,8 @@ pub(crate) struct Run {
     pub(crate) valid: bool,
     /// Share of the keys found in the cache.
     pub(crate) hit_ratio: f64,
-    /// P99 of the latency of those keys, by backend: from a request's arrival at the node to the
-    /// end of its lookup.
+    /// P99 of the latency of keys found in the cache, by backend: from a request's arrival at the
+    /// node to the end of its lookup.
     pub(crate) hit_p99_ms: BTreeMap<String, f64>,
     /// The reason for which the run ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ impl Report {
         paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
     }
 
-    /// Returns a warning about a run too short for its figures, with a remedy.
+    /// Returns a warning about runs too short for their figures, with a remedy.
     fn caution(&self) -> Option<String> {
         let measured = self.runs.iter().any(|run| run.requests > 0);
         let seconds = self.duration_s * WINDOW_REQUESTS_MIN / self.window_requests;
@@ -100,7 +100,7 @@ impl Report {
         })
     }
 
-    /// Compares the runs with the fewest and the most violations.
+    /// Compares the policies of the runs with the fewest and the most violations of the SLO.
     fn comparison(&self) -> Option<String> {
         let by_ratio = |a: &&Run, b: &&Run| a.slo_violation_ratio.total_cmp(&b.slo_violation_ratio);
         let valid: Vec<_> =

@@ -107,7 +107,8 @@ fn take_over() -> io::Result<DefaultTerminal> {
     DefaultTerminal::new(CrosstermBackend::new(io::stdout()))
 }
 
-/// Reverts [`take_over`], once. Doing so twice would move the cursor over text printed in between.
+/// Restores the terminal as it was before [`take_over`], once. Doing so twice would move the cursor
+/// over text printed in between.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // Errors are ignored, since there is no remedy. Raw mode ends first because it disturbs

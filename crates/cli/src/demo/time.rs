@@ -9,13 +9,13 @@ use sherwood_workload::onerf;
 const MEASURED: Duration = Duration::from_secs(180 * 60);
 /// The scenario's warm-up, without limits.
 const WARM_UP: Duration = Duration::from_secs(60 * 60);
-/// The paper's control interval; also its SLO's observation step.
+/// The control interval of RobinHood's paper; also its SLO's observation step.
 const DELTA: Duration = Duration::from_secs(5);
 /// The window over which the SLO's percentile is taken, and requests are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The scenario's times divided by a common factor. Service times, rates and the tax are those of
-/// the workload.
+/// The scenario's times divided by a common factor. Service times, request rates and the policies'
+/// tax are those of the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
     /// Divisor of the scenario's times.
@@ -26,7 +26,8 @@ pub(crate) struct Times {
     pub(crate) warm_up: Duration,
     /// Time between decisions, and between observations of the SLO.
     pub(crate) delta: Duration,
-    /// Window of the SLO and of the RBC.
+    /// Window in which the SLO's percentile is taken and requests blocked by each backend are
+    /// counted.
     pub(crate) window: Duration,
 }
 
@@ -38,7 +39,8 @@ impl Times {
         Self { factor, measured, warm_up: scaled(WARM_UP), delta: scaled(DELTA), window: scaled(WINDOW) }
     }
 
-    /// Minute of the scenario at `elapsed` since the start of the run; negative during the warm-up.
+    /// Minute of the scenario at the time `elapsed` since the start of the run; negative during the
+    /// warm-up.
     pub(crate) fn minute(&self, elapsed: Duration) -> f64 {
         (elapsed.as_secs_f64() - self.warm_up.as_secs_f64()) * self.factor / 60.0
     }

@@ -1,4 +1,4 @@
-//! Display of a run.
+//! Display of a run of the demo.
 
 use std::time::Duration;
 

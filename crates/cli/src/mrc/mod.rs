@@ -224,7 +224,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The miss ratio at any size, interpolated between the sizes of the curve.
+/// Returns the miss ratio at any size, interpolated between the sizes of the curve.
 fn at(report: &Report, bytes: u64) -> f64 {
     let after = report.bytes.partition_point(|&size| size < bytes).min(report.bytes.len() - 1);
     let before = after.saturating_sub(1);

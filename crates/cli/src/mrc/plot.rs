@@ -1,4 +1,4 @@
-//! The curve as a self-contained SVG file.
+//! The miss ratio curve as a self-contained SVG file.
 
 use super::Report;
 use crate::chart::{Axis, COLOURS, Line, Lines, Pen, decimal_step};
@@ -6,7 +6,7 @@ use crate::chart::{Axis, COLOURS, Line, Lines, Pen, decimal_step};
 /// Height of the frame.
 const HEIGHT: f64 = 340.0;
 
-/// Draws the curve of the trace called `name`: miss ratio over size, both from 0.
+/// Draws the miss ratio curve of the trace called `name`: miss ratio over size, both from 0.
 pub(super) fn svg(report: &Report, name: &str) -> String {
     let curve = report.bytes.iter().zip(&report.miss_ratio);
     let lines = Lines {
@@ -55,11 +55,11 @@ fn sizes(report: &Report) -> Axis {
     Axis { name, end: last as f64, ticks: ticks.map(|size| (size as f64, label(size))).collect() }
 }
 
-/// The unit of the size axis.
+/// The unit of the size axis: objects or a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
     Objects,
-    /// Name and bytes.
+    /// Name of the unit, and its number of bytes.
     Bytes(&'static str, u64),
 }
 

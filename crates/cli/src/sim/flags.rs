@@ -8,7 +8,7 @@ use sherwood_sim::Knobs;
 
 use crate::exit::Failure;
 
-/// Scales and the names of their profiles.
+/// Parts of the full system that `--scale` accepts, and the names of their profiles.
 pub(super) const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), ("1", "full")];
 
 /// The simulated system, apart from scenario, policy and seed.

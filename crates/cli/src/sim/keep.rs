@@ -20,7 +20,7 @@ use crate::out;
 
 /// A result that can be kept.
 pub(super) trait Finished: Serialize + DeserializeOwned {
-    /// Prefix of the names of such files.
+    /// Prefix of the names of files with this kind of result.
     const PREFIX: &str;
 
     /// The inputs from which it was computed.

@@ -15,14 +15,14 @@ use super::play;
 use super::runs::{Inputs, Run};
 use crate::exit::Failure;
 
-/// A run that determines the sizes for another run.
+/// A run in which policy `tao` learns the sizes of partitions for another run.
 pub(super) struct Learning {
     /// The setup of the run that determines the sizes.
     learning: Setup,
     inputs: Inputs,
 }
 
-/// The outcome of learning.
+/// The outcome of learning sizes for policy `tao`.
 pub(super) enum Learned {
     /// The sizes in bytes, in the order of the backends.
     Sizes(Vec<u64>),
@@ -31,7 +31,7 @@ pub(super) enum Learned {
     Stopped,
 }
 
-/// The kept result.
+/// The sizes that policy `tao` learned, as they are kept in a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sizes {
@@ -48,7 +48,7 @@ impl Finished for Sizes {
 }
 
 impl Learning {
-    /// Returns the learning that `run` requires, if any.
+    /// Returns the learning of sizes that `run` requires, if any.
     pub(super) fn of(run: &Run) -> Result<Option<Self>, Failure> {
         let Some(learning) = run.setup.learning().map_err(Failure::usage)? else { return Ok(None) };
         let (scenario, policy) = (learning.scenario.clone(), learning.policy.clone());
@@ -60,7 +60,7 @@ impl Learning {
         &self.learning
     }
 
-    /// The inputs of that run; equal inputs give equal sizes.
+    /// Returns the inputs of the run that determines the sizes; equal inputs give equal sizes.
     pub(super) fn inputs(&self) -> &Inputs {
         &self.inputs
     }

@@ -54,9 +54,9 @@ impl TraceFile {
         Ok(Some(Self { input, replay: replay.clone(), backends, unpacked: Mutex::new(None) }))
     }
 
-    /// Computes a hash that identifies the contents without reading all of them: path, length,
-    /// modification and change times, and the first and last bytes. The change time cannot be set
-    /// back.
+    /// Returns a hash that identifies the contents of the trace without reading all of them: path,
+    /// length, modification and change times, and the first and last bytes. The change time cannot
+    /// be set back.
     pub(super) fn mark(&self) -> u64 {
         let mut told = Vec::new();
         if let Input::File(path) = &self.input

@@ -10,9 +10,9 @@ use crate::support::{Server, TIMEOUT};
 /// Behaviour of a server on a connection after it has read a request.
 #[derive(Clone, Copy)]
 enum Behaviour {
-    /// Sends this and waits.
+    /// Sends this answer and waits.
     Sends(&'static str),
-    /// Sends this and closes the connection.
+    /// Sends this answer and closes the connection.
     Closes(&'static str),
     /// Sends nothing.
     Silent,

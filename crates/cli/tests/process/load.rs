@@ -20,7 +20,7 @@ fn node() -> Server {
     ])
 }
 
-/// Runs `sherwood load` with these options.
+/// Runs `sherwood load` against the node with these options.
 fn load(node: &Server, protocol: &str, options: &str) -> Output {
     let target = format!("{protocol}://{}", node.address(protocol));
     Command::new(env!("CARGO_BIN_EXE_sherwood"))

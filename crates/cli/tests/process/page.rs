@@ -17,20 +17,20 @@ pub(crate) struct Block {
     /// The rest of the line after that word.
     pub(crate) note: &'static str,
     pub(crate) text: &'static str,
-    /// Number of the first line of its text, from 1.
+    /// Number of the first line of the block's text, from 1.
     line: usize,
-    /// Number of lines of prose between it and the previous block.
+    /// Number of lines of prose between the block and the previous one.
     apart: usize,
 }
 
 /// Execution of a block of commands.
 pub(crate) enum Execution {
-    /// Runs it and waits for its end.
+    /// Runs the block and waits for its end.
     Run,
-    /// Runs it in the background, where a node runs until another replaces it, and waits until the
-    /// node is ready.
+    /// Runs the block in the background, where a node runs until another replaces it, and waits
+    /// until the node is ready.
     Background,
-    /// Skips it, because it takes long or has been done.
+    /// Skips the block, because it takes long or has been done.
     Skip,
 }
 
@@ -181,8 +181,8 @@ impl Drop for Reader {
     }
 }
 
-/// Returns true when the output matches the page. JSON may be broken into lines and indented in a
-/// page.
+/// Returns true when the output matches the one shown on the page. JSON may be broken into lines
+/// and indented in a page.
 fn is_alike(said: &str, shown: &str, language: &str) -> bool {
     if language == "json" {
         return matches(&compact(said), &compact(shown));
@@ -191,7 +191,8 @@ fn is_alike(said: &str, shown: &str, language: &str) -> bool {
     are_alike(&lines(said), &lines(shown))
 }
 
-/// Compares line by line; a line of only `…` stands for any number of lines.
+/// Compares output with that shown on a page line by line; a line of only `…` stands for any number
+/// of lines.
 fn are_alike(said: &[String], shown: &[String]) -> bool {
     match shown.split_first() {
         None => said.is_empty(),

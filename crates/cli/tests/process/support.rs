@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Longest wait for any event; reached only by a failing test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The program with some arguments; it is killed with the test.
+/// The program under test with some arguments; its process is killed with the test.
 pub(crate) struct Program {
     process: Child,
     /// Standard error, until it is ignored.
@@ -28,7 +28,7 @@ impl Program {
         Self { process, stderr }
     }
 
-    /// Reads standard error up to a line that satisfies `awaited`.
+    /// Reads the program's standard error up to a line that satisfies `awaited`.
     pub(crate) fn read_until(&mut self, awaited: impl Fn(&str) -> bool) -> Vec<String> {
         let stderr = self.stderr.as_mut().expect("somebody listens");
         let mut said = Vec::new();
@@ -66,7 +66,7 @@ impl Program {
         self.stderr = None;
     }
 
-    /// Waits for the end; returns the exit status and the rest of the output.
+    /// Waits for the end of the process; returns the exit status and the rest of the output.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
@@ -127,7 +127,7 @@ impl Server {
         self.program.ignore();
     }
 
-    /// Waits for the end; returns the exit status and the rest of the output.
+    /// Waits for the end of the process; returns the exit status and the rest of the output.
     pub(crate) fn end(self) -> (ExitStatus, String) {
         self.program.end()
     }

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use super::workers::Worker;
 
-/// A handle to the timer thread. The thread ends with the last handle and then frees all remaining
-/// workers at once.
+/// A handle to the timer thread, which frees workers when they are due. The thread ends with the
+/// last handle and then frees all remaining workers at once.
 #[derive(Clone)]
 pub(crate) struct Timer(Arc<Running>);
 
@@ -35,8 +35,8 @@ struct State {
     closed: bool,
 }
 
-/// A worker to free. Earlier entries compare as greater, because the heap keeps the greatest on
-/// top.
+/// A worker to free, in the timer's heap. Earlier entries compare as greater, because the heap
+/// keeps the greatest on top.
 struct Entry {
     due: Instant,
     worker: Worker,
@@ -44,7 +44,7 @@ struct Entry {
 }
 
 impl Timer {
-    /// Starts the thread.
+    /// Starts the timer thread.
     ///
     /// # Errors
     /// When the system refuses a thread.

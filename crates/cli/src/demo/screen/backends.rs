@@ -138,7 +138,7 @@ impl Fields {
         }
     }
 
-    /// Returns the cells whose columns have a width.
+    /// Returns the cells of the columns that are not left out.
     fn kept<T>(&self, cells: [T; 7]) -> impl Iterator<Item = T> {
         cells.into_iter().zip(self.widths).filter(|(_, width)| *width > 0).map(|(cell, _)| cell)
     }

@@ -56,14 +56,15 @@ impl Axes {
         curve.iter().copied().filter(move |&(s, ms)| (left..=right).contains(&s) && ms >= 0.0)
     }
 
-    /// Column of a second, clamped to the edges.
+    /// Returns the column of the plot for a time in seconds, clamped to the edges.
     fn column(&self, second: f64) -> u16 {
         let (left, right) = self.seconds;
         let ratio = ((second - left) / (right - left)).clamp(0.0, 1.0);
         self.area.x + (ratio * f64::from(self.area.width - 1)).round() as u16
     }
 
-    /// Row in which the canvas draws the bound: it has four dots a row, the first at the top.
+    /// Returns the row in which the canvas draws the SLO's bound: it has four dots a row, the first
+    /// at the top.
     fn bound_row(&self) -> u16 {
         let dots = f64::from(self.area.height * 4 - 1);
         self.area.y + ((1.0 - self.bound_ms / self.top_ms) * dots) as u16 / 4
@@ -105,7 +106,7 @@ fn curve(buf: &mut Buffer, axes: &Axes, points: &[(f64, f64)]) {
     }
 }
 
-/// Returns the part of a line segment that lies above the bound, or the part that does not.
+/// Returns the part of a line segment that lies above the SLO's bound, or the part that does not.
 fn piece(axes: &Axes, from: (f64, f64), to: (f64, f64), above: bool) -> Option<Line> {
     let cap = |(second, ms): (f64, f64)| (second, ms.min(axes.top_ms));
     let (from, to) = (cap(from), cap(to));
@@ -180,8 +181,8 @@ const BOUND: Style = Style::new().add_modifier(Modifier::BOLD);
 const ABOVE: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const SLOWED: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 
-/// Heights of the axis as multiples of the bound: values near the bound fill the picture, and
-/// larger ones still fit.
+/// Heights of the latency axis as multiples of the SLO's bound: values near the bound fill the
+/// picture, and larger ones still fit.
 const MULTIPLES: [f64; 4] = [1.5, 2.0, 3.0, 4.0];
 
 /// Columns left of the plot for the labels of its rows.

@@ -139,7 +139,7 @@ fn late_load_is_reported_in_the_last_line_of_the_screen() {
     assert!(last(40).trim_end().ends_with("load 25 ms late"), "{}", last(40));
 }
 
-/// Draws all sizes, also by resizing from one to the next.
+/// Draws the screen at all sizes, also by resizing from one to the next.
 #[test]
 fn demo_screen_can_be_drawn_at_every_size() {
     let (live, empty) = (spikes(), Live::default());

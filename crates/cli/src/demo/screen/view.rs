@@ -25,7 +25,7 @@ pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slow
     footer(layout.footer, buf, live.late);
 }
 
-/// Returns true during the warm-up.
+/// Returns true during the warm-up of the run.
 pub(super) fn is_warming_up(live: &Live) -> bool {
     live.elapsed < live.length.0
 }
@@ -90,7 +90,7 @@ fn verdict(area: Rect, buf: &mut Buffer, live: &Live) {
     ends(line, buf, Line::styled(text, style), so_far(live).map(Line::raw));
 }
 
-/// Describes the share of violations, in a long and a short form.
+/// Describes the share of SLO violations so far, in a long and a short form.
 fn so_far(live: &Live) -> [String; 2] {
     if is_warming_up(live) {
         return ["not measured yet".to_owned(), "warm-up".to_owned()];

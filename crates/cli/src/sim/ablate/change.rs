@@ -2,14 +2,14 @@
 
 use std::fmt::{self, Display};
 
-/// A single difference from RobinHood.
+/// A single difference from the policy RobinHood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// No difference: the baseline.
+    /// No difference: the baseline, RobinHood itself.
     None,
     /// A setting with another value.
     Setting {
-        /// The key as `--set` takes it.
+        /// The setting's key, as `--set` takes it.
         key: &'static str,
         value: &'static str,
     },

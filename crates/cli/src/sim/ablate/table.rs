@@ -1,4 +1,4 @@
-//! Results of each change beside those of the unchanged loop.
+//! Results of each change to RobinHood beside those of RobinHood unchanged.
 
 use std::fmt::Write;
 
@@ -24,7 +24,8 @@ pub(super) struct Row {
     policy: &'static str,
     slo_bound_ms: f64,
     slo_violation_ratio: Estimate,
-    /// Increase over the baseline with the same seed.
+    /// Increase of the share of SLO violations over the baseline (RobinHood unchanged) with the
+    /// same seed.
     slo_violation_ratio_more: Estimate,
     p99_max_ms: Estimate,
     p99_max_ms_more: Estimate,
@@ -39,7 +40,7 @@ struct Document<'a> {
     scale: &'a str,
     settings: &'a [String],
     seeds: &'a [u64],
-    /// Time that the missing runs took.
+    /// Time that the runs without kept results took, seconds.
     wall_s: f64,
     rows: &'a [Row],
 }

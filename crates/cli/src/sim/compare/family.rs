@@ -17,11 +17,11 @@ pub(super) struct Family<'a> {
     state: Mutex<State>,
 }
 
-/// Progress of a family. The lock is held while the warm-up is simulated, since the next run needs
-/// it anyway.
+/// Progress of a family of runs. The lock is held while the warm-up is simulated, since the next
+/// run needs it anyway.
 #[derive(Default)]
 pub(super) struct State {
-    /// Number of runs taken by threads.
+    /// Number of the family's runs taken by threads.
     pub(super) taken: usize,
     /// The world at the end of the warm-up, until the last run has continued from it.
     pub(super) warm: Option<World>,
@@ -50,12 +50,12 @@ impl<'a> Family<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Simulated seconds of the warm-up.
+    /// Simulated seconds of the family's warm-up.
     pub(super) fn warm_up_seconds(&self) -> u64 {
         self.runs[0].setup.warm_up().map_or(0, |duration| duration.as_secs())
     }
 
-    /// Simulated seconds of all its runs.
+    /// Simulated seconds of all runs of the family.
     pub(super) fn seconds(&self) -> u64 {
         let measured: u64 = self.runs.iter().map(|run| run.seconds()).sum();
         measured - self.warm_up_seconds() * (self.runs.len() as u64 - 1)

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::exit::Failure;
 
-/// A live run with one policy.
+/// A live run of the demo with one policy.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LiveRun {
     pub(super) policy: String,
@@ -16,7 +16,7 @@ pub(super) struct LiveRun {
     pub(super) hit_p99_ms: BTreeMap<String, f64>,
 }
 
-/// The parts of the document that are used.
+/// The parts of the demo's JSON document that are used.
 #[derive(Deserialize)]
 struct Document {
     runs: Vec<LiveRun>,

@@ -64,14 +64,14 @@ pub(crate) struct Args {
     hits: Option<PathBuf>,
 }
 
-/// The JSON document.
+/// The JSON document that `sherwood sim compare` prints.
 #[derive(Serialize)]
 struct Document<'a> {
     version: &'static str,
     scale: &'a str,
     settings: &'a [String],
     seeds: &'a [u64],
-    /// Time that the missing runs took.
+    /// Time that the runs without kept results took, seconds.
     wall_s: f64,
     summary: &'a [SummaryLine],
     /// Claims of RobinHood's paper with our results.
@@ -166,7 +166,7 @@ pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: usize) -> Result<
     }
 }
 
-/// Reads the results of all runs, which must be finished.
+/// Reads the kept results of all runs, which must be finished.
 pub(super) fn kept(keep: &Keep, runs: &[Run]) -> Result<Vec<Kept>, Failure> {
     let missing =
         |run: &Run| Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name));

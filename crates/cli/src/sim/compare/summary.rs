@@ -72,7 +72,7 @@ const STUDENT: [f64; 10] = [
     2.262157163,
     2.228138852,
 ];
-/// The quantile for larger samples: that of the next entry, which makes their intervals slightly
+/// The quantile for more degrees of freedom: that of the next entry, which makes intervals slightly
 /// too wide.
 const STUDENT_MANY: f64 = 2.200985160;
 
@@ -98,7 +98,7 @@ impl Estimate {
         Self { mean, low: low.map(|low| low.max(0.0)), high: high.map(|high| high.min(1.0)) }
     }
 
-    /// Converts the estimate to another unit.
+    /// Multiplies the mean and the interval by `factor`, to convert their unit.
     pub(in crate::sim) fn times(self, factor: f64) -> Self {
         let times = |value: f64| value * factor;
         Self { mean: times(self.mean), low: self.low.map(times), high: self.high.map(times) }

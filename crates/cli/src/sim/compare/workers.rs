@@ -210,7 +210,7 @@ impl<'a> Workers<'a> {
         self.bar.suspend(|| out::say(line));
     }
 
-    /// Estimates the remaining time from the simulated time per second so far.
+    /// Estimates the remaining time of all runs from the simulated time per second so far.
     fn left(&self) -> impl Display {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
@@ -223,7 +223,7 @@ struct Begun<'a> {
     run: &'a Run,
     world: World,
     began: Instant,
-    /// Keys that were looked up before, in a shared warm-up.
+    /// Keys that were looked up before the run began, in a shared warm-up.
     inherited: u64,
 }
 

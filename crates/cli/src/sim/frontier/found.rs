@@ -1,4 +1,4 @@
-//! Results of the search, as text, JSON and a plot.
+//! Results of the search for the hardest conditions that policies stand, as text, JSON and a plot.
 
 use std::fmt::Write;
 
@@ -8,17 +8,18 @@ use sherwood_sim::{Axis, Board, Bracket, STEPS_MAX, Tally};
 use super::trials::Trials;
 use crate::chart::{Panel, Range, Ranges};
 
-/// The frontier as far as it is known.
+/// Results of the search as far as they are known.
 pub(super) struct Found<'a> {
     trials: &'a Trials,
     seeds: &'a [u64],
-    /// Limits of each policy along each axis.
+    /// Limits of each policy for each condition: depth, cache size and load.
     policies: Vec<[Option<Limit>; 3]>,
 }
 
-/// The range of an axis, in steps, over which a policy meets the SLO.
+/// For one varied condition (depth of limits, cache size or load): the hardest value at which a
+/// policy meets the SLO, with each seed.
 struct Limit {
-    /// A bracket for each seed.
+    /// For each seed, the steps of the condition between which the SLO stops being met.
     brackets: Vec<Bracket>,
 }
 
@@ -28,14 +29,15 @@ struct PolicyLine<'a> {
     policy: &'a str,
     /// Largest depth of the limits at which the SLO is met with every seed; none when it never is.
     limit_depth: Option<f64>,
-    /// Smallest share of the caches.
+    /// Smallest share of the caches' size at which the SLO is met with every seed; none when it
+    /// never is.
     cache_ratio: Option<f64>,
-    /// Largest share of the load.
+    /// Largest share of the load at which the SLO is met with every seed; none when it never is.
     load_ratio: Option<f64>,
     brackets: Brackets,
 }
 
-/// Results by axis, with an element for each seed.
+/// Results by varied condition, with an element for each seed.
 #[derive(Serialize)]
 struct Brackets {
     limit_depth: Vec<Seed>,
@@ -58,12 +60,12 @@ struct Seed {
 }
 
 impl Limit {
-    /// The hardest step at which the SLO is met with all seeds.
+    /// Returns the hardest step at which the SLO is met with all seeds.
     fn kept(&self) -> Option<i32> {
         self.brackets.iter().map(|bracket| bracket.kept).min().flatten()
     }
 
-    /// The mildest step at which the SLO is violated with all seeds.
+    /// Returns the mildest step at which the SLO is violated with all seeds.
     fn broken(&self) -> Option<i32> {
         let broken: Option<Vec<i32>> = self.brackets.iter().map(|bracket| bracket.broken).collect();
         broken?.into_iter().max()
@@ -74,7 +76,7 @@ impl Limit {
         self.brackets.iter().any(|bracket| bracket.broken.is_none() && bracket.unjudged.is_some())
     }
 
-    /// The hardest step at which the SLO is met with some seed.
+    /// Returns the hardest step at which the SLO is met with some seed.
     fn kept_by_some(&self) -> Option<i32> {
         self.brackets.iter().filter_map(|bracket| bracket.kept).max()
     }
@@ -226,7 +228,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Name of an axis and its direction of improvement.
+/// Returns the name of a varied condition, and the direction in which a policy stands more.
 fn panel_name(axis: Axis) -> &'static str {
     match axis {
         Axis::Depth => "depth of limits (more stands more)",

@@ -1,4 +1,4 @@
-//! Conversion of a place on the board into a simulated run.
+//! Simulated runs for the steps that a search of the frontier tries.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -114,13 +114,13 @@ impl Trials {
         self.observations
     }
 
-    /// The value of a condition at a step.
+    /// Returns the value of a condition at a step of the search.
     pub(super) fn value(&self, axis: Axis, step: i32) -> f64 {
         axis.value(axis.of(&self.knobs), step)
     }
 
-    /// Returns the run of a place: that of `sherwood sim run` with the condition as an additional
-    /// setting.
+    /// Returns the run to try: that of `sherwood sim run` with the varied condition as an
+    /// additional setting.
     pub(super) fn run(&self, probe: Probe) -> Result<Run, Failure> {
         let Probe { policy, seed, axis, step } = probe;
         let mut flags = self.flags.clone();

@@ -28,7 +28,7 @@ struct WarmUp {
     world: Mutex<Option<World>>,
 }
 
-/// A request's result.
+/// The result of asking for a world at the end of its warm-up.
 pub(super) enum Warm {
     /// The world at the end of its warm-up.
     Ready(Box<World>),

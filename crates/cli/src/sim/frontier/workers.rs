@@ -1,4 +1,4 @@
-//! Threads that execute the trials a board asks for.
+//! Threads that execute the runs which a search of the frontier tries.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -45,7 +45,7 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Works until everything is found or the search is stopped, and returns the board.
+    /// Works until all searches are finished or stopped, and returns the board with their results.
     pub(super) fn work(self, threads: usize) -> Result<Board, Failure> {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_probes())).collect();
@@ -77,7 +77,7 @@ impl<'a> Workers<'a> {
         Ok(())
     }
 
-    /// Returns the next place to try, waiting for one if necessary; none at the end.
+    /// Returns the next run to try, waiting for one if necessary; none at the end of all searches.
     fn next(&self) -> Option<Probe> {
         let mut board = self.board.lock().expect("no panics while held");
         loop {
@@ -94,7 +94,7 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Returns the state of a place's run when its verdict is certain or cannot be determined; none
+    /// Returns the state of a tried run when its verdict is certain or cannot be determined; none
     /// when the run was stopped.
     fn try_out(&self, probe: Probe) -> Result<Option<Tried>, Failure> {
         let run = self.trials.run(probe)?;

@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use crate::sim::record::describe::describe;
 
-    /// A node at which a request for four keys begins before each question and never ends. It
-    /// serves until its recording is ended and returns the questions.
+    /// Serves as a node at which a request for four keys begins before each question to the admin
+    /// API, and never ends. Ends with the node's recording, and returns the questions.
     fn node_of_requests_under_way(listener: &TcpListener) -> Vec<String> {
         let (mut begun, mut recorded_from) = (0, 0);
         let mut asked = Vec::new();

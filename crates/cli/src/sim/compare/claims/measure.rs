@@ -9,22 +9,23 @@ use crate::sim::compare::keep::Kept;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::sim::compare) enum Measure {
-    /// Share of the observations with P99 above the bound.
+    /// Share of the observations of the SLO with P99 above the bound.
     SloViolation,
-    /// Share of the observations with P90 above 50 ms.
+    /// Share of the observations of the SLO with P90 above 50 ms.
     P90Above50Ms,
     /// The largest P99 observed.
     P99Max,
-    /// Share of one backend in the blocking, at the largest of minutes 50, 100 and 150.
+    /// Share of slow requests blocked by the backend that blocked most, at the largest of minutes
+    /// 50, 100 and 150.
     DominantRbcAt,
-    /// Mean share of the dominant backend in the blocking.
+    /// Mean share of slow requests blocked by the backend that blocked most.
     DominantRbcMean,
-    /// Largest share of the dominant backend in the blocking.
+    /// Largest share of slow requests blocked by the backend that blocked most.
     DominantRbcMax,
     /// Largest P99 in a spike divided by RobinHood's in the same spike, for the spike with the
     /// largest quotient.
     P99AgainstRobinhood,
-    /// Cache size that a constant division would need, as a multiple.
+    /// Cache size that a constant division would need, as a multiple of the actual size.
     StaticEquivalent,
 }
 
@@ -41,7 +42,7 @@ pub(in crate::sim::compare) enum Unit {
 
 /// The paper's bound on P90.
 const P90_MS: f64 = 50.0;
-/// Number of minutes at which the paper reports the blocking.
+/// Number of minutes at which the paper reports the shares of blocked requests.
 const BLOCKING_TIMES: usize = 3;
 
 impl Measure {
@@ -95,7 +96,7 @@ impl Measure {
 }
 
 impl Unit {
-    /// Formats a value, with more digits if it is ours.
+    /// Formats a value; one computed by us, not stated by the paper, gets more digits.
     pub(super) fn words(self, value: f64, ours: bool) -> String {
         match (self, ours) {
             (Self::Ratio, true) => format!("{:.2}%", value * 100.0),

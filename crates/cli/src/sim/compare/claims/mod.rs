@@ -18,7 +18,7 @@ use super::keep::Kept;
 use measure::{Measure, Unit};
 use stated::Stated;
 
-/// A row with the paper's figure and ours.
+/// A claim of RobinHood's paper about a policy, with the paper's figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Claim {
     pub(super) scenario: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Claim {
     pub(super) unit: Unit,
     pub(super) relation: Relation,
     pub(super) paper: f64,
-    /// Mean over the seeds.
+    /// Mean of our figure over the seeds.
     pub(super) ours: f64,
     pub(super) by_seed: Vec<f64>,
     /// Number of seeds with which the claim holds.
@@ -47,15 +47,15 @@ pub(super) enum Relation {
     AtLeast,
 }
 
-/// Returns the rows for which `runs` suffice. `limits` contains each scenario's limits.
+/// Returns the paper's claims for which `runs` suffice. `limits` contains each scenario's limits.
 pub(super) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Vec<Claim> {
     let published = |run: &&Kept| run.inputs.document.is_none() && unlike(&run.inputs.settings).is_empty();
     let runs: Vec<&Kept> = runs.iter().filter(published).collect();
     stated::all().iter().filter_map(|stated| row(stated, &runs, limits)).collect()
 }
 
-/// Returns the settings because of which there are no rows for `runs`; none when the paper has no
-/// figures for their scenarios anyway.
+/// Returns the settings because of which no claims are compared with `runs`; none when the paper
+/// has no figures for their scenarios anyway.
 pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
     let stated = stated::all();
     let of_paper = |run: &&Kept| {
@@ -105,7 +105,7 @@ fn row(stated: &Stated, runs: &[&Kept], limits: &BTreeMap<String, Vec<LimitLine>
     })
 }
 
-/// Returns the quantity of a policy for each seed; none when a run is missing.
+/// Returns the claimed quantity of a policy for each seed; none when a run is missing.
 fn by_seed(
     runs: &[&Kept],
     scenario: &str,
@@ -134,7 +134,7 @@ impl Relation {
 }
 
 impl Claim {
-    /// Describes the policy.
+    /// Describes the policy that the claim is about.
     pub(super) fn subject(&self) -> String {
         if self.next_best { format!("next best, {}", self.policy) } else { self.policy.to_owned() }
     }
@@ -160,7 +160,7 @@ impl Claim {
         format!("{mean} ({} to {})", self.unit.words(low, true), self.unit.words(high, true))
     }
 
-    /// Describes the outcome of the check.
+    /// Describes whether the claim holds.
     pub(super) fn verdict(&self) -> String {
         match (self.holds, self.seeds_held) {
             (true, _) => "holds".to_owned(),
@@ -170,14 +170,14 @@ impl Claim {
     }
 }
 
-/// Explains the absence of rows when settings are `unlike` the paper's; none when there are none.
+/// Explains the absence of claims when settings are `unlike` the paper's; none when none are.
 pub(super) fn reason(unlike: &[String]) -> Option<String> {
     (!unlike.is_empty()).then(|| {
         format!("RobinHood's paper has other settings, so nothing is compared with it: {}", unlike.join(", "))
     })
 }
 
-/// Formats the rows as a table, or the reason for their absence.
+/// Formats the claims as a table, or the reason for their absence.
 pub(super) fn text(claims: &[Claim], unlike: &[String]) -> String {
     let mut text = String::new();
     if let Some(reason) = reason(unlike) {

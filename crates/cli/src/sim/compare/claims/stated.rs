@@ -23,7 +23,7 @@ pub(super) const COMPETITORS: [&str; 5] = ["shared-lru", "tao", "cliffhanger", "
 
 const ROBINHOOD: &str = "robinhood";
 
-/// Returns all statements, ordered by scenario.
+/// Returns all figures that the paper states, ordered by scenario.
 pub(super) fn all() -> Vec<Stated> {
     let spikes = "onerf-spikes";
     let mut all = vec![
@@ -61,7 +61,7 @@ pub(super) fn all() -> Vec<Stated> {
     all
 }
 
-/// The violations of the policy that the paper found the best competitor.
+/// States the SLO violations of the policy that the paper found the best competitor of RobinHood.
 const fn next_best(scenario: &'static str, policy: &'static str, paper: f64) -> Stated {
     Stated { next_best: true, ..stated(scenario, policy, SloViolation, AtLeast, paper) }
 }

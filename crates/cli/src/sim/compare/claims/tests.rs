@@ -33,7 +33,7 @@ fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {
     Kept { inputs, outcome: RunOutcome { results, wall_s: 1.0, queries_per_s: 1.0 }, series }
 }
 
-/// Limits from minute 1 to 2, and at minute 4.
+/// Returns limits of a backend from minute 1 to 2, and at minute 4, by scenario.
 fn limits() -> BTreeMap<String, Vec<LimitLine>> {
     let points = [1.0, 0.9, 0.5, 1.0, 0.4].into_iter().enumerate();
     let line = LimitLine {

@@ -39,7 +39,7 @@ const LATENCY_SPAN: f64 = 4.0;
 const BACKENDS: usize = 6;
 /// Most backends whose hits are shown.
 const HITS_OF: usize = 20;
-/// Minutes at which the paper reports the blocking.
+/// Minutes at which the paper reports which backends blocked requests.
 const BLOCKING_AT_MIN: [usize; 3] = [50, 100, 150];
 
 /// Draws the figures of one scenario. Values over time are those of the first seed.
@@ -109,7 +109,7 @@ fn pen(policy: &str, others: usize) -> Pen {
     own.map_or_else(|| Pen::of(POLICIES.len() + others), |(_, pen)| *pen)
 }
 
-/// Draws the limits of the backends.
+/// Draws the share of its resource that each limited backend has left, over time.
 fn left(limits: &Limits) -> Figure {
     let numbers: Vec<usize> = limits.iter().map(|line| line.backend).collect();
     let line = |(line, pen): (&sherwood_sim::LimitLine, Pen)| Line {

@@ -25,13 +25,13 @@ pub(super) struct Study<'a> {
     pub(super) claims: &'a [Claim],
     /// Settings that differ from the paper's.
     pub(super) unlike: &'a [String],
-    /// Limits of the scenarios' backends.
+    /// Limits of the backends, by scenario.
     pub(super) limits: &'a BTreeMap<String, Limits>,
     /// Live runs with measured latencies of hits, if any.
     pub(super) hits: &'a [LiveRun],
 }
 
-/// An element for each limited backend.
+/// The limits of a scenario: an element for each limited backend.
 pub(super) type Limits = Vec<LimitLine>;
 
 /// Formats the report as an HTML page.
@@ -60,7 +60,7 @@ fn framed(svg: &str, caption: &str) -> String {
     format!("<figure>\n<div class=\"wide\">\n{svg}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n")
 }
 
-/// Writes each picture into a file in `directory`, which is created if necessary.
+/// Writes each picture of the report into a file in `directory`, which is created if necessary.
 pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let of_scenarios = scenarios(study).flat_map(|lines| figures::of(study, &lines[0].scenario));
@@ -70,7 +70,7 @@ pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()>
     Ok(())
 }
 
-/// Returns the lines of each scenario.
+/// Returns the summary lines of each scenario.
 fn scenarios<'a>(study: &Study<'a>) -> impl Iterator<Item = &'a [SummaryLine]> {
     study.lines.chunk_by(|a, b| a.scenario == b.scenario)
 }
