@@ -35,7 +35,7 @@ use crate::write::{PendingWrite, Written};
 /// A key of a backend in one tenant's partition.
 pub(crate) type FetchKey = sherwood_path::FetchKey<Bytes>;
 
-/// The state behind a backend's lock.
+/// The state of a backend that its lock protects.
 pub(crate) struct State {
     pub(crate) machine: Machine<Bytes, Found, Waiter>,
     /// The writes in flight: clients to answer, and answers of replicas.
@@ -82,9 +82,9 @@ pub(crate) struct BackendDriver {
     /// Keys that were answered with stale values.
     pub(crate) stale_answers: AtomicU64,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
-    /// Writes by their outcome.
+    /// Counts of the backend's writes by outcome.
     pub(crate) written: Written,
-    /// Failures of its stores.
+    /// Counts of the failures of the backend's stores.
     pub(crate) errors: Errors,
     /// Upper bound of calls in flight to all replicas together.
     pub(crate) calls_at_once_max: u64,
@@ -102,7 +102,7 @@ pub(crate) struct BackendDriver {
     pub(crate) runtime: Handle,
 }
 
-/// The parts of a [`BackendDriver`].
+/// The parts from which a [`BackendDriver`] is made.
 pub(crate) struct BackendParts {
     pub(crate) id: BackendId,
     pub(crate) name: String,

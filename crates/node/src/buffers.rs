@@ -22,7 +22,7 @@ use sherwood_listener::BufferBytes;
 /// budget.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// The budget of the process and its use, bytes.
+/// The budget of bytes that the process may hold for clients, and its use.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     bytes_max: u64,

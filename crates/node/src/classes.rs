@@ -7,7 +7,7 @@ use std::sync::Mutex;
 /// clients cannot grow the metrics.
 const CLASSES_MAX: usize = 32;
 
-/// Requests by class.
+/// Numbers of requests by the class that they name.
 #[derive(Debug, Default)]
 pub(crate) struct Classes(Mutex<BTreeMap<String, u64>>);
 

@@ -23,7 +23,7 @@ impl Entropy {
         Self::seeded(RandomState::new().hash_one("sherwood"))
     }
 
-    /// Returns the next random word.
+    /// Returns the next 64 random bits.
     #[must_use]
     pub(crate) fn draw(&self) -> u64 {
         self.0.lock().expect("no panics while held").next_u64()

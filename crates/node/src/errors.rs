@@ -26,7 +26,7 @@ pub(crate) struct Errors(Mutex<BTreeMap<&'static str, CauseCounts>>);
 #[derive(Debug, Default)]
 struct CauseCounts {
     count: u64,
-    /// Time of the latest log line.
+    /// Time of the latest log line about this cause.
     last_logged: Option<Instant>,
     /// The number of failures since then that were not logged.
     left_out: u64,

@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 /// An event of the node.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
-    /// Wall time, milliseconds since 1970.
+    /// Wall time of the event, milliseconds since 1970.
     pub unix_ms: u64,
     /// The kind: `decision`, `guard`, `pin`, `resize`, `backend`, `policy` or `node`.
     pub kind: &'static str,

@@ -11,9 +11,9 @@ use crate::slos::SloScope;
 pub(crate) struct PartitionName {
     /// `backend` for the default tenant, else `tenant:backend`.
     pub(crate) name: String,
-    /// The tenant that owns it.
+    /// The tenant that owns the partition.
     pub(crate) tenant: TenantId,
-    /// The backend of its values.
+    /// The backend whose values the partition holds.
     pub(crate) backend: BackendId,
 }
 

@@ -17,7 +17,7 @@ use sherwood_model::{BackendId, Instant, LatencySketch, SeededState};
 /// Maximum of recorded kinds of requests; further ones are counted together.
 const KINDS_MAX: usize = 1_024;
 
-/// The current recording, if any.
+/// The current recording of requests and calls, if there is one.
 pub(crate) struct Recording {
     on: AtomicBool,
     recorded: Mutex<Option<Recorded>>,
@@ -31,7 +31,7 @@ pub(crate) struct Recorded {
     until: Instant,
     /// Kinds of requests by the backends that they query, in the order of the backends' ids.
     pub(crate) kinds: HashMap<Vec<BackendId>, Kind, SeededState>,
-    /// Requests of kinds beyond the maximum.
+    /// Number of requests of kinds beyond the maximum number of kinds.
     pub(crate) others: u64,
     /// Latencies of the requests with only cache hits.
     pub(crate) hits: LatencySketch,

@@ -25,7 +25,7 @@ pub enum SloScope {
 /// Configuration of an SLO of a class or tenant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SloSetup {
-    /// The requests it covers.
+    /// The requests that the SLO covers.
     pub to: SloScope,
     /// The percentile, its bound and the window.
     pub slo: Slo,

@@ -133,7 +133,7 @@ impl Node {
         self.admin
     }
 
-    /// The same as a URL: `http://127.0.0.1:8080`.
+    /// Returns the URL of the admin API and the gateway, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn admin_url(&self) -> Option<String> {
         self.admin.map(|address| format!("{}://{address}", self.scheme))
@@ -374,9 +374,9 @@ impl Parts {
 pub struct BackendUsage {
     /// The backend's name.
     pub name: String,
-    /// Budgets, bytes.
+    /// Budgets of the backend's partitions, bytes.
     pub allocated_bytes: u64,
-    /// Charged bytes of items.
+    /// Bytes charged for the items in the backend's partitions.
     pub used_bytes: u64,
     /// Look-ups that found an item, since the start.
     pub hits: u64,

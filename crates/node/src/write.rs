@@ -33,7 +33,7 @@ pub(crate) enum WriteError {
         "the store did not answer the write within {0:?}, the backend's time-out; it may be done yet: read the key, or write it again"
     )]
     Late(Duration),
-    /// A replica failed.
+    /// A replica failed the write.
     #[error("{error}{}", if *outcome == WriteOutcome::Unknown { "; it may be done yet, or in part: read the key, or write it again" } else { "" })]
     Failed {
         /// The store's error.

@@ -44,7 +44,7 @@ pub enum Refusal {
     /// Other users may read or change the file.
     #[error("its mode is {mode:04o}, so others may read or change it, and it holds secrets: chmod 600 it")]
     Exposed {
-        /// The permissions of the file.
+        /// Permissions (mode) of the file.
         mode: u32,
     },
     /// The file is larger than 4 MiB.

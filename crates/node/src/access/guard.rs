@@ -27,7 +27,7 @@ pub(crate) struct Guard {
     pub(crate) tokens: Option<Tokens>,
     /// Tokens with read access.
     pub(crate) read_tokens: Option<Tokens>,
-    /// Address of the port.
+    /// Address that the HTTP port is bound to.
     pub(crate) bound: SocketAddr,
 }
 

@@ -13,7 +13,7 @@ const TOKEN_CHARS_MAX: usize = 512;
 /// Maximum of tokens of a file: each costs every request a hash comparison.
 const TOKENS_MAX: usize = 64;
 
-/// The current tokens of a file.
+/// The tokens of a token file, which is reloaded when it changes.
 pub(crate) struct Tokens(Reloading<Secrets>);
 
 impl Tokens {

@@ -17,7 +17,7 @@ use crate::http::JsonBody;
 use crate::http::{InPath, Problem};
 use crate::names::PartitionName;
 
-/// A partition as the API shows it.
+/// A partition of the cache, as the admin API shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct PartitionView {
     pub(crate) name: String,

@@ -63,7 +63,7 @@ impl fmt::Display for Problem {
 pub(super) enum Origin {
     /// A flag by its name, such as `--memory`.
     Flag(&'static str),
-    /// Bytes of the file.
+    /// Position of the value in the configuration file, as a range of bytes.
     Bytes(Range<usize>),
     /// A default, written neither in the file nor as a flag.
     Absent,

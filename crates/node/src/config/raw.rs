@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::units::{ByteSize, Span};
 
-/// A value that may be absent, with its place.
+/// A value that may be absent from the configuration file, with its place there.
 pub(super) type Key<T> = Option<Spanned<T>>;
 
 #[derive(Debug, Default, Deserialize)]

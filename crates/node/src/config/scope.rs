@@ -55,7 +55,7 @@ impl Setting {
     }
 }
 
-/// A value of the file with its place.
+/// Returns a value of the configuration file with its place; none if the key is absent.
 pub(super) fn given<T: Clone>(key: &Key<T>) -> Option<Given<T>> {
     let spanned = key.as_ref()?;
     Some(Given { value: spanned.get_ref().clone(), origin: bytes(spanned) })

@@ -13,13 +13,13 @@ use super::instances::Instance;
 pub(crate) struct Held {
     /// True if the partition can be resized now; otherwise it keeps its size.
     pub(crate) reached: bool,
-    /// Budget in force, bytes.
+    /// Budget of the partition that is in force, bytes.
     pub(crate) allocated_bytes: u64,
     /// Bytes charged for the partition's items.
     pub(crate) used_bytes: u64,
-    /// Look-ups that found an item.
+    /// Look-ups in the partition that found an item.
     pub(crate) hits: u64,
-    /// Look-ups that found none.
+    /// Look-ups in the partition that found no item.
     pub(crate) misses: u64,
     /// Restarts of the partition's external cache that were detected; each lost its items.
     pub(crate) restarts: u64,

@@ -48,11 +48,11 @@ const NAMED_MAX: usize = 6;
 /// The range of a partition's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Minimum, bytes.
+    /// Minimum of the partition, bytes.
     pub(crate) min_bytes: u64,
     /// Maximum of the partition, or the total if it has none, bytes.
     pub(crate) max_bytes: u64,
-    /// The total less the budgets of all others, bytes.
+    /// The total less the budgets of all other partitions, bytes.
     pub(crate) free_bytes: u64,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct ControlParts {
     pub(crate) losses: Arc<Losses>,
 }
 
-/// The state of the loop.
+/// The state of the control loop.
 pub(crate) struct Control {
     controller: Controller,
     options: Options,
@@ -366,7 +366,7 @@ impl Control {
     }
 }
 
-/// A decision as JSON.
+/// Returns a decision of the control loop as JSON.
 fn described(names: &Names, decision: &Decision) -> Value {
     let moves: Vec<_> = decision
         .moves

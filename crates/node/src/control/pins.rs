@@ -3,9 +3,9 @@
 /// Least and most bytes of a partition, set by the configuration and the admin API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
-    /// Least bytes; 0 for no minimum.
+    /// Least bytes of the partition; 0 for no minimum.
     pub min_bytes: u64,
-    /// Most bytes; none for no limit.
+    /// Most bytes of the partition; none for no limit.
     pub max_bytes: Option<u64>,
     /// True if the partition keeps its budget and decisions about it are only reported.
     pub dry_run: bool,
@@ -29,7 +29,7 @@ pub(crate) enum PinError {
     Least {
         /// Name of the limit that is too small, `minimum` or `maximum`.
         what: &'static str,
-        /// The requested bytes.
+        /// The limit that was requested, bytes.
         bytes: u64,
         /// Smallest size that the partition's cache accepts, bytes.
         least: u64,
@@ -42,7 +42,7 @@ pub(crate) enum PinError {
     Minimums {
         /// Sum of the minimums, bytes.
         min_bytes: u64,
-        /// The total, bytes.
+        /// The total of all partitions, bytes.
         total: u64,
     },
     /// The maximums of all partitions leave a part of the total unused.
@@ -53,7 +53,7 @@ pub(crate) enum PinError {
     Maximums {
         /// Sum of the maximums, bytes.
         max_bytes: u64,
-        /// The total, bytes.
+        /// The total of all partitions, bytes.
         total: u64,
     },
 }

@@ -23,7 +23,7 @@ const KEY_OVERHEAD_BYTES: usize = 1024;
 /// Upper bound of a class name, bytes.
 pub(crate) const CLASS_BYTES_MAX: usize = 64;
 
-/// A request as parsed.
+/// A request of `POST /v1/requests`, as parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with `queries`")]
 pub(crate) struct AskedRequest<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct AskedRequest<'a> {
     /// The tenant whose partitions are looked up; the default tenant where absent.
     #[serde(borrow)]
     pub(crate) tenant: Option<Cow<'a, str>>,
-    /// Not supported yet; refused.
+    /// Deadline, which is not supported yet; a request that has one is refused.
     pub(crate) deadline_ms: Option<f64>,
     /// True, the default, if the answer carries the values.
     pub(crate) values: Option<bool>,
@@ -52,7 +52,7 @@ pub(crate) struct AskedQuery<'a> {
     /// The keys to look up.
     #[serde(borrow)]
     pub(crate) keys: Vec<Text<'a>>,
-    /// Not supported yet; refused.
+    /// Deadline, which is not supported yet; a request that has one is refused.
     pub(crate) deadline_ms: Option<f64>,
     /// Longest staleness of a value that is used when the backend is late or fails, up to 7 days; 0
     /// where absent.
@@ -91,7 +91,7 @@ pub(crate) struct RequestAnswer<'a> {
 pub(crate) struct KeyAnswer<'a> {
     /// Name of the backend.
     pub(crate) backend: &'a str,
-    /// The key.
+    /// The key that was looked up.
     pub(crate) key: &'a str,
     /// `hit`, `stale` (cached and no longer fresh), `miss` (fetched from the backend), `rejected`
     /// (no room for it at the backend, in the answer or in the node), `timeout`, `error` or
@@ -119,9 +119,9 @@ pub(crate) struct KeyAnswer<'a> {
 /// A value, in the encoding that an answer carries it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form<'a> {
-    /// UTF-8, unchanged.
+    /// UTF-8 text that is written unchanged.
     Utf8(&'a str),
-    /// In base64.
+    /// Bytes that are written in base64.
     Base64(&'a [u8]),
 }
 
@@ -132,7 +132,7 @@ impl<'a> Form<'a> {
         std::str::from_utf8(value).map_or(Self::Base64(value), Self::Utf8)
     }
 
-    /// Returns the length as JSON, bytes.
+    /// Returns the length of the value as JSON, bytes.
     #[must_use]
     pub(crate) fn bytes(self) -> usize {
         match self {
@@ -169,7 +169,7 @@ pub(crate) enum Refusal {
     Malformed {
         /// JSON path of the offending value.
         path: String,
-        /// The problem with it.
+        /// Problem with the value.
         reason: String,
     },
     /// A name that is not in the configuration.
@@ -179,9 +179,9 @@ pub(crate) enum Refusal {
         path: String,
         /// `backend` or `tenant`.
         what: &'static str,
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// Valid names.
+        /// Names that the configuration has.
         known: String,
     },
 }

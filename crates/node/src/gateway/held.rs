@@ -7,7 +7,7 @@ use crate::buffers::Hold;
 /// A key's value in an answer, or the reason it is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// The value.
+    /// The value, which the answer holds.
     Bytes(Bytes),
     /// There is a value, but the request did not want it or there was no room for it.
     Withheld(Lack),
@@ -18,7 +18,7 @@ pub(super) enum Held {
 pub(super) enum Lack {
     /// The bound of values in one answer.
     Answer,
-    /// The budget shared by all answers.
+    /// The budget of bytes that all answers share.
     Node,
 }
 

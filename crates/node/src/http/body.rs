@@ -29,7 +29,7 @@ const BODY_COPIES: usize = 2;
 
 /// Server state with the budget of memory for bodies.
 pub(crate) trait HasBuffers {
-    /// Returns the budget.
+    /// Returns the budget of memory for bodies.
     fn buffers(&self) -> &Arc<Buffers>;
 }
 

@@ -31,7 +31,7 @@ pub struct Setup {
     /// External caches that are resized instead of the node's own, which is then used only by the
     /// gateway; none resizes the node's own.
     pub instances: Option<InstancesSetup>,
-    /// The global SLO.
+    /// The global SLO, which covers all requests.
     pub slo: Slo,
     /// SLOs per class and per tenant, in addition to the global one.
     pub slos: Vec<SloSetup>,
@@ -39,7 +39,7 @@ pub struct Setup {
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
     pub policy: String,
-    /// Listeners.
+    /// Listeners for clients of memcached and Redis.
     pub listeners: Vec<ListenerSetup>,
     /// Maximum of open connections, over all of these listeners.
     pub listener_connections_max: usize,
@@ -94,11 +94,11 @@ pub struct AccessSetup {
 
 /// A backend, before the node is started.
 pub struct BackendSetup {
-    /// Unique name.
+    /// Unique name of the backend.
     pub name: String,
-    /// Limits and times of its dispatcher.
+    /// Limits and times of the backend's dispatcher.
     pub dispatch: sherwood_dispatch::Options,
-    /// Time-to-live rules of its values, and use of stale ones.
+    /// Time-to-live rules of the backend's values, and use of stale ones.
     pub rules: Rules,
     /// Time after which a fetch counts as late, for queries that then accept a stale value; by
     /// default half of the SLO's bound, or half of the backend's timeout if that is less.
@@ -112,13 +112,13 @@ pub struct BackendSetup {
 /// A partition, before the node is started.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionSetup {
-    /// Tenant that it belongs to.
+    /// Tenant that the partition belongs to.
     pub tenant: TenantId,
-    /// Backend whose values it holds.
+    /// Backend whose values the partition holds.
     pub backend: BackendId,
     /// Initial bytes; none takes an equal part of what is left.
     pub initial_bytes: Option<u64>,
-    /// Minimum and maximum bytes.
+    /// The operator's limits for the partition's size.
     pub pin: Pin,
 }
 
@@ -127,7 +127,7 @@ pub struct PartitionSetup {
 pub struct SnapshotSetup {
     /// The file. A snapshot being written has the suffix `.part`, one being read `.read`.
     pub path: PathBuf,
-    /// Time limit of writing.
+    /// Time limit of writing the snapshot.
     pub time_max: Duration,
     /// Fingerprint of the backends' configuration.
     pub fingerprint: u64,
@@ -136,9 +136,9 @@ pub struct SnapshotSetup {
 /// A listener, before the node is started.
 #[derive(Clone, Debug)]
 pub struct ListenerSetup {
-    /// Protocol of its clients.
+    /// Protocol of the listener's clients.
     pub protocol: Protocol,
-    /// Address or UNIX socket.
+    /// Address or UNIX socket of the listener.
     pub bind: Address,
     /// File of the names and passwords that clients must give; none requires no password.
     pub auth_file: Option<PathBuf>,

@@ -35,7 +35,7 @@ pub(super) const HEAD_BYTES: usize = 4 + 8 + 8;
 /// The header of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// Time of writing, milliseconds since 1970.
+    /// Time at which the snapshot was written, milliseconds since 1970.
     pub(super) unix_ms: u64,
     /// Fingerprint of the backends' configuration.
     pub(super) fingerprint: u64,
@@ -71,7 +71,7 @@ pub(super) fn is_of_another_version(file: &mut (impl Read + Seek)) -> io::Result
     Ok(magic.starts_with(FAMILY) && magic != *MAGIC && head[12..] == sum.to_le_bytes())
 }
 
-/// Writes a block.
+/// Writes a block of the snapshot file.
 pub(super) fn write_block(file: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     let length = u32::try_from(payload.len()).map_err(|_| io::Error::other("a block is too long"))?;
     let mut head = [0; HEAD_BYTES];
@@ -90,7 +90,7 @@ pub(super) enum NextBlock {
     Block(usize),
     /// The regular end of the file.
     End,
-    /// The data is damaged.
+    /// The block's data is damaged.
     Damaged,
 }
 

@@ -86,7 +86,7 @@ struct Standing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Written {
     items: u64,
-    /// Bytes of keys and values.
+    /// Bytes of the keys and values that were written.
     bytes: u64,
     /// True if all items were written in time.
     whole: bool,
@@ -98,19 +98,19 @@ enum SnapshotError {
     /// An I/O error.
     #[error("{doing} the snapshot {path}: {error}; look at the path and its file system ([memory] snapshot)")]
     Io {
-        /// `writing` or `reading`.
+        /// Operation that failed: `writing` or `reading`.
         doing: &'static str,
-        /// The file.
+        /// Path of the snapshot file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The file is not a snapshot that this node can use.
     #[error("the snapshot {path} is not used: {why}")]
     Refused {
-        /// The file.
+        /// Path of the snapshot file.
         path: String,
-        /// Reason of the refusal.
+        /// Reason why the file is refused.
         why: String,
     },
 }

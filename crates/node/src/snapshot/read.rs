@@ -25,7 +25,7 @@ use crate::names::Names;
 pub(super) struct Restored {
     pub(super) items: u64,
     pub(super) bytes: u64,
-    /// Items that had expired.
+    /// Number of items that had expired.
     pub(super) expired: u64,
     /// True if the file was damaged; nothing behind the damage was read.
     pub(super) damaged: bool,

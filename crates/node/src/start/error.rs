@@ -14,9 +14,9 @@ pub enum StartError {
     /// The options of a backend's dispatcher are invalid.
     #[error("backend `{backend}`: {error}")]
     Dispatch {
-        /// The backend.
+        /// Name of the backend.
         backend: String,
-        /// The reason.
+        /// Reason why the options are invalid.
         error: sherwood_dispatch::OptionsError,
     },
     /// The control loop's options are invalid.
@@ -30,9 +30,9 @@ pub enum StartError {
         "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"
     )]
     Bind {
-        /// The address.
+        /// Address of the port that could not be bound.
         address: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// A listener could not be bound.
@@ -49,7 +49,7 @@ pub enum StartError {
     Snapshot {
         /// The path that was tried.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// Another kind of file is in the snapshot's place.
@@ -68,7 +68,7 @@ pub enum StartError {
     /// A listener's backend has no partition of the default tenant.
     #[error("a listener leads to backend `{backend}`, which has no partition of the default tenant; add one")]
     NoPartition {
-        /// The backend.
+        /// Name of the backend.
         backend: String,
     },
     /// The prefixes of a listener's routes are ambiguous.

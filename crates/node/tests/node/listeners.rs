@@ -13,7 +13,7 @@ use sherwood_store::Store;
 use crate::support::{Fake, Http, Mood, listener, setup};
 use crate::wait::{TIMEOUT, eventually};
 
-/// A client that reads line by line.
+/// A memcached client that reads answers line by line.
 struct Client(BufReader<TcpStream>);
 
 impl Client {

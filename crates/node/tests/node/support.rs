@@ -40,7 +40,7 @@ pub(crate) enum Mood {
     /// Reads like [`Mood::Hang`], but in a thread that cannot be cancelled, such as one in a name
     /// look-up.
     Stick,
-    /// Does not support the operation.
+    /// Every call reports that the store does not support the operation.
     Refuse,
     /// Supports writes in general, but not this one.
     Lack,

@@ -42,7 +42,7 @@ impl Driven {
         self.nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// Runs a decision and all work of the housekeeper.
+    /// Runs a decision of the control loop and all pending work of the housekeeper.
     pub(super) fn decide(&self) {
         let now = self.core.clock.now();
         self.core.control().decide(now);
@@ -79,7 +79,7 @@ impl Driven {
         serde_json::from_str(&self.ask("PUT", path, Body::from(body.to_string()))).unwrap()
     }
 
-    /// Value of a metric.
+    /// Returns the value of one of the node's metrics.
     #[track_caller]
     pub(super) fn metric(&self, name: &str) -> f64 {
         let text = self.ask("GET", "/metrics", Body::empty());

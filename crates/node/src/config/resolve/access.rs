@@ -26,10 +26,10 @@ const CLIENT_CA: Setting = Setting::new("[admin]", "tls.client_ca", "\"clients.p
 const AUTH: Setting = Setting::new("[[listener]]", "auth_file", "\"passwords\"");
 const NETWORK: Setting = Setting::new("[[listener]]", "network", "\"trusted\"");
 
-/// Network of a listener.
+/// Network from which a listener can be reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Network {
-    /// This machine only.
+    /// The network of this machine only.
     Loopback,
     /// A network with other machines, none of which intercepts traffic.
     Trusted,

@@ -51,7 +51,7 @@ pub(super) fn is_name(name: &str) -> bool {
 /// Names that [`is_name`] accepts, for messages.
 pub(super) const NAMES: &str = "1 to 64 letters, digits, '.', '_' or '-'";
 
-/// Names, prefixes and directories of earlier backends, with their places.
+/// Names, prefixes and directories of backends earlier in the file, with their places.
 #[derive(Default)]
 struct Seen {
     names: BTreeMap<String, Origin>,
@@ -86,8 +86,9 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
     }
 }
 
-/// `settle` has no default for replicas that are not written to: only the operator knows their
-/// replication delay, and too short a value would let old values be cached.
+/// Resolves the replicas that are written to and their settle time. `settle` has no default for
+/// replicas that are not written to: only the operator knows their replication delay, and too short
+/// a value would let old values be cached.
 fn writes(raw: &RawWrites, replicas: usize, problems: &mut Problems<'_>) -> Writes {
     let Writes { to: _, settle } = Writes::default();
     let words = [("all", WriteTo::All), ("first", WriteTo::First)];

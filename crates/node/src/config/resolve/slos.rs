@@ -12,7 +12,7 @@ use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
 use crate::config::units::{Span, quoted};
 use crate::slos::{SloScope, SloSetup};
 
-/// Maximum of SLOs of each kind.
+/// Maximum of SLOs per class, and of SLOs per tenant.
 const SLOS_MAX: usize = 32;
 
 /// Maximum length of a class's name, bytes: the gateway's limit.

@@ -19,7 +19,7 @@ const BYTES: Setting = Setting::new("[[backend]]", "store.bytes", "\"4KiB\"");
 const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
 const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
 
-/// Kinds of stores.
+/// Kinds of stores, as the configuration names them.
 const KINDS: &[&str] = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"];
 
 /// Server names and the kind whose protocol they speak.

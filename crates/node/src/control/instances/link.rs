@@ -23,24 +23,24 @@ const SHOWN_BYTES_MAX: usize = 100;
 /// The reason an instance cannot be resized now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// Connecting failed.
+    /// Connecting to the instance failed.
     #[error("connecting failed: {0}; is it running, and is the address right?")]
     Connect(io::Error),
-    /// The password could not be read.
+    /// The file of the instance's password could not be read.
     #[error(transparent)]
     Password(#[from] AccessError),
-    /// An operation timed out.
+    /// An operation at the instance timed out.
     #[error("{doing} took longer than {TIMEOUT:?}; is it overloaded, or stopped?")]
     Late {
         /// Operation that timed out, such as `connecting`.
         doing: &'static str,
     },
-    /// The connection broke.
+    /// The connection to the instance broke.
     #[error("{doing} failed: {error}; it is tried again")]
     Broken {
         /// Operation that was interrupted, such as `reading INFO`.
         doing: &'static str,
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The instance refused, or its answer is malformed.
@@ -114,7 +114,7 @@ impl Exchange for Answer {
 /// An answer of more than [`ANSWER_BYTES_MAX`] bytes.
 struct TooLong;
 
-/// A connection to an instance.
+/// A connection to an external cache instance.
 pub(super) struct Link {
     stream: TcpStream,
     piece: Piece,

@@ -84,9 +84,9 @@ impl InstanceKind {
 /// Configuration of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceSetup {
-    /// Kind of server.
+    /// Kind of server that the instance is.
     pub kind: InstanceKind,
-    /// Host and port.
+    /// Host and port of the instance.
     pub address: String,
     /// User to authenticate as; for Redis without one, its default user.
     pub user: Option<String>,
@@ -98,7 +98,7 @@ pub struct InstanceSetup {
 /// The external instances that a node divides memory among, in place of a cache of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstancesSetup {
-    /// Sum of their sizes, bytes.
+    /// Sum of the instances' sizes, bytes.
     pub total_bytes: u64,
     /// The instances, in the order of their partitions' ids.
     pub each: Vec<InstanceSetup>,
@@ -107,9 +107,9 @@ pub struct InstancesSetup {
 /// The state that an instance reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// Memory limit, bytes.
+    /// Memory limit of the instance, bytes.
     limit: u64,
-    /// Memory in use, bytes.
+    /// Memory that the instance uses, bytes.
     used: u64,
     items: u64,
     hits: u64,
@@ -127,12 +127,12 @@ struct Known {
     /// Use, and counters since the node's start; they are continued across restarts of the
     /// instance.
     usage: Usage,
-    /// Restarts detected by counters that fell.
+    /// Restarts of the instance, detected by counters that fell.
     restarts: u64,
     /// The last reported state; none before the first poll. Counts from before the first poll are
     /// ignored.
     last: Option<State>,
-    /// The error that makes it unreachable; none while it is reachable.
+    /// The error that makes the instance unreachable; none while it is reachable.
     trouble: Option<String>,
     reached_ever: bool,
 }
@@ -174,7 +174,7 @@ impl Instance {
         self.known().restarts
     }
 
-    /// The error that makes it unreachable; none while it is reachable.
+    /// The error that makes the instance unreachable; none while it is reachable.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.known().trouble.clone()
     }
