@@ -20,7 +20,7 @@ pub(crate) struct Recorder {
     monitor: SloMonitor,
     partitions: Partitions,
     measured_from: Instant,
-    /// Latencies of the measured requests.
+    /// Latencies of the requests that finished during the measurement.
     pub(crate) latencies: LatencySketch,
     /// Measurements of the run by backend.
     pub(crate) backends: Vec<BackendRecord>,

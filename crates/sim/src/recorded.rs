@@ -45,7 +45,7 @@ pub enum TraceStop {
         /// Simulated time of the run.
         needed: Duration,
     },
-    /// The trace cannot be read further.
+    /// The trace has an error or cannot be read.
     #[error("{name}: {detail}")]
     Unreadable {
         /// Name of the trace.
@@ -91,7 +91,8 @@ enum Pace {
 const ALIKE_MAX: usize = 1 << 18;
 
 impl Recorded {
-    /// `arrivals` replaces the trace's times if they are not used; `load` divides recorded times.
+    /// Creates the replay of a trace. `arrivals` replaces the trace's times if they are not used;
+    /// `load` divides recorded times.
     pub(crate) fn new(
         trace: Arc<dyn Trace>,
         sample: u32,
@@ -114,7 +115,7 @@ impl Recorded {
         self.trace.name()
     }
 
-    /// The next request and its arrival time.
+    /// Returns the next request of the trace and its arrival time.
     pub(crate) fn next(&mut self) -> Result<(Instant, Request), NoMore> {
         if let Some(due) = self.due.pop_front() {
             return Ok(due);

@@ -9,9 +9,9 @@ use crate::traffic::{Arrived, Traffic};
 /// A request of a run, with its arrival time and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduledRequest {
-    /// Arrival time.
+    /// Arrival time of the request.
     pub at: Instant,
-    /// Number of the application server it is sent to, from 0.
+    /// Number of the application server that the request is sent to, from 0.
     pub server: usize,
     /// Backends and objects that are read, in order.
     pub queries: Vec<(BackendId, Vec<u64>)>,

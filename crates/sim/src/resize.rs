@@ -8,9 +8,9 @@ use crate::setup::Resize;
 #[derive(Clone)]
 pub(crate) struct Resizing {
     speed: Resize,
-    /// Budgets in force.
+    /// Budgets of the partitions that are in force, bytes.
     budgets: Vec<u64>,
-    /// Target budgets; none if there is nothing to do.
+    /// Budgets to be reached; none if they are in force already.
     target: Option<Vec<u64>>,
 }
 

@@ -103,16 +103,17 @@ pub struct BackendSample {
     pub limit: f64,
     /// Number of calls waiting for a worker.
     pub waiting: u64,
-    /// P99 of its queries, of hits and misses together, over the window of decisions, as last
-    /// reported; none without queries.
+    /// P99 of the latency of queries to the backend, of hits and misses together, over the window
+    /// of requests used for decisions, as last reported; none without queries.
     pub query_p99_ms: Option<f64>,
     /// Share of the slow requests in the window that the backend blocked: it answered last.
     pub blocking_ratio: f64,
-    /// Share of its keys since the last observation that were found in a cache; none without keys.
+    /// Share of the backend's keys since the last observation that were found in a cache; none
+    /// without keys.
     pub hit_ratio: Option<f64>,
-    /// Allocated bytes, averaged over the servers.
+    /// Bytes allocated to the backend, averaged over the servers.
     pub allocation_bytes: f64,
-    /// Used bytes, averaged over the servers.
+    /// Bytes that the backend's items use, averaged over the servers.
     pub used_bytes: f64,
 }
 

@@ -68,13 +68,13 @@ pub enum SettingError {
     /// Unknown key.
     #[error("there is no setting {key:?}; choose one of {}", Knobs::settings().map(|setting| setting.key).join(", "))]
     Unknown {
-        /// The key given.
+        /// The unknown key that was given.
         key: String,
     },
     /// The value is not accepted by the key.
     #[error("setting {key} to {value:?}: it takes {accepted}, {about}")]
     Value {
-        /// The key.
+        /// Key of the setting that refused the value.
         key: &'static str,
         /// The value given.
         value: String,

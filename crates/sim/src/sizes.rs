@@ -50,7 +50,7 @@ impl Sizes {
         }
     }
 
-    /// Bytes of an object; 0 if no live request reads it.
+    /// Returns the bytes of an object; 0 if no unfinished request reads it.
     pub(crate) fn bytes(&self, backend: BackendId, key: Key) -> u32 {
         self.0.get(&(backend, key.object())).map_or(0, |size| size.bytes)
     }

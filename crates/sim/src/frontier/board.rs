@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 /// A run to try, under a condition made harder or milder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probe {
-    /// Number of the policy.
+    /// Number of the policy that the run simulates.
     pub policy: usize,
     /// Seed of the run.
     pub seed: u64,
