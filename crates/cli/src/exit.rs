@@ -25,7 +25,7 @@ impl Failure {
         Self::Usage(error.to_string())
     }
 
-    /// Prefixes the message with the subject it is about.
+    /// Prefixes the error's message with the subject that it is about.
     pub(crate) fn of(self, what: impl Display) -> Self {
         match self {
             Self::Failed(error) => Self::Failed(format!("{what}: {error}")),

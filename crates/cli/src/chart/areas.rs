@@ -13,7 +13,7 @@ pub(crate) struct Areas<'a> {
     pub(crate) note: &'a str,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// Height of the frame.
+    /// Height of the chart's frame, in pixels.
     pub(crate) height: f64,
     /// Names of the stacked parts, from the bottom.
     pub(crate) parts: Vec<(String, Pen)>,

@@ -5,7 +5,7 @@
 pub(crate) struct Axis {
     pub(crate) name: String,
     pub(crate) end: f64,
-    /// Values from 0 to `end` and their labels.
+    /// Values on the axis from 0 to `end`, and their labels.
     pub(crate) ticks: Vec<(f64, String)>,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Lines<'a> {
     pub(crate) note: &'a str,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// Height of the frame.
+    /// Height of the chart's frame, in pixels.
     pub(crate) height: f64,
     /// The lines; earlier ones are drawn over later ones.
     pub(crate) lines: Vec<Line>,

@@ -10,7 +10,7 @@ pub(crate) struct Ranges<'a> {
     pub(crate) title: &'a str,
     /// A line under the title, or nothing.
     pub(crate) note: &'a str,
-    /// Names of the rows.
+    /// Names of the rows, one for each subject.
     pub(crate) rows: Vec<String>,
     pub(crate) panels: Vec<Panel>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Panel {
 pub(crate) struct Range {
     pub(crate) from: Option<f64>,
     pub(crate) to: Option<f64>,
-    /// Text beside the range.
+    /// Text drawn beside the range.
     pub(crate) label: String,
     /// Text of the range's tooltip.
     pub(crate) words: String,

@@ -31,7 +31,7 @@ impl CpuReading {
         Self { at: Instant::now(), process: process_time(), stores: backends.cpu_time() }
     }
 
-    /// Computes the use since `before`.
+    /// Computes the processor use since the reading `before`.
     pub(super) fn since(&self, before: &Self) -> CpuUse {
         let seconds = (self.at - before.at).as_secs_f64();
         let cores = |used: Duration| if seconds > 0.0 { used.as_secs_f64() / seconds } else { 0.0 };

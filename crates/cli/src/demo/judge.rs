@@ -114,7 +114,7 @@ pub(crate) struct Ended {
 pub(crate) struct JudgeView {
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
-    /// Lateness of requests at P99, when it exceeds [`LATE_MAX`].
+    /// P99 of the delay with which requests were sent, when it exceeds [`LATE_MAX`].
     pub(crate) late: Option<Duration>,
     /// Observations, oldest first: time and percentile.
     pub(crate) curve: Vec<(Duration, Duration)>,

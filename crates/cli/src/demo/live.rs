@@ -25,7 +25,8 @@ pub(crate) struct Live {
     pub(crate) bound: Duration,
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
-    /// Lateness of requests at P99, when it is too large for the figures to count.
+    /// P99 of the delay with which requests were sent, when it is too large for the figures to
+    /// count.
     pub(crate) late: Option<Duration>,
     /// Observations of the SLO so far: seconds since the run began, and the percentile in
     /// milliseconds.
@@ -47,15 +48,15 @@ pub(crate) struct Live {
 pub(crate) struct LiveBackend {
     /// The backend's name.
     pub(crate) name: String,
-    /// Budget of its partition; under a shared policy, the bytes it uses.
+    /// Budget of the backend's partition; under a shared policy, the bytes that it uses.
     pub(crate) bytes: u64,
-    /// Remaining share of its capacity; 1 when it is not slowed down.
+    /// Remaining share of the backend's capacity; 1 when it is not slowed down.
     pub(crate) limit: f64,
     /// Calls waiting for a worker of the backend.
     pub(crate) waiting: u32,
-    /// P99 of its queries over the window.
+    /// P99 of the latency of queries to the backend, over the window.
     pub(crate) query_p99: Option<Duration>,
-    /// Share of hits among its lookups since the start.
+    /// Share of hits among the lookups of the backend's keys since the start.
     pub(crate) hit_ratio: f64,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Run {
     pub(crate) cpu_ratio: f64,
     /// Processor time of the embedded stores' threads divided by wall time: 1 is one core.
     pub(crate) store_cpu_ratio: f64,
-    /// P99 of the lateness of requests.
+    /// P99 of the delay with which requests were sent, after their intended start.
     pub(crate) late_p99_ms: f64,
     /// True when the load kept its schedule, so that the figures are meaningful.
     pub(crate) valid: bool,

@@ -86,7 +86,7 @@ enum Weigh {
     One,
 }
 
-/// A curve and its conditions; the fields of the JSON document.
+/// A miss ratio curve and how it was drawn; the fields of the JSON document.
 #[derive(Debug, Serialize)]
 struct Report {
     bytes: Vec<u64>,

@@ -3,7 +3,7 @@
 use super::Report;
 use crate::chart::{Axis, COLOURS, Line, Lines, Pen, decimal_step};
 
-/// Height of the frame.
+/// Height of the chart's frame, in pixels.
 const HEIGHT: f64 = 340.0;
 
 /// Draws the miss ratio curve of the trace called `name`: miss ratio over size, both from 0.

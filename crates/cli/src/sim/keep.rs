@@ -18,16 +18,16 @@ use super::runs::Inputs;
 use crate::exit::Failure;
 use crate::out;
 
-/// A result that can be kept.
+/// A result that can be kept in a file for later commands.
 pub(super) trait Finished: Serialize + DeserializeOwned {
     /// Prefix of the names of files with this kind of result.
     const PREFIX: &str;
 
-    /// The inputs from which it was computed.
+    /// Returns the inputs from which the result was computed.
     fn inputs(&self) -> &Inputs;
 }
 
-/// A directory of results.
+/// The directory in which finished results are kept.
 #[derive(Debug)]
 pub(super) struct Keep {
     directory: PathBuf,

@@ -70,7 +70,7 @@ impl Layout {
 /// Least rows of a plot: four of the curve, the slowdowns, the time.
 const PLOT_ROWS_MIN: u16 = 6;
 
-/// Least columns of a readable curve.
+/// Least width, in columns, of a readable curve of the SLO's percentile.
 const PLOT_COLUMNS_MIN: u16 = 40;
 
 /// Width for two columns of backends, each with name, bar, allocation, hits, waiting calls, P99 and

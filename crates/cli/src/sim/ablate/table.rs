@@ -87,7 +87,7 @@ impl Table {
     }
 }
 
-/// Column headings.
+/// Column headings of the table of changes.
 pub(super) const HEAD: [&str; 6] =
     ["violations %", "more, points", "worst P99 ms", "more, ms", "P99 ms", "RBC mean %"];
 

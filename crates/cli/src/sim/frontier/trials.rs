@@ -25,7 +25,7 @@ pub(super) struct Trials {
     /// The unchanged conditions, as given by settings.
     knobs: Knobs,
     bound_ms: f64,
-    /// Number of observations in a run.
+    /// Number of observations of the SLO in a run.
     observations: u64,
     warm_ups: WarmUps,
 }

@@ -13,7 +13,7 @@ pub(in crate::sim::compare) enum Measure {
     SloViolation,
     /// Share of the observations of the SLO with P90 above 50 ms.
     P90Above50Ms,
-    /// The largest P99 observed.
+    /// Largest P99 at an observation of the SLO.
     P99Max,
     /// Share of slow requests blocked by the backend that blocked most, at the largest of minutes
     /// 50, 100 and 150.
@@ -36,7 +36,7 @@ pub(in crate::sim::compare) enum Unit {
     /// A share from 0 to 1.
     Ratio,
     Ms,
-    /// A factor.
+    /// A factor, such as 1.5×.
     Times,
 }
 

@@ -29,7 +29,7 @@ const POLICIES: [(&str, Pen); 6] = [
     ("lama", Pen::solid(COLOURS[4])),
 ];
 
-/// Height of a frame.
+/// Height of a chart's frame, in pixels.
 const HEIGHT: f64 = 250.0;
 /// Most points of a line; more would not be visible.
 const POINTS_MAX: usize = 720;
