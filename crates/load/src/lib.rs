@@ -58,13 +58,13 @@ pub enum LoadError {
     Connect {
         /// The target as given.
         address: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The system refused a thread or a runtime.
     #[error("preparing the load generator: {source}")]
     System {
-        /// The system's error.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// An option is out of its range.

@@ -23,7 +23,7 @@ pub struct Report {
     pub hits: u64,
     /// Keys not found.
     pub misses: u64,
-    /// Hits over hits and misses.
+    /// Keys found as a share of all keys looked up.
     pub hit_ratio: f64,
     /// Hits and misses by partition: object type of a trace, backend of a request, `all` of a
     /// key-value load.
@@ -64,15 +64,15 @@ pub struct HitsMisses {
 /// Percentiles in microseconds, at most 1/128 too long and never too short; `max` is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LatencySummary {
-    /// Median.
+    /// Median latency.
     pub p50: f64,
-    /// 90th percentile.
+    /// 90th percentile of latency.
     pub p90: f64,
-    /// 99th percentile.
+    /// 99th percentile of latency.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of latency.
     pub p99_9: f64,
-    /// Longest.
+    /// Longest latency.
     pub max: f64,
 }
 

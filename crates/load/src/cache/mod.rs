@@ -64,7 +64,7 @@ pub struct Options {
     pub operations_max: Option<u64>,
     /// True if a get that misses is followed by a set.
     pub look_aside: bool,
-    /// Seed of the arrivals; the workload has its own.
+    /// Seed of the times at which operations start; the workload has a seed of its own.
     pub seed: u64,
 }
 
@@ -86,7 +86,7 @@ pub enum Workload {
     /// A single pass over a cache2k trace, all gets; partitions are object types, keys such as
     /// `t07/0001a2b3`.
     Cache2k {
-        /// The trace, xz-packed or not.
+        /// The cache2k trace, xz-packed or not.
         input: Box<dyn BufRead>,
         /// Size of every value.
         value_bytes: u32,
@@ -95,7 +95,7 @@ pub enum Workload {
     /// keys `backend:key`, values as large as recorded. Objects that must not be cached are read
     /// and never set.
     RobinHood {
-        /// The trace.
+        /// The RobinHood trace's text.
         input: Box<dyn BufRead>,
     },
 }

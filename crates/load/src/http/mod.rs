@@ -53,7 +53,7 @@ pub struct Options {
     pub values: bool,
     /// The bearer token, if the gateway requires one.
     pub bearer: Option<Bearer>,
-    /// Seed of the arrivals; the workload has its own.
+    /// Seed of the times at which requests start; the workload has a seed of its own.
     pub seed: u64,
 }
 
@@ -95,7 +95,7 @@ pub enum Workload {
     /// An endless stream of requests drawn from a model. Object 7 of the first backend is the key
     /// `o7` of the backend `b01`.
     Mix {
-        /// The model.
+        /// The model that requests are drawn from.
         model: Arc<Model>,
         /// Scale of the catalogues, one of the model's profiles.
         profile: String,
@@ -117,7 +117,7 @@ pub enum Workload {
     /// A single pass over a RobinHood trace. The layers of a request are sent together, since a
     /// gateway's request has only one.
     RobinHood {
-        /// The trace.
+        /// The RobinHood trace's text.
         input: Box<dyn BufRead + Send>,
     },
 }
@@ -129,7 +129,7 @@ pub struct Finished {
     pub phase: usize,
     /// Intended start of the request, from the start of the run.
     pub intended: Duration,
-    /// Time between the request's intended start and its sending.
+    /// Time by which the request was sent after its intended start.
     pub late: Duration,
     /// Time from the intended start to the end of the request; at least [`Options::failed_latency`]
     /// if the request or one of its queries failed.
