@@ -33,7 +33,7 @@ pub struct DeadlineClass(pub u8);
 pub struct AccessFlags(u8);
 
 impl AccessFlags {
-    /// No flags.
+    /// The empty set of flags.
     pub const NONE: Self = Self(0);
     /// Does not count as a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the
     /// recency and [`Marks::USED`](crate::Marks::USED) unchanged. Hits and misses are counted
@@ -47,7 +47,7 @@ impl AccessFlags {
     /// Finds an [`ItemKind::Placeholder`](crate::ItemKind::Placeholder), whose value is empty.
     pub const SEE_PLACEHOLDERS: Self = Self(1 << 3);
 
-    /// Returns the union with `flags`.
+    /// Returns these flags and `flags` together.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)

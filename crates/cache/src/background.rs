@@ -37,18 +37,18 @@ const PASS_INTERVAL: Duration = Duration::from_secs(10);
 pub enum Work {
     /// Nothing was left to do.
     Done,
-    /// There may be more to do.
+    /// Work may be left: the limit of items was reached.
     Left,
     /// Work may be left that another thread is doing at present.
     Elsewhere,
 }
 
-/// Position of the background work.
+/// Positions at which the background work continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Background {
     /// Position of the current pass over all entries in search of dead items; none between passes.
     pass: Option<PassPosition>,
-    /// Earliest start of the next pass.
+    /// Earliest start of the next pass in search of dead items.
     next_pass: Instant,
     /// The shard to search next for blocks to return.
     give_back: usize,

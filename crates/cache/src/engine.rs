@@ -53,7 +53,7 @@ pub struct Cache {
     pub(crate) background: Mutex<Background>,
     pub(crate) timeline: Timeline,
     pub(crate) supply: Arc<Supply>,
-    /// Limit of the bytes of blocks and tables together.
+    /// Largest number of bytes of memory blocks and tables together.
     pub(crate) held_max: u64,
     /// The shard whose pages are emptied next if blocks and tables exceed the limit.
     pub(crate) next_relief: AtomicUsize,
@@ -722,7 +722,7 @@ impl Cache {
         Lookup::new(&self.hash, partition, key)
     }
 
-    /// The shard of a hash.
+    /// Returns the shard that holds the keys of a hash.
     #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
         (hash >> 48) as usize & (self.shards.len() - 1)

@@ -32,7 +32,7 @@ pub(crate) enum Pool {
 /// Predicate: true while more bytes must be freed.
 pub(crate) type Need<'a> = &'a dyn Fn() -> bool;
 
-/// The item that was the oldest when selected.
+/// An item selected as a victim because it was the least recent.
 #[derive(Clone, Copy, Debug)]
 struct Oldest {
     stamp: u64,

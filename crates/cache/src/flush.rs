@@ -22,7 +22,7 @@ pub(crate) struct Flushes {
 
 #[derive(Debug)]
 struct Mark {
-    /// Items with a smaller CAS are dead.
+    /// CAS below which a flush has invalidated the partition's items.
     floor: AtomicU64,
     /// Time of the pending flush, in nanoseconds; `NEVER` for none.
     pending: AtomicU64,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn new_flush_replaces_a_pending_one() {
+    fn new_flush_replaces_the_pending_flush() {
         let (flushes, ticks) = (Flushes::new(2), AtomicU64::new(5));
         flushes.set(PartitionId(1), Instant::from_millis(10), Instant::ZERO, &ticks);
         assert_eq!(flushes.next(Instant::ZERO, &ticks), Instant::from_millis(10));

@@ -11,14 +11,14 @@ use thiserror::Error;
 /// are charged equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// The bytes themselves.
+    /// A stored value, as bytes.
     Bytes(&'a [u8]),
     /// A value of this many bytes that is not stored.
     Declared(u32),
 }
 
 impl Value<'_> {
-    /// Size in bytes.
+    /// Size of the value in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -27,7 +27,7 @@ impl Value<'_> {
         }
     }
 
-    /// True if the size is 0.
+    /// True if the value has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -101,7 +101,7 @@ pub struct Marks(pub(crate) u8);
 pub const OUTDATED: Marks = Marks::of_caller(0);
 
 impl Marks {
-    /// No marks.
+    /// The empty set of marks.
     pub const NONE: Self = Self(0);
     /// Set by the cache when a `get` finds the item. Kept as long as its value; a [`Change::Amend`]
     /// overwrites it.
@@ -123,26 +123,26 @@ impl Marks {
         self.0 & marks.0 == marks.0
     }
 
-    /// The union with `marks`.
+    /// Returns these marks and `marks` together.
     #[must_use]
     pub const fn with(self, marks: Self) -> Self {
         Self(self.0 | marks.0)
     }
 
-    /// The intersection with `marks`.
+    /// Returns the marks that are also in `marks`.
     #[must_use]
     pub const fn only(self, marks: Self) -> Self {
         Self(self.0 & marks.0)
     }
 
-    /// The marks without those of `marks`.
+    /// Returns these marks without those in `marks`.
     #[must_use]
     pub const fn without(self, marks: Self) -> Self {
         Self(self.0 & !marks.0)
     }
 }
 
-/// A point in the order of all uses of a cache.
+/// A point in the order of all uses (hits, stores and touches) of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Use(pub(crate) u64);
 
@@ -220,7 +220,7 @@ pub enum Change<'a> {
         tags: Tags,
         /// Marks of the item.
         marks: Marks,
-        /// CAS of the value; none for the cache's next one.
+        /// Number for compare-and-swap (CAS) of the value; none for the next number of the cache.
         cas: Option<u64>,
     },
     /// Keep the value, the client's bits, kind and tags, set everything else, and refresh the
@@ -231,7 +231,7 @@ pub enum Change<'a> {
         expires: Option<Instant>,
         /// Marks of the item.
         marks: Marks,
-        /// CAS that the kept value has from now on.
+        /// Number for compare-and-swap (CAS) that the kept value has from now on.
         cas: NewCas,
     },
     /// Keep the value and its CAS, set a new expiry and refresh the recency. No effect without an
@@ -241,10 +241,10 @@ pub enum Change<'a> {
     Remove,
 }
 
-/// New CAS of an item whose value is kept.
+/// New number for compare-and-swap (CAS) of an item whose value is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewCas {
-    /// Unchanged.
+    /// The number stays as it is.
     Keep,
     /// The next number of the cache's own counter.
     Next,

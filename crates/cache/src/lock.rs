@@ -52,7 +52,7 @@ impl<T, S> Striped<T, S> {
         Self { stripes: Stripes::new(stripes, own), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until there is no writer. Threads of one stripe read one at a time.
+    /// Locks for reading: waits until there is no writer. Threads of one stripe read one at a time.
     #[inline]
     pub(crate) fn read(&self) -> Reading<'_, T, S> {
         let stripe = self.stripes.own();
@@ -68,7 +68,7 @@ impl<T, S> Striped<T, S> {
         stripe.try_lock().then(|| Reading { value: &self.value, stripe })
     }
 
-    /// Waits until there is neither reader nor writer.
+    /// Locks for writing: waits until there is neither reader nor writer.
     #[inline]
     pub(crate) fn write(&self) -> Writing<'_, T, S> {
         self.stripes.lock_all();
@@ -97,7 +97,7 @@ impl<T, S> fmt::Debug for Striped<T, S> {
     }
 }
 
-/// Guard of a reader: the value is not written while it exists.
+/// Guard of a reader of a [`Striped`] value, which is not written while the guard exists.
 #[derive(Debug)]
 pub(crate) struct Reading<'a, T, S> {
     value: &'a UnsafeCell<T>,
@@ -105,7 +105,7 @@ pub(crate) struct Reading<'a, T, S> {
 }
 
 impl<'a, T, S> Reading<'a, T, S> {
-    /// The data of the held stripe, which no other reader uses.
+    /// Returns the data of the stripe that the reader holds, which no other reader uses.
     #[inline]
     pub(crate) fn own(&self) -> &'a S {
         &self.stripe.own
@@ -137,7 +137,7 @@ pub(crate) struct Writing<'a, T, S> {
 }
 
 impl<T, S> Writing<'_, T, S> {
-    /// The data of one of the stripes, all of which are held.
+    /// Returns the data of one of the stripes, all of which the writer holds.
     #[inline]
     pub(crate) fn own(&self) -> &S {
         &self.of.stripes.0[0].own

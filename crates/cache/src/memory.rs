@@ -106,7 +106,7 @@ impl Block {
         copy
     }
 
-    /// Size in bytes.
+    /// Size of the block in bytes.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn held_bytes_are_counted_until_dropped() {
+    fn held_bytes_of_blocks_and_tables_are_counted_until_dropped() {
         let supply = Supply::new(Arc::new(Heap));
         let mut block = supply.block(8192);
         block[8191] = 1;

@@ -121,7 +121,7 @@ impl Options {
         validate_partitions(partitions, total_bytes)
     }
 
-    /// Stripes of each shard's lock.
+    /// Number of stripes (parts that readers lock singly) of each shard's lock.
     pub(crate) fn stripes(&self) -> usize {
         match self.eviction {
             Eviction::Lru => 1,
@@ -161,7 +161,7 @@ fn validate_partitions(partitions: &[Partition], total_bytes: u64) -> Result<(),
 pub struct Partition {
     /// Tenant that owns the space.
     pub tenant: TenantId,
-    /// Backend whose answers it caches.
+    /// Backend whose answers the partition caches.
     pub backend: BackendId,
     /// Initial budget in bytes; with 0 nothing is stored.
     pub budget_bytes: u64,
@@ -222,7 +222,7 @@ pub enum OptionsError {
         /// The `ghost_rate` given.
         rate: f64,
     },
-    /// No partition, or more than ids can address.
+    /// The number of partitions is 0, or more than ids can address.
     #[error("the cache was given {partitions} partitions: it needs 1 to {PARTITIONS_LIMIT}")]
     Partitions {
         /// The number of partitions given.

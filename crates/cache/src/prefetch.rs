@@ -39,7 +39,8 @@ impl Cache {
         self.prefetch_hashes(&mut hashes[..len]);
     }
 
-    /// Like [`Self::prefetch`], for hashes in any order.
+    /// Prefetches the memory that look-ups of these hashes will read, like [`Self::prefetch`];
+    /// sorts them.
     pub(crate) fn prefetch_hashes(&self, hashes: &mut [u64]) {
         // Sorted by shard, so that each shard is locked once for all of its keys.
         hashes.sort_unstable_by_key(|&hash| self.shard_of(hash));
@@ -97,7 +98,7 @@ mod tests {
     use crate::{Access, NewItem, Options, Partition};
 
     #[test]
-    fn prefetch_changes_nothing() {
+    fn prefetch_changes_no_result_and_no_counter() {
         let partition = Partition::new(TenantId(0), BackendId(0), 1 << 20);
         let options = Options { total_bytes: 1 << 20, ..Options::default() };
         let cache = Cache::new(options, &[partition], SeededState::new(7)).unwrap();

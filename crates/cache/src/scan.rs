@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_partition_is_visited_completely_and_once() {
+    fn unchanged_partition_is_scanned_completely_and_once() {
         let cache = cache();
         assert_eq!(seen(&cache, A, 10, |_| ()), []);
         for key in 0..2000 {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_item_is_not_visited() {
+    fn dead_item_is_not_visited_by_a_scan() {
         let cache = cache();
         put(&cache, A, 1);
         let dying = NewItem { expires: Some(Instant::from_millis(5)), ..NewItem::bytes(b"v") };
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn arbitrary_cursor_is_accepted() {
+    fn scan_accepts_an_arbitrary_cursor() {
         let cache = cache();
         put(&cache, A, 1);
         for cursor in [1, u64::from(Range::MAX), 3 << RANGE_BITS, 4 << RANGE_BITS, u64::MAX] {
@@ -259,7 +259,7 @@ mod tests {
         /// Items that stay are visited although others come and go in such numbers that index and
         /// pages grow, and the background work moves items and returns memory.
         #[test]
-        fn lasting_items_are_visited_during_changes(entries in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
+        fn items_that_stay_are_scanned_during_concurrent_changes(entries in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
             let cache = cache();
             for key in 0..3000 {
                 put(&cache, A, key);

@@ -29,7 +29,7 @@ pub(crate) struct Timeline {
 
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// Uses with a smaller number happened before.
+    /// Number of the next use at that time: uses with smaller numbers happened before.
     next: u64,
     at: Instant,
 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_too_close_or_without_uses_are_not_recorded() {
+    fn times_too_close_together_or_without_uses_are_not_recorded() {
         let timeline = after(3);
         timeline.note(1000, Instant::from_millis(3999));
         timeline.note(30, Instant::from_secs(50));

@@ -51,7 +51,7 @@ fn cache(budgets: &[u64], shards: u16) -> Cache {
 
 const PARTITIONS: usize = 3;
 
-/// Look-ups, half of which use a few keys.
+/// Draws a list of look-ups, half of which use a few keys.
 fn look_ups() -> impl Strategy<Value = Vec<LookUp>> {
     let key = prop_oneof![0..12u16, 0..200u16];
     prop::collection::vec((0..PARTITIONS as u16, key), 1..600)

@@ -77,9 +77,9 @@ fn cache(total_bytes: u64, shards: u16, eviction: Eviction) -> Cache {
     Cache::new(options, &[partition], SeededState::new(1)).expect("valid options")
 }
 
-/// A single test, since the counters are global to the process.
+/// Runs all cases in one test, since the counters are global to the process.
 #[test]
-fn memory_in_use_is_close_to_the_charges() {
+fn memory_in_use_is_close_to_the_charges_of_the_items() {
     const TOTAL: u64 = 3 << 20;
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         for value_bytes in [0, 12, 44, 100, 108, 236, 500, 1004, 1024, 5000, 40_000, 140_000, 1 << 20] {

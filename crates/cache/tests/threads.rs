@@ -12,7 +12,7 @@ const TOTAL: u64 = 256 << 10;
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 15_000;
 
-/// Both evictions, with one shard and with several.
+/// Kinds of caches to test: both evictions, with one shard and with several.
 const KINDS: [(Eviction, u16); 4] =
     [(Eviction::Lru, 1), (Eviction::Lru, 8), (Eviction::S3Fifo, 1), (Eviction::S3Fifo, 8)];
 
@@ -34,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// A value identifies its key, so that a reader detects a wrong one.
+/// Returns a value that identifies its key, so that a reader detects the value of another key.
 fn value(key: u64, bytes: u64) -> Vec<u8> {
     vec![(key % 251) as u8; bytes as usize]
 }

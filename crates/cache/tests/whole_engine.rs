@@ -34,7 +34,7 @@ enum Op {
     Prefetch(Vec<Key>),
     /// Applies a plan: shares of the total by weight; all zero for `Shared`.
     Plan([u8; PARTITIONS as usize]),
-    /// Ceiling as a part of the total, in 256ths.
+    /// Sets the ceiling on the bytes of all partitions, in 256ths of the total.
     Ceiling(u8),
     Flush(Option<u16>, u64),
     Step(usize),
@@ -177,7 +177,7 @@ impl Known {
     }
 }
 
-/// The cache and the map.
+/// The cache and the map that it is compared with.
 struct Pair {
     cache: Cache,
     truth: BTreeMap<Key, Known>,
@@ -489,7 +489,7 @@ fn id(partition: u16) -> PartitionId {
     PartitionId(partition)
 }
 
-/// Keys of many lengths.
+/// Returns the bytes of a key; keys have many lengths.
 fn name(key: Key) -> Vec<u8> {
     vec![key.1; 1 + usize::from(key.1) * 4]
 }
@@ -498,7 +498,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn items_equal_the_last_stored_value_and_marks(
+    fn items_found_equal_the_last_stored_value_and_marks(
         ops in prop::collection::vec(op(), 1..250), shards in 0..3_u32, entries in 1..100_usize, lru: bool,
     ) {
         let mut pair = Pair::new(if lru { Eviction::Lru } else { Eviction::S3Fifo }, 1 << shards);

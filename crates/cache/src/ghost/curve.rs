@@ -17,7 +17,7 @@ pub struct Curve {
     /// Number of gets that were sampled. The relative sampling error is at best one over its square
     /// root.
     pub sampled_gets: f64,
-    /// Share of the keys sampled at present.
+    /// Share of the keys that are sampled at present, 0 to 1.
     pub rate: f64,
     /// Number of keys known at present, an estimate unless the rate is 1.
     pub keys: u64,

@@ -11,7 +11,7 @@ pub(super) struct Histogram {
 /// Counts of one bucket; fractions result from scaling.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Count {
-    /// Number of distances.
+    /// Number of reuse distances in the bucket.
     pub(super) gets: f64,
     /// Their share of the sum of squares of the gets per key.
     pub(super) squares: f64,
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn distance_lies_within_its_bucket(distance: u64, shift in 0_u32..64) {
+        fn reuse_distance_lies_within_its_histogram_bucket(distance: u64, shift in 0_u32..64) {
             let distance = distance >> shift;
             let bucket = bucket(distance);
             prop_assert!(least(bucket) <= distance);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_stay_bounded_under_insertions_and_removals() {
+    fn index_tables_stay_bounded_under_insertions_and_removals() {
         const BITS: u32 = 11;
         let kept = keys_max(1 << BITS) / 16 * 13;
         let (mut index, mut draw) = (Index::new(BITS), SplitMix64::new(2));

@@ -131,7 +131,7 @@ pub struct Ghost {
 /// Actual and expected gets of the sampled keys, faded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Sampled gets.
+    /// Number of gets of sampled keys.
     counted: f64,
     /// Expectation of `counted` if the sampled keys got their share of all gets.
     expected: f64,
@@ -253,7 +253,7 @@ impl Ghost {
         }
     }
 
-    /// Does one step of the maintenance that is due.
+    /// Does one step of the maintenance of the sample that is due, such as moving or dropping keys.
     #[cold]
     fn maintain(&mut self, gets: impl FnOnce() -> u64) {
         if self.until_fading == 0 {
@@ -264,7 +264,7 @@ impl Ghost {
         }
     }
 
-    /// Halves the sample.
+    /// Halves the sampling rate and drops half of the sampled keys.
     fn halve(&mut self, gets: u64) {
         self.mark(gets);
         self.threshold /= 2;

@@ -1,4 +1,4 @@
-//! A ghost per partition of a cache.
+//! A ghost (sampler of the miss ratio curve) per partition of a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

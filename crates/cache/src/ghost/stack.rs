@@ -34,7 +34,7 @@ pub(super) struct Stack {
     index: Index,
     /// The first slot that has not been used since the last sweep.
     next: usize,
-    /// Sum of all weights.
+    /// Sum of the weights of all keys, in bytes.
     total: u64,
     /// There are 2^scale slots, at most 2^scale_max.
     scale: u32,
@@ -123,12 +123,12 @@ impl Sweep {
     }
 }
 
-/// State of a known key before its present use.
+/// State of a sampled key before its present use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyState {
     /// Number of earlier uses.
     pub(super) uses: u32,
-    /// Weights of the keys used since, in bytes.
+    /// Sum of the weights of the keys used since this key's last use, in bytes.
     pub(super) newer_bytes: u64,
     /// Weight of the key itself in bytes.
     pub(super) bytes: u32,
@@ -253,7 +253,7 @@ impl Stack {
         self.begin(Purpose::Halve(threshold));
     }
 
-    /// Halves the number of uses of each key.
+    /// Halves the recorded number of uses of each key.
     pub(super) fn fade(&mut self) {
         // Without sweeps, because no key is used, the counter must not wrap around.
         if self.fadings.wrapping_sub(self.swept_fadings) < FADINGS_MASK {
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_end_under_frequent_clears() {
+    fn sweeps_of_the_recency_stack_end_under_frequent_clears() {
         let mut stack = Stack::new(100_000);
         let mut hash = SplitMix64::new(1);
         for round in 0..20_000 {

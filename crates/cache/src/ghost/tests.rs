@@ -69,7 +69,7 @@ fn distances(steps: &[Step]) -> Vec<Option<u64>> {
 
 proptest! {
     #[test]
-    fn points_of_an_exact_curve_are_shares_of_longer_distances(
+    fn miss_ratio_of_an_exact_curve_is_the_share_of_longer_distances(
         steps in prop::collection::vec(step(), 1..1500),
     ) {
         let (mut ghost, mut gets) = (Ghost::new(GhostOptions::exact()), 0);
@@ -147,7 +147,7 @@ fn flushed_key_misses_until_it_is_stored_again() {
 }
 
 #[test]
-fn hot_key_outside_the_sample_is_corrected_for() {
+fn miss_ratio_curve_is_corrected_for_a_hot_key_outside_the_sample() {
     let sampled = |hash: &u64| hash >> 32 < 1 << 28;
     let hot = (0..).map(hash_of).find(|hash| !sampled(hash)).unwrap();
     let options = GhostOptions { rate: 1.0 / 16.0, ..GhostOptions::exact() };
@@ -190,7 +190,7 @@ fn sampling_rate_falls_when_keys_exceed_memory_and_rises_again() {
 }
 
 #[test]
-fn counts_fade_without_further_sampled_gets() {
+fn counts_of_a_curve_fade_without_further_sampled_gets() {
     let options = GhostOptions { rate: 1.0 / 32.0, fades: true, ..GhostOptions::exact() };
     let mut traffic = Traffic::new(options);
     (0..200_000).for_each(|i| traffic.use_key(hash_of(i), 100));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_set_reports_its_counts_before_they_overflow() {
+    fn queue_set_reports_counts_of_dropped_keys_before_they_overflow() {
         let mut counts = Counts::default();
         let mut told = 0;
         for number in 0..1000 {

@@ -19,12 +19,12 @@ const WAYS: usize = 8;
 const ITEMS_MAX: usize = 2 * WAYS;
 /// Least number of items per bucket; below it the number of buckets is halved.
 const ITEMS_MIN: usize = WAYS / 2;
-/// Items per recorded key.
+/// Number of items in the shard per dropped key that is recorded.
 const ITEMS_PER_KEY: usize = 2;
 /// Flag of keys dropped from the main queue.
 const WAS_MAIN: u16 = 1 << 15;
 
-/// Recorded keys, 1 to 2 bytes per item of the shard.
+/// Recently dropped keys of a shard, recorded in 1 to 2 bytes per item of the shard.
 #[derive(Debug)]
 pub(super) struct Ghost {
     /// Recorded bits of dropped keys by bucket, from newest to oldest; 0 for none.
@@ -110,7 +110,7 @@ impl Ghost {
     }
 }
 
-/// The recorded bits of a hash.
+/// Returns the bits of a dropped key's hash that are recorded.
 fn print(hash: u64) -> u16 {
     (hash as u16 & !WAS_MAIN).max(1)
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_follow_the_number_of_items_and_keep_keys() {
+    fn buckets_of_dropped_keys_follow_the_number_of_items_and_keep_keys() {
         let supply = Supply::new(Arc::new(Heap));
         let mut ghost = Ghost::new(Arc::clone(&supply));
         (0..4000).for_each(|number| ghost.remember(hash(number), false, number as usize + 1));

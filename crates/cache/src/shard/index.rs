@@ -26,7 +26,7 @@ pub(crate) type Range = u32;
 const TAG_BITS: u32 = u16::BITS;
 /// Tag of an empty entry; larger than every valid tag.
 const EMPTY: u16 = u16::MAX;
-/// Entries per line.
+/// Index entries per cache line.
 const ENTRIES: usize = 10;
 const LAST: usize = ENTRIES - 1;
 /// Tags per line, including two unused ones that fill it up.
@@ -34,7 +34,7 @@ const LANES: usize = 12;
 /// Largest load of a segment: 28 of 32. At higher loads an insertion shifts entries through four
 /// lines or more.
 const LOAD: (usize, usize) = (28, 32);
-/// Part of a segment by which it grows.
+/// Part of an index segment by which it grows, as its reciprocal.
 const GROWTH_DIVISOR: u32 = 8;
 /// Segments that count as one entry of a walk, so that many empty ones neither make a walk long nor
 /// need many calls.
@@ -156,7 +156,7 @@ impl Index {
         (seen, None)
     }
 
-    /// Number of ranges.
+    /// Number of ranges of hashes, each a segment and a tag.
     pub(super) fn ranges(&self) -> Range {
         (self.segments.len() as Range) << TAG_BITS
     }
@@ -397,7 +397,7 @@ impl Segment {
     }
 }
 
-/// Iterator over the matches of a search.
+/// Iterator over the index entries that match in segment and tag.
 struct Found<'a> {
     lines: &'a [IndexLine],
     tag: u16,
@@ -441,7 +441,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn index_agrees_with_a_map(
+        fn index_of_a_shard_agrees_with_a_map(
             // Few tags, so that runs of equal and neighbouring tags form.
             ops in prop::collection::vec((any::<bool>(), prop_oneof![0..40u64, any::<u64>(), 65_500..65_536u64]), 1..800),
         ) {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn grown_segment_takes_eight_bytes_per_entry() {
+    fn grown_index_segment_takes_eight_bytes_per_entry() {
         let supply = Supply::new(Arc::new(Heap));
         let mut index = Index::new(1, Arc::clone(&supply));
         for number in 1..=4000_u64 {

@@ -44,7 +44,7 @@ use crate::memory::{Block, Supply};
 use crate::options::Eviction;
 use crate::usage::{Counters, Gets, Outcomes, Usage};
 
-/// A shard, aligned to cache lines.
+/// A part of the cache with its own lock, aligned to cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Shard {
@@ -88,7 +88,7 @@ struct QueueSet {
     /// Turn counts (complete passes of items) of the small and the main queue, compared when the
     /// victim is selected among several queue sets.
     turns: [u64; 2],
-    /// Counts not yet reported to its partition's [`Balances`].
+    /// Numbers of dropped and returned keys not yet reported to the partition's [`Balances`].
     counts: Counts,
 }
 
@@ -106,9 +106,9 @@ pub(crate) struct ShardOptions {
     pub(crate) classes: u8,
     pub(crate) eviction: Eviction,
     pub(crate) hash: SeededState,
-    /// Stripes of its lock.
+    /// Number of stripes (parts that readers lock singly) of the shard's lock.
     pub(crate) stripes: usize,
-    /// Expected bytes of its items.
+    /// Expected bytes of the shard's items.
     pub(crate) bytes: u64,
     pub(crate) supply: Arc<Supply>,
     /// The small queues' shares of the bytes, common to all shards.
@@ -140,7 +140,7 @@ pub(crate) enum Cause {
     Removed,
     /// Evicted to free space.
     Evicted,
-    /// Removed because it was dead.
+    /// Removed because it was dead (expired or flushed).
     Expired,
 }
 
@@ -248,7 +248,7 @@ impl Shard {
         }
     }
 
-    /// Locks for reading.
+    /// Locks the shard for reading.
     #[inline]
     pub(crate) fn read(&self) -> Read<'_> {
         Read { store: self.store.read() }
@@ -476,7 +476,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Records the time of use under strict LRU.
+    /// Records the time of an item's use, which only strict LRU keeps.
     #[inline]
     fn stamp(&mut self, at: Handle, tick: u64) {
         if self.store.eviction == Eviction::Lru {

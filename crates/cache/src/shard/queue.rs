@@ -8,7 +8,7 @@ use super::record::{edit, neighbours};
 pub(crate) struct Queue {
     newest: Handle,
     oldest: Handle,
-    /// Sum of the charges of its items.
+    /// Sum of the charges of the queue's items.
     pub(super) bytes: u64,
 }
 

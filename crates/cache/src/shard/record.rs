@@ -42,7 +42,7 @@ const DECLARED: u8 = 1 << 5;
 const RUN: u8 = 1 << 6;
 const OWN_CAS: u8 = 1 << 7;
 
-/// Parts that only some items have.
+/// Bits of the shape byte for parts that only some items have.
 const OPTIONAL: u8 = TAGS | ABSENT | EXPIRY | FLAGS | DECLARED | RUN | OWN_CAS;
 
 const SHAPE_AT: usize = 15;
@@ -72,7 +72,7 @@ pub(crate) struct Record<'a> {
     runs: &'a Runs,
 }
 
-/// Position of a record's run.
+/// Number and size of the run of pages that holds a large record's key and value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunAt {
     pub(super) number: u32,
@@ -427,7 +427,7 @@ impl<'a> Record<'a> {
 /// Visibility of a record to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// Visible.
+    /// Visible, and not past its expiry.
     Fresh,
     /// Visible although past its expiry.
     Stale,
@@ -460,7 +460,7 @@ pub(crate) struct NewRecord<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Annotations {
     pub(crate) marks: Marks,
-    /// The caller's CAS; none for the cache's.
+    /// CAS given by the caller; none for a number of the cache.
     pub(crate) cas: Option<u64>,
 }
 

@@ -24,7 +24,7 @@ use super::pages::NO_HANDLE;
 use super::record::edit;
 use super::{Block, Cause, Handle, Locked, PartitionId, Record, Store};
 
-/// Largest counted number of uses.
+/// Largest number of uses that an item's record counts.
 pub(super) const USES_MAX: u8 = 3;
 /// Items that one eviction grants another round before it takes the next one, used or not. Chosen:
 /// rarely reached, and as long as copying half a page.
@@ -63,7 +63,7 @@ impl Evicted {
     }
 }
 
-/// The queue that gives the next victim.
+/// The queue (of a queue set, small or main) that gives the next victim.
 #[derive(Clone, Copy, Debug)]
 struct VictimQueue {
     set: usize,

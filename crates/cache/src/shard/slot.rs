@@ -16,7 +16,7 @@ pub(super) const HEAD_BYTES: usize = HEADER_BYTES - 1;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot<'a> {
     pub(super) head: &'a [u8; HEAD_BYTES],
-    /// The byte that readers write.
+    /// The byte of the header that readers write: uses and deadline class.
     reader_bits: &'a AtomicU8,
     /// Bytes after the header.
     pub(super) rest: &'a [u8],
@@ -67,7 +67,7 @@ mod tests {
     /// For an interpreter that detects undefined behaviour: concurrent reads while some readers
     /// write their byte, and other writes only afterwards.
     #[test]
-    fn readers_write_their_byte_during_concurrent_reads() {
+    fn readers_write_their_byte_of_a_slot_during_concurrent_reads() {
         let mut block = Supply::new(Arc::new(Heap)).block(4096);
         for round in 1..4_u8 {
             block[40..80].fill(round);

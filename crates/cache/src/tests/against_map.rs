@@ -271,7 +271,7 @@ fn id(partition: usize) -> PartitionId {
     PartitionId::from_index(partition)
 }
 
-/// Keys of many lengths.
+/// Returns the bytes of the key with this number; keys have many lengths.
 fn name(key: u16) -> Vec<u8> {
     let mut name = key.to_be_bytes().to_vec();
     name.resize(2 + usize::from(key % 40) * 6, b'k');
@@ -364,7 +364,7 @@ fn s3_fifo_admits_a_returning_key_to_the_main_queue() {
 }
 
 #[test]
-fn unused_partition_is_evicted_under_shared() {
+fn unused_partition_is_evicted_under_a_shared_plan() {
     for eviction in [Eviction::S3Fifo, Eviction::Lru] {
         let total = 400 * charge(4, 4);
         let cache =

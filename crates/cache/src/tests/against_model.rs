@@ -103,7 +103,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The engine and its model.
+/// The engine and the naive model that it is compared with.
 struct Pair {
     cache: Cache,
     model: Model,
@@ -388,7 +388,7 @@ impl Key {
         PartitionId::from_index(self.partition)
     }
 
-    /// Keys of different lengths, one of them empty.
+    /// Returns the bytes of a key; keys differ in length, and one is empty.
     fn name(self) -> Vec<u8> {
         vec![b'a' + self.key; usize::from(self.key) * 3]
     }
@@ -398,7 +398,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn engine_agrees_with_the_model(
+    fn cache_agrees_with_a_naive_model_for_random_operations(
         ops in prop::collection::vec(op(), 1..160), shards in 0..5u32, classes in 1..4u8,
     ) {
         let mut pair = Pair::new(1 << shards, classes);

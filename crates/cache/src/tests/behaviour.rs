@@ -16,7 +16,7 @@ fn value(cache: &Cache, partition: PartitionId, key: &[u8], access: &Access) -> 
 }
 
 #[test]
-fn stored_item_is_read_back_with_flags_and_ascending_cas() {
+fn stored_item_is_read_back_with_its_flags_and_an_ascending_cas() {
     let cache = cache(&[10_000, 10_000], 4);
     let expires = Some(Instant::from_millis(50));
     let first = cache.set(A, b"k", NewItem { flags: 7, expires, ..NewItem::bytes(b"one") }, &at(1)).unwrap();
@@ -214,7 +214,7 @@ fn update_reads_and_changes_an_item_atomically() {
 }
 
 #[test]
-fn touch_refreshes_recency_and_keep_does_not() {
+fn touch_refreshes_recency_and_an_update_that_keeps_does_not() {
     let cache = cache(&[3 * ITEM], 2);
     for key in ["k1", "k2", "k3"] {
         put(&cache, A, key);

@@ -51,7 +51,7 @@ fn apply(cache: &Cache, second: u64, (key, kind, bytes): Op) -> (bool, u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn copy_behaves_like_the_original(
+    fn copy_of_a_cache_behaves_like_the_original(
         before in prop::collection::vec((any::<u16>(), any::<u8>(), 0u32..12_000), 0..600),
         after in prop::collection::vec((any::<u16>(), any::<u8>(), 0u32..12_000), 0..300),
         lru in any::<bool>(),

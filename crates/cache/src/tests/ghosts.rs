@@ -32,7 +32,7 @@ fn read_through(cache: &Cache, partition: PartitionId, key: u64) -> bool {
 }
 
 #[test]
-fn no_curves_without_a_sampling_rate() {
+fn no_miss_ratio_curves_without_a_sampling_rate() {
     let cache = cache(0.0);
     read_through(&cache, P, 1);
     assert_eq!((cache.miss_ratio_curve(P), cache.ghost_bytes()), (None, 0));

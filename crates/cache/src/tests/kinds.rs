@@ -26,7 +26,7 @@ fn both_evictions(test: impl Fn(Cache)) {
     }
 }
 
-/// `one` under `k`: fresh until 10 ms, then stale until 110 ms.
+/// Stores value `one` under key `k`, fresh until 10 ms, then stale until 110 ms.
 fn graced(cache: &Cache) {
     let expires = Some(at(0).now + FRESH);
     let item = NewItem { expires, kind: ItemKind::Graced, ..NewItem::bytes(b"one") };

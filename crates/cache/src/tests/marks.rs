@@ -86,7 +86,7 @@ fn access_with_keep_recency_does_not_refresh() {
 }
 
 #[test]
-fn caller_may_give_the_cas() {
+fn cas_given_by_the_caller_is_kept_and_charged() {
     let cache = cache(&[10_000], 1);
     assert_eq!(update(&cache, marked(b"one", STALE, Some(u64::MAX))), Some(u64::MAX));
     assert_eq!((cas(&cache), marks(&cache)), (Some(u64::MAX), Some(STALE)));

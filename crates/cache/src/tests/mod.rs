@@ -72,7 +72,7 @@ fn budgets(budgets: &[u64]) -> CachePlan {
     CachePlan::Budgets(budgets.to_vec())
 }
 
-/// Kinds of items, mostly plain.
+/// Draws the kind of an item, mostly plain.
 fn any_kind() -> impl Strategy<Value = ItemKind> {
     prop_oneof![
         3 => Just(ItemKind::Plain),
@@ -82,12 +82,12 @@ fn any_kind() -> impl Strategy<Value = ItemKind> {
     ]
 }
 
-/// Tags, mostly none.
+/// Draws the tags of an item, mostly none.
 fn any_tags() -> impl Strategy<Value = Tags> {
     prop_oneof![3 => Just(Tags::NONE), 1 => any::<u64>().prop_map(Tags::from_bits)]
 }
 
-/// Visibility flags of an access.
+/// Draws the visibility flags of an access.
 fn any_visibility() -> impl Strategy<Value = AccessFlags> {
     any::<[bool; 3]>().prop_map(|[stale, absent, places]| {
         let flag = |sees, flag| if sees { flag } else { AccessFlags::NONE };

@@ -16,7 +16,7 @@ pub(super) struct Model {
     pub(super) items: Vec<ModelItem>,
     pub(super) usages: Vec<Usage>,
     total_bytes: u64,
-    /// Grace of every partition.
+    /// Time for which stale items are kept after their expiry, in every partition.
     grace: Duration,
     /// Budget of each partition; none under `Shared`.
     budgets: Option<Vec<u64>>,
@@ -167,7 +167,7 @@ impl Model {
         }
     }
 
-    /// The evictions of `Cache::step`.
+    /// Evicts as `Cache::step` does.
     pub(super) fn step(&mut self, items_max: usize, now: Instant) {
         for _ in 0..items_max {
             let over = (0..self.usages.len()).any(|partition| self.excess(partition) > 0);
@@ -290,7 +290,7 @@ pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
     items.into_iter().map(|(_, item)| item).collect()
 }
 
-/// A line per item, for the report of a failure.
+/// Lists the items, one a line, for the report of a failure.
 pub(super) fn list(items: &[ModelItem]) -> String {
     items.iter().fold(String::new(), |mut lines, item| {
         let key = String::from_utf8_lossy(&item.key);

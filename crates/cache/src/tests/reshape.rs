@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn step_evicts_at_most_its_limit(
+    fn background_step_evicts_at_most_its_limit(
         ops in prop::collection::vec((0..KEYS, prop::option::weighted(0.8, value_bytes())), 1..900),
         tenths in 0..10_u64,
         items_max in 1..100_usize,
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn victims_are_equal_for_small_and_large_steps(
+    fn victims_are_equal_for_small_and_large_background_steps(
         ops in prop::collection::vec((0..KEYS, prop::option::weighted(0.6, 0..60_000_usize)), 1..900),
         tenths in 0..10_u64,
     ) {

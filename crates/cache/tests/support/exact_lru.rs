@@ -53,7 +53,7 @@ impl<K: Clone + Ord> ExactLru<K> {
         Some(charge)
     }
 
-    /// Bytes charged.
+    /// Sum of the charges of the keys present.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
