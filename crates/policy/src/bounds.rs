@@ -100,12 +100,12 @@ fn lower(total: u64, floor: u64, min: &[u64], high: &[u64]) -> Vec<u64> {
     add(&pinned, &share(left, &as_weights(&up_to_floor), &up_to_floor))
 }
 
-/// Sum without overflow.
+/// Returns the sum of `bytes`, which cannot overflow.
 pub(crate) fn sum(bytes: &[u64]) -> u128 {
     bytes.iter().map(|&bytes| u128::from(bytes)).sum()
 }
 
-/// Element-wise sum.
+/// Returns the element-wise sum of `bytes` and `more`.
 pub(crate) fn add(bytes: &[u64], more: &[u64]) -> Vec<u64> {
     bytes.iter().zip(more).map(|(bytes, more)| bytes + more).collect()
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn excess_is_taken_from_bytes_above_the_lower_bounds() {
+    fn budgets_above_the_total_lose_bytes_above_their_lower_bounds() {
         let bounds = bounds(100, 30, &[(50, None), (0, None), (0, None)]);
         assert_eq!(bounds.low, [50, 25, 25], "floors shrink beside a minimum");
         assert_eq!(bounds.fit(&[500, 500, 500]), [50, 25, 25]);

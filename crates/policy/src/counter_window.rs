@@ -17,7 +17,7 @@ pub struct CounterWindow {
 }
 
 impl CounterWindow {
-    /// Returns an empty window of `span`.
+    /// Returns a window of hits and misses without samples, which covers `span`.
     #[must_use]
     pub fn new(span: Duration) -> Self {
         Self { span, samples: VecDeque::new() }

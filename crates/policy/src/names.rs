@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_shared_lru_starts_shared_also_inside_bubble_wrap() {
+    fn only_shared_lru_starts_without_a_division_also_inside_bubble_wrap() {
         let shared = |name: &&&str| by_name(name, &options()).expect(name).starts_shared();
         assert_eq!(available().iter().filter(shared).collect::<Vec<_>>(), [&"shared-lru"]);
         let mut wrapped = options();

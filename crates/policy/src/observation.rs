@@ -51,7 +51,7 @@ pub struct PartitionObservation {
     pub max_bytes: Option<u64>,
     /// True if the partition keeps its budget and decisions only report the one it would get.
     pub dry_run: bool,
-    /// Look-ups answered from the cache.
+    /// Look-ups in the partition answered from the cache.
     pub hits: u64,
     /// Look-ups sent to the backend; errors count here, never as hits.
     pub misses: u64,

@@ -97,7 +97,7 @@ impl Needs {
     }
 }
 
-/// Input of a policy.
+/// Input of a policy: the observation and the budgets of the last plan.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Time since the policy was chosen.
@@ -116,7 +116,7 @@ pub struct View<'a> {
     pub floor_bytes: u64,
 }
 
-/// Output of a policy.
+/// Output of a policy: a proposal for the division of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Proposal {
     /// No division: one LRU over all partitions.
@@ -135,7 +135,7 @@ pub enum Proposal {
     Toward(Target),
 }
 
-/// The budgets that a policy aims at.
+/// Budgets that a policy approaches in steps, and the reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Bytes of each partition, fitted to the total, the floors and the pins.
@@ -152,7 +152,7 @@ pub struct Claims {
     pub weights: Vec<f64>,
     /// Partitions whose claim was dropped because they have not filled their budgets.
     pub unfilled: Vec<PartitionId>,
-    /// Quantity that the weights measure, for the reasons.
+    /// Quantity that the weights measure, in the words of the decision's reasons.
     pub signal: Signal,
 }
 
@@ -160,8 +160,8 @@ pub struct Claims {
 /// requests*".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// Words before the percentage.
+    /// Words before the percentage, such as "blocked".
     pub before: &'static str,
-    /// Words after the percentage.
+    /// Words after the percentage, such as "of the slow requests".
     pub after: &'static str,
 }

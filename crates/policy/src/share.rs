@@ -103,20 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_rounded_down_and_capped() {
+    fn quotas_of_a_divided_amount_are_rounded_down_and_capped() {
         assert_eq!(quotas(30, &[0.55, 0.25, 0.20], &FREE), [16, 7, 6]);
         assert_eq!(quotas(30, &[0.55, 0.25, 0.0], &[10, 80, 80]), [10, 9, 0]);
         assert_eq!(quotas(30, &[0.0, f64::NAN], &[80, 80]), [0, 0]);
     }
 
     #[test]
-    fn excess_over_a_cap_is_shared_by_the_others() {
+    fn excess_over_the_cap_of_a_part_is_shared_by_the_others() {
         assert_eq!(share(100, &[8.0, 1.0, 1.0], &[10, 80, 80]), [10, 45, 45]);
         assert_eq!(share(100, &[8.0, 1.0, 0.0], &[10, 20, 80]), [10, 20, 0], "no weight, no part");
     }
 
     #[test]
-    fn invalid_weight_gets_nothing() {
+    fn part_with_an_invalid_weight_gets_nothing() {
         let weights = [f64::NAN, f64::INFINITY, -1.0];
         assert_eq!(share(100, &weights, &FREE), [0, 0, 0]);
         assert_eq!(share(100, &[f64::NAN, f64::MAX, f64::MIN_POSITIVE], &FREE)[1], 100);
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_sum_to_the_amount_or_to_the_caps(
+        fn parts_of_a_divided_amount_sum_to_it_or_to_their_caps(
             amount: u64,
             parts in prop::collection::vec((any::<f64>(), any::<u64>()), 0..20),
         ) {

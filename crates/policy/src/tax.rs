@@ -138,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn leftover_page_goes_to_the_largest_remainder_and_lower_id() {
+    fn leftover_page_of_the_pool_goes_to_the_largest_remainder_and_lower_id() {
         assert_eq!(round(&[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
     }
 
     #[test]
-    fn leftover_pages_go_to_the_first_partition_under_rounding_first() {
+    fn leftover_pages_of_the_pool_go_to_the_first_partition_under_rounding_first() {
         let first = Tax { rounding: Rounding::First, ..TAX };
         assert_eq!(round_by(first, &[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
         assert_eq!(

@@ -8,7 +8,7 @@ use super::words;
 use crate::bounds::Bounds;
 use crate::{Claims, Harm, Signal, View};
 
-/// A plan and its reasons.
+/// A plan (division of the cache) and the reasons for its changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Name of the policy that decided.
@@ -34,7 +34,7 @@ pub struct Decision {
 /// The change, or hold, of one partition's budget in a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// The partition.
+    /// The partition whose budget changes or is held.
     pub partition: PartitionId,
     /// Budget of the last plan in bytes.
     pub before_bytes: u64,
@@ -98,7 +98,7 @@ pub enum Kept {
     NoRequests,
     /// A single request finished in the window: too few for a percentile.
     OneRequest,
-    /// All requests took equally long, so none is slow.
+    /// All requests of the window took equally long, so none is slow.
     EqualLatencies,
     /// The clock did not advance since the last decision.
     NoTimePassed,
@@ -160,7 +160,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Explanation of the budgets of a decision.
+/// Reasons for the budgets of a decision.
 pub(super) enum Why {
     /// The claims to the pool of a tax round.
     Claims(Claims),

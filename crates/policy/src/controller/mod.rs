@@ -98,7 +98,7 @@ impl Controller {
         needs
     }
 
-    /// State of the guard; none if it is off.
+    /// State of the guard, which rolls back harmful moves; none if it is off.
     #[must_use]
     pub fn guard(&self) -> Option<GuardStanding> {
         self.guard.as_ref().map(Guard::standing)
@@ -117,7 +117,7 @@ impl Controller {
         self.options.dry_run
     }
 
-    /// The plan in force.
+    /// Returns the plan in force: the budget of each partition, or `Shared`.
     #[must_use]
     pub fn plan(&self) -> CachePlan {
         if self.shared { CachePlan::Shared } else { CachePlan::Budgets(self.budgets.clone()) }
@@ -341,7 +341,7 @@ fn guard(options: &Options) -> Option<Guard> {
     options.guard.map(|guard| Guard::new(guard, options.band, options.rbc_window))
 }
 
-/// Budgets that result from a proposal, and their explanation.
+/// Budgets that result from a policy's proposal, and their reasons.
 struct Outcome {
     budgets: Vec<u64>,
     kept: Option<Kept>,

@@ -12,7 +12,7 @@ use crate::{
     PartitionObservation, SizeStage, TaoMode, TaoOptions, TotalStage, available, by_name,
 };
 
-/// Numbers of every magnitude, with the extremes often.
+/// Draws numbers of every magnitude, the extremes often.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -201,7 +201,7 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
     Ok(())
 }
 
-/// `partitions` with the pins of `others`.
+/// Returns `partitions` with their pins replaced by those of `others`.
 fn pinned_as(
     partitions: &[PartitionObservation],
     others: &[PartitionObservation],
@@ -214,7 +214,7 @@ fn pinned_as(
     partitions.iter().zip(others).map(pinned).collect()
 }
 
-/// `partitions` with their look-ups removed.
+/// Returns `partitions` with their look-ups removed.
 fn silent(partitions: &[PartitionObservation]) -> Vec<PartitionObservation> {
     partitions.iter().map(|seen| PartitionObservation { hits: 0, misses: 0, ..seen.clone() }).collect()
 }

@@ -103,7 +103,7 @@ fn allocation_is_kept_while_the_clock_does_not_advance() {
 }
 
 #[test]
-fn unfilled_partition_gets_nothing() {
+fn partition_that_has_not_filled_its_budget_gets_nothing() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200, 200]);
     let mut seen = observation(600, &[9, 1, 0]);
     seen.partitions[0].used_bytes = 100 * MIB;
@@ -151,7 +151,7 @@ fn dry_run_reports_without_adopting_the_plan() {
 }
 
 #[test]
-fn pending_resizes_are_carried_over() {
+fn unfinished_resizes_are_carried_over_to_the_next_plan() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200]);
     let mut seen = observation(400, &[1, 0]);
     loop_.decide(at(5), &seen);

@@ -35,7 +35,7 @@ pub(super) fn line(apply: bool, kept: Option<Kept>, moves: &[Move], name: Name<'
     format!("{prefix}{head}{separator}{clauses}")
 }
 
-/// `name` cut to [`NAME_BYTES_MAX`] bytes.
+/// Returns a partition's name, cut to [`NAME_BYTES_MAX`] bytes.
 pub(super) fn shortened(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();

@@ -76,7 +76,7 @@ pub struct Harm {
     pub tail: Duration,
     /// Tail of request latency under the last good allocation.
     pub good_tail: Duration,
-    /// Time at which the last good allocation was in force.
+    /// Time at which the last good allocation (to roll back to) was in force.
     pub good_at: Instant,
     /// Backends that block requests and of which a partition lost bytes and misses more often since
     /// then; in the order of their ids.
@@ -85,14 +85,14 @@ pub struct Harm {
     pub until: Instant,
 }
 
-/// State of the guard.
+/// State of the guard, which rolls back moves that made requests slower.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GuardStanding {
     /// Number of rollbacks since the start.
     pub trips: u64,
     /// End of the freeze after a rollback; none if not frozen.
     pub frozen_until: Option<Instant>,
-    /// Time since which the moves look harmful; none if they do not.
+    /// Time since which the moves of bytes look harmful; none if they do not.
     pub worse_since: Option<Instant>,
     /// Bytes of each partition in the last good allocation; empty before there is one.
     pub good_bytes: Vec<u64>,

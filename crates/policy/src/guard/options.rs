@@ -1,4 +1,4 @@
-//! Options of the guard.
+//! Options of the guard, which rolls back moves that made requests slower.
 
 use std::time::Duration;
 

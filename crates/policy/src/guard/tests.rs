@@ -136,7 +136,7 @@ fn rollback_names_the_blamed_backends_and_the_former_tail_latency() {
 }
 
 #[test]
-fn loss_to_another_tenant_of_the_backend_counts_as_harm() {
+fn loss_of_bytes_to_another_tenant_of_the_backend_is_rolled_back() {
     let (mut guard, mut model) = (guard(), Model::new());
     let shared = |model: &Model| {
         let mut seen = model.seen();

@@ -5,20 +5,20 @@ use thiserror::Error;
 /// Reason why options are refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OptionsError {
-    /// An interval is out of range.
+    /// The control interval or the time window of counts is out of range.
     #[error("cannot use {key} = {seconds} s: the accepted range is 0.001 to 3600 s")]
     Interval {
         /// Name of the option: `delta` or `rbc_window`.
         key: &'static str,
-        /// The value given, in seconds.
+        /// The interval given, in seconds.
         seconds: f64,
     },
     /// The percentile band of slow requests is empty or outside of 0 to 100.
     #[error("cannot use band = [{low}, {high}]: two percentiles with 0 <= low < high <= 100 are needed")]
     Band {
-        /// Lower percentile, inclusive.
+        /// Lower percentile of the band, inclusive.
         low: f64,
-        /// Upper percentile, exclusive.
+        /// Upper percentile of the band, exclusive.
         high: f64,
     },
     /// The tax is not a share of 0 to 1, or is too large.
@@ -27,7 +27,7 @@ pub enum OptionsError {
     /// The limit `unfilled_ratio_max` is negative or NaN.
     #[error("cannot use unfilled_ratio_max = {0}: it must be 0 or more (inf switches the rule off)")]
     Unfilled(f64),
-    /// An option of the guard is out of its range.
+    /// An option of the guard (which rolls back harmful moves) is out of its range.
     #[error("cannot use guard.{key} = {value}: the accepted range is {min} to {max}")]
     Guard {
         /// Name of the option.
@@ -72,7 +72,7 @@ pub enum OptionsError {
         /// Total of the cache in bytes.
         total_bytes: u64,
     },
-    /// A partition's maximum is below its minimum.
+    /// A partition's maximum pin is below its minimum pin.
     #[error(
         "cannot pin partition {partition} between {min_bytes} and {max_bytes} bytes: its minimum exceeds its maximum"
     )]

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn option_out_of_range_is_refused() {
+    fn control_loop_option_out_of_range_is_refused() {
         let check = |options: Options| options.validate(GIB, 20).unwrap_err();
         let default = Options::default;
         assert_eq!(check(Options { tax: 0.6, ..default() }), OptionsError::Tax(0.6));

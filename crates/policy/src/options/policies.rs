@@ -38,7 +38,7 @@ pub struct TaoOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaoMode {
-    /// The mean over the learning time.
+    /// The mean of each partition's size over the learning time.
     #[default]
     Mean,
     /// The sizes at the end of the learning time.
@@ -79,7 +79,7 @@ pub enum FairMode {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LamaOptions {
-    /// Cost to be minimised.
+    /// Cost that the division of the cache is to minimise.
     pub mode: LamaMode,
     /// The unit in which space is divided, as a share of the space to divide, 0.001 to 0.1.
     pub grid: f64,

@@ -37,7 +37,7 @@ pub(crate) struct Critical {
 }
 
 impl Critical {
-    /// `robinhood`: the algorithm of the paper.
+    /// Returns policy `robinhood`: the algorithm of the RobinHood paper.
     pub(crate) fn robinhood(options: &Options) -> Self {
         Self { name: "robinhood", band: options.band, fill: Fill::robinhood(options) }
     }
@@ -54,7 +54,8 @@ impl Critical {
         Self { name: "crit_path_window", band: Band::TAIL, fill: Fill::critical(options) }
     }
 
-    /// `crit_path_small_window`: the upper half of the paper's band.
+    /// Returns policy `crit_path_small_window`, which counts requests in the upper half of the
+    /// paper's percentile band.
     pub(crate) fn small_window(options: &Options) -> Self {
         let band = Band { low: 99.0, high: 99.5 };
         Self { name: "crit_path_small_window", band, fill: Fill::critical(options) }

@@ -14,7 +14,7 @@ use crate::{Claims, Options, PartitionObservation, Signal, View};
 pub(super) struct Fill {
     /// Ratio of budget to used bytes above which a partition counts as unfilled, 1.3 by default.
     ratio_max: Millionths,
-    /// True if a partition exactly at that ratio counts as filled.
+    /// True if a partition exactly at the ratio counts as filled.
     inclusive: bool,
     /// Partitions that use at most this many pages count as filled.
     ignored_pages: u64,

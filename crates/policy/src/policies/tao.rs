@@ -20,7 +20,7 @@ pub(crate) struct Tao {
     options: TaoOptions,
     /// Budget of each partition summed over the learning time so far, in byte-nanoseconds.
     held: Vec<u128>,
-    /// Duration that `held` covers, in nanoseconds.
+    /// Time over which `held` is summed, in nanoseconds.
     nanos: u128,
     /// Time up to which `held` is counted, since the policy was chosen.
     counted: Duration,

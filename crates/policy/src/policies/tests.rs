@@ -189,7 +189,7 @@ fn offline_opt_follows_its_stages_by_time() {
     assert_eq!(at(99), Proposal::Budgets(vec![2]), "the last stage does not end");
 }
 
-/// The proposal of `policy` at `seconds` since it was chosen.
+/// Returns the proposal of `policy` at `seconds` since it was chosen.
 fn after(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64], seconds: u64) -> Proposal {
     policy.propose(&View { elapsed: Duration::from_secs(seconds), ..view(seen, budgets) })
 }
@@ -229,7 +229,7 @@ fn tao_with_configured_budgets_does_not_learn() {
 }
 
 #[test]
-fn shadow_hits_earn_credits_paid_equally_by_the_others() {
+fn cliffhanger_shadow_hits_earn_bytes_paid_equally_by_the_others() {
     assert_eq!(cliffhanger::credits(&[Some(9), Some(3), Some(0)], 10), [75, -15, -60]);
     assert_eq!(
         cliffhanger::credits(&[Some(4), None, Some(0)], 10),

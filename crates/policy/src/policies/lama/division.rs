@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every way to give at most `units` to the rows.
+    /// Returns every way to divide at most `units` among the rows of a table.
     fn every_way(table: &[Vec<f64>], units: usize) -> Vec<Vec<usize>> {
         let Some((row, rows)) = table.split_first() else { return vec![Vec::new()] };
         let mut ways = Vec::new();

@@ -129,9 +129,9 @@ impl Known<'_> {
 /// Space that `lama` divides, in units. Floors and pins are allocated first, and partitions without
 /// measurements keep their budgets.
 struct Grid {
-    /// Bytes of each partition before any unit is given.
+    /// Bytes that each partition keeps before any unit of space is given.
     base: Vec<u64>,
-    /// Largest number of units of each partition.
+    /// Largest number of units of space that each partition may get.
     most: Vec<u64>,
     unit_bytes: u64,
     units: usize,

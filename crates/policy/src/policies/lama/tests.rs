@@ -1,4 +1,4 @@
-//! The division compared with results calculated by hand.
+//! Divisions of policy `lama` compared with results calculated by hand.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn target(mode: LamaMode, partitions: &[PartitionObservation], budgets: &[u64]) 
 }
 
 #[test]
-fn slower_of_two_backends_with_equal_curves_gets_all_it_can_use() {
+fn lama_gives_the_slower_of_two_backends_with_equal_curves_all_it_can_use() {
     let line = [(80 * UNIT, 0.0)];
     let slow_and_fast = [backend(&line, 30, 1_000), backend(&line, 10, 1_000)];
     // With 80 of 100 units the slow backend has no miss. With 79.2 one look-up in a hundred misses,
@@ -58,14 +58,14 @@ fn lama_minmax_lowers_the_largest_p99_and_sum_the_total_cost() {
 }
 
 #[test]
-fn bytes_that_lower_no_cost_stay_in_place() {
+fn lama_leaves_bytes_that_lower_no_cost_in_place() {
     let flat = [backend(&[(UNIT, 0.5)], 10, 100), backend(&[(UNIT, 0.5)], 20, 100)];
     assert_eq!(target(LamaMode::Minmax, &flat, &[70 * UNIT, 30 * UNIT]), [70 * UNIT, 30 * UNIT]);
     assert_eq!(target(LamaMode::Sum, &flat, &[30 * UNIT, 70 * UNIT]), [30 * UNIT, 70 * UNIT]);
 }
 
 #[test]
-fn partition_without_measurements_keeps_its_budget() {
+fn lama_keeps_the_budget_of_a_partition_without_measurements() {
     let line = [(80 * UNIT, 0.0)];
     let nothing = PartitionObservation { misses: 1, ..PartitionObservation::new(TenantId(0), BackendId(0)) };
     let partitions = [backend(&line, 10, 100), nothing.clone(), backend(&line, 30, 100)];
@@ -88,14 +88,14 @@ fn partition_without_measurements_keeps_its_budget() {
 }
 
 #[test]
-fn backend_without_look_ups_counts_as_fast() {
+fn lama_counts_a_backend_without_look_ups_as_fast() {
     let line = [(80 * UNIT, 0.0)];
     let partitions = [backend(&line, 500, 0), backend(&line, 10, 100)];
     assert_eq!(target(LamaMode::Minmax, &partitions, &[90 * UNIT, 10 * UNIT])[1], 80 * UNIT);
 }
 
 #[test]
-fn last_known_latencies_are_used_while_nothing_misses() {
+fn lama_uses_the_last_known_miss_latencies_while_nothing_misses() {
     let mut lama = Lama::new(&Options::default());
     let mut seen = vec![backend(&[(UNIT, 0.0)], 30, 10)];
     lama.remember(&seen);
