@@ -57,9 +57,9 @@ impl Status {
 /// The keys of one query that ended with the same latency, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyGroup {
-    /// The query's backend.
+    /// The backend of the query.
     pub backend: BackendId,
-    /// Time from the request's arrival to their end.
+    /// Time from the request's arrival to the end of these keys.
     pub latency: Duration,
     /// Keys that were fresh in the cache.
     pub hits: u64,
@@ -85,7 +85,7 @@ pub(crate) enum End<V> {
     Failed(Box<Failed>),
 }
 
-/// A stale value.
+/// A stale value that answers a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Stale<V> {
     pub(crate) value: V,

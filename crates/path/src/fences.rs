@@ -93,7 +93,7 @@ pub(crate) struct Ended {
 /// before may not fill: they may have read the value before the last write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lifted<K> {
-    /// The fence of one key.
+    /// The fence of this key.
     Key(K),
     /// The fence over all keys of the backend.
     All,
@@ -115,7 +115,7 @@ pub enum WriteRefused {
         "{limit} writes of the key wait for their turn, the most there may be; nothing was sent, write again later"
     )]
     KeyFull {
-        /// Upper bound of waiting writes.
+        /// Upper bound of the writes of one key that wait.
         limit: u32,
     },
     /// An earlier write of unknown outcome may be applied until after this one would have to be
@@ -177,7 +177,7 @@ struct Key {
     /// Writes of the key that wait for those to end, and for earlier ones that may still land (be
     /// applied).
     waiting: VecDeque<WriteId>,
-    /// The key's place in [`Fences::resting`].
+    /// The key's place in [`Fences::resting`], while its waiting writes need only time to pass.
     rests: Option<(Instant, WriteId)>,
     /// True if the key's final value may differ from the value that a running write stores: two
     /// writes ran at once, one of unknown outcome could still land, or the key was changed by other
@@ -365,7 +365,7 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.all.is_some() || (!self.keys.is_empty() && self.keys.contains_key(key))
     }
 
-    /// Lifts the next fence that has ended by `now`.
+    /// Removes and returns the next fence that has ended by `now`.
     pub(crate) fn poll_lifted(&mut self, now: Instant) -> Option<Lifted<K>> {
         if self.all.is_some_and(|fence| fence.until <= now) {
             self.all = None;
@@ -434,7 +434,7 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         Fence { unsettled, until: unsettled + self.options.settle, by: WriteId(self.ids) }
     }
 
-    /// Fences a key at least as long as `more` lasts.
+    /// Extends the fence of a key to last at least as long as `more`.
     fn extend(&mut self, key: &K, more: Fence, now: Instant) {
         if more.until <= now {
             return;

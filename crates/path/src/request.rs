@@ -104,7 +104,7 @@ enum KeyState<V> {
     Ended(End<V>),
 }
 
-/// Marks the end of a chain of repetitions.
+/// Value of `again` at the last repetition of a key in a query.
 const NO_MORE: u32 = u32::MAX;
 
 /// A key that the cache did not have.

@@ -1,4 +1,4 @@
-//! Inputs and outputs of the state machine.
+//! Inputs and outputs of the state machine of a backend.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum Action<K, V, W> {
         replica: ReplicaId,
         /// At least one key, none twice. The reply answers in this order.
         keys: Vec<FetchKey<K>>,
-        /// The most urgent demand of the waiters.
+        /// The most urgent demand (deadline, class) of those who wait for the keys.
         demand: Demand,
         /// Time left for the reply. After it an [`Action::Cancel`] follows.
         timeout: Duration,

@@ -115,7 +115,7 @@ pub struct Backend<K, V, W> {
     failed_keys: FailedKeys<FetchKey<K>>,
     /// Flushes of the cache to come, at most one for each partition.
     flushes: BTreeMap<PartitionId, Instant>,
-    /// The writes in flight.
+    /// The writes that have begun and not ended, by their ids.
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
     /// The times at which writes end without answers, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,

@@ -137,7 +137,7 @@ fn waiting_writes_of_one_key_leave_room_for_other_keys() {
 }
 
 #[test]
-fn a_write_whose_turn_cannot_come_in_time_is_refused() {
+fn write_that_would_wait_too_long_for_earlier_ones_is_refused() {
     let turn_timeout = Duration::from_millis(4);
     let mut fences = fences(FenceOptions { in_turn: true, fenced_keys_max: 1, turn_timeout, ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
@@ -181,7 +181,7 @@ fn write_of_a_key_does_not_start_while_an_earlier_one_may_be_applied() {
 }
 
 #[test]
-fn abandoned_write_lets_the_next_write_take_its_turn() {
+fn write_abandoned_while_it_waits_is_forgotten() {
     let mut fences = fences(FenceOptions { in_turn: true, fenced_keys_max: 0, ..OPTIONS });
     let lost = begin(&mut fences, 0, "a");
     let _ = end(&mut fences, 0, lost, WriteOutcome::Unknown);

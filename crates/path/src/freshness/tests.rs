@@ -38,7 +38,7 @@ fn cache(rules: &Rules) -> Cache {
 }
 
 #[test]
-fn lifetime_is_the_shorter_of_the_longest_prefix_and_the_store() {
+fn lifetime_is_the_shorter_of_the_longest_prefix_rule_and_the_limit_of_the_store() {
     let lifetime = |key: &str, good_for| rules().lifetime(key.as_bytes(), good_for);
     assert_eq!(lifetime("page", None), Lifetime::For(ms(1_000)));
     assert_eq!(lifetime("user:2", None), Lifetime::For(ms(100)));
@@ -65,7 +65,7 @@ fn jitter_spreads_lifetimes_over_its_whole_range() {
 }
 
 #[test]
-fn fill_follows_the_rules_and_never_replaces_a_fresh_value() {
+fn fill_stores_as_the_rules_say_and_never_replaces_a_fresh_value() {
     let rules = Rules { negative_ttl: ms(50), keep_stale: ms(500), ..rules() };
     let cache = cache(&rules);
     let fill = |key: &str, fetched, at| rules.fill(&cache, A, key.as_bytes(), fetched, &access(at));
@@ -137,7 +137,7 @@ fn zero_staleness_limits_accept_no_stale_value() {
 
 proptest! {
     #[test]
-    fn jitter_only_shortens_lifetimes(
+    fn jitter_only_shortens_lifetimes_of_values(
         key: Vec<u8>, ttl_ns in 1..u64::MAX, jitter_ratio in 0.0..=1.0, good_for_ns in prop::option::of(any::<u64>()),
     ) {
         let (ttl, good_for) = (Duration::from_nanos(ttl_ns), good_for_ns.map(Duration::from_nanos));

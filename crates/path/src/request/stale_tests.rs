@@ -150,7 +150,7 @@ fn late_fetch_is_answered_with_the_stale_value_if_the_query_accepts_it() {
 }
 
 #[test]
-fn abandoned_request_fails_its_open_keys_despite_stale_values() {
+fn abandoned_request_fails_its_unanswered_keys_despite_stale_values() {
     let cache = cache(&[("k", ItemKind::Graced, 100), ("hit", ItemKind::Plain, 500)]);
     let staleness = Staleness { if_error: ms(900), ..NEVER };
     let (mut request, _) = start(&cache, 120, &["k", "hit", "new", "k"], staleness);
@@ -261,7 +261,7 @@ fn run(case: &Case) -> Asked {
 
 proptest! {
     #[test]
-    fn every_key_ends_as_in_a_naive_model(case in case()) {
+    fn every_key_of_a_request_ends_as_in_a_naive_model(case in case()) {
         let request = run(&case);
         let ends = answers(&request);
         prop_assert_eq!(ends.len(), case.asked.len(), "every key ends");

@@ -101,7 +101,7 @@ fn request_without_queries_has_finished_and_names_no_blocking_backend() {
 }
 
 #[test]
-fn keys_per_backend_are_known_before_and_after_the_look_up() {
+fn number_of_keys_per_backend_is_known_before_and_after_the_look_up() {
     let asked = [query(1, &["x", "y"]), query(0, &[]), query(0, &["a"]), query(1, &["x"])];
     let expected = [(BackendId(1), 2), (BackendId(0), 1), (BackendId(1), 1)];
     let request = Asked::start(at(10), asked.to_vec());

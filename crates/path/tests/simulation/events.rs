@@ -22,7 +22,7 @@ pub(crate) type At = usize;
 /// A value as a backend answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// The content, which is unique.
+    /// The content of the value, which no other value has.
     pub(crate) bytes: [u8; 8],
     /// The lifetime that the store allows, if it does.
     pub(crate) good_for: Option<Duration>,
@@ -46,9 +46,9 @@ pub(crate) enum Event {
     Arrive(Vec<Query<Key>>),
     /// A listener's client reads a number.
     Listen { backend: At, number: u8, tenant: u8 },
-    /// A call is answered.
+    /// A replica answers a call of the dispatcher.
     Reply(At, AttemptId, Reply<Stored>),
-    /// A probe is answered.
+    /// A replica that was down answers a probe.
     Probe(At, ReplicaId),
     /// A client writes a number, for a tenant.
     Write { backend: At, number: u8, tenant: u8, delete: bool },
@@ -56,7 +56,7 @@ pub(crate) enum Event {
     Written { backend: At, write: u64, replica: usize, outcome: WriteOutcome },
     /// The driver carries an action out late.
     CarryOut(At, Action<Key, Stored, Waiter>),
-    /// A replica dies or returns.
+    /// A replica dies, or a dead one returns.
     Flip(At, usize),
     /// Another program changes a backend's store.
     Foreign { backend: At, number: u8 },
@@ -89,7 +89,7 @@ impl Event {
     }
 }
 
-/// The part of a backend that is invalidated.
+/// The part of a backend's keys that is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,

@@ -18,7 +18,7 @@ pub(crate) const BACKENDS: At = 4;
 pub(crate) const HEALTHY: At = 0;
 /// Time for which stale values are kept.
 pub(crate) const GRACE: Duration = Duration::from_millis(150);
-/// Keys remembered at most because their fetch failed.
+/// Largest number of keys remembered because their fetch failed.
 const FAILED_MAX: u32 = 3;
 /// Longest lag of replicas that copy from the first one.
 const LAG_MAX: Duration = Duration::from_millis(30);

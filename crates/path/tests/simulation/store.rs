@@ -35,7 +35,7 @@ pub(crate) struct Stores {
     pub(crate) replicas: Vec<Replica>,
     /// True if only the first replica is written to, and the others copy from it.
     pub(crate) primary: bool,
-    /// Longest lag of the replicas.
+    /// Longest time by which a replica lags behind the first one.
     pub(crate) settle: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Stores {
         (0..self.written_to()).any(|replica| self.read(replica, number) == content)
     }
 
-    /// Returns true if all replicas have the same content.
+    /// Returns true if all replicas have the same content of a number.
     pub(crate) fn agree(&self, number: u8) -> bool {
         (1..self.replicas.len()).all(|replica| self.read(replica, number) == self.read(0, number))
     }

@@ -21,7 +21,7 @@ use crate::walks::Walk;
 /// The longest jump of the clock.
 const JUMP_MAX: u64 = 200;
 const STEPS_MAX: u64 = 20_000;
-/// Steps between two checks of all cached items.
+/// Number of simulation steps between two checks of all cached items.
 const LOOK: u64 = 8;
 
 /// The node's state machine of one backend.
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Counts an event.
+    /// Counts an event by its name.
     pub(crate) fn count(&mut self, what: &'static str) {
         *self.seen.entry(what).or_default() += 1;
     }
@@ -435,7 +435,7 @@ impl World {
         self.random.next_u64() % bound
     }
 
-    /// Returns true once in `times`.
+    /// Returns true with a probability of one in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.draw(times) == 0
     }
