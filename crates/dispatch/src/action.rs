@@ -21,7 +21,7 @@ pub enum Action<K, V, W> {
         replica: ReplicaId,
         /// At least one key, no key twice; the reply answers in this order.
         keys: Vec<K>,
-        /// The most urgent demand of the waiters.
+        /// The most urgent demand (deadline, class) of those who wait for the keys.
         demand: Demand,
         /// The rest of the backend's timeout; when it is over an [`Action::Cancel`] follows.
         timeout: Duration,

@@ -18,12 +18,12 @@ impl Default for Draws {
 }
 
 impl Draws {
-    /// Mixes in the driver's entropy.
+    /// Mixes the driver's entropy into the generator's state.
     pub(crate) fn stir(&mut self, entropy: u64) {
         self.generator.stir(entropy);
     }
 
-    /// Returns the next 64 bits.
+    /// Returns the next 64 random bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.generator.next_u64()
     }

@@ -29,7 +29,7 @@ pub enum FetchError {
     Overloaded {
         /// The bound that was reached, such as the number of waiters.
         bound: Bound,
-        /// The value of the bound.
+        /// The value of the bound that was reached.
         limit: u32,
     },
     /// The admission rule declined the key, or the balancer took none of the replicas, before
@@ -65,7 +65,7 @@ pub enum FetchError {
     },
 }
 
-/// A bound that can refuse a key.
+/// The bounds that can refuse a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Waiters of all keys together, at most [`Options::waiters_max`](crate::Options::waiters_max).

@@ -12,7 +12,7 @@ use crate::{Failure, FetchError};
 pub(crate) struct Fetch {
     /// The keys. The id of a key that has ended stays in the list and is invalid.
     pub(crate) keys: Vec<Id>,
-    /// Keys that have not ended.
+    /// Number of keys of the fetch that have not ended.
     pub(crate) open: usize,
     /// The demands (deadline, class, urgency) of all waiters, combined.
     pub(crate) demand: Demand,
@@ -21,7 +21,7 @@ pub(crate) struct Fetch {
     /// The end of the backend's timeout, when keys without an answer time out. The deadline of
     /// `demand` is the callers' and does not move it.
     pub(crate) expires_at: Instant,
-    /// The only replica that may be asked; none if all may.
+    /// The only replica that may be asked for the keys; none if all may.
     pub(crate) only: Option<ReplicaId>,
     /// Attempts of the fetch that are queued or started, at most
     /// [`ATTEMPTS_MAX`](crate::few::ATTEMPTS_MAX).

@@ -18,12 +18,12 @@ use sherwood_model::Instant;
 use crate::ProbeOptions;
 use crate::draws::Draws;
 
-/// The state of a replica, as drawn above.
+/// The health of a replica: up, or down and probed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Health {
     /// The replica may be called.
     Up {
-        /// Failures since the last success.
+        /// Number of failed calls since the last successful one.
         failures: u32,
     },
     /// The replica receives no calls, only probes.
@@ -36,9 +36,9 @@ pub(crate) enum Health {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Probe {
-    /// Time of the next probe.
+    /// No probe is in flight; the next one is due at this time.
     Waiting(Instant),
-    /// Time at which the probe in flight times out.
+    /// A probe is in flight and times out at this time.
     Sent(Instant),
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_back_off_from_the_smallest_interval_to_the_largest() {
+    fn intervals_of_failed_probes_grow_from_the_smallest_to_the_largest() {
         let (mut health, mut draws) = (Health::new(), Draws::default());
         for _ in 0..3 {
             health.note_failure(Instant::ZERO, &OPTIONS, &mut draws);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn probe_result_without_a_probe_changes_nothing() {
+    fn result_of_a_probe_that_is_not_in_flight_changes_nothing() {
         let (mut health, mut draws) = (Health::new(), Draws::default());
         health.note_probe(Instant::ZERO, false, &OPTIONS, &mut draws);
         assert!(health.is_up());

@@ -65,14 +65,14 @@ pub struct ProbeOptions {
     /// is extended by a random part of up to a quarter, so that probes from many nodes do not
     /// coincide.
     pub interval_min: Duration,
-    /// Longest interval, at least `interval_min`.
+    /// Longest time between two probes, at least `interval_min`.
     pub interval_max: Duration,
 }
 
 /// The error of invalid options, which come from the configuration.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OptionsError {
-    /// A bound that has to be above 0 is 0.
+    /// An option that has to be above 0 is 0.
     #[error(
         "setting up dispatch: `{option}` is 0, must be at least 1; raise it or leave it out for the default"
     )]
@@ -88,7 +88,7 @@ pub enum OptionsError {
         /// The number of replicas given.
         replicas: usize,
     },
-    /// A retry ratio outside of 0 to 1.
+    /// The retry ratio, extra attempts per call, is outside of 0 to 1.
     #[error(
         "setting up dispatch: `retry.ratio` is {ratio}, must be 0 to 1; 0.1 allows one retry in ten calls"
     )]
@@ -99,7 +99,7 @@ pub enum OptionsError {
     /// The largest number of extra attempts at once, `retry.burst`, is too large.
     #[error("setting up dispatch: `retry.burst` is {burst}, must be at most {BURST_MAX}; lower it")]
     RetryBurst {
-        /// The burst given.
+        /// The largest number of extra attempts at once that was given.
         burst: u32,
     },
     /// An option of the ramp is out of its range.
@@ -116,7 +116,7 @@ pub enum OptionsError {
         /// Largest accepted value of the option.
         max: f64,
     },
-    /// Probe intervals in the wrong order.
+    /// The longest probe interval is below the shortest.
     #[error(
         "setting up dispatch: `probe.interval_max` is {max:?}, must be at least `probe.interval_min` ({min:?}); swap them"
     )]

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_to_probe_with_are_few_and_kept_once() {
+    fn few_keys_to_probe_a_replica_with_are_kept_each_once() {
         let mut probes = Probes::new(1);
         for key in ["a", "b", "a", "c", "d", "e", "e"] {
             probes.note_failed(&key);

@@ -53,7 +53,7 @@ impl<T: Copy + PartialEq> ReplicaQueue<T> {
         Self { order: order.into(), workers, queued_max, in_flight: 0, queued: VecDeque::new() }
     }
 
-    /// Returns true while one more entry is accepted.
+    /// Returns true while the queue accepts one more entry.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let held = u64::from(self.in_flight) + self.queued.len() as u64;

@@ -1,4 +1,4 @@
-//! A slab whose ids become invalid when their value is removed.
+//! A vector of reused entries (slab), whose ids become invalid when their value is removed.
 
 /// The id of a value stored in a [`Slab`]. It becomes invalid when the value is removed, even if
 /// the entry is reused: it contains a generation, which repeats after 2^32 uses of one entry.

@@ -19,7 +19,7 @@ pub struct Stats {
     pub calls: usize,
     /// State of the ramp, which limits the misses of a cold cache; none if it is not configured.
     pub ramp: Option<RampStanding>,
-    /// Each replica, in the order of their ids.
+    /// Statistics of each replica, in the order of their ids.
     pub replicas: Vec<ReplicaStats>,
 }
 
@@ -52,14 +52,14 @@ pub struct Counters {
     pub cancelled_calls: u64,
     /// Replies that were ignored: late, repeated, or without a call.
     pub late_replies: u64,
-    /// Probes sent.
+    /// Probes sent to replicas that were down.
     pub probes: u64,
 }
 
 /// Statistics of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaStats {
-    /// The replica.
+    /// The replica that the statistics are about.
     pub replica: ReplicaId,
     /// True if the replica is up and gets calls.
     pub up: bool,

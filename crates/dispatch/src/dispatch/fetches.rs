@@ -190,7 +190,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         true
     }
 
-    /// Counts a failure that was the replica's fault.
+    /// Counts a failure against the replica, which may then be down.
     fn blame(&mut self, now: Instant, replica: ReplicaId, reason: &Arc<str>) {
         let replica = &mut self.replicas[replica.index()];
         if replica.health.note_failure(now, &self.options.probe, &mut self.draws) {

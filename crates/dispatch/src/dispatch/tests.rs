@@ -219,7 +219,7 @@ fn keys_that_failed_at_one_replica_are_retried_at_another() {
 }
 
 #[test]
-fn absence_is_an_answer_that_may_be_cached() {
+fn absence_of_a_value_is_an_answer_that_may_be_cached() {
     let mut machine = machine(1, |_| ());
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     assert_eq!(
@@ -438,7 +438,7 @@ fn probes_alternate_between_answered_and_unanswered_keys() {
 }
 
 #[test]
-fn replicas_that_are_down_get_no_calls_and_their_queue_moves() {
+fn replica_that_is_down_gets_no_calls_and_its_queue_moves_to_others() {
     let mut machine = machine(2, |o| {
         o.in_flight_calls_max = 1;
         o.queued_calls_max = 4;

@@ -122,7 +122,7 @@ pub(crate) struct Ramp {
     judged_from: Instant,
     sample: Sample,
     interval: Interval,
-    /// Time for which the backend has answered and nothing was refused.
+    /// Time for which the backend has answered and the ramp has refused nothing.
     quiet: Duration,
     refused_ever: bool,
     warm: bool,
@@ -143,7 +143,7 @@ struct Sample {
     /// Number of keys of the answered calls, and the sum of their latencies.
     keys: u64,
     latency_s: f64,
-    /// Largest number of keys in flight.
+    /// Largest number of keys that were in flight.
     in_flight_max: u32,
     refused: bool,
 }

@@ -178,7 +178,7 @@ fn cold(ramp: Option<RampOptions>) -> World {
 }
 
 #[test]
-fn without_a_ramp_a_cold_cache_stays_cold() {
+fn cold_cache_stays_cold_without_a_ramp() {
     let mut world = cold(None);
     let seconds: Vec<_> = (0..20).map(|_| world.second(20)).collect();
     let fetched: u64 = seconds[5..].iter().map(|second| second.fetched).sum();
@@ -217,7 +217,7 @@ fn ramp_ends_when_the_cache_is_warm_and_restarts_on_a_flush() {
 }
 
 #[test]
-fn fast_backend_soon_gets_all_misses() {
+fn ramp_soon_admits_all_misses_of_a_fast_backend() {
     let mut world = World::new(Some(RampOptions::default()), 1_000, MS, 1 << 40);
     let refused: Vec<_> = (0..8).map(|_| world.second(20).ramped).collect();
     assert!(refused[0] > 0 && refused[6] == 0 && refused[7] == 0, "{refused:?}");
@@ -227,7 +227,7 @@ fn fast_backend_soon_gets_all_misses() {
 /// Simulates calls that take 200 ms each, however many there are. The window (keys that may be in
 /// flight) grows with the answers, so more slowly than once per interval.
 #[test]
-fn backend_of_long_latency_gets_all_misses_somewhat_later() {
+fn ramp_admits_all_misses_of_a_backend_of_long_latency_somewhat_later() {
     let mut world = World::new(Some(RampOptions::default()), 1_000, 200 * MS, 1 << 40);
     let refused: Vec<_> = (0..8).map(|_| world.second(2).ramped).collect();
     assert!(refused[0] > 0 && refused[5..].iter().all(|refused| *refused == 0), "{refused:?}");
@@ -257,7 +257,7 @@ fn ramp_window_of_a_silent_backend_shrinks_to_one_key() {
 /// Simulates a backend that serves 20 keys a second. If 20 keys were sent at once, the last one
 /// would wait for twice the timeout.
 #[test]
-fn few_fetches_of_a_slow_backend_time_out_at_the_start() {
+fn ramp_lets_few_fetches_of_a_slow_backend_time_out_at_the_start() {
     let mut world = World::new(Some(RampOptions::default()), 1, 50 * MS, 100_000);
     let seconds: Vec<_> = (0..20).map(|_| world.second(20)).collect();
     let sum = |of: fn(&Tally) -> u64| seconds.iter().map(of).sum::<u64>();
@@ -268,7 +268,7 @@ fn few_fetches_of_a_slow_backend_time_out_at_the_start() {
 /// Simulates a backend that serves a fifth of the requested keys. A list with one missing key
 /// counts as failed.
 #[test]
-fn keys_of_one_list_are_admitted_together() {
+fn ramp_admits_the_missing_keys_of_one_query_together() {
     let mut world = World::new(Some(RampOptions::default()), 2, 10 * MS, 1 << 40);
     (0..10).for_each(|_| {
         world.second_of_lists(1, 10);

@@ -51,7 +51,7 @@ pub(crate) struct Rank {
 /// Replicas that a [`Balancer`] picks, each once.
 pub(crate) type Picks = Few<ReplicaId>;
 
-/// Decides which attempt a queue starts next.
+/// Decides which attempt a replica's queue starts next.
 pub(crate) trait QueueOrder {
     /// Returns the rank of an attempt that arrives at `now`. `attempt` is 0 for the first attempt
     /// of a fetch and greater for extra ones.
@@ -84,7 +84,7 @@ pub(crate) trait Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Admit,
-    /// Refuses the fetch.
+    /// Refuses the fetch before anything is sent.
     Reject,
 }
 
@@ -105,16 +105,16 @@ pub(crate) struct AttemptPlan {
     pub(crate) cancel: CancelRule,
 }
 
-/// Treatment of the other attempts of a fetch that has its answers.
+/// Treatment of the remaining attempts of a fetch whose keys all have their answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CancelRule {
-    /// The other attempts start and run as if they were needed.
+    /// The remaining attempts start and run as if they were needed.
     #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
     Never,
-    /// Attempts that are queued leave the queue, started ones run on.
+    /// Remaining attempts that are queued leave the queue, started ones run on.
     #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
     Queued,
-    /// All of the other attempts are cancelled.
+    /// All remaining attempts are cancelled.
     Always,
 }
 

@@ -36,7 +36,7 @@ mod tests {
     use crate::rules::tests::{loads_of, picked};
 
     #[test]
-    fn replicas_take_turns() {
+    fn replicas_take_turns_under_round_robin() {
         let mut rule = RoundRobin::default();
         let usable = loads_of(&[(0, 9), (1, 0), (2, 4)]);
         let turns: Vec<_> = (0..5).map(|_| picked(&mut rule, &usable, 1, 0)[0]).collect();

@@ -51,7 +51,7 @@ fn two_calls(actions: &[Act]) -> [AttemptId; 2] {
 }
 
 #[test]
-fn first_reply_wins_and_the_other_attempt_is_cancelled() {
+fn first_reply_answers_the_fetch_and_the_other_attempt_is_cancelled() {
     for winner in 0..2 {
         let mut machine = machine_of(2, two_at_once, |_| ());
         let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));

@@ -20,7 +20,7 @@ const STEPS_MAX: usize = 20_000;
 enum Event {
     Fetch(Vec<u64>),
     Write(u64),
-    /// A replica dies or returns.
+    /// A replica dies, or a dead one returns.
     Flip(usize),
     Echo(Echo),
 }
