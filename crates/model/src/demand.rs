@@ -26,7 +26,7 @@ pub enum DemandKind {
     /// A read, which may be repeated and duplicated.
     #[default]
     Read,
-    /// A write.
+    /// An access that changes the backend's data.
     Write,
 }
 

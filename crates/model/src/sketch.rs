@@ -41,7 +41,7 @@ pub struct LatencySketch {
 }
 
 impl LatencySketch {
-    /// Largest relative error of a quantile.
+    /// Largest relative error of a sketch's quantile.
     pub const ERROR: f64 = 1.0 / (1 << GROUPING_POWER) as f64;
 
     /// Counts one latency.
@@ -56,7 +56,7 @@ impl LatencySketch {
         self.count += times;
     }
 
-    /// Adds everything `other` has counted.
+    /// Adds the latencies that `other` has counted.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.as_mut_slice().iter_mut().zip(other.buckets.as_slice()) {
             *mine += theirs;
@@ -138,7 +138,7 @@ pub struct LatencyWindow {
 impl LatencyWindow {
     const SLOTS: usize = 6;
 
-    /// Returns an empty window that covers `span`.
+    /// Returns a window of latencies without any, which covers `span`.
     #[must_use]
     pub fn new(span: Duration) -> Self {
         let slot_nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX) / Self::SLOTS as u64;

@@ -21,7 +21,7 @@ use crate::SeededState;
 pub struct Tags(u64);
 
 impl Tags {
-    /// No tags.
+    /// The empty set of tags.
     pub const NONE: Self = Self(0);
 
     /// Restores the set that [`bits`](Self::bits) returned.
@@ -37,13 +37,13 @@ impl Tags {
         self.0
     }
 
-    /// True if no tag was added.
+    /// True if the set has no tag.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Adds a tag, of any bytes.
+    /// Adds a tag, any byte string, to the set.
     pub fn add(&mut self, tag: &[u8]) {
         self.0 |= filter(tag);
     }

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The driver's origin.
+    /// The origin of time, which the driver chooses.
     pub const ZERO: Self = Self(0);
     /// The largest value; the time of an event that never happens.
     pub const NEVER: Self = Self(u64::MAX);

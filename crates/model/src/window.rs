@@ -24,7 +24,7 @@ pub struct WindowOptions {
     pub keep: Duration,
     /// Length of the time slots, the unit of expiry: one second for a window of a minute.
     pub slot: Duration,
-    /// Number of requests kept exactly, 8 bytes each.
+    /// Largest number of requests kept exactly, 8 bytes each.
     pub exact_max: usize,
 }
 

@@ -11,9 +11,9 @@ use crate::sketch::{edge, rank};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(f64, f64)", into = "(f64, f64)")]
 pub struct Band {
-    /// Lower percentile, inclusive.
+    /// Lower percentile of the band, inclusive.
     pub low: f64,
-    /// Upper percentile, exclusive.
+    /// Upper percentile of the band, exclusive.
     pub high: f64,
 }
 
