@@ -41,7 +41,7 @@ pub enum KeyValueError {
     KeySize {
         /// The key length given, in bytes.
         key_bytes: usize,
-        /// Number of keys to distinguish.
+        /// Number of keys that keys of this length must distinguish.
         keys: u64,
         /// Length of the shortest key that distinguishes them, in bytes.
         least: usize,

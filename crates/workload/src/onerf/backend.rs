@@ -16,9 +16,9 @@ use crate::unique;
 pub struct BackendModel {
     /// Number in the document, from 1 and in order; see [`BackendModel::backend_id`].
     pub id: u16,
-    /// Name, such as `b01`.
+    /// Name of the backend, such as `b01`.
     pub name: String,
-    /// Resource that a limit acts on.
+    /// Resource of the backend that a scenario's limits reduce.
     #[serde(default)]
     pub kind: LimitedResource,
     /// Catalogue size N by profile; empty where requests come from a trace.
@@ -35,7 +35,7 @@ pub struct BackendModel {
     pub service: ServiceLaw,
     /// Results for this backend in a simulation of the model, for comparison.
     pub expect: Option<Expectation>,
-    /// Published figures of this backend, for checking.
+    /// Figures of this backend that the RobinHood paper published, for checking.
     pub table1: Option<PublishedRow>,
 }
 

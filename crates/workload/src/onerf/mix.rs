@@ -1,4 +1,4 @@
-//! Requests drawn from the model.
+//! Requests drawn at random from the workload model.
 
 use sherwood_model::BackendId;
 

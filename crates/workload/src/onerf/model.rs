@@ -1,4 +1,4 @@
-//! The model document.
+//! The workload model and its JSON document.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
-    /// Percentile of request latency, above 0 and below 100.
+    /// Percentile of request latency that is limited, above 0 and below 100.
     pub percentile: f64,
     /// Largest latency that meets the objective, in milliseconds.
     pub limit_ms: f64,
@@ -86,7 +86,7 @@ pub struct RequestType(pub f64, pub Vec<Batching>);
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Vec<f64>")]
 pub enum Batching {
-    /// A constant number.
+    /// The same number of objects in every request.
     Fixed {
         /// The backend's number in the document, from 1.
         backend: u16,
@@ -137,7 +137,7 @@ pub enum ModelError {
     /// Requests cannot be drawn, since the model names a trace.
     #[error("the workload model has no request types to draw from: its requests are in the trace {file}")]
     Recorded {
-        /// The trace's name.
+        /// Name of the trace file.
         file: String,
     },
 }

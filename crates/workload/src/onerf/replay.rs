@@ -13,7 +13,7 @@ use super::validate::{Verdict, number, require};
 use crate::trace::objects::Format;
 use crate::unique;
 
-/// Source of recorded requests.
+/// A recorded trace that requests come from, and how they are formed from it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
@@ -104,7 +104,7 @@ impl Replay {
         self.times.unwrap_or(usual)
     }
 
-    /// Accesses per request.
+    /// Number of accesses of the trace that form one request.
     #[must_use]
     pub fn batch(&self) -> u32 {
         self.batch.unwrap_or(1)

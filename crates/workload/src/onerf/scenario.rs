@@ -13,11 +13,11 @@ use crate::unique;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Document")]
 pub struct Scenario {
-    /// Reference to the published experiment.
+    /// Place in the RobinHood paper of the experiment that the scenario follows.
     pub paper: Option<String>,
-    /// Minutes before measurement, without limits.
+    /// Number of minutes before measurement, without limits.
     pub warmup_min: f64,
-    /// Measured minutes.
+    /// Number of measured minutes.
     pub measure_min: f64,
     /// Factor by which the time that limits add to service times is multiplied, by profile; 1 if
     /// not given. A larger scale has more workers and less queueing, so the same limit has less
@@ -44,9 +44,9 @@ pub struct RandomWalk {
     /// Length of a step in seconds, such that all listed backends together take at most 1,000,000
     /// steps.
     pub step_s: f64,
-    /// Highest level, 1 to 35.
+    /// Highest level of the walk, 1 to 35.
     pub levels: u32,
-    /// Level before the first step.
+    /// Level of every backend before the first step.
     pub start_level: u32,
     /// Resource limits at level 0 and at the highest level, by backend; linear between.
     pub range: BTreeMap<u16, (f64, f64)>,

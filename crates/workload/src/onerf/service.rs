@@ -38,7 +38,7 @@ pub struct Measured {
     cumulative: Vec<(f64, f64)>,
 }
 
-/// Notation of measured times.
+/// Notations in which a document gives measured times of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Pairs `(upper bound in ms, calls above the bound before and up to this one)`.

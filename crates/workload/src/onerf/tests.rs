@@ -118,7 +118,7 @@ fn objects_of_a_batch_are_distinct_and_new_ones_numbered_consecutively() {
 }
 
 #[test]
-fn equal_seeds_draw_equal_requests() {
+fn equal_seeds_draw_equal_requests_from_the_model() {
     let model = Model::onerf();
     let draw = |seed| {
         let (mut mix, mut rng) = (model.mix("demo").unwrap(), rng_from_seed(seed));

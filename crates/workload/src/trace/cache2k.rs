@@ -43,7 +43,7 @@ impl Access {
         self.0 & 0x07FF_FFFF
     }
 
-    /// Type and object together, as recorded.
+    /// Type and number of the object together, as recorded.
     #[must_use]
     pub const fn word(self) -> u32 {
         self.0

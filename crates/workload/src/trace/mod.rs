@@ -40,13 +40,13 @@ pub enum TraceError {
     Truncated {
         /// Start of the incomplete record.
         at: Position,
-        /// Description of the record.
+        /// Description of the record that was expected.
         expected: &'static str,
     },
     /// The xz container that holds the trace is damaged or truncated.
     #[error("unpacking the trace: {detail}; check the file with `xz -t`")]
     Unpack {
-        /// Message of the decoder.
+        /// Message of the xz decoder.
         detail: String,
     },
     /// The unpacked trace is above the size limit.
@@ -60,7 +60,7 @@ pub enum TraceError {
         "the trace is packed with {program}, but only xz is unpacked here: unpack it first, with `{program} -d`"
     )]
     Packed {
-        /// Name of the packing program.
+        /// Name of the program that packed the trace.
         program: &'static str,
     },
     /// A record is malformed.
@@ -78,9 +78,9 @@ pub enum TraceError {
 /// A place in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Bytes from the (unpacked) start.
+    /// Number of bytes from the start of the unpacked trace.
     Byte(u64),
-    /// Line, from 1.
+    /// Number of the line, from 1.
     Line(u64),
 }
 

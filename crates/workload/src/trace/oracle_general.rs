@@ -20,7 +20,7 @@ use super::{Position, TraceError, fill};
 pub struct Access {
     /// Time in seconds, from an arbitrary origin.
     pub time_s: u32,
-    /// Id of the object.
+    /// Number that identifies the object.
     pub object: u64,
     /// Size of the object in bytes.
     pub bytes: u32,

@@ -1,4 +1,4 @@
-//! Packed input, detected by its first bytes.
+//! Packed (compressed) traces, detected by their first bytes.
 
 use std::io::{BufRead, Chain, Cursor, Read, Write};
 

@@ -62,7 +62,7 @@ pub struct Requests<R> {
     ended: bool,
 }
 
-/// A get of an object.
+/// A get of an object in a trace of single accesses.
 struct Access {
     at: Position,
     time: i64,

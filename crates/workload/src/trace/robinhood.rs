@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn published_sample_has_two_backends_and_three_objects_per_request() {
+    fn published_robinhood_sample_has_two_backends_and_three_objects_per_request() {
         let requests: Vec<Request> = read(SAMPLE).collect::<Result<_, _>>().unwrap();
         assert_eq!(requests.len(), 200);
         assert_eq!(requests[0].layers[0][0].objects[0].key, "8d424355000941");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_line_is_refused_with_its_number_and_error() {
+    fn malformed_trace_line_is_refused_with_its_number_and_error() {
         let good = r#"{"t":0,"d":[{"b":{"S":[1],"U":["x"],"C":[1]}}]}"#;
         let lengths = error(&format!("{good}\n\n{}", good.replace("[1],\"U", "[1,2],\"U")));
         assert!(lengths.contains("line 3") && lengths.contains("2, 1 and 1 elements"), "{lengths}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_last_line_is_reported_as_truncated() {
+    fn incomplete_last_line_of_a_trace_is_reported_as_truncated() {
         let cut = &SAMPLE[..SAMPLE.len() - 20];
         let ends: Vec<_> = read(cut).collect();
         assert_eq!(ends.len(), 200);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn line_above_the_length_limit_is_refused() {
+    fn trace_line_above_the_length_limit_is_refused() {
         let endless = std::io::BufReader::new(std::io::repeat(b'['));
         let error = read(endless).next().unwrap().unwrap_err().to_string();
         assert!(error.contains("longer than 16777216 bytes"), "{error}");

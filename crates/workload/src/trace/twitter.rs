@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_read_and_keys_may_hold_commas() {
+    fn twitter_operations_are_read_and_keys_may_hold_commas() {
         let text = "0,k,20,0,1,gets,0\r\n\n5,a,b,c,30,4000000000,2,set,86400\n6,k,20,0,1,delete,0";
         let operations: Vec<_> = read(text.as_bytes()).collect::<Result<_, _>>().unwrap();
         let seen = operations.iter().map(|operation| (operation.key.as_str(), operation.verb));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_line_is_refused_with_its_number_and_error() {
+    fn malformed_trace_line_is_refused_with_its_number_and_error() {
         assert!(error("0,k,20,0,1,get,0\n1,2,3\n").ends_with("it has 3 fields"));
         let verb = error("0,k,20,0,1,fetch,0\n");
         assert!(verb.contains("line 1") && verb.contains("\"fetch\" is no operation"), "{verb}");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn line_above_the_length_limit_is_refused() {
+    fn trace_line_above_the_length_limit_is_refused() {
         let endless = std::io::BufReader::new(std::io::repeat(b','));
         let error = read(endless).next().unwrap().unwrap_err().to_string();
         assert!(error.contains("longer than 65536 bytes"), "{error}");
