@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budget_can_be_used_up_and_refusals_are_counted() {
+    fn buffer_budget_can_be_used_up_and_refusals_are_counted() {
         let buffers = Buffers::new(STEP_BYTES + 10);
         let (mut one, mut two) = (buffers.hold(), buffers.hold());
         assert!(one.take(10), "with a step to spare");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn guarded_bytes_release_the_hold_with_their_last_clone() {
+    fn last_clone_of_guarded_bytes_returns_them_to_the_buffer_budget() {
         let buffers = Buffers::new(100);
         let mut hold = buffers.hold();
         assert!(hold.take(100));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_of_connections_do_not_use_the_budget() {
+    fn buffers_of_connections_do_not_use_the_buffer_budget() {
         let buffers = Buffers::new(10);
         buffers.add(100);
         assert!(buffers.hold().take(10), "they take nothing from the budget");
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn held_bytes_are_at_least_the_granted_ones_and_within_the_budget(
+        fn held_bytes_are_at_least_the_granted_ones_and_within_the_buffer_budget(
             bytes_max in 0..100_000u64,
             takes in prop::collection::vec((0..4usize, 0..50_000usize, any::<bool>()), 0..40),
         ) {

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_beyond_the_maximum_count_as_other() {
+    fn request_classes_beyond_the_maximum_count_as_other() {
         let classes = Classes::default();
         (0..1000).for_each(|i| classes.count(&format!("c{i:04}")));
         let counts = classes.counts();

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_is_counted_and_one_per_cause_and_interval_is_logged() {
+    fn every_store_failure_is_counted_and_one_per_cause_and_interval_is_logged() {
         let errors = Errors::default();
         let at = Instant::from_secs;
         assert_eq!(errors.note(at(0), "reset"), Some(0));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn allowance_of_buffers_rises_at_once_and_falls_gradually() {
+    fn memory_allowance_for_buffers_rises_at_once_and_falls_gradually() {
         let mut watch = watch();
         watch.grant(320);
         assert_eq!(watch.buffers_bytes, 320);

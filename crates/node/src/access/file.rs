@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_file_is_refused() {
+    fn oversized_secret_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("large");
         File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_file_is_reloaded_and_invalid_one_is_ignored() {
+    fn changed_secret_file_is_reloaded_and_invalid_one_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         fs::write(&path, "1").unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_local_names_and_the_bound_address_are_accepted() {
+    fn request_is_accepted_only_to_local_names_and_the_bound_address() {
         for ours in [
             "127.0.0.1:8080",
             "127.0.0.1",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn origin_must_have_the_name_and_port_of_the_host() {
+    fn browser_origin_must_have_the_name_and_port_of_the_requested_host() {
         let from = |origin| asked("/", &[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
         assert_eq!(from("http://localhost:8080"), Ok(()));
         assert_eq!(from("https://LOCALHOST:8080"), Ok(()));

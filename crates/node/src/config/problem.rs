@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_and_columns_count_from_one() {
+    fn lines_and_columns_of_problems_count_from_one() {
         let text = "a = 1\nbé = 2\n";
         let at = |needle: &str| position(text, text.find(needle).expect("is there"));
         assert_eq!((at("a"), at("b"), at("2")), ((1, 1), (2, 1), (2, 6)));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_ordered_by_place_and_limited() {
+    fn configuration_problems_are_ordered_by_place_and_limited_in_number() {
         let text = "\n".repeat(100);
         let mut problems = Problems::new(Some(("a.toml", &text)));
         for line in (0..50).rev() {

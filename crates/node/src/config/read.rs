@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_entry_is_reported_at_its_place() {
+    fn every_wrong_entry_of_a_configuration_is_reported_at_its_place() {
         let found = problems(
             "[memory]\ntotl = 1\n[slo]\nbound = 5\n[[backend]]\nname = \"a\"\nstore = { kind = \"kv\", cashe_bytes = 3 }\n\
              [control]\ndelta = \"5\"\nband = [98.5, \"x\"]\n[memroy]\n",

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_name_their_unit() {
+    fn durations_are_whole_numbers_with_a_unit() {
         let span = |text: &str| text.parse::<Span>().map(|span| span.0);
         assert_eq!(span("5s"), Ok(Duration::from_secs(5)));
         assert_eq!(span("150ms"), Ok(Duration::from_millis(150)));

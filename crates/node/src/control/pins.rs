@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_win_over_the_budget_of_an_unreachable_instance() {
+    fn operators_limits_win_over_the_budget_of_an_unreachable_instance() {
         let pins = [pin(0, None), pin(0, Some(20)), pin(0, Some(30))];
         assert_eq!(without_the_first("equal", &pins, &[32, 32, 32], 96), [46, 20, 30]);
         let pins = [pin(0, None), pin(60, None), pin(0, None)];

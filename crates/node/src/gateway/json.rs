@@ -170,7 +170,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn text_bytes_is_the_written_length(written in "[ -~\u{0}-\u{1f}\u{7f}\u{e9}]{0,100}") {
+        fn text_bytes_returns_the_length_written_as_json(written in "[ -~\u{0}-\u{1f}\u{7f}\u{e9}]{0,100}") {
             assert_eq!(text_bytes(&written), serde_json::to_vec(&written).expect("serializes").len());
         }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_escaped_byte_is_found_at_any_position() {
+    fn every_byte_that_json_escapes_is_found_at_any_position() {
         for byte in 0..0x80u8 {
             for place in [0, 63, 64, 99] {
                 let mut text = vec![b'x'; 100];

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_body_times_out_and_releases_its_budget() {
+    fn endless_request_body_times_out_and_releases_its_buffers() {
         let buffers = Buffers::new(1 << 20);
         let never = Body::from_stream(stream::iter([piece()]).chain(stream::pending()));
         let refused = read_whole(never, &buffers, Duration::from_millis(1)).expect_err("no body");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_body_is_refused_by_its_length_or_as_it_arrives() {
+    fn too_large_request_body_is_refused_by_its_length_or_as_it_arrives() {
         let buffers = Buffers::new(64 << 20);
         let announced = Body::from(vec![b'x'; BODY_BYTES_MAX + 1]);
         let growing = Body::from_stream(stream::repeat_with(piece));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprint_changes_only_with_options_that_change_values() {
+    fn snapshot_fingerprint_changes_only_with_options_that_change_values() {
         let fingerprint = |backend: &str, store: &str| {
             let text = format!(
                 "[memory]\nsnapshot = {{ path = \"s\" }}\n[[backend]]\nname = \"a\"\n{backend}\n\

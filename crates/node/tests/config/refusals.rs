@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn size_out_of_range_is_refused() {
+fn configured_size_out_of_range_is_refused() {
     assert_refused(&[
         (
             "[memory]\n    total = 0",
@@ -515,7 +515,7 @@ fn address_flag_moves_the_only_listener_of_its_protocol_or_adds_one() {
 }
 
 #[test]
-fn all_problems_are_reported_at_once() {
+fn all_problems_of_a_configuration_are_reported_at_once() {
     let found = refusal(
         "[memory]\ntotal = 1\n[[listener]]\nbind = \"127.0.0.1:8080\"\n[slo]\nbound = \"2h\"\n[control]\ntax = 1",
         &Flags::default(),
@@ -539,7 +539,7 @@ fn deeply_nested_configuration_is_refused() {
 }
 
 #[test]
-fn count_above_the_maximum_is_refused() {
+fn more_backends_or_partitions_than_the_maximum_are_refused() {
     let backends =
         |count| (0..count).map(|index| format!("[[backend]]\nname = \"b{index}\"\n")).collect::<String>();
     assert_eq!(config(&backends(1024)).partitions.len(), 1024);

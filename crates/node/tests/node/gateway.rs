@@ -102,7 +102,7 @@ fn backend_without_a_store_answers_from_the_cache_only() {
 }
 
 #[test]
-fn malformed_body_is_refused_with_its_json_path() {
+fn malformed_request_body_is_refused_with_its_json_path() {
     let (node, fake) = node_with(&[]);
     let http = Http::of(&node);
     let long = format!(r#"{{"queries":[{{"backend":"catalog","keys":["{}"]}}]}}"#, "k".repeat(251));
@@ -141,7 +141,7 @@ fn malformed_body_is_refused_with_its_json_path() {
 }
 
 #[test]
-fn too_large_body_is_refused() {
+fn too_large_request_body_is_refused() {
     let (node, _) = node_with(&[]);
     let answer = Http::of(&node).ask("POST", "/v1/requests", &" ".repeat((4 << 20) + 1));
     assert!(answer.refusal(413).contains("4194304 bytes"));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn granted_bytes_are_not_granted_twice() {
+    fn bytes_granted_to_an_instance_are_not_granted_to_another() {
         let ledger = Ledger::new(100, 3);
         (0..3).for_each(|instance| ledger.note(instance, 20));
         assert_eq!([ledger.grant(0, 50, 20), ledger.grant(1, 50, 20)], [50, 30]);

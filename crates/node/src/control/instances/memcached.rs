@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_end_with_end_and_other_answers_are_one_line() {
+    fn memcached_statistics_end_with_end_and_other_answers_are_one_line() {
         let stats = b"STAT pid 1\r\nSTAT version 1.6\r\nSTAT get_hits 7\r\nEND\r\n";
         assert_eq!(piece(stats), Step::Used(12));
         assert_eq!(piece(&stats[..11]), Step::Incomplete(12));

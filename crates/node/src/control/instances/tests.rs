@@ -19,7 +19,7 @@ fn instance_counters_start_at_the_first_poll_and_continue_after_a_restart() {
 }
 
 #[test]
-fn password_is_the_first_line_of_an_owner_only_file() {
+fn instance_password_is_the_first_line_of_an_owner_only_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("password");
     let read = |text: &[u8], mode| {
