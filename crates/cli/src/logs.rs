@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn global_and_module_levels_are_accepted() {
+    fn global_and_module_log_levels_are_accepted() {
         let shown = |text| parsed(text, "info").map(|filter| filter.to_string()).ok();
         assert_eq!(shown(""), Some("info".to_owned()));
         assert_eq!(shown("DEBUG"), Some("debug".to_owned()));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_level_is_refused_with_the_known_levels() {
+    fn unknown_log_level_is_refused_with_the_known_levels() {
         for (text, word) in [
             ("loud", "\"loud\""),
             ("info,sherwood_node", "\"sherwood_node\""),

@@ -99,7 +99,7 @@ fn frontier_finds_limits_and_keeps_the_tried_runs() {
 }
 
 #[test]
-fn slo_that_is_never_met_has_no_limits() {
+fn frontier_of_an_slo_that_is_never_met_has_no_limits() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 10.0);
     let flags = ["--seeds", "5"];

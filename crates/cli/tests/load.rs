@@ -36,7 +36,7 @@ fn invalid_load_command_exits_with_2_and_the_reason() {
 }
 
 #[test]
-fn unreachable_target_exits_with_1_and_is_named() {
+fn load_on_an_unreachable_target_exits_with_1_and_names_it() {
     let address = unused_address();
     for line in [format!("--target memcached://{address}"), format!("--target http://{address} --mix onerf")]
     {
@@ -66,7 +66,7 @@ fn refused(scheme: &str, answer: &'static [u8]) -> (String, String) {
 }
 
 #[test]
-fn refusing_target_exits_with_1_and_a_report() {
+fn load_on_a_refusing_target_exits_with_1_and_a_report() {
     for (scheme, answer, quoted) in [
         ("memcached", &b"ERROR\r\n"[..], "ERROR"),
         ("redis", b"-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required."),

@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn second_process_cannot_load_into_the_same_directory() {
+    fn second_process_cannot_load_demo_values_into_the_same_directory() {
         let directory = tempfile::tempdir().unwrap();
         let _held = lock(directory.path()).unwrap();
         let refused = Catalogue::small(directory.path()).load().unwrap_err();
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn full_disk_is_reported_before_any_write() {
+    fn full_disk_is_reported_before_any_demo_value_is_written() {
         let directory = tempfile::tempdir().unwrap();
         let refused = check_free(directory.path(), 1 << 60).unwrap_err();
         assert!(refused.to_string().contains("MB are needed and"), "{refused}");

@@ -84,7 +84,7 @@ fn invalid_configuration_is_refused_before_binding() {
 }
 
 #[test]
-fn invalid_flags_are_refused() {
+fn invalid_flags_of_serve_are_refused() {
     for (args, part) in [
         (&["--eviction", "sieve"][..], "--eviction"),
         (&["--policy", "hare"], "--policy"),

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_short_readable_forms() {
+    fn figures_on_the_screen_have_short_readable_forms() {
         assert_eq!(duration(Duration::from_micros(9_940)), "9.9 ms");
         assert_eq!(duration(Duration::from_micros(84_400)), "84 ms");
         assert_eq!(duration(Duration::from_secs(12)), "12 s");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn bar_fits_into_its_columns() {
+    fn bar_on_the_screen_fits_into_its_columns() {
         for (ratio, drawn) in
             [(0.0, ""), (1e-9, "▏"), (0.5, "██"), (0.55, "██▎"), (1.0, "████"), (9.0, "████"), (f64::NAN, "")]
         {
