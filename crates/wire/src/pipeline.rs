@@ -50,9 +50,9 @@ use thiserror::Error;
 
 /// A request in flight, which reads its reply.
 pub trait Exchange {
-    /// The result of the request.
+    /// The result of the request, parsed from its reply.
     type Answer;
-    /// The reason why bytes are no reply to this request.
+    /// The reason why received bytes are no reply to this request.
     type Error;
 
     /// Reads a piece of the reply at the start of `input`, the bytes received and not used yet; at
@@ -64,20 +64,20 @@ pub trait Exchange {
     fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, Self::Error>;
 }
 
-/// The progress of one [`Exchange::read`]. Bytes used that have not arrived yet are discarded when
-/// they do: this is how a value that is too large is skipped.
+/// The progress of one [`Exchange::read`]. Of the bytes it reports as used, those that have not
+/// arrived yet are discarded when they do: this is how a value that is too large is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<A> {
-    /// No whole piece: the exchange is asked again once there are this many bytes, and at least one
-    /// more than now.
+    /// The bytes contain no whole piece of the reply: the exchange is called again once there are
+    /// this many, at least one more than now.
     Incomplete(usize),
-    /// A piece of this many bytes was read; more pieces follow.
+    /// A piece of the reply of this many bytes was read; more pieces follow.
     Used(usize),
-    /// The last piece was read: its bytes, and the result.
+    /// The last piece of the reply was read: its bytes, and the result of the request.
     Done(usize, A),
 }
 
-/// A request whose reply is complete, with its answer.
+/// A request whose reply is complete, with its result.
 pub type Answered<E> = (E, <E as Exchange>::Answer);
 
 /// The bounds of a [`Pipeline`].
@@ -85,25 +85,25 @@ pub type Answered<E> = (E, <E as Exchange>::Answer);
 pub struct Limits {
     /// Most requests in flight.
     pub in_flight_max: usize,
-    /// Longest piece of a reply, in bytes; it is held until it is whole.
+    /// Longest piece of a reply, in bytes; a piece is held until it is whole.
     pub piece_bytes_max: usize,
 }
 
-/// A failure to read replies. The connection is of no further use.
+/// The reason why replies cannot be read any more. The connection is of no further use.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReplyError<E> {
-    /// Bytes that are no reply to the first request in flight.
+    /// The bytes are no reply to the first request in flight.
     #[error(transparent)]
     Exchange(E),
-    /// Bytes without a request in flight: [`Pipeline::unread`].
+    /// Bytes arrived without a request in flight: [`Pipeline::unread`].
     #[error("a reply was received without a request")]
     Unsolicited,
-    /// A piece longer than the limit.
+    /// A piece of a reply is longer than the limit.
     #[error("a reply of {bytes} bytes was announced; at most {bytes_max} are accepted: raise the limit")]
     TooLong {
-        /// Bytes announced.
+        /// The announced length of the piece in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         bytes_max: usize,
     },
 }
@@ -117,29 +117,30 @@ pub enum ReplyError<E> {
 pub struct Pipeline<E: Exchange> {
     limits: Limits,
     in_flight: VecDeque<E>,
-    /// Bytes to send, of which the first `sent` are sent.
+    /// Bytes of requests, of which the first `sent` are sent.
     output: Vec<u8>,
     sent: usize,
-    /// Bytes received; those in `start..end` are not used yet.
+    /// Bytes received; those in `start..end` are not used yet by replies.
     input: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes that have to be there before the first exchange is asked again; at least 1.
+    /// Number of bytes that have to be there before the first exchange is called again; at least 1.
     need: usize,
-    /// Bytes used and not removed from the input yet, some of which may not have arrived.
+    /// Number of bytes used by replies and not removed from the input yet, some of which may not
+    /// have arrived.
     discard: usize,
-    /// The answer to the first request, until its last byte has arrived.
+    /// The result of the first request, until the last byte of its reply has arrived.
     answer: Option<E::Answer>,
 }
 
-/// Size of an empty input buffer. Chosen: the bytes that a socket delivers at once.
+/// Size of an empty input buffer, in bytes. Chosen: the bytes that a socket delivers at once.
 const INPUT_BYTES: usize = 64 << 10;
 
-/// Size up to which [`Pipeline::shrink`] keeps a buffer.
+/// Size in bytes up to which [`Pipeline::shrink`] keeps a buffer.
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
 
 impl<E: Exchange> Pipeline<E> {
-    /// A pipeline without requests.
+    /// Makes a pipeline without requests.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -156,19 +157,19 @@ impl<E: Exchange> Pipeline<E> {
         }
     }
 
-    /// Requests without an answer.
+    /// The number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// True when no more requests may be pushed.
+    /// True if no more requests may be pushed.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.in_flight.len() >= self.limits.in_flight_max
     }
 
-    /// Adds a request; `write` appends its bytes.
+    /// Adds a request; `write` appends its bytes to those that are sent.
     ///
     /// # Panics
     /// When the pipeline [is full](Self::is_full).
@@ -182,13 +183,13 @@ impl<E: Exchange> Pipeline<E> {
         self.in_flight.push_back(exchange);
     }
 
-    /// The bytes to send.
+    /// The bytes that are still to be sent.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
         &self.output[self.sent..]
     }
 
-    /// Removes the first `bytes` bytes to send.
+    /// Removes the first `bytes` of the bytes to send, which were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent == self.output.len() {
@@ -197,12 +198,13 @@ impl<E: Exchange> Pipeline<E> {
         }
     }
 
-    /// The space to receive into; never empty.
+    /// The space for bytes to be received; never empty.
     pub fn room(&mut self) -> &mut [u8] {
         self.buffers().1
     }
 
-    /// The bytes to send and the space to receive into, for drivers that do both at once.
+    /// The bytes to send and the space for received bytes, for drivers that send and receive at
+    /// once.
     pub fn buffers(&mut self) -> (&[u8], &mut [u8]) {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -216,19 +218,19 @@ impl<E: Exchange> Pipeline<E> {
         (&self.output[self.sent..], &mut self.input[self.end..])
     }
 
-    /// Adds the first `bytes` bytes of the room to the input.
+    /// Adds the first `bytes` bytes of [`room`](Self::room), which were received, to the input.
     pub fn received(&mut self, bytes: usize) {
         self.end += bytes;
         assert!(self.end <= self.input.len(), "{bytes} bytes were received into less room");
     }
 
-    /// The bytes received and not used yet.
+    /// The bytes received and not used by a reply yet.
     #[must_use]
     pub fn unread(&self) -> &[u8] {
         &self.input[self.start..self.end]
     }
 
-    /// The next request whose reply is complete, with its answer.
+    /// Returns the next request whose reply is complete, with its result.
     ///
     /// # Errors
     /// When the bytes received are no reply, or one that is too long.
@@ -267,13 +269,13 @@ impl<E: Exchange> Pipeline<E> {
         }
     }
 
-    /// Removes the requests without an answer, in their order: the connection has ended.
+    /// Removes the requests without a complete reply, in their order: the connection has ended.
     pub fn abandon(&mut self) -> impl Iterator<Item = E> {
         self.answer = None;
         self.in_flight.drain(..)
     }
 
-    /// Frees the memory of empty buffers that have grown large.
+    /// Frees the memory of the pipeline's empty buffers that have grown large.
     pub fn shrink(&mut self) {
         if self.unread().is_empty() && self.input.len() > BUFFER_BYTES_KEPT {
             (self.input, self.start, self.end) = (vec![0; INPUT_BYTES], 0, 0);
@@ -288,8 +290,9 @@ impl<E: Exchange> Pipeline<E> {
 mod tests {
     use super::*;
 
-    /// A reply: its length in one digit and that many letters. An upper-case letter before it is a
-    /// piece of its own; `!` is no reply; a length of more than 4 is discarded.
+    /// A test protocol. A reply is its length in one digit and that many letters. An upper-case
+    /// letter before it is a piece of its own; `!` is no reply; a length of more than 4 is
+    /// discarded.
     #[derive(Debug, PartialEq, Eq)]
     struct Word(u8);
 
@@ -321,7 +324,7 @@ mod tests {
 
     type Replies = Result<Vec<(u8, String)>, ReplyError<char>>;
 
-    /// The answers when `bytes` arrive `piece` at a time.
+    /// The results of the requests when `bytes` arrive in pieces of `piece` bytes.
     fn replies(pipeline: &mut Pipeline<Word>, bytes: &[u8], piece: usize) -> Replies {
         let mut replies = Vec::new();
         for bytes in bytes.chunks(piece) {
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_belong_to_requests_in_order_wherever_their_bytes_are_cut() {
+    fn replies_belong_to_requests_in_order_wherever_the_bytes_are_cut() {
         let bytes = b"2abXY3cde0Z9.........4last";
         let expected = [(b'1', "ab"), (b'2', "cde"), (b'3', ""), (b'4', "long"), (b'5', "last")];
         for piece in 1..=bytes.len() {
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn discarded_reply_is_complete_with_its_last_byte() {
+    fn discarded_reply_is_complete_when_its_last_byte_has_arrived() {
         let mut pipeline = pipeline(b"1");
         assert_eq!(replies(&mut pipeline, b"9........", 9), Ok(vec![]));
         assert_eq!(pipeline.in_flight(), 1);
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_reply_are_an_error_and_stay_unread() {
+    fn pipelined_bytes_that_are_no_reply_are_an_error_and_stay_unread() {
         let mut one = pipeline(b"12");
         assert_eq!(replies(&mut one, b"1a!?", 4), Err(ReplyError::Exchange('!')));
         assert_eq!(one.unread(), b"!?");
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn piece_over_the_limit_is_refused_when_it_is_announced() {
+    fn piece_of_a_reply_over_the_limit_is_refused_when_it_is_announced() {
         let limits = Limits { in_flight_max: 1, piece_bytes_max: 4 };
         let mut pipeline = Pipeline::new(limits);
         pipeline.push(Word(b'1'), |_, _| {});
@@ -374,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_to_send_are_handed_out_once_and_what_was_sent_is_freed() {
+    fn bytes_of_requests_are_sent_once_and_freed_afterwards() {
         let mut pipeline = pipeline(b"abc");
         assert_eq!(pipeline.unsent(), b"abc");
         pipeline.sent(2);
@@ -386,14 +389,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "8 requests are in flight")]
-    fn full_pipeline_takes_no_request() {
+    fn full_pipeline_panics_at_another_request() {
         let mut pipeline = pipeline(b"12345678");
         assert!(pipeline.is_full());
         pipeline.push(Word(b'9'), |_, _| {});
     }
 
     #[test]
-    fn input_grows_to_a_long_piece_and_shrinks_when_it_is_empty() {
+    fn input_buffer_grows_to_a_long_piece_and_shrinks_when_empty() {
         struct Long;
         impl Exchange for Long {
             type Answer = ();

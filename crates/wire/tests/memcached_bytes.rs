@@ -1,4 +1,5 @@
-//! Properties for any bytes, however they are split: no panic, a bounded buffer, the same commands.
+//! Checks the memcached parsers on any bytes, however they are split: no panic, a bounded buffer,
+//! the same commands.
 
 #[path = "common/pieces.rs"]
 mod pieces;
@@ -12,7 +13,8 @@ use pieces::Step;
 
 const LIMITS: Limits = Limits { value_bytes_max: 300 };
 
-/// The events of a parser when the bytes arrive in pieces of these lengths, in turn.
+/// Returns the events of the command parser when the bytes arrive in pieces of these lengths, in
+/// turn.
 fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     let mut parser = Parser::new(LIMITS);
     pieces::said(bytes, pieces, LIMITS.buffer_bytes_max(), |bytes| {
@@ -25,7 +27,8 @@ fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     })
 }
 
-/// Fragments that form commands, almost commands and garbage when they are joined at random.
+/// Generates fragments that form commands, almost commands and garbage when they are joined at
+/// random.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just("get "),
@@ -78,23 +81,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_split_of_the_input_gives_the_same_commands(bytes in stream(), pieces in vec(1_usize..3000, 1..8)) {
+    fn any_split_of_memcached_input_gives_the_same_commands(bytes in stream(), pieces in vec(1_usize..3000, 1..8)) {
         prop_assert_eq!(said(&bytes, &pieces), said(&bytes, &[usize::MAX / 2]));
     }
 
     #[test]
-    fn input_of_one_byte_at_a_time_gives_the_same_commands(bytes in vec(fragment(), 0..8).prop_map(|fragments| fragments.concat())) {
+    fn memcached_input_of_one_byte_at_a_time_gives_the_same_commands(bytes in vec(fragment(), 0..8).prop_map(|fragments| fragments.concat())) {
         let short = &bytes[..bytes.len().min(3000)];
         prop_assert_eq!(said(short, &[1]), said(short, &[usize::MAX / 2]));
     }
 
     #[test]
-    fn any_bytes_are_parsed_without_a_panic(bytes in vec(any::<u8>(), 0..4000), pieces in vec(1_usize..500, 1..4)) {
+    fn any_bytes_are_parsed_as_memcached_commands_without_a_panic(bytes in vec(any::<u8>(), 0..4000), pieces in vec(1_usize..500, 1..4)) {
         said(&bytes, &pieces);
     }
 
     #[test]
-    fn any_reply_is_parsed_without_a_panic(bytes in vec(any::<u8>(), 0..400), tail in vec(any::<u8>(), 0..40)) {
+    fn any_bytes_are_parsed_as_memcached_replies_without_a_panic(bytes in vec(any::<u8>(), 0..400), tail in vec(any::<u8>(), 0..40)) {
         for start in [&b""[..], b"VALUE ", b"VALUE k 0 3\r\n", b"STAT ", b"1"] {
             let reply = [start, &bytes, b"\r\n", &tail].concat();
             if let Ok(Progress::Reply { consumed, .. }) = client::parse(&reply, 100) {

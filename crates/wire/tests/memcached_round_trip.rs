@@ -1,4 +1,5 @@
-//! The server parses the requests of the client, and the client the replies of the server.
+//! Checks that the server's parser reads the requests of the memcached client, and the client the
+//! replies of the server.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -55,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn storage_commands_round_trip(
+    fn storage_commands_of_the_client_are_parsed_by_the_server(
         verb in verb(),
         key in key(),
         value in vec(any::<u8>(), 0..2000),
@@ -73,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn retrieval_commands_round_trip(keys in vec(key(), 1..30), cas: bool, touch in proptest::option::of(any::<i64>())) {
+    fn get_commands_of_the_client_are_parsed_by_the_server(keys in vec(key(), 1..30), cas: bool, touch in proptest::option::of(any::<i64>())) {
         let mut bytes = Vec::new();
         let sent = keys.iter().map(|key| Key::new(key).unwrap());
         match (cas, touch) {
@@ -90,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn commands_of_one_line_round_trip(key in key(), delta in delta(), secs: i64, noreply: bool) {
+    fn one_line_commands_of_the_client_are_parsed_by_the_server(key in key(), delta in delta(), secs: i64, noreply: bool) {
         let answer = if noreply { Answer::Unwanted } else { Answer::Expected };
         let sent = Key::new(&key).unwrap();
         let exptime = Exptime(secs);
@@ -109,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn values_round_trip(items in vec((key(), any::<u32>(), proptest::option::of(any::<u64>()), vec(any::<u8>(), 0..2000)), 0..8)) {
+    fn values_written_by_the_server_are_parsed_by_the_client(items in vec((key(), any::<u32>(), proptest::option::of(any::<u64>()), vec(any::<u8>(), 0..2000)), 0..8)) {
         let mut bytes = Vec::new();
         for (key, flags, cas, value) in &items {
             reply::value(&mut bytes, key, *flags, *cas, value);
@@ -124,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn truncated_reply_is_incomplete(value in vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>()) {
+    fn truncated_memcached_reply_is_incomplete(value in vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>()) {
         let mut bytes = Vec::new();
         reply::value(&mut bytes, b"key", 1, Some(2), &value);
         let cut = cut.index(bytes.len());
@@ -136,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn every_reply_of_one_line_is_parsed() {
+fn every_one_line_reply_of_the_server_is_parsed_by_the_client() {
     let mut bytes = [
         reply::STORED,
         reply::NOT_STORED,
@@ -182,7 +183,7 @@ fn every_reply_of_one_line_is_parsed() {
 }
 
 #[test]
-fn key_with_a_space_or_a_control_character_is_refused() {
+fn memcached_key_with_a_space_or_a_control_character_is_refused() {
     for bytes in [&b""[..], b"a b", b"a\r\nquit", b"a\n", b"\0", b"\x7f", &[b'k'; 251]] {
         assert!(Key::new(bytes).is_err(), "{bytes:?}");
     }
@@ -194,7 +195,7 @@ fn key_with_a_space_or_a_control_character_is_refused() {
 }
 
 #[test]
-fn bytes_of_another_protocol_are_an_error() {
+fn reply_of_another_protocol_than_memcached_is_an_error() {
     use client::{ReplyError, parse};
     assert_eq!(parse(&[b'x'; 2049], 10), Err(ReplyError::LineTooLong));
     assert_eq!(parse(b"VALUE a 0 11\r\n", 10), Err(ReplyError::ValueTooLarge { bytes: 11, bytes_max: 10 }));

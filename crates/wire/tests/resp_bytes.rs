@@ -1,4 +1,5 @@
-//! Properties for any bytes, however they are split: no panic, a bounded buffer, the same requests.
+//! Checks the Redis parsers on any bytes, however they are split: no panic, a bounded buffer, the
+//! same requests.
 
 #[path = "common/pieces.rs"]
 mod pieces;
@@ -12,7 +13,8 @@ use pieces::Step;
 
 const LIMITS: Limits = Limits { argument_bytes_max: 300, request_bytes_max: 1000 };
 
-/// The events of a parser when the bytes arrive in pieces of these lengths, in turn.
+/// Returns the events of the request parser when the bytes arrive in pieces of these lengths, in
+/// turn.
 fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     let mut parser = Parser::new(LIMITS);
     pieces::said(bytes, pieces, LIMITS.buffer_bytes_max(), |bytes| {
@@ -27,7 +29,8 @@ fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     })
 }
 
-/// Fragments that form requests, almost requests and garbage when they are joined at random.
+/// Generates fragments that form requests, almost requests and garbage when they are joined at
+/// random.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just("*1\r\n"),
@@ -59,13 +62,13 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_split_of_the_input_gives_the_same_requests(fragments in vec(fragment(), 0..20), pieces in vec(1..40_usize, 1..6)) {
+    fn any_split_of_redis_input_gives_the_same_requests(fragments in vec(fragment(), 0..20), pieces in vec(1..40_usize, 1..6)) {
         let bytes = fragments.concat();
         prop_assert_eq!(said(&bytes, &[bytes.len()]), said(&bytes, &pieces));
     }
 
     #[test]
-    fn requests_of_the_client_are_parsed_by_the_server(requests in vec(vec(vec(any::<u8>(), 0..30), 1..8), 0..8)) {
+    fn redis_requests_of_the_client_are_parsed_by_the_server(requests in vec(vec(vec(any::<u8>(), 0..30), 1..8), 0..8)) {
         let mut bytes = Vec::new();
         for request in &requests {
             client::request(&mut bytes, &request.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -75,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn client_parses_any_bytes_without_a_panic(bytes in vec(prop_oneof![4 => proptest::sample::select(b"+-:$*_\r\n0123".to_vec()), 1 => any::<u8>()], 0..60)) {
+    fn redis_client_parses_any_bytes_without_a_panic(bytes in vec(prop_oneof![4 => proptest::sample::select(b"+-:$*_\r\n0123".to_vec()), 1 => any::<u8>()], 0..60)) {
         let mut rest = bytes.as_slice();
         while let Ok(Progress::Reply(_, used)) = client::parse(rest) {
             prop_assert!(used > 0 && used <= rest.len());

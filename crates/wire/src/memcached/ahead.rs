@@ -1,4 +1,4 @@
-//! The keys of commands that are not parsed yet.
+//! Finds the keys of memcached commands that are not parsed yet, for prefetching.
 
 use super::line::{split_word, unsigned, without_return};
 use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
@@ -20,7 +20,7 @@ use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
 pub struct Ahead<'a>(&'a [u8]);
 
 impl<'a> Ahead<'a> {
-    /// Scans `buf`, which begins with a command.
+    /// Scans `buf` for keys; it begins with a command.
     #[must_use]
     pub const fn of(buf: &'a [u8]) -> Self {
         Self(buf)
@@ -32,7 +32,8 @@ impl<'a> Ahead<'a> {
         self.0.len()
     }
 
-    /// Returns the key in a line, and skips the value after the line if there is one.
+    /// Returns the key of the command on a line, and skips the value after the line if the command
+    /// has one.
     fn key_of(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (verb, words) = split_word(line)?;
         let (first, after) = split_word(words)?;
@@ -53,7 +54,7 @@ impl<'a> Ahead<'a> {
         (key.len() <= KEY_BYTES_MAX).then_some(key)
     }
 
-    /// Skips a value whose length is the next word.
+    /// Skips the value of a storage command, whose length is the next of `words`.
     fn skip_value(&mut self, words: &[u8]) {
         let bytes = split_word(words).and_then(|(bytes, _)| unsigned(bytes)).unwrap_or(0);
         let block = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
@@ -89,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn every_command_with_a_key_is_seen() {
+    fn scan_finds_the_first_key_of_every_memcached_command() {
         let all = "get a\r\ngets  b c\r\ngat 0 d\r\nmg e v\r\nadd f 0 0 1\r\nx\r\nms g 5 T0\r\nget z\r\ncas h 0 0 0 9\r\n\r\n\
                    delete i\nversion\r\nincr j 1\r\n";
         assert_eq!(seen(all.as_bytes()), ["a", "b", "d", "e", "f", "g", "h", "i", "j"]);
     }
 
     #[test]
-    fn bytes_left_begin_after_the_last_key_taken() {
+    fn unscanned_bytes_begin_after_the_command_of_the_last_key_taken() {
         let mut ahead = Ahead::of(b"get a\r\nset b 0 0 2\r\nxy\r\nget c");
         assert_eq!((ahead.next(), ahead.left()), (Some(&b"a"[..]), 22));
         assert_eq!((ahead.next(), ahead.left()), (Some(&b"b"[..]), 5));
@@ -104,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn commands_after_an_incomplete_value_are_not_seen() {
+    fn scan_ends_at_an_incomplete_memcached_value() {
         assert_eq!(seen(b"set a 0 0 10\r\nget b\r\n"), ["a"]);
         assert_eq!(seen(b"set a 0 0 18446744073709551615\r\nget b\r\n"), ["a"]);
         assert_eq!(seen(b"set a 0 0 none\r\n\nget b\r\n"), ["a", "b"]);
     }
 
-    /// The first key of each command as the parser reads it.
+    /// Returns the first key of each command in `buf` as the parser reads it.
     fn parsed(mut buf: &[u8]) -> Vec<Vec<u8>> {
         let mut parser = Parser::new(Limits { value_bytes_max: 100 });
         let mut keys = Vec::new();
@@ -133,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scan_finds_the_keys_that_the_parser_finds(
+        fn scan_finds_the_keys_that_the_memcached_parser_finds(
             commands in prop::collection::vec((0..6usize, "[a-z]{1,9}", "[a-z\r\n]{0,20}"), 0..40),
         ) {
             let text: String = commands.iter().map(|(kind, key, value)| match kind {
@@ -149,7 +150,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end_the_scan(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\n')], 0..300)) {
+        fn scan_of_any_bytes_for_memcached_keys_ends(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\n')], 0..300)) {
             prop_assert!(Ahead::of(&buf).count() <= buf.len());
         }
     }

@@ -1,12 +1,13 @@
-//! Base64 with the standard alphabet and padding, for binary keys.
+//! Base64 with the standard alphabet and padding, for binary keys of meta commands.
 
 use super::KEY_BYTES_MAX;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PADDING: u8 = b'=';
 
-/// The number of bytes that `text` encodes; none if it is not base64: at least four characters and
-/// a multiple of four, with padding only at the end. Unused bits of the last character are ignored.
+/// The number of bytes that the base64 `text` encodes; none if it is not base64: at least four
+/// characters and a multiple of four, with padding only at the end. Unused bits of the last
+/// character are ignored.
 pub(super) fn decoded_bytes(text: &[u8]) -> Option<usize> {
     let unpadded = text.strip_suffix(b"=").map_or(text, |text| text.strip_suffix(b"=").unwrap_or(text));
     let whole = !text.is_empty() && text.len().is_multiple_of(4);
@@ -14,8 +15,8 @@ pub(super) fn decoded_bytes(text: &[u8]) -> Option<usize> {
     valid.then(|| unpadded.len() * 3 / 4)
 }
 
-/// Decodes a text that [`decoded_bytes`] accepted. Of a text longer than a key may be, only the
-/// start is decoded.
+/// Decodes a base64 text that [`decoded_bytes`] accepted into `room`. Of a text longer than a key
+/// may be, only the start is decoded.
 pub(super) fn decode<'b>(text: &[u8], room: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
     let (mut bits, mut count, mut length) = (0_u32, 0, 0);
     for value in text.iter().map_while(|&character| digit(character)) {
@@ -32,7 +33,7 @@ pub(super) fn decode<'b>(text: &[u8], room: &'b mut [u8; KEY_BYTES_MAX]) -> &'b 
     &room[..length]
 }
 
-/// Appends `bytes` as base64.
+/// Appends `bytes` to `out` as base64.
 pub(super) fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_rfc_4648_round_trip() {
+    fn base64_examples_of_rfc_4648_round_trip() {
         for (bytes, text) in
             [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
         {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_base64_is_refused() {
+    fn key_that_is_not_base64_is_refused() {
         for text in ["", "Z", "Zg", "Zg=", "====", "Z===", "=Zg=", "Zg==Zg==", "Zm9-", "Zm 9v", "Zm9v\n"] {
             assert_eq!(decoded_bytes(text.as_bytes()), None, "{text}");
         }
@@ -92,14 +93,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn encoded_bytes_are_decoded(bytes in vec(any::<u8>(), 1..=KEY_BYTES_MAX / 4 * 3)) {
+        fn bytes_encoded_as_base64_are_decoded_to_the_same_bytes(bytes in vec(any::<u8>(), 1..=KEY_BYTES_MAX / 4 * 3)) {
             let mut text = Vec::new();
             encode(&mut text, &bytes);
             prop_assert_eq!(decoded(&text), Some(bytes));
         }
 
         #[test]
-        fn decoding_any_bytes_does_not_panic(text in vec(any::<u8>(), 0..400)) {
+        fn decoding_any_bytes_as_base64_does_not_panic(text in vec(any::<u8>(), 0..400)) {
             decode(&text, &mut [0; KEY_BYTES_MAX]);
         }
     }

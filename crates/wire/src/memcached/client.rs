@@ -1,4 +1,4 @@
-//! Requests and replies of a client.
+//! Requests and replies of a memcached client.
 //!
 //! Any number of commands is appended to a buffer, and the replies arrive in the same order. A
 //! [`Key`] is checked once, when it is made, so that no key can contain a command.
@@ -9,22 +9,23 @@ use super::line::{Words, flags, unsigned, without_return};
 use super::reply::decimal;
 use super::{Delta, Exptime, KEY_BYTES_MAX, LINE_BYTES_MAX, StorageVerb};
 
-/// A key that can be sent: 1 to 250 bytes, none of them a space or a control character.
+/// A key that can be sent to memcached: 1 to 250 bytes, none of them a space or a control
+/// character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a>(&'a [u8]);
 
-/// Bytes that are not a [`Key`].
+/// The reason why bytes are not a [`Key`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// Empty, or too long: hash long keys before they are sent.
+    /// The key is empty, or too long: hash long keys before they are sent.
     #[error("a memcached key of {0} bytes was to be sent; it has to have 1 to {KEY_BYTES_MAX}")]
     Length(usize),
-    /// A byte with a meaning in the protocol: encode such keys before they are sent.
+    /// The key has a byte with a meaning in the protocol: encode such keys before they are sent.
     #[error(
         "a memcached key with byte {byte:#04x} at {at} was to be sent; spaces and control characters are not allowed"
     )]
     Byte {
-        /// Index of the byte.
+        /// Index of the byte in the key.
         at: usize,
         /// The byte.
         byte: u8,
@@ -59,7 +60,7 @@ pub fn get<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
     keys_after(out, b"get", keys);
 }
 
-/// Appends `gets <key>*`: like [`get`], and each value has its unique number.
+/// Appends `gets <key>*`: like [`get`], and each value is answered with its unique number (CAS).
 pub fn gets<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
     keys_after(out, b"gets", keys);
 }
@@ -71,7 +72,8 @@ pub fn gat<'a>(out: &mut Vec<u8>, exptime: Exptime, keys: impl IntoIterator<Item
     keys_after(out, b"", keys);
 }
 
-/// Appends `gats <exptime> <key>*`: like [`gat`], and each value has its unique number.
+/// Appends `gats <exptime> <key>*`: like [`gat`], and each value is answered with its unique number
+/// (CAS).
 pub fn gats<'a>(out: &mut Vec<u8>, exptime: Exptime, keys: impl IntoIterator<Item = Key<'a>>) {
     out.extend_from_slice(b"gats ");
     seconds(out, exptime);
@@ -87,18 +89,18 @@ fn keys_after<'a>(out: &mut Vec<u8>, name: &[u8], keys: impl IntoIterator<Item =
     out.extend_from_slice(b"\r\n");
 }
 
-/// A value to store.
+/// A value to store, with its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The value.
     pub value: &'a [u8],
-    /// Stored with the value, opaque to the server.
+    /// The client flags: a number stored with the value, opaque to the server.
     pub flags: u32,
-    /// The expiry time.
+    /// The expiry time of the value.
     pub exptime: Exptime,
 }
 
-/// The request for an answer.
+/// The choice whether the server answers a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The server answers.
@@ -197,37 +199,38 @@ fn end(out: &mut Vec<u8>, answer: Answer) {
     });
 }
 
-/// A line of an answer, with its value if it has one. Borrows from the buffer it was parsed from.
+/// A reply, or one line of a reply of several lines, with its value if it has one. Borrows from the
+/// buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// An item that was found.
     Value {
-        /// The key.
+        /// The key of the item.
         key: &'a [u8],
         /// The client flags.
         flags: u32,
-        /// The unique number, after `gets` and `gats`.
+        /// The unique number (CAS) of the item, after `gets` and `gats`.
         cas: Option<u64>,
-        /// The value.
+        /// The value of the item.
         value: &'a [u8],
     },
-    /// End of the values or statistics.
+    /// `END`: the list of values or statistics is complete.
     End,
-    /// `STORED`
+    /// `STORED`: the value was stored.
     Stored,
-    /// `NOT_STORED`
+    /// `NOT_STORED`: the condition of the storage command was not met.
     NotStored,
     /// `EXISTS`: the item has changed since its unique number was read.
     Exists,
-    /// `NOT_FOUND`
+    /// `NOT_FOUND`: the item does not exist.
     NotFound,
-    /// `DELETED`
+    /// `DELETED`: the item was removed.
     Deleted,
-    /// `TOUCHED`
+    /// `TOUCHED`: the item has its new expiry time.
     Touched,
-    /// `OK`
+    /// `OK`: the command succeeded.
     Ok,
-    /// `RESET`
+    /// `RESET`: the statistics were reset.
     Reset,
     /// The result of an `incr` or `decr`.
     Number(u64),
@@ -244,42 +247,42 @@ pub enum Reply<'a> {
     ServerError(&'a [u8]),
 }
 
-/// The result of [`parse`].
+/// The result of [`parse`]: a reply, or that it is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// The reply is incomplete: parse again once the buffer holds `need` bytes or more.
     Incomplete {
-        /// Always more than the buffer holds.
+        /// Number of bytes from the start of the buffer; always more than the buffer holds.
         need: usize,
     },
-    /// A line of an answer.
+    /// A reply, or one line of it, was parsed.
     Reply {
-        /// Bytes it takes at the start of the buffer. The reply borrows from them.
+        /// Bytes of the reply at the start of the buffer. The reply borrows from them.
         consumed: usize,
         /// The reply.
         reply: Reply<'a>,
     },
 }
 
-/// Bytes that no memcached server sends. The connection has to be closed.
+/// The reason why bytes are not a reply of a memcached server. The connection has to be closed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReplyError {
-    /// A line without an end.
+    /// The first line has no end within the length limit.
     #[error(
         "a memcached reply was read and has no line end in {LINE_BYTES_MAX} bytes; is the peer a memcached server?"
     )]
     LineTooLong,
-    /// A line that is no reply.
+    /// The first line is none that a memcached server sends.
     #[error("a memcached reply starts with {0:?}, which is none; is the peer a memcached server?")]
     Unknown(String),
-    /// A value over the limit.
+    /// The announced length of a value is over the limit.
     #[error(
         "a memcached value of {bytes} bytes was announced; at most {bytes_max} are accepted: raise the limit"
     )]
     ValueTooLarge {
-        /// The announced length.
+        /// The announced length in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         bytes_max: u32,
     },
     /// A value whose announced length is not followed by a line end.

@@ -1,38 +1,39 @@
-//! The commands of a client, and the reasons to refuse a line.
+//! The commands of a memcached client, and the reasons to refuse a line.
 
 use super::line::split_word;
 use super::{Exptime, Meta, MetaRefusal};
 
-/// A command, borrowing from the buffer it was parsed from.
+/// A parsed memcached command, borrowing from the buffer it was parsed from.
 ///
 /// With `noreply` nothing is written in answer, not even an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// `get`, `gets`, `gat`, `gats`, or a piece of one.
+    /// `get`, `gets`, `gat` or `gats`: looks up keys; a long list of keys arrives as several of
+    /// these.
     Retrieval(Retrieval<'a>),
-    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+    /// `set`, `add`, `replace`, `append`, `prepend` or `cas`: stores a value.
     Storage(Storage<'a>),
     /// A storage command whose value is over the limit. It is answered with
     /// [`super::reply::TOO_LARGE`], and a `set` also removes the value stored before, so that no
     /// client reads it any more. The parser skips the value as it arrives.
     TooLarge {
-        /// The refused operation.
+        /// The storage operation that was refused.
         verb: StorageVerb,
         /// Key of the refused value.
         key: &'a [u8],
         /// True if no answer is written.
         noreply: bool,
     },
-    /// `incr`, `decr`.
+    /// `incr` or `decr`: changes a number.
     Arithmetic {
-        /// Key of the number.
+        /// Key of the number to change.
         key: &'a [u8],
-        /// The change.
+        /// The change of the number.
         delta: Delta,
         /// True if no answer is written.
         noreply: bool,
     },
-    /// `touch`.
+    /// `touch`: changes the expiry time of an item.
     Touch {
         /// Key of the item.
         key: &'a [u8],
@@ -41,30 +42,30 @@ pub enum Command<'a> {
         /// True if no answer is written.
         noreply: bool,
     },
-    /// `delete`, with or without the obsolete delay of 0.
+    /// `delete`, with or without the obsolete delay of 0: removes an item.
     Delete {
         /// Key to remove.
         key: &'a [u8],
         /// True if no answer is written.
         noreply: bool,
     },
-    /// `flush_all`.
+    /// `flush_all`: removes all items, now or later.
     FlushAll {
-        /// The delay; 0 or less flushes at once.
+        /// The delay of the flush; 0 or less flushes at once.
         delay: Exptime,
         /// True if no answer is written.
         noreply: bool,
     },
-    /// `stats`, with the words that follow it.
+    /// `stats`, with the words that follow it on its line.
     Stats(&'a [u8]),
-    /// `version`.
+    /// `version`: asks for the server's version.
     Version,
     /// `verbosity`, whose level has no meaning here.
     Verbosity {
         /// True if no answer is written.
         noreply: bool,
     },
-    /// `mg`, `ms`, `md`, `ma`, `me`.
+    /// A meta command: `mg`, `ms`, `md`, `ma` or `me`.
     Meta(Meta<'a>),
     /// `mn`, answered with [`super::reply::META_NO_OP`], which tells the client that the quiet
     /// commands before it are done.
@@ -81,15 +82,15 @@ pub enum Command<'a> {
 pub struct Retrieval<'a> {
     /// The keys, in order, repetitions included. Each is 1 to 250 bytes long.
     pub keys: Keys<'a>,
-    /// True if the answer contains each item's unique number (`gets`, `gats`).
+    /// True if the answer contains each item's unique number or CAS (`gets`, `gats`).
     pub cas: bool,
     /// The new expiry time of the items found (`gat`, `gats`).
     pub touch: Option<Exptime>,
-    /// True at the end of the key list.
+    /// True if these are the last keys of the list.
     pub last: bool,
 }
 
-/// Keys of a retrieval, in order: an iterator over slices of the line.
+/// The keys of a look-up, in order: an iterator over slices of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a>(pub(super) &'a [u8]);
 
@@ -109,7 +110,7 @@ impl<'a> Keys<'a> {
         Self(text)
     }
 
-    /// The keys that have not been taken yet, as the client wrote them.
+    /// The keys that the iterator has not returned yet, as the client wrote them.
     #[must_use]
     pub const fn text(&self) -> &'a [u8] {
         self.0
@@ -131,9 +132,9 @@ impl<'a> Iterator for Keys<'a> {
 pub struct Storage<'a> {
     /// The operation.
     pub verb: StorageVerb,
-    /// Key, 1 to 250 bytes.
+    /// The key of the value, 1 to 250 bytes.
     pub key: &'a [u8],
-    /// Opaque to the server; ignored by `append` and `prepend`.
+    /// The client flags: a number opaque to the server; ignored by `append` and `prepend`.
     pub flags: u32,
     /// The expiry time; ignored by `append` and `prepend`.
     pub exptime: Exptime,
@@ -156,7 +157,7 @@ pub enum StorageVerb {
     Append,
     /// Prepend to the existing value.
     Prepend,
-    /// Store if the item still has this unique number.
+    /// Store if the item still has this unique number (CAS).
     Cas(u64),
 }
 
@@ -170,7 +171,7 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// Returns `number` after this change.
+    /// Returns `number` after this change, as `incr` or `decr` makes it.
     #[must_use]
     pub fn apply(self, number: u64) -> u64 {
         match self {
@@ -180,10 +181,10 @@ impl Delta {
     }
 }
 
-/// The reason why bytes are not a command, with memcached's answer.
+/// The reason why bytes are not a memcached command, with memcached's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such command.
+    /// The command is unknown.
     Unknown,
     /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a word
     /// that is not a number or is out of range.
@@ -205,7 +206,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The line to answer, with its line end.
+    /// The line to answer, including its line end.
     #[must_use]
     pub const fn line(self) -> &'static [u8] {
         match self {

@@ -1,11 +1,11 @@
-//! Expiry times of the protocol.
+//! Expiry times of the memcached protocol.
 
 use std::time::Duration;
 
-/// Above this many seconds an expiry time is a Unix time: 30 days.
+/// Number of seconds (30 days) above which an expiry time is a Unix time.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// An expiry time as sent: seconds, interpreted by [`Exptime::resolve`].
+/// An expiry time of an item as sent: seconds, interpreted by [`Exptime::resolve`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exptime(pub i64);
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thirty_days_are_relative_and_one_second_more_is_a_unix_time() {
+    fn expiry_time_of_thirty_days_is_relative_and_of_one_second_more_a_unix_time() {
         let month = RELATIVE_SECS_MAX as u64;
         assert_eq!(Exptime(RELATIVE_SECS_MAX).resolve(0), Expires::After(Duration::from_secs(month)));
         assert_eq!(Exptime(RELATIVE_SECS_MAX + 1).resolve(month), Expires::After(Duration::from_secs(1)));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_do_not_overflow() {
+    fn smallest_and_largest_expiry_times_do_not_overflow() {
         assert_eq!(Exptime(i64::MIN).resolve(u64::MAX), Expires::Already);
         assert_eq!(Exptime(i64::MAX).resolve(u64::MAX), Expires::Already);
         assert_eq!(Exptime(i64::MAX).resolve(0), Expires::After(Duration::from_secs(i64::MAX as u64)));

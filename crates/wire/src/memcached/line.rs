@@ -1,10 +1,10 @@
-//! The words and numbers of a line.
+//! Splits a memcached command line into words and parses numbers.
 
-/// Most words of a command without a key list, `cas` with `noreply`, and one more to detect that
-/// there are too many.
+/// Most words of a line that are kept: those of the longest command without a key list, `cas` with
+/// `noreply`, and one more to detect that there are too many.
 const WORDS_MAX: usize = 8;
 
-/// The words of a line, in order. Words from the ninth on are counted as one and not kept.
+/// The words of a command line, in order. Words from the ninth on are counted as one and not kept.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     words: [&'a [u8]; WORDS_MAX],
@@ -27,23 +27,23 @@ impl<'a> Words<'a> {
         words
     }
 
-    /// The number of words, the command's name included; 9 if there are more than 8.
+    /// The number of words on the line, the command's name included; 9 if there are more than 8.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The word at `index`, empty if there is none.
+    /// The word at `index`, empty if the line has no such word.
     pub(super) fn get(&self, index: usize) -> &'a [u8] {
         self.words.get(index).copied().unwrap_or_default()
     }
 
-    /// True if the last word is `noreply`, and is not the command itself.
+    /// True if the last word of the line is `noreply`, and is not the command itself.
     pub(super) fn noreply(&self) -> bool {
         self.count > 1 && self.get(self.count - 1) == b"noreply"
     }
 }
 
-/// Splits off the first word; none in an empty line. Only spaces separate words.
+/// Splits off the first word of a line; none if the line is empty. Only spaces separate words.
 pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|&byte| byte != b' ')?;
     let rest = &line[start..];
@@ -56,7 +56,7 @@ pub(super) fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Parses a number of decimal digits without a sign; none if it does not fit.
+/// Parses a number of decimal digits without a sign; none if it does not fit into 64 bits.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
@@ -67,7 +67,7 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a number of decimal digits with an optional sign; none if it does not fit.
+/// Parses a number of decimal digits with an optional sign; none if it does not fit into 64 bits.
 pub(super) fn signed(word: &[u8]) -> Option<i64> {
     match word {
         [b'-', digits @ ..] => 0_i64.checked_sub_unsigned(unsigned(digits)?),
@@ -75,7 +75,7 @@ pub(super) fn signed(word: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a 32-bit number.
+/// Parses client flags, a 32-bit number.
 pub(super) fn flags(word: &[u8]) -> Option<u32> {
     unsigned(word)?.try_into().ok()
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_spaces_separates_words() {
+    fn any_number_of_spaces_separates_the_words_of_a_line() {
         let words = Words::of(b"  set  a b ");
         assert_eq!(
             (words.count(), words.get(0), words.get(1), words.get(2)),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn noreply_counts_as_the_last_word_only() {
+    fn noreply_is_recognised_only_as_the_last_word_of_a_line() {
         assert!(Words::of(b"set a noreply").noreply());
         assert!(!Words::of(b"set noreply a").noreply());
         assert!(!Words::of(b"noreply").noreply());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn number_that_does_not_fit_is_refused() {
+    fn number_that_does_not_fit_into_its_bits_is_refused() {
         assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(unsigned(b"18446744073709551616"), None);
         assert_eq!(

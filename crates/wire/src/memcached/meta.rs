@@ -1,5 +1,5 @@
-//! Meta commands: one verb each for reading, storing, removing and counting, and flags for
-//! everything else.
+//! memcached's meta commands: one verb each for reading, storing, removing and counting, and flags
+//! for everything else.
 //!
 //! A flag is one letter, with a token after it for some (`T30`). Flags that request a value are
 //! answered in the order they were sent. Hence a command keeps its flags as they were sent, checked
@@ -14,19 +14,19 @@
 use super::line::{flags as flags_of, signed, split_word, unsigned};
 use super::{Exptime, KEY_BYTES_MAX, base64};
 
-/// Most words of a meta command, its name, key and length included.
+/// Most words of a meta command, including its name, key and length.
 const WORDS_MAX: usize = 20;
-/// Longest opaque token, the `O` included.
+/// Longest opaque token (flag `O`) in bytes, the `O` included.
 const OPAQUE_BYTES_MAX: usize = 32;
 
 /// A meta command other than `mn`, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
-    /// The operation.
+    /// The operation of the command.
     pub verb: MetaVerb<'a>,
-    /// The key.
+    /// The key of the command.
     pub key: MetaKey<'a>,
-    /// The flags; `me` has none.
+    /// The flags of the command; `me` has none.
     pub flags: MetaFlags<'a>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Meta<'a> {
         Name::Get.meta(key, flags)
     }
 
-    /// Sets the value of an `ms`.
+    /// Sets the value of an `ms`, which was parsed without it.
     pub(super) fn with_value(self, value: &'a [u8]) -> Self {
         let verb = match self.verb {
             MetaVerb::Set { mode, .. } => MetaVerb::Set { mode, value },
@@ -62,11 +62,11 @@ impl<'a> Meta<'a> {
 /// The operation of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVerb<'a> {
-    /// `mg`: read.
+    /// `mg`: read an item.
     Get,
-    /// `ms`: store.
+    /// `ms`: store an item.
     Set {
-        /// The condition.
+        /// The condition under which the value is stored.
         mode: SetMode,
         /// The value, 0 bytes to the limit.
         value: &'a [u8],
@@ -74,15 +74,15 @@ pub enum MetaVerb<'a> {
     /// An `ms` whose value is over the limit. It is answered with [`super::reply::TOO_LARGE`], and
     /// the value stored before is to be removed. The parser skips the value as it arrives.
     TooLarge,
-    /// `md`: remove or invalidate.
+    /// `md`: remove an item or mark it stale.
     Delete,
-    /// `ma`: count.
+    /// `ma`: increment or decrement a number.
     Arithmetic(ArithmeticMode),
     /// `me`: return an item's properties.
     Debug,
 }
 
-/// `M` of an `ms`.
+/// The mode of an `ms`, given by its flag `M`: the condition of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetMode {
     /// `S`: store unconditionally.
@@ -98,13 +98,13 @@ pub enum SetMode {
     Prepend,
 }
 
-/// `M` of an `ma`.
+/// The mode of an `ma`, given by its flag `M`: the direction of the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArithmeticMode {
-    /// `I` or `+`.
+    /// `I` or `+`: increment.
     #[default]
     Increase,
-    /// `D` or `-`.
+    /// `D` or `-`: decrement.
     Decrease,
 }
 
@@ -122,13 +122,13 @@ impl<'a> MetaKey<'a> {
         self.sent
     }
 
-    /// True if the key was sent in base64, and is answered so.
+    /// True if the key was sent in base64, so that answers have it in base64, too.
     #[must_use]
     pub fn is_base64(self) -> bool {
         self.base64
     }
 
-    /// The key: decoded into `room` if it was sent in base64, else as sent.
+    /// The bytes of the key: decoded into `room` if it was sent in base64, else as sent.
     #[must_use]
     pub fn bytes<'b>(self, room: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8]
     where
@@ -138,7 +138,7 @@ impl<'a> MetaKey<'a> {
     }
 }
 
-/// A flag of a meta command, with its token.
+/// A flag of a meta command, with the token (argument) that follows its letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaFlag<'a> {
     /// `b`: the key is in base64.
@@ -147,41 +147,42 @@ pub enum MetaFlag<'a> {
     ReturnCas,
     /// `C`: execute the command only if the item has this CAS; for `mg`, omit the value if it does.
     Cas(u64),
-    /// `D`: the amount to count by.
+    /// `D`: the amount by which to change the number.
     Delta(u64),
-    /// `E`: the CAS of the stored item.
+    /// `E`: the CAS that the stored item gets.
     NewCas(u64),
     /// `f`: return the client's flags.
     ReturnFlags,
-    /// `F`: the client's flags.
+    /// `F`: the client's flags of the stored item.
     ClientFlags(u32),
     /// `h`: return 1 if the item was read before, else 0.
     ReturnHit,
     /// `I`: mark the item stale (`md`), or store as stale over a newer item (`ms`).
     Invalidate,
-    /// `J`: the initial number of a new item.
+    /// `J`: the initial number of an item that `ma` creates.
     Initial(u64),
     /// `k`: return the key.
     ReturnKey,
-    /// `l`: return the seconds since the last use.
+    /// `l`: return the seconds since the item's last use.
     ReturnIdle,
-    /// `M`: the mode, which is in the verb.
+    /// `M`: the mode, which is parsed into the verb.
     Mode,
     /// `N`: create an item with this time to live if there is none.
     Vivify(Exptime),
-    /// `O`: return this token, which includes the `O`; at most 32 bytes.
+    /// `O`: return this opaque token, which includes the `O`; at most 32 bytes.
     Opaque(&'a [u8]),
     /// `q`: suppress the expected reply (quiet mode).
     Quiet,
-    /// `R`: tell one client to recache the item when its time to live is less than this.
+    /// `R`: tell one client to recache the item (to fetch its value anew) when its time to live is
+    /// less than this.
     Recache(Exptime),
     /// `s`: return the size of the value.
     ReturnSize,
-    /// `t`: return the seconds to live.
+    /// `t`: return the item's remaining seconds to live.
     ReturnTtl,
-    /// `T`: the time to live.
+    /// `T`: the item's new time to live.
     Ttl(Exptime),
-    /// `u`: do not count the command as a use.
+    /// `u`: do not count the command as a use of the item.
     KeepRecency,
     /// `v`: return the value.
     Value,
@@ -196,39 +197,39 @@ pub enum MetaFlag<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaFlags<'a> {
     words: &'a [u8],
-    /// The letters present, one bit each.
+    /// The flags present: one bit for each letter.
     seen: u64,
 }
 
 /// The flags of a meta command that change the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaOptions {
-    /// `C`
+    /// `C`: the CAS that the item has to have.
     pub cas: Option<u64>,
-    /// `E`
+    /// `E`: the CAS that the stored item gets.
     pub new_cas: Option<u64>,
-    /// `T`
+    /// `T`: the item's new time to live.
     pub ttl: Option<Exptime>,
-    /// `N`
+    /// `N`: the time to live of an item that is created if there is none.
     pub vivify: Option<Exptime>,
-    /// `R`
+    /// `R`: the time to live below which one client is told to recache the item.
     pub recache: Option<Exptime>,
-    /// `F`, 0 by default
+    /// `F`: the client's flags of the stored item; 0 by default.
     pub client_flags: u32,
-    /// `D`, 1 by default
+    /// `D`: the amount by which to change the number; 1 by default.
     pub delta: u64,
-    /// `J`, 0 by default
+    /// `J`: the initial number of a new item; 0 by default.
     pub initial: u64,
 }
 
 impl<'a> MetaFlags<'a> {
-    /// The flags that have not been taken yet, as they were sent.
+    /// The flags that the iterator has not returned yet, as they were sent.
     #[must_use]
     pub fn text(self) -> &'a [u8] {
         self.words
     }
 
-    /// True if the flag `letter` is among them.
+    /// True if the flag `letter` was sent.
     #[must_use]
     pub fn has(self, letter: u8) -> bool {
         bit(letter).is_some_and(|bit| self.seen & bit != 0)
@@ -310,13 +311,13 @@ impl<'a> MetaFlag<'a> {
     }
 }
 
-/// An expiry time of at most 32 bits.
+/// Parses an expiry time of at most 32 bits.
 fn exptime(token: &[u8]) -> Option<Exptime> {
     let secs: i32 = signed(token)?.try_into().ok()?;
     Some(Exptime(secs.into()))
 }
 
-/// The bit of a letter in a set of letters.
+/// The bit that stands for a letter in a set of letters; none if it is not a letter.
 fn bit(letter: u8) -> Option<u64> {
     letter.checked_sub(b'A').filter(|&place| place < 64).map(|place| 1 << place)
 }
@@ -324,36 +325,36 @@ fn bit(letter: u8) -> Option<u64> {
 /// The reason why a line is not a meta command, with memcached's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaRefusal {
-    /// No key, a key over 250 bytes or with a zero byte in it, an invalid length, a flag that is
-    /// neither letter nor digit, or an `F` that is not a 32-bit number.
+    /// The command has no key, a key over 250 bytes or with a zero byte in it, an invalid length, a
+    /// flag that is neither letter nor digit, or an `F` that is not a 32-bit number.
     BadFormat,
-    /// More than 20 words.
+    /// The command has more than 20 words.
     TooManyFlags,
-    /// An unknown flag.
+    /// The command has an unknown flag.
     InvalidFlag,
-    /// A flag twice.
+    /// The command has the same flag twice.
     DuplicateFlag,
-    /// A token that is not a number or is out of range.
+    /// The token of a flag is not a number or is out of range.
     BadToken,
-    /// A key that is not base64, with the flag `b`.
+    /// The key is not base64, despite the flag `b`.
     BadKey,
-    /// A `J` that is not a 64-bit number.
+    /// The initial number in flag `J` is not a 64-bit number.
     BadInitial,
-    /// A `D` that is not a 64-bit number.
+    /// The amount in flag `D` is not a 64-bit number.
     BadDelta,
-    /// An `O` with more than 31 bytes after it.
+    /// The opaque token in flag `O` has more than 31 bytes after the letter.
     OpaqueTooLong,
-    /// An `ma` with an invalid key or invalid flags, other than the mode, the opaque token and a
+    /// An `ma` has an invalid key or invalid flags, other than the mode, the opaque token and a
     /// first character that is neither letter nor digit.
     BadArithmetic,
-    /// An `ms` with an unknown mode.
+    /// An `ms` has an unknown mode.
     BadSetMode,
-    /// An `ma` with an unknown mode.
+    /// An `ma` has an unknown mode.
     BadArithmeticMode,
 }
 
 impl MetaRefusal {
-    /// The line to answer, with its line end.
+    /// The line to answer, including its line end.
     #[must_use]
     pub const fn line(self) -> &'static [u8] {
         match self {
@@ -384,7 +385,8 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// Splits a line into the name of a meta command and the text after it.
+    /// Splits a line into the name of a meta command and the text after the name; none for other
+    /// commands.
     pub(super) fn of(line: &[u8]) -> Option<(Self, &[u8])> {
         let (name, rest) = split_word(line)?;
         let name = match name {
@@ -398,13 +400,13 @@ impl Name {
         Some((name, rest))
     }
 
-    /// The number of words before the flags.
+    /// The number of words before the command's flags.
     fn words(self) -> usize {
         if self == Self::Set { 3 } else { 2 }
     }
 
-    /// Makes the command from `key` and the words after it (after the length, for `ms`). The value
-    /// of an `ms` is still empty.
+    /// Makes the command from its `key` and the words after the key (after the length, for `ms`).
+    /// The value of an `ms` is still empty.
     pub(super) fn meta<'a>(self, key: &'a [u8], words: &'a [u8]) -> Result<Meta<'a>, MetaRefusal> {
         let checked = Checked::of(words, self.words())?;
         if self == Self::Debug {
@@ -421,7 +423,7 @@ impl Name {
     }
 }
 
-/// Words that each start like a flag.
+/// The words after the key of a meta command, each of which starts like a flag.
 struct Checked {
     too_many: bool,
 }
@@ -461,17 +463,17 @@ impl Checked {
     }
 }
 
-/// Valid flags, with the mode and the length of the opaque token.
+/// The valid flags of a meta command, with the mode and the length of the opaque token.
 struct Flags<'a> {
     flags: MetaFlags<'a>,
-    /// The text after the `M`, if there is one.
+    /// The text after the letter of flag `M`, if that flag is present.
     mode: Option<&'a [u8]>,
     opaque_bytes: usize,
 }
 
 impl<'a> Flags<'a> {
-    /// Parses the flags. Like memcached, it reports an unknown or repeated flag at once, and of
-    /// several invalid tokens the last one.
+    /// Parses the flags of a meta command. Like memcached, it reports an unknown or repeated flag
+    /// at once, and of several invalid tokens the last one.
     fn of(words: &'a [u8], key: &[u8]) -> Result<Self, MetaRefusal> {
         let mut flags = Self { flags: MetaFlags { words, seen: 0 }, mode: None, opaque_bytes: 0 };
         let mut wrong = None;
@@ -501,7 +503,7 @@ impl<'a> Flags<'a> {
     }
 }
 
-/// Parses the mode; only its first byte counts.
+/// Parses the mode of an `ms`; only its first byte counts.
 fn set_mode(mode: Option<&[u8]>) -> Result<SetMode, MetaRefusal> {
     let Some(mode) = mode else { return Ok(SetMode::default()) };
     match mode.first() {
@@ -523,7 +525,7 @@ fn arithmetic_mode(mode: Option<&[u8]>) -> Result<ArithmeticMode, MetaRefusal> {
     }
 }
 
-/// `me`, whose only flag is `b`.
+/// Makes the command `me`, whose only flag is `b`.
 fn debug<'a>(key: &'a [u8], words: &'a [u8]) -> Result<Meta<'a>, MetaRefusal> {
     let base64 = split_word(words).is_some_and(|(first, _)| first == b"b");
     if key.len() > KEY_BYTES_MAX || base64 && base64::decoded_bytes(key).is_none() {

@@ -35,7 +35,7 @@ pub use meta::{
 };
 pub use parser::{Event, Limits, Parsed, Parser};
 
-/// Longest key in bytes.
+/// Longest key of memcached, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
 /// Longest command line in bytes, line end not counted, unless it lists keys to get: memcached's
 /// own limit.

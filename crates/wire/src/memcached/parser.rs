@@ -1,4 +1,4 @@
-//! Parses bytes into commands, one step at a time.
+//! Parses received bytes into memcached commands, one step at a time.
 //!
 //! A connection's bytes arrive in arbitrary pieces, so the parser is a state machine: it receives
 //! all bytes that are not consumed yet and consumes complete commands. The result depends on the
@@ -9,16 +9,16 @@ use super::line::{Words, flags, signed, split_word, unsigned, without_return};
 use super::meta::{self, Meta, MetaRefusal, MetaVerb};
 use super::{Exptime, KEY_BYTES_MAX, KEYS_BYTES_MAX, LINE_BYTES_MAX};
 
-/// Bytes that end a value.
+/// The two bytes that end a value.
 const LINE_END: &[u8] = b"\r\n";
-/// Greatest announced length of a value; one over the configured limit is skipped. The bound is
-/// memcached's.
+/// Greatest announced length of a value that is accepted; one over the configured limit is skipped.
+/// The bound is memcached's.
 const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
-/// Least bytes of a line that can be a command's name.
+/// Least number of bytes on a line that can be the name of a command.
 const NAME_BYTES_MIN: usize = 2;
 
-/// The bounds of what a server buffers.
+/// The bounds of what a memcached server buffers for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest value in bytes.
@@ -26,8 +26,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The buffer size that is enough to parse any command: the longest line with the longest
-    /// value, or a piece of a key list.
+    /// The buffer size in bytes that is enough to parse any command: the longest line with the
+    /// longest value, or a piece of a key list.
     #[must_use]
     pub const fn buffer_bytes_max(self) -> usize {
         let storage = LINE_BYTES_MAX + LINE_END.len() + self.value_bytes_max as usize + LINE_END.len();
@@ -38,26 +38,26 @@ impl Limits {
 /// The result of one step of a [`Parser`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed<'a> {
-    /// Bytes consumed at the start of the buffer. `event` may borrow from them.
+    /// Bytes consumed at the start of the buffer. `event` may borrow from these bytes.
     pub consumed: usize,
-    /// The meaning of these bytes.
+    /// The meaning of the consumed bytes.
     pub event: Event<'a>,
 }
 
-/// The result of a step of a [`Parser`].
+/// The meaning of the bytes that a step of a [`Parser`] consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The command is incomplete: pass the rest of the buffer again once it holds `need` bytes or
     /// more, at most [`Limits::buffer_bytes_max`].
     Incomplete {
-        /// Bytes from the first one not consumed; always more than there are.
+        /// Number of bytes from the first one not consumed; always more than there are.
         need: usize,
     },
     /// A command to execute.
     Command(Command<'a>),
-    /// Bytes that are not a command.
+    /// The bytes are not a command.
     Refused {
-        /// The reason.
+        /// The reason for the refusal.
         refusal: Refusal,
         /// True if no answer is written.
         noreply: bool,
@@ -90,26 +90,27 @@ pub struct Parser {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the start of a command.
+    /// The next byte begins a command.
     Line,
-    /// Within a key list.
+    /// The next byte is within the key list of a `get` command.
     Keys { cas: bool, touch: Option<Exptime> },
-    /// Within a value that is skipped.
+    /// The next bytes belong to a value that is skipped.
     Skip { bytes: u64 },
-    /// Within a line that is skipped.
+    /// The next bytes belong to a line that is skipped.
     SkipLine,
-    /// After a line without an end.
+    /// The connection's last line had no end, so that nothing can be parsed any more.
     Lost,
 }
 
 impl Parser {
-    /// A parser at the start of a connection.
+    /// Makes a parser for the bytes of a new connection.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, state: State::Line }
     }
 
-    /// Takes one step with `buf`, all bytes not consumed so far.
+    /// Parses one command, or a piece of a key list, at the start of `buf`, which has all bytes
+    /// that were not consumed so far.
     pub fn parse<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
         let skipped = self.skip(buf);
         let rest = &buf[skipped..];
@@ -124,7 +125,7 @@ impl Parser {
         Parsed { consumed: skipped + step.consumed, event: step.event }
     }
 
-    /// Returns the number of bytes of `buf` to skip.
+    /// Returns the number of bytes of `buf` to skip: those of a refused value or line.
     fn skip(&mut self, buf: &[u8]) -> usize {
         match self.state {
             State::Line | State::Keys { .. } => 0,
@@ -159,7 +160,7 @@ impl Parser {
         }
     }
 
-    /// Gives up on a connection whose line does not end.
+    /// Refuses a line that is too long, after which nothing can be parsed any more.
     fn lost<'a>(&mut self, consumed: usize) -> Parsed<'a> {
         self.state = State::Lost;
         Parsed {
@@ -168,8 +169,8 @@ impl Parser {
         }
     }
 
-    /// Reads the start of a key list of more than one piece. `words` follow the name in the first
-    /// `window` bytes.
+    /// Reads the first piece of a key list that does not fit into the first `window` bytes. `words`
+    /// follow the command's name in these bytes.
     fn first_keys<'a>(&mut self, getter: Getter, words: &'a [u8], window: usize) -> Parsed<'a> {
         let (touch, keys) = if getter.touch {
             match split_word(words) {
@@ -197,8 +198,8 @@ impl Parser {
         }
     }
 
-    /// Returns the complete keys in `text`, the end of the first `window` bytes of a longer key
-    /// list.
+    /// Returns the complete keys in `text` as one piece of a key list; `text` ends the first
+    /// `window` bytes of the line.
     fn piece<'a>(&mut self, text: &'a [u8], window: usize, cas: bool, touch: Option<Exptime>) -> Parsed<'a> {
         let (keys, cut) = text.split_at(memchr::memrchr(b' ', text).map_or(0, |space| space + 1));
         // A key of the greatest length and a carriage return may still be valid; more cannot.
@@ -209,13 +210,14 @@ impl Parser {
         retrieval(keys, window - cut.len(), cas, touch, false)
     }
 
-    /// Refuses a line whose end has not been seen yet.
+    /// Refuses a line whose end has not been received, and skips its rest.
     fn refuse_line<'a>(&mut self, consumed: usize, refusal: Refusal) -> Parsed<'a> {
         self.state = State::SkipLine;
         refuse(consumed, refusal, false)
     }
 
-    /// Reads the command in the line `text`. A value starts at `end` of `rest`.
+    /// Parses the command on the line `text`. If it has a value, that begins at `end` of `rest`,
+    /// the bytes not consumed.
     fn command<'a>(&mut self, text: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
         if let Some((name, after)) = meta::Name::of(text) {
             return self.meta(name, after, rest, end);
@@ -233,7 +235,8 @@ impl Parser {
         self.storage(verb, &words, rest, end)
     }
 
-    /// Reads a meta command. `words` follow its name.
+    /// Parses a meta command; `words` follow its name on the line. Its value begins at `end` of
+    /// `rest`.
     fn meta<'a>(&mut self, name: meta::Name, words: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
         let Some((sent, after)) = split_word(words) else {
             return refuse(end, Refusal::Meta(MetaRefusal::BadFormat), false);
@@ -261,7 +264,8 @@ impl Parser {
         }
     }
 
-    /// Reads the value of an `ms`, `bytes` long, at `end` of `rest`.
+    /// Parses the value of the `ms` command `meta`, which has `bytes` bytes and begins at `end` of
+    /// `rest`.
     fn meta_set<'a>(&mut self, meta: Meta<'a>, bytes: u64, rest: &'a [u8], end: usize) -> Parsed<'a> {
         if bytes > u64::from(self.limits.value_bytes_max) {
             self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
@@ -308,18 +312,19 @@ impl Parser {
     }
 }
 
-/// The value of a storage command.
+/// The value of a storage command, as far as it has been received.
 enum Block<'a> {
-    /// The complete value.
+    /// The complete value, without its line end.
     Value(&'a [u8]),
-    /// A value of another length than announced.
+    /// The value has another length than announced.
     Bad,
     /// The value is incomplete.
     Incomplete { need: usize },
 }
 
 impl<'a> Block<'a> {
-    /// Reads `start` to `end` of `rest`, which includes the line end.
+    /// Takes a value and its line end from the bytes `start` to `end` of `rest`, the bytes not
+    /// consumed.
     fn of(rest: &'a [u8], start: usize, end: usize) -> Self {
         match rest.get(start..end).map(|block| block.strip_suffix(LINE_END)) {
             Some(Some(value)) => Self::Value(value),
@@ -329,11 +334,11 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The start of a buffer, up to the end of the first line or [`KEYS_BYTES_MAX`].
+/// The first line in a buffer, or its first [`KEYS_BYTES_MAX`] bytes if it is longer or incomplete.
 struct Window<'a> {
     /// The line without its end.
     text: &'a [u8],
-    /// The start of the next line.
+    /// The start of the next line; none if the line has no end within these bytes.
     end: Option<usize>,
 }
 
@@ -351,7 +356,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// A command with a key list.
+/// A command that looks up a list of keys: `get`, `gets`, `gat` or `gats`.
 #[derive(Clone, Copy)]
 struct Getter {
     cas: bool,
@@ -379,7 +384,8 @@ impl Getter {
         Some((getter, &text[head.len() - after.len()..]))
     }
 
-    /// Reads the command when its line is complete and ends before `end`.
+    /// Parses the command from the `words` after its name, when its line is complete and ends
+    /// before `end`.
     fn whole(self, words: &[u8], end: usize) -> Parsed<'_> {
         if !self.touch {
             return self.some_keys(words, None, end);
@@ -409,7 +415,7 @@ fn retrieval(keys: &[u8], consumed: usize, cas: bool, touch: Option<Exptime>, la
     }
 }
 
-/// The words of a storage command before the length.
+/// The words of a storage command before the length of its value.
 struct Header<'a> {
     verb: StorageVerb,
     key: &'a [u8],
@@ -428,7 +434,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A command that is one line and lists no keys.
+/// Parses a command that is one line and lists no keys; the line ends before `end`.
 fn one_line<'a>(words: &Words<'a>, text: &'a [u8], end: usize) -> Parsed<'a> {
     let noreply = words.noreply();
     let command = match (words.get(0), words.count()) {
@@ -498,8 +504,8 @@ fn flush_all<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
     Ok(Command::FlushAll { delay: Exptime(delay), noreply })
 }
 
-/// Checks that a word can be a key. It may contain any byte but a space, a line feed and a zero
-/// byte.
+/// Returns a word that can be a key, which may contain any byte but a space, a line feed and a zero
+/// byte; none for other words.
 fn key(word: &[u8]) -> Option<&[u8]> {
     (!word.is_empty() && are_keys(word)).then_some(word)
 }

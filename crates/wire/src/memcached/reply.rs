@@ -1,36 +1,36 @@
-//! Replies of a server. Every function appends to `out`.
+//! Writes the replies of a memcached server. Every function appends to `out`.
 
 use super::base64;
 
-/// The value was stored.
+/// Reply: the value was stored.
 pub const STORED: &[u8] = b"STORED\r\n";
-/// The condition of an `add`, `replace`, `append` or `prepend` was not met.
+/// Reply: the condition of an `add`, `replace`, `append` or `prepend` was not met.
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
-/// The item of a `cas` was changed since it was read.
+/// Reply: the item of a `cas` was changed since it was read.
 pub const EXISTS: &[u8] = b"EXISTS\r\n";
-/// The item does not exist.
+/// Reply: the item does not exist.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
-/// The item was removed.
+/// Reply: the item was removed.
 pub const DELETED: &[u8] = b"DELETED\r\n";
-/// The item has its new expiry time.
+/// Reply: the item has its new expiry time.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// The command succeeded.
+/// Reply: the command succeeded.
 pub const OK: &[u8] = b"OK\r\n";
-/// The statistics were reset.
+/// Reply: the statistics were reset.
 pub const RESET: &[u8] = b"RESET\r\n";
-/// End of a list of values or statistics.
+/// End of a reply that lists values or statistics.
 pub const END: &[u8] = b"END\r\n";
-/// The command is unknown.
+/// Reply: the command is unknown.
 pub const ERROR: &[u8] = b"ERROR\r\n";
-/// The value is over the limit.
+/// Reply: the value is over the limit on its length.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
-/// The value is within the limit but does not fit into the cache.
+/// Reply: the value is within the limit but does not fit into the cache.
 pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
-/// The item of an `incr` or `decr` is not a number.
+/// Reply: the item of an `incr` or `decr` is not a number.
 pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-/// `MN`, to `mn`.
+/// Reply `MN` to the meta command `mn`.
 pub const META_NO_OP: &[u8] = b"MN\r\n";
-/// Too many connections; the connection is closed after this reply.
+/// Reply: there are too many connections; this one is closed afterwards.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 
 /// Appends `VALUE <key> <flags> <bytes> [<cas>]` and the value.
@@ -55,13 +55,13 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value:
 /// and two line ends.
 pub const VALUE_LINE_BYTES_MAX: usize = 6 + super::KEY_BYTES_MAX + 1 + 10 + 1 + 20 + 1 + 20 + 4;
 
-/// Appends ` <letter><number>`, a flag in the reply to a meta command.
+/// Appends ` <letter><number>`, the value that a flag of a meta command requested.
 pub fn meta_number(out: &mut Vec<u8>, letter: u8, number: u64) {
     out.extend_from_slice(&[b' ', letter]);
     decimal(out, number);
 }
 
-/// Appends ` k<key>`, or ` k<key> b` with the key in base64.
+/// Appends ` k<key>`, the key that a meta command requested, or ` k<key> b` with the key in base64.
 pub fn meta_key(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     out.extend_from_slice(b" k");
     if base64 {
@@ -106,15 +106,15 @@ pub fn meta_debug(out: &mut Vec<u8>, key: &[u8], base64: bool, about: &MetaDebug
 /// slab classes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaDebug {
-    /// Seconds to live; none if the item does not expire.
+    /// Seconds that the item has to live; none if it does not expire.
     pub ttl_secs: Option<u64>,
-    /// Seconds since the last use.
+    /// Seconds since the item's last use.
     pub idle_secs: u64,
-    /// The unique number.
+    /// The unique number (CAS) of the item.
     pub cas: u64,
     /// True if the item was read since it was stored.
     pub hit: bool,
-    /// Bytes charged to the budget.
+    /// Bytes of the item that are charged to the cache's budget.
     pub bytes: u64,
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_has_its_length_and_its_unique_number_if_given() {
+    fn value_reply_has_the_length_and_the_cas_if_given() {
         let mut out = Vec::new();
         value(&mut out, b"k", 7, None, b"ab");
         value(&mut out, b"k", u32::MAX, Some(9), b"");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_reply_is_put_together_from_its_parts() {
+    fn meta_reply_consists_of_its_appended_parts() {
         let mut out = Vec::new();
         meta_value(&mut out, 2);
         meta_number(&mut out, b't', 30);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_value_line_has_exactly_the_stated_length() {
+    fn longest_value_line_has_value_line_bytes_max_bytes() {
         let mut out = Vec::new();
         value(&mut out, &[b'k'; super::super::KEY_BYTES_MAX], u32::MAX, Some(u64::MAX), b"");
         assert_eq!(out.len() + 19, VALUE_LINE_BYTES_MAX, "an empty value's length has one digit, not twenty");

@@ -1,4 +1,4 @@
-//! The keys of requests that are not parsed yet.
+//! Finds the keys of Redis requests that are not parsed yet, for prefetching.
 
 /// The first argument of each request in a buffer, its key if it has one, found without parsing the
 /// requests. A server can prefetch the items of requests that it has not come to yet.
@@ -17,7 +17,7 @@
 pub struct Ahead<'a>(&'a [u8]);
 
 impl<'a> Ahead<'a> {
-    /// Scans `buf`, which begins with a request.
+    /// Scans `buf` for keys; it begins with a request.
     #[must_use]
     pub const fn of(buf: &'a [u8]) -> Self {
         Self(buf)
@@ -29,8 +29,8 @@ impl<'a> Ahead<'a> {
         self.0.len()
     }
 
-    /// Returns the first argument of the next request, if it has one; none without a complete
-    /// request.
+    /// Returns the first argument of the next request, if it has one; none if no complete request
+    /// is left.
     fn request(&mut self) -> Option<Option<&'a [u8]>> {
         let (count, mut rest) = header(self.0, b'*')?;
         if count > ARGUMENTS_MAX {
@@ -62,7 +62,8 @@ impl<'a> Iterator for Ahead<'a> {
     }
 }
 
-/// Parses a line of `mark` and a number; returns the number and the bytes after the line.
+/// Parses a line that consists of `mark` and a number; returns the number and the bytes after the
+/// line.
 fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     let (&first, text) = rest.split_first()?;
     if first != mark {
@@ -79,13 +80,13 @@ fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Longest number with its line's end: lengths and counts have at most nine digits.
+/// Longest number in bytes, with its line's end: lengths and counts have at most nine digits.
 const DIGITS_MAX: usize = 10;
 
-/// Most arguments of a request that is scanned. A long request arrives in many pieces, and is
-/// scanned again with each: without a bound, a client that sends a request of hundreds of thousands
-/// of arguments in small pieces would cost milliseconds per packet. Chosen: some microseconds, and
-/// more arguments than any but bulk requests have.
+/// Most arguments of a request that is scanned for its key. A long request arrives in many pieces,
+/// and is scanned again with each: without a bound, a client that sends a request of hundreds of
+/// thousands of arguments in small pieces would cost milliseconds per packet. Chosen: some
+/// microseconds, and more arguments than any but bulk requests have.
 const ARGUMENTS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -95,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_left_begin_after_the_last_complete_request() {
+    fn unscanned_bytes_begin_after_the_last_complete_request() {
         let mut ahead = Ahead::of(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nxy\r\n*2\r\n$3\r\nGET\r\n$1\r\nb");
         assert_eq!((ahead.next(), ahead.left()), (Some(&b"a"[..]), 18));
         assert_eq!((ahead.next(), ahead.left()), (None, 18));
     }
 
     #[test]
-    fn bytes_that_are_no_request_end_the_scan() {
+    fn bytes_that_are_no_redis_request_end_the_scan_for_keys() {
         for text in [
             "GET a\r\n",
             "*2\r\n$3\r\nGET\r\n:1\r\n",
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn request_of_too_many_arguments_is_not_scanned() {
+    fn request_of_too_many_arguments_is_not_scanned_for_keys() {
         let request = |arguments: usize| {
             let mut bytes = format!("*{arguments}\r\n").into_bytes();
             bytes.extend_from_slice(&b"$1\r\na\r\n".repeat(arguments));
@@ -130,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_the_scan(buf in "[*$0-9\r\nA]{0,60}") {
+        fn scan_of_any_bytes_for_redis_keys_ends(buf in "[*$0-9\r\nA]{0,60}") {
             prop_assert!(Ahead::of(buf.as_bytes()).count() <= buf.len());
         }
     }

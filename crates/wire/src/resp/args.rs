@@ -1,14 +1,14 @@
-//! Arguments of requests.
+//! Arguments of Redis requests.
 
 /// The arguments of a request, the command's name first, borrowing from the buffer they were parsed
-/// from. There is always a name.
+/// from. Every request has a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) spans: &'a [Span],
 }
 
-/// The position of an argument.
+/// The position of an argument in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -16,28 +16,28 @@ pub(super) struct Span {
 }
 
 impl<'a> Args<'a> {
-    /// The number of arguments, the name included.
+    /// The number of arguments, the command's name included.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a request has at least a name")]
     pub fn len(self) -> usize {
         self.spans.len()
     }
 
-    /// The argument at `index`, none after the last one. The name is at 0.
+    /// The argument at `index`, none after the last one. The command's name is at 0.
     #[must_use]
     pub fn get(self, index: usize) -> Option<&'a [u8]> {
         let Span { start, len } = *self.spans.get(index)?;
         self.bytes.get(start as usize..start as usize + len as usize)
     }
 
-    /// The arguments from `index` on.
+    /// Iterates over the arguments from `index` on.
     #[must_use]
     pub fn from(self, index: usize) -> Iter<'a> {
         Iter { args: self, next: index }
     }
 }
 
-/// Arguments in order.
+/// An iterator over the arguments of a request, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Iter<'a> {
     args: Args<'a>,

@@ -1,4 +1,4 @@
-//! Requests and replies of a client.
+//! Requests and replies of a Redis client.
 //!
 //! Any number of requests is appended to a buffer, and the replies arrive in the same order.
 
@@ -32,7 +32,7 @@ pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     request(out, &[b"SET", key, value]);
 }
 
-/// A reply, borrowing from the buffer it was parsed from.
+/// A reply of a Redis server, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// A status, mostly `OK`.
@@ -43,16 +43,16 @@ pub enum Reply<'a> {
     Integer(i64),
     /// A byte string.
     Bulk(&'a [u8]),
-    /// Null.
+    /// Null: no value.
     Null,
     /// The start of an array of this many replies.
     Array(usize),
 }
 
-/// The result of [`parse`].
+/// The result of [`parse`]: a reply, or that it is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// A reply, and the bytes it takes at the start of the buffer.
+    /// A reply, and its number of bytes at the start of the buffer.
     Reply(Reply<'a>, usize),
     /// The reply is incomplete: parse again once the buffer holds this many bytes or more.
     Incomplete(usize),
@@ -62,21 +62,21 @@ pub enum Progress<'a> {
 /// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplyError {
-    /// A first byte that is not of a supported type.
+    /// The first byte is not that of a supported type of reply.
     #[error("a Redis server was to answer and sent byte {0:#04x}; +, -, :, $, * and _ are understood")]
     Type(u8),
-    /// An invalid number, or a length out of range.
+    /// A number is invalid, or a length is out of range.
     #[error(
         "a Redis server sent a number that is none or a length out of range; at most {BULK_BYTES_MAX} bytes are taken"
     )]
     Number,
-    /// A line without an end.
+    /// A line has no end within the length limit.
     #[error("a Redis server sent a line without an end in {LINE_BYTES_MAX} bytes")]
     Line,
 }
 
-/// Parses the reply at the start of `buf`: those of version 2 of the protocol, and the null of
-/// version 3.
+/// Parses the reply at the start of `buf`, which may be any of version 2 of the protocol, or the
+/// null of version 3.
 ///
 /// # Errors
 /// When the bytes are not a reply.
@@ -108,7 +108,7 @@ pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
     Ok(Progress::Reply(reply, used))
 }
 
-/// Parses a byte string of `len` bytes at `start`.
+/// Parses a byte string of `len` bytes that begins at `start` of `buf`.
 fn bulk(buf: &[u8], start: usize, len: i64) -> Result<Progress<'_>, ReplyError> {
     let len = u64::try_from(len).ok().filter(|&len| len <= BULK_BYTES_MAX).ok_or(ReplyError::Number)?;
     let end = start + len as usize;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_is_an_array_of_byte_strings() {
+    fn redis_request_is_written_as_an_array_of_byte_strings() {
         let mut out = Vec::new();
         get(&mut out, b"k");
         set(&mut out, b"k", b"\r\n");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_of_reply_is_parsed() {
+    fn each_type_of_redis_reply_is_parsed() {
         for (bytes, reply) in [
             (&b"+OK\r\n"[..], Reply::Simple(b"OK")),
             (b"-ERR no\r\n", Reply::Error(b"ERR no")),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_reply_are_an_error() {
+    fn bytes_that_are_no_redis_reply_are_an_error() {
         assert_eq!(parse(b"?"), Err(ReplyError::Type(b'?')));
         assert_eq!(parse(b":x\r\n"), Err(ReplyError::Number));
         assert_eq!(parse(b"$-2\r\n"), Err(ReplyError::Number));

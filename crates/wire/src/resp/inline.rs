@@ -6,8 +6,8 @@
 
 use super::args::Span;
 
-/// Splits `line` into words. Appends their text to `text`, which has to be empty, and their
-/// positions to `spans`. Returns true if all quotes were closed.
+/// Splits the `line` of an inline request into words. Appends their text to `text`, which has to be
+/// empty, and their positions to `spans`. Returns true if all quotes were closed.
 pub(super) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
     let mut rest = line;
     loop {
@@ -24,8 +24,8 @@ pub(super) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> b
     }
 }
 
-/// Appends the word at the start of `rest` to `text` and returns the text after it; none if a quote
-/// is not closed.
+/// Appends the word at the start of `rest`, without quotes, to `text` and returns the bytes after
+/// the word; none if a quote is not closed.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
@@ -86,7 +86,8 @@ fn single_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]>
     }
 }
 
-/// Returns the text after a closing quote if it is empty or starts with a space.
+/// Returns the bytes after a closing quote if they end the word: if there are none or a space is
+/// first.
 fn end_of_word(after: &[u8]) -> Option<&[u8]> {
     after.first().is_none_or(|byte| is_space(*byte)).then_some(after)
 }
@@ -120,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn words_are_separated_by_white_space() {
+    fn words_of_an_inline_request_are_separated_by_white_space() {
         check("", &[]);
         check(" \t ", &[]);
         check("set  key\tvalue ", &["set", "key", "value"]);
     }
 
     #[test]
-    fn double_quotes_hold_spaces_and_escapes() {
+    fn double_quotes_of_an_inline_request_may_contain_spaces_and_escapes() {
         check(r#"set k "a b""#, &["set", "k", "a b"]);
         check(r#""\x41\n\r\t\b\a\"\\\q" x"#, &["A\n\r\t\u{8}\u{7}\"\\q", "x"]);
         check(r#""\x4g" """#, &["x4g", ""]);
@@ -135,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn single_quotes_hold_everything_but_single_quotes() {
+    fn single_quotes_of_an_inline_request_may_contain_all_but_single_quotes() {
         check(r"'a \n b' 'it\'s'", &[r"a \n b", "it's"]);
     }
 
     #[test]
-    fn quotes_that_are_not_closed_at_the_end_of_a_word_are_refused() {
+    fn inline_request_with_a_quote_not_closed_at_the_end_of_a_word_is_refused() {
         for line in [r#""a"#, "'a", r#""a"b"#, "'a'b", r#"set """a""" b"#, r#""a\""#, r"'a\'"] {
             assert_eq!(words(line), None, "{line:?}");
         }

@@ -32,7 +32,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
-/// Digits of the greatest 63-bit number.
+/// Number of digits of the greatest 63-bit number.
 const DIGITS_MAX: usize = 19;
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_at_the_ends_of_the_range_are_parsed_and_those_beyond_refused() {
+    fn integers_at_the_ends_of_the_range_are_parsed_and_those_beyond_refused() {
         assert_eq!(integer(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!((integer(b"9223372036854775808"), integer(b"-9223372036854775809")), (None, None));
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_of_a_number_are_refused() {
+    fn integers_not_in_canonical_form_are_refused() {
         for text in ["", "-", "--1", "00", "01", "-0", "-01", "1x", "x", "1.0", " 1", "1\0", "/", ":"] {
             assert_eq!(integer(text.as_bytes()), None, "{text:?}");
         }
@@ -58,12 +58,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn formatted_number_is_parsed(number: i64) {
+        fn formatted_integer_is_parsed_as_the_same_number(number: i64) {
             prop_assert_eq!(integer(number.to_string().as_bytes()), Some(number));
         }
 
         #[test]
-        fn parsed_number_is_formatted_as_the_same_text(text in "[-0-9]{0,21}") {
+        fn parsed_integer_is_formatted_as_the_same_text(text in "[-0-9]{0,21}") {
             if let Some(number) = integer(text.as_bytes()) {
                 prop_assert_eq!(number.to_string(), text);
             }

@@ -1,4 +1,4 @@
-//! Parses bytes into requests, one step at a time.
+//! Parses received bytes into Redis requests, one step at a time.
 //!
 //! A request of many arguments arrives in many pieces. Parsing it from its start with each piece
 //! would take time quadratic in its length, so the parser keeps the positions of the complete
@@ -11,13 +11,13 @@ use super::inline;
 use super::integer::integer;
 use super::{ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX};
 
-/// Bytes that end an argument.
+/// Number of bytes that end an argument.
 const END_BYTES: usize = 2;
-/// Capacity for positions that is kept between requests: 8 KiB, more than any but bulk requests
-/// need.
+/// Number of argument positions for which memory is kept between requests: 8 KiB, more than any but
+/// bulk requests need.
 const SPANS_KEPT: usize = 1024;
 
-/// The bounds of what a server buffers.
+/// The bounds of what a Redis server buffers for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest argument in bytes.
@@ -27,8 +27,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The buffer size that is enough to parse any request: the longest request and an incomplete
-    /// line.
+    /// The buffer size in bytes that is enough to parse any request: the longest request and an
+    /// incomplete line.
     #[must_use]
     pub const fn buffer_bytes_max(self) -> usize {
         self.request_bytes_max as usize + LINE_BYTES_MAX + END_BYTES
@@ -48,27 +48,27 @@ impl Limits {
 /// The result of one step of a [`Parser`].
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
-    /// Bytes consumed at the start of the buffer. `event` may borrow from them.
+    /// Bytes consumed at the start of the buffer. `event` may borrow from these bytes.
     pub consumed: usize,
-    /// The meaning of these bytes.
+    /// The meaning of the consumed bytes.
     pub event: Event<'a>,
 }
 
-/// The result of a step of a [`Parser`].
+/// The meaning of the bytes that a step of a [`Parser`] consumed.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// The request is incomplete: pass the rest of the buffer again once it holds `need` bytes or
     /// more, at most [`Limits::buffer_bytes_max`].
     Incomplete {
-        /// Bytes from the first one not consumed; always more than there are.
+        /// Number of bytes from the first one not consumed; always more than there are.
         need: usize,
     },
     /// A request to execute.
     Request(Args<'a>),
-    /// A request that is over the limit, or has an argument that is. Contains the arguments before
+    /// A request over the limit, or with an argument over the limit. Contains the arguments before
     /// the one that exceeds a limit; there may be none. The parser skips the others as they arrive.
     TooLarge(Args<'a>),
-    /// Bytes that are not a request. The start of the next one is unknown: answer and close the
+    /// The bytes are not a request. The start of the next one is unknown: answer and close the
     /// connection.
     Broken(ProtocolError),
 }
@@ -76,25 +76,25 @@ pub enum Event<'a> {
 /// The reason why bytes are not a request, with Redis's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// [`LINE_BYTES_MAX`] bytes without the end of an inline request.
+    /// An inline request has no end within [`LINE_BYTES_MAX`] bytes.
     #[error("Protocol error: too big inline request")]
     InlineTooLong,
-    /// A quote in an inline request that is not closed, or not at the end of a word.
+    /// An inline request has a quote that is not closed, or not at the end of a word.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
-    /// [`LINE_BYTES_MAX`] bytes without the end of the number of arguments.
+    /// The number of arguments has no line end within [`LINE_BYTES_MAX`] bytes.
     #[error("Protocol error: too big mbulk count string")]
     CountTooLong,
-    /// An invalid number of arguments, or one above [`ARGUMENTS_MAX`].
+    /// The number of arguments is invalid, or above [`ARGUMENTS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     InvalidCount,
-    /// [`LINE_BYTES_MAX`] bytes without the end of an argument's length.
+    /// The length of an argument has no line end within [`LINE_BYTES_MAX`] bytes.
     #[error("Protocol error: too big bulk count string")]
     LengthTooLong,
-    /// Another byte in place of the `$` before an argument's length.
+    /// This byte is in place of the `$` before an argument's length.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0).escape_default())]
     NoLength(u8),
-    /// An argument's length that is not a number, negative, or above [`BULK_BYTES_MAX`].
+    /// The length of an argument is not a number, negative, or above [`BULK_BYTES_MAX`].
     #[error("Protocol error: invalid bulk length")]
     InvalidLength,
 }
@@ -119,27 +119,28 @@ pub enum ProtocolError {
 pub struct Parser {
     limits: Limits,
     state: State,
-    /// The arguments' positions, from the first byte of the request, or in `words`.
+    /// The positions of the request's arguments, from its first byte on; for an inline request in
+    /// `words`.
     spans: Vec<Span>,
-    /// The words of an inline request.
+    /// The words of an inline request, without quotes.
     words: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the start of a request.
+    /// The next byte begins a request.
     Start,
-    /// Within a request: `left` arguments are missing, the first of them at `at`.
+    /// The next bytes belong to a request: `left` arguments are missing, the first of them at `at`.
     Arguments { left: u32, at: usize },
-    /// Within an argument that is skipped, with `left` more after it.
+    /// The next bytes belong to an argument that is skipped, with `left` more after it.
     Skip { bytes: u64, left: u32 },
-    /// After bytes that are not a request.
+    /// The bytes before were not a request, so that nothing can be parsed any more.
     Lost,
 }
 
-/// The result of parsing the start of a buffer.
+/// The result of parsing the start of the buffer.
 enum Step {
-    /// Bytes without a request.
+    /// This many bytes were consumed that contain no request.
     Nothing(usize),
     Incomplete(usize),
     Request(usize),
@@ -149,13 +150,13 @@ enum Step {
 }
 
 impl Parser {
-    /// A parser at the start of a connection.
+    /// Makes a parser for the bytes of a new connection.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, state: State::Start, spans: Vec::new(), words: Vec::new() }
     }
 
-    /// Takes one step with `buf`, all bytes not consumed so far.
+    /// Parses one request at the start of `buf`, which has all bytes that were not consumed so far.
     pub fn parse<'a>(&'a mut self, buf: &'a [u8]) -> Parsed<'a> {
         let mut start = 0;
         loop {
@@ -194,7 +195,7 @@ impl Parser {
         }
     }
 
-    /// Reads the number of arguments.
+    /// Parses the line with the number of arguments, at the start of `rest`.
     fn count(&mut self, rest: &[u8]) -> Step {
         let (count, at) = match line(rest, 0) {
             Line::Whole { text, next } => (integer(&text[1..]), next),
@@ -211,7 +212,7 @@ impl Parser {
         }
     }
 
-    /// Continues a request at the length of its next argument.
+    /// Continues a request of which `left` arguments are missing, at the length of the next one.
     fn arguments(&mut self, rest: &[u8], mut left: u32, mut at: usize) -> Step {
         while left > 0 {
             let (len, start) = match length(rest, at) {
@@ -241,7 +242,7 @@ impl Parser {
         Step::Incomplete(need)
     }
 
-    /// Continues to skip arguments.
+    /// Continues to skip the rest of an argument and the `left` arguments after it.
     fn skip(&mut self, rest: &[u8], bytes: u64, left: u32) -> Step {
         if bytes > 0 {
             let skipped = usize::try_from(bytes).unwrap_or(usize::MAX).min(rest.len());
@@ -281,14 +282,15 @@ impl Parser {
     }
 }
 
-/// A line that announces a number.
+/// A line that announces a number, as far as it has been received.
 enum Line<'a> {
     Whole { text: &'a [u8], next: usize },
     Incomplete,
     TooLong,
 }
 
-/// Reads the line at `at`, up to a carriage return and the byte after it, which is not checked.
+/// Reads the line at `at` of `rest`, up to a carriage return and the byte after it, which is not
+/// checked.
 fn line(rest: &[u8], at: usize) -> Line<'_> {
     let rest = rest.get(at..).unwrap_or_default();
     let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
@@ -300,7 +302,8 @@ fn line(rest: &[u8], at: usize) -> Line<'_> {
     }
 }
 
-/// Reads the length at `at` and returns it with the argument's start; none if it is incomplete.
+/// Parses the length of an argument at `at` of `rest` and returns it with the argument's start;
+/// none if the line is incomplete.
 fn length(rest: &[u8], at: usize) -> Result<Option<(u64, usize)>, ProtocolError> {
     let (text, next) = match line(rest, at) {
         Line::Whole { text, next } => (text, next),

@@ -1,6 +1,6 @@
-//! Replies of a server. Every function appends to `out`.
+//! Writes the replies of a Redis server. Every function appends to `out`.
 
-/// The version of the protocol a connection speaks.
+/// The version of the Redis protocol that a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// Version 2, with which every connection starts.
@@ -10,17 +10,17 @@ pub enum Version {
     Resp3,
 }
 
-/// The command succeeded.
+/// Reply: the command succeeded.
 pub const OK: &[u8] = b"+OK\r\n";
 
-/// Appends a simple string.
+/// Appends a simple string, such as a status.
 pub fn simple(out: &mut Vec<u8>, word: &str) {
     out.push(b'+');
     out.extend_from_slice(word.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends an error: a code in capitals and a text. Line ends in it are replaced by spaces.
+/// Appends an error: a code in capitals and a text. Line ends in the text are replaced by spaces.
 pub fn error(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'-');
     out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
@@ -42,7 +42,7 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends text for people: a verbatim string in version 3.
+/// Appends text for people: in version 3 a verbatim string, in version 2 a byte string.
 pub fn text(out: &mut Vec<u8>, version: Version, text: &str) {
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),
@@ -92,7 +92,7 @@ pub fn map(out: &mut Vec<u8>, version: Version, len: usize) {
     }
 }
 
-/// Most bytes before a byte string or a list: a type byte, a number and a line end.
+/// Most bytes before the contents of a byte string or a list: a type byte, a number and a line end.
 pub const HEADER_BYTES_MAX: usize = 1 + 20 + 2;
 
 fn header(out: &mut Vec<u8>, mark: u8, len: usize) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_has_its_first_byte() {
+    fn each_type_of_redis_reply_begins_with_its_type_byte() {
         assert_eq!(written(|out| simple(out, "PONG")), "+PONG\r\n");
         assert_eq!(written(|out| integer(out, i64::MIN)), ":-9223372036854775808\r\n");
         assert_eq!(written(|out| bulk(out, b"a\r\nb")), "$4\r\na\r\nb\r\n");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_differ_in_the_types_that_version_two_lacks() {
+    fn reply_types_that_version_two_lacks_are_written_as_others() {
         for (version, expected) in [
             (Version::Resp2, "$-1\r\n*-1\r\n*4\r\n*2\r\n$2\r\nhi\r\n"),
             (Version::Resp3, "_\r\n_\r\n%2\r\n~2\r\n=6\r\ntxt:hi\r\n"),
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_in_an_error_become_spaces() {
+    fn line_ends_in_an_error_reply_become_spaces() {
         assert_eq!(written(|out| error(out, b"ERR a\r\nb")), "-ERR a  b\r\n");
     }
 
     #[test]
-    fn longest_header_is_within_the_bound() {
+    fn longest_header_of_a_reply_is_within_header_bytes_max() {
         assert!(written(|out| array(out, usize::MAX)).len() <= HEADER_BYTES_MAX);
     }
 }

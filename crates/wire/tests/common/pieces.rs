@@ -1,15 +1,15 @@
-//! Parsing of bytes that arrive in pieces.
+//! Runs a parser on bytes that arrive in pieces.
 
-/// The result of one call of a parser.
+/// The result of one call of the parser.
 pub(crate) enum Step {
-    /// An event.
+    /// The parser returned this event.
     Said(String),
-    /// More bytes are needed, this many in all.
+    /// The parser needs more bytes, this many in all.
     Need(usize),
 }
 
-/// The events of `parse` when `bytes` arrive in pieces of these lengths, in turn. It returns the
-/// bytes consumed with each step, and may not need more than `need_max` bytes.
+/// Returns the events of `parse` when `bytes` arrive in pieces of these lengths, in turn. `parse`
+/// returns the bytes consumed with each step, and may not need more than `need_max` bytes.
 pub(crate) fn said(
     bytes: &[u8],
     pieces: &[usize],

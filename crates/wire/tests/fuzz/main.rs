@@ -14,8 +14,8 @@ use std::panic::catch_unwind;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Inputs of each target besides the corpus. Chosen: all targets together take a few seconds in a
-/// debug build.
+/// Number of inputs of each target besides the corpus. Chosen: all targets together take a few
+/// seconds in a debug build.
 const INPUTS: usize = 400;
 const SEED: u64 = 1;
 
@@ -24,27 +24,27 @@ fn check(name: &str) {
 }
 
 #[test]
-fn memcached_server_target_passes() {
+fn memcached_server_fuzz_target_passes_on_corpus_and_derived_inputs() {
     check("memcached_server");
 }
 
 #[test]
-fn memcached_client_target_passes() {
+fn memcached_client_fuzz_target_passes_on_corpus_and_derived_inputs() {
     check("memcached_client");
 }
 
 #[test]
-fn resp_server_target_passes() {
+fn resp_server_fuzz_target_passes_on_corpus_and_derived_inputs() {
     check("resp_server");
 }
 
 #[test]
-fn resp_client_target_passes() {
+fn resp_client_fuzz_target_passes_on_corpus_and_derived_inputs() {
     check("resp_client");
 }
 
 #[test]
-fn repetition_expands_to_many_bytes_up_to_a_bound() {
+fn repetition_in_a_fuzz_input_expands_to_many_bytes_up_to_a_bound() {
     use crate::stream::{REPEAT, expanded};
     assert_eq!(expanded(&[b'a', b'b', REPEAT, 2, 2, b'c']), b"abababababc");
     assert_eq!(expanded(&[b'a', REPEAT, 2, 2]), [b'a', REPEAT, 2, 2]);
@@ -55,7 +55,7 @@ fn repetition_expands_to_many_bytes_up_to_a_bound() {
 }
 
 #[test]
-fn codec_that_breaks_a_rule_fails_the_check() {
+fn codec_that_violates_the_codec_contract_fails_the_fuzz_check() {
     use crate::stream::{Step, same_however_cut};
     type Codec = fn(&[u8]) -> Step<usize>;
     let broken: [Codec; 4] = [

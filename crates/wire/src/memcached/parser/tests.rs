@@ -1,11 +1,12 @@
-//! Lines and their commands; the refusals were compared with those of memcached 1.6.18.
+//! Tests of lines and the commands parsed from them; the refusals were compared with those of
+//! memcached 1.6.18.
 
 use super::super::MetaOptions;
 use super::*;
 
 const VALUE_BYTES_MAX: u32 = 100;
 
-/// The commands and refusals that `bytes` are parsed into, one line each.
+/// Returns the commands and refusals that `bytes` are parsed into, one line of text each.
 fn parsed(bytes: &[u8]) -> Vec<String> {
     let mut parser = Parser::new(Limits { value_bytes_max: VALUE_BYTES_MAX });
     let mut rest = bytes;
@@ -81,7 +82,7 @@ const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
 
 #[test]
-fn retrieval_commands() {
+fn get_commands_are_parsed_with_keys_and_expiry_time() {
     check(&[
         ("get a\r\n", &["get a cas=false touch=None last=true"]),
         ("get a\n", &["get a cas=false touch=None last=true"]),
@@ -96,7 +97,7 @@ fn retrieval_commands() {
 }
 
 #[test]
-fn storage_commands() {
+fn storage_commands_are_parsed_with_key_flags_and_value() {
     check(&[
         ("set a 1 2 3\r\nabc\r\n", &["Set a 1 2 abc noreply=false"]),
         ("add a 1 2 3\nabc\r\n", &["Add a 1 2 abc noreply=false"]),
@@ -129,7 +130,7 @@ fn value_of_a_refused_storage_command_is_skipped() {
 }
 
 #[test]
-fn invalid_length_leaves_the_next_line_a_command() {
+fn line_after_an_invalid_value_length_is_parsed_as_a_command() {
     check(&[
         ("set a 0 0 -1\r\nquit\r\n", &[BAD_FORMAT, "quit"]),
         ("set a 0 0 x\r\nquit\r\n", &[BAD_FORMAT, "quit"]),
@@ -140,7 +141,7 @@ fn invalid_length_leaves_the_next_line_a_command() {
 }
 
 #[test]
-fn value_of_another_length_is_a_bad_data_chunk() {
+fn value_of_another_length_than_announced_is_a_bad_data_chunk() {
     check(&[
         ("set a 0 0 1\r\nxyz\r\n", &["CLIENT_ERROR bad data chunk", BAD_FORMAT]),
         ("set a 0 0 10\r\nabc\r\nversion\r\n", &["CLIENT_ERROR bad data chunk", BAD_FORMAT]),
@@ -149,7 +150,7 @@ fn value_of_another_length_is_a_bad_data_chunk() {
 }
 
 #[test]
-fn arithmetic_and_touch_commands() {
+fn incr_decr_and_touch_are_parsed_and_invalid_ones_refused() {
     check(&[
         ("incr a 5\r\n", &["Increase(5) a noreply=false"]),
         ("decr a 18446744073709551615 noreply\r\n", &["Decrease(18446744073709551615) a noreply=true"]),
@@ -163,7 +164,7 @@ fn arithmetic_and_touch_commands() {
 }
 
 #[test]
-fn delete_commands() {
+fn delete_is_parsed_and_one_with_a_delay_refused() {
     check(&[
         ("delete a\r\ndelete a 0\r\n", &["delete a noreply=false", "delete a noreply=false"]),
         ("delete a noreply\r\ndelete a 0 noreply\r\n", &["delete a noreply=true", "delete a noreply=true"]),
@@ -175,7 +176,7 @@ fn delete_commands() {
 }
 
 #[test]
-fn server_commands() {
+fn stats_flush_version_verbosity_and_quit_are_parsed() {
     check(&[
         ("flush_all\r\nflush_all -1\r\n", &["flush 0 noreply=false", "flush -1 noreply=false"]),
         ("flush_all noreply\r\nflush_all 9 noreply\r\n", &["flush 0 noreply=true", "flush 9 noreply=true"]),
@@ -205,7 +206,7 @@ fn unknown_commands_and_http_requests_are_refused() {
 }
 
 #[test]
-fn line_over_the_limit_ends_the_connection() {
+fn memcached_line_over_the_length_limit_ends_the_connection() {
     let longest = "x".repeat(LINE_BYTES_MAX);
     check(&[(&format!("{longest}\nquit\r\n"), &[ERROR, "quit"])]);
     let lost = &["CLIENT_ERROR line too long, and close"];
@@ -231,7 +232,7 @@ fn long_key_list_is_returned_in_pieces_with_every_key() {
 }
 
 #[test]
-fn bad_key_ends_a_long_key_list_with_one_error() {
+fn invalid_key_ends_a_long_key_list_with_one_error() {
     let good = "key ".repeat(KEYS_BYTES_MAX / 4);
     let long = "k".repeat(251);
     check(&[
@@ -245,7 +246,7 @@ fn bad_key_ends_a_long_key_list_with_one_error() {
 }
 
 #[test]
-fn buffer_of_the_stated_size_is_enough() {
+fn buffer_of_buffer_bytes_max_is_enough_for_the_longest_command() {
     let limits = Limits { value_bytes_max: VALUE_BYTES_MAX };
     assert_eq!(limits.buffer_bytes_max(), KEYS_BYTES_MAX);
     let large = Limits { value_bytes_max: 1 << 20 };
@@ -358,7 +359,7 @@ fn invalid_meta_commands_are_refused() {
 }
 
 #[test]
-fn meta_set_has_a_value_that_is_skipped_if_refused() {
+fn value_of_a_refused_meta_set_is_skipped() {
     let large = "x".repeat(101);
     check(&[
         ("ms a 2\r\nhello\r\nquit\r\n", &["CLIENT_ERROR bad data chunk", BAD_FORMAT, "quit"]),
@@ -369,7 +370,7 @@ fn meta_set_has_a_value_that_is_skipped_if_refused() {
 }
 
 #[test]
-fn options_collect_the_flags_that_change_the_operation() {
+fn meta_options_collect_the_flags_that_change_the_operation() {
     let line = b"mg a v T5 q\r\n";
     let Event::Command(Command::Meta(meta)) = Parser::new(Limits { value_bytes_max: 1 }).parse(line).event
     else {

@@ -1,10 +1,12 @@
-//! Valid and invalid requests, complete and split; `tests/resp_bytes.rs` parses arbitrary bytes.
+//! Tests of valid and invalid Redis requests, complete and split; `tests/resp_bytes.rs` parses
+//! arbitrary bytes.
 
 use super::*;
 
 const LIMITS: Limits = Limits { argument_bytes_max: 20, request_bytes_max: 100 };
 
-/// The events of parsing `bytes`, one line each, and true if all bytes were consumed.
+/// Returns the events of parsing `bytes`, one line of text each, and true if all bytes were
+/// consumed.
 fn parsed(bytes: &[u8]) -> (Vec<String>, bool) {
     let mut parser = Parser::new(LIMITS);
     let mut parsed = Vec::new();
@@ -36,23 +38,23 @@ fn check(bytes: &str, expected: &[&str]) {
 }
 
 #[test]
-fn consecutive_requests_are_parsed() {
+fn consecutive_redis_requests_are_parsed() {
     check("*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n", &["GET|a", "PING"]);
     check("PING\r\n*1\r\n$4\r\nPING\r\nGET a\n", &["PING", "PING", "GET|a"]);
 }
 
 #[test]
-fn arguments_are_any_bytes_and_may_be_empty() {
+fn arguments_of_a_request_may_be_any_bytes_or_empty() {
     check("*3\r\n$0\r\n\r\n$4\r\n\r\n*1\r\n$1\r\nx\r\n", &["|\r\n*1|x"]);
 }
 
 #[test]
-fn empty_request_is_ignored() {
+fn empty_redis_request_is_ignored() {
     check("\r\n\n*0\r\n*-10\r\n  \r\nPING\r\n", &["PING"]);
 }
 
 #[test]
-fn invalid_request_is_an_error_with_the_text_of_redis_and_ends_parsing() {
+fn invalid_redis_request_is_an_error_with_the_text_of_redis_and_ends_parsing() {
     for (bytes, error) in [
         ("*x\r\n", "invalid multibulk length"),
         ("*3000000000\r\n", "invalid multibulk length"),
@@ -70,7 +72,7 @@ fn invalid_request_is_an_error_with_the_text_of_redis_and_ends_parsing() {
 }
 
 #[test]
-fn line_without_an_end_is_refused_at_its_limit() {
+fn line_of_a_request_without_an_end_is_refused_at_its_limit() {
     for (start, error) in [
         ("", "too big inline request"),
         ("*", "too big mbulk count string"),
@@ -99,7 +101,7 @@ fn argument_over_the_limit_is_skipped_and_the_next_request_parsed() {
 }
 
 #[test]
-fn request_over_the_limit_is_skipped_though_each_argument_is_under_it() {
+fn request_over_the_limit_is_skipped_though_its_arguments_are_under_theirs() {
     let argument = "$20\r\n12345678901234567890\r\n";
     check(
         &format!("*3\r\n{}PING\r\n", argument.repeat(3)),
@@ -112,7 +114,7 @@ fn request_over_the_limit_is_skipped_though_each_argument_is_under_it() {
 }
 
 #[test]
-fn incomplete_request_states_the_bytes_it_needs() {
+fn incomplete_redis_request_returns_the_number_of_bytes_needed() {
     let mut parser = Parser::new(LIMITS);
     let mut need = |bytes: &[u8]| match parser.parse(bytes) {
         Parsed { consumed: 0, event: Event::Incomplete { need } } => need,
