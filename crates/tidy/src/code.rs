@@ -24,7 +24,7 @@ pub fn without_prose(source: &str) -> String {
     code
 }
 
-/// Line of the byte at `offset`, from 1.
+/// Returns the line number, from 1, of the byte at `offset` of `text`.
 #[must_use]
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1
@@ -67,7 +67,8 @@ pub fn bracketed(code: &str, open: usize) -> &str {
     code.get(open + 1..).unwrap_or("")
 }
 
-/// Returns the end of the comment or literal that starts at `at`, or `at` if neither starts there.
+/// Returns the end of the comment or literal that starts at index `at`, or `at` if neither starts
+/// there.
 fn prose_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
     match chars[at] {
@@ -124,8 +125,8 @@ fn raw_string_end(chars: &[char], at: usize) -> usize {
         .map_or(chars.len(), |end| end + 1 + hashes)
 }
 
-/// Returns the end of a character literal at `at`, which holds one character or an escape; a quote
-/// may also begin a lifetime.
+/// Returns the end of a character literal that starts at index `at`, which holds one character or
+/// an escape; a quote may also begin a lifetime.
 fn character_end(chars: &[char], at: usize) -> usize {
     match chars.get(at + 1) {
         Some('\\') => {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_literals_become_blanks() {
+    fn comments_and_literals_in_code_become_blanks() {
         assert_eq!(squeezed("a // b \"c\nd /* e /* f */ g */ h"), "a d h");
         assert_eq!(squeezed(r#"let s = "tokio \" // no"; x"#), "let s = ; x");
         assert_eq!(squeezed("let s = r#\"a \" b\"#; y"), "let s = ; y");
@@ -154,31 +155,31 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_and_raw_identifiers_stay() {
+    fn lifetimes_and_raw_identifiers_are_not_taken_for_literals() {
         assert_eq!(squeezed("fn f<'a>(x: &'a str) -> r#type"), "fn f<'a>(x: &'a str) -> r#type");
     }
 
     #[test]
-    fn lines_keep_their_numbers() {
+    fn lines_keep_their_numbers_without_comments_and_literals() {
         let source = "/* one\ntwo */\nthree";
         let code = without_prose(source);
         assert_eq!(line_of(&code, code.find("three").expect("code stays")), 3);
     }
 
     #[test]
-    fn unterminated_prose_ends_with_the_file() {
+    fn unterminated_comment_or_literal_ends_with_the_file() {
         for source in ["/* a", "\"a", "r#\"a\"", "'\\", "'", "/", "\"\\"] {
             assert_eq!(without_prose(source).len(), source.len(), "{source}");
         }
     }
 
     #[test]
-    fn only_whole_words_are_found() {
+    fn occurrences_of_a_word_within_longer_identifiers_are_ignored() {
         assert_eq!(occurrences("tokio my_tokio tokio_util tokio", "tokio"), [0, 26]);
     }
 
     #[test]
-    fn brackets_match() {
+    fn bracketed_text_ends_at_the_matching_bracket() {
         assert_eq!(bracketed("f(a(b), c) d", 1), "a(b), c");
         assert_eq!(bracketed("f(a", 1), "a");
     }

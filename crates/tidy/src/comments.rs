@@ -26,11 +26,11 @@ const OPENINGS: &[&str] = &[
     "So many",
 ];
 
-/// Attributes that turn the preceding doc comment into help of the command line, for which other
-/// rules apply.
+/// Attributes that turn the preceding doc comment into help text of the command line, for which
+/// other rules apply.
 const HELP: &[&str] = &["#[arg(", "#[command(", "#[value("];
 
-/// Returns a sentence for every comment of `source` on a line of its own that is too wide.
+/// Returns a sentence for every comment of `source` that has a line of its own and is too wide.
 #[must_use]
 pub fn wide_comments(path: &str, source: &str) -> Vec<String> {
     let mut fenced = false;
@@ -46,7 +46,7 @@ pub fn wide_comments(path: &str, source: &str) -> Vec<String> {
     too_wide.map(|(at, line)| sentence(path, at + 1, line)).collect()
 }
 
-/// Returns a sentence for every line of prose of `page` that is too wide.
+/// Returns a sentence for every line of text in the Markdown page `page` that is too wide.
 #[must_use]
 pub fn wide_lines(path: &str, page: &str) -> Vec<String> {
     let lines: Vec<&str> = page.lines().collect();
@@ -77,14 +77,15 @@ pub fn unclear_openings(path: &str, source: &str) -> Vec<String> {
     found
 }
 
-/// Marker and text of the comment that `line` consists of.
+/// Returns marker and text of the comment that `line` consists of; none for other lines.
 fn comment(line: &str) -> Option<(&'static str, &str)> {
     let line = line.trim_start();
     let marker = ["///", "//!", "//"].into_iter().find(|marker| line.starts_with(marker))?;
     Some((marker, &line[marker.len()..]))
 }
 
-/// Returns true when an attribute after the comment at the beginning of `lines` makes it help.
+/// Returns true when `lines` begin with a comment and an attribute that makes the comment a help
+/// text of the command line.
 fn is_help(lines: &[&str]) -> bool {
     let mut after = lines.iter().map(|line| line.trim_start()).skip_while(|line| line.starts_with("//"));
     after.next().is_some_and(|line| HELP.iter().any(|attribute| line.starts_with(attribute)))
@@ -100,8 +101,8 @@ fn is_too_wide(line: &str, text: &str) -> bool {
     line.chars().count() > COLUMNS_MAX && !is_kept && can_be_broken(text)
 }
 
-/// Returns true when `text` has at least two words. A code span or a link counts as one word, the
-/// mark of a list or quotation as none.
+/// Returns true when `text` has at least two words, so that a line break fits between them. A code
+/// span or a link counts as one word, the mark of a list or quotation as none.
 fn can_be_broken(text: &str) -> bool {
     let unmarked = text.trim_start_matches(['-', '*', '>']).trim();
     let mut code = false;
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn width_is_counted_in_characters() {
+    fn width_of_comments_is_counted_in_characters() {
         let fits = format!("/// {}{}", long(18), "ä".repeat(7));
         assert_eq!(fits.chars().count(), COLUMNS_MAX);
         assert!(wide_comments("a.rs", &fits).is_empty());
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_line_of_prose_is_found() {
+    fn too_wide_line_of_text_in_a_page_is_found() {
         let page = format!("```\n```\n- `a b` {}", long(20));
         assert_eq!(wide_lines("a.md", &page), ["a.md:3: 107 columns, at most 100: wrap it"]);
         let source = format!("/// ```\nfn f() {{}}\n    // {}", long(20));
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_opening_is_found_at_the_beginning_of_a_comment_only() {
+    fn unclear_word_is_found_only_at_the_beginning_of_a_doc_comment() {
         let source = "//! What it is.\n//! How it is.\n\n/// Returns one.\n/// One line.\nfn f() {}\n/// As long as it is.\n// Who\n";
         let found = unclear_openings("a.rs", source);
         let expected = [(1, "What"), (7, "As long as")].map(|(line, opening)| {
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_of_the_command_line_is_exempt() {
+    fn help_text_of_the_command_line_may_begin_with_any_word() {
         let source = "/// How long to watch\n/// at most\n#[arg(long)]\nfor_: u8,";
         assert!(unclear_openings("a.rs", source).is_empty());
     }

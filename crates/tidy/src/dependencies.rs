@@ -11,9 +11,9 @@ use crate::product::product;
 /// Dependencies of a package of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dependencies {
-    /// Name of the package's folder.
+    /// Name of the package's folder below `crates/`.
     pub room: String,
-    /// Names of the product's dependencies.
+    /// Names of the normal dependencies, which the product uses.
     pub product: Vec<String>,
     /// Names of the development dependencies.
     pub development: Vec<String>,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn dependency_named_only_by_tests_is_found() {
+    fn normal_dependency_used_only_by_tests_is_found() {
         let sources = [
             ("crates/a/src/lib.rs", "#[cfg(test)]\nmod tests { use b; }"),
             ("crates/a/tests/c.rs", "use b; use c;"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_read_with_kinds_and_other_names() {
+    fn cargo_metadata_is_read_with_kinds_and_renamed_dependencies() {
         let metadata = serde_json::json!({"packages": [{
             "manifest_path": "/w/crates/cli/Cargo.toml",
             "dependencies": [

@@ -32,19 +32,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_without_lints_is_found() {
+    fn manifest_that_does_not_inherit_the_lints_is_found() {
         assert_eq!(missing_lints("Cargo.toml", "[package]\n\n[lints]\nworkspace = true\n"), None);
         assert!(missing_lints("Cargo.toml", "[package]\n").is_some());
     }
 
     #[test]
-    fn a_changelog_without_unreleased_is_found() {
+    fn changelog_without_a_section_unreleased_is_found() {
         assert_eq!(missing_unreleased("# Changelog\n\n## [Unreleased]\n"), None);
         assert!(missing_unreleased("# Changelog\n\n## [0.1.0]\n").is_some());
     }
 
     #[test]
-    fn a_dependency_without_a_reason_is_found() {
+    fn dependency_missing_from_the_documented_list_is_found() {
         let manifest = "a = 1\n[workspace.dependencies]\nours = { path = \"o\" }\nb = \"1\"\nbc = { version = \"1\" }\n\n[d]\ne = 1";
         let found = undocumented_dependencies(manifest, "\n| bc | why |");
         assert_eq!(found, ["docs/dependencies.md: no row says why there is `b`"]);

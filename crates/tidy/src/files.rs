@@ -1,6 +1,6 @@
 //! Limits on the sizes of files, so that they can be read and cloned.
 
-/// Largest file that may be committed without being listed: 1 MiB.
+/// Largest file that may be committed without being listed as an exception: 1 MiB.
 pub const BYTES_MAX: u64 = 1 << 20;
 
 /// Longest Rust file, in lines. A longer one covers more than one topic.
@@ -25,14 +25,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_file_must_be_listed() {
+    fn file_above_one_mib_must_be_listed() {
         assert_eq!(oversized("a", BYTES_MAX, &[]), None);
         assert_eq!(oversized("a", BYTES_MAX + 1, &["a"]), None);
         assert!(oversized("a", BYTES_MAX + 1, &["b"]).is_some());
     }
 
     #[test]
-    fn a_long_source_is_found() {
+    fn rust_file_with_too_many_lines_is_found() {
         assert_eq!(overlong("a.rs", &"x\n".repeat(LINES_MAX)), None);
         assert!(overlong("a.rs", &"x\n".repeat(LINES_MAX + 1)).is_some());
     }

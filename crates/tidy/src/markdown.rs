@@ -1,9 +1,9 @@
-//! Links between the repository's pages.
+//! Reads links and anchors of the repository's Markdown pages.
 //!
 //! Only relative links are checked: other machines are not under this repository's control, and
 //! tests must not need a network.
 
-/// Returns the relative links of a page as `(line, target)`, except those in code.
+/// Returns the relative links of a Markdown page as `(line, target)`, except those in code.
 #[must_use]
 pub fn relative_links(page: &str) -> Vec<(usize, String)> {
     prose_lines(page)
@@ -23,8 +23,8 @@ pub fn anchors(page: &str) -> Vec<String> {
     headings.map(|title| anchor(&title)).collect()
 }
 
-/// Resolves `target`, relative to the page `from`, to a path from the repository's root; none when
-/// it leaves the repository.
+/// Resolves the link `target`, relative to the page `from`, to a path from the repository's root;
+/// none when the link leaves the repository.
 #[must_use]
 pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
@@ -44,7 +44,8 @@ fn anchor(title: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Returns the lines outside fenced code, numbered from 1, with brackets in code spans removed.
+/// Returns the lines of a page outside fenced code, numbered from 1, with brackets in code spans
+/// removed.
 pub(crate) fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     page.lines().enumerate().filter_map(move |(at, line)| {
@@ -54,8 +55,8 @@ pub(crate) fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Removes the brackets inside code spans, so that code is never taken for a link while headings
-/// keep their words.
+/// Removes the brackets inside code spans of a line, so that code is never taken for a link while
+/// headings keep their words.
 fn without_code_links(line: &str) -> String {
     let spans = line.split('`').enumerate();
     spans.map(|(at, span)| if at % 2 == 1 { span.replace(['[', ']'], "") } else { span.to_owned() }).collect()
@@ -71,19 +72,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_found_outside_code() {
+    fn relative_links_of_a_page_are_found_outside_code() {
         let page = "see [a](b.md) and [c](https://d/e)\n```\n[f](g)\n```\n`[h](i)` [j](#k)";
         assert_eq!(relative_links(page), [(1, "b.md".to_owned()), (5, "#k".to_owned())]);
     }
 
     #[test]
-    fn anchors_follow_the_headings() {
+    fn anchors_of_a_page_are_derived_from_its_headings() {
         let page = "# A `b` page\n```\n# not one\n```\n## What's new, really?\n#hash";
         assert_eq!(anchors(page), ["a-b-page", "whats-new-really"]);
     }
 
     #[test]
-    fn targets_are_resolved_from_their_page() {
+    fn link_targets_are_resolved_relative_to_their_page() {
         assert_eq!(resolve("docs/src/a.md", "../b.md").as_deref(), Some("docs/b.md"));
         assert_eq!(resolve("README.md", "./docs/").as_deref(), Some("docs"));
         assert_eq!(resolve("README.md", "../a"), None);

@@ -38,7 +38,7 @@ fn modules_in_files(path: &str, code: &str) -> Vec<String> {
     in_file.map(|declaration| format!("{folder}/{}", declaration.name)).collect()
 }
 
-/// Replaces the bodies of test modules by blanks.
+/// Replaces the bodies of test modules in `code` by blanks.
 fn without_bodies(code: &str) -> String {
     let mut product = String::with_capacity(code.len());
     let mut done = 0;
@@ -58,9 +58,9 @@ fn without_bodies(code: &str) -> String {
 /// A module behind `#[cfg(test)]`.
 struct Declaration<'a> {
     name: &'a str,
-    /// `{` before a body, `;` when the module is a file.
+    /// `{` before the module's body, `;` when the module is a file.
     delimiter: char,
-    /// Offset of the delimiter.
+    /// Offset of the delimiter in the code.
     open: usize,
 }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_test_module_are_left_out() {
+    fn files_of_a_test_module_are_left_out_of_the_product() {
         let sources = [
             ("s/lib.rs", "mod a;\nmod model;\n#[cfg(test)]\nmod checks;"),
             ("s/a.rs", "#[cfg(test)]\nmod model;"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn code_around_a_test_module_is_kept() {
+    fn product_code_around_a_test_module_is_kept() {
         let source =
             "use a;\n#[cfg(test)]\nmod tests {\n    fn f() { g(); }\n}\nuse b;\n#[cfg(test)]\nuse c;";
         let [(_, code)] = &kept(&[("a.rs", source)])[..] else { panic!("one file") };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_and_unterminated_test_modules_are_left_out() {
+    fn nested_and_unterminated_test_modules_are_left_out_of_the_product() {
         let nested = "#[cfg(test)] mod a { #[cfg(test)] mod b { c } d } e";
         let code = kept(&[("a.rs", nested)]).remove(0).1;
         assert_eq!(code.split_whitespace().collect::<Vec<_>>().join(" "), "#[cfg(test)] mod a { } e");

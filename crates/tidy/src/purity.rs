@@ -8,8 +8,8 @@
 
 use crate::code;
 
-/// Macros that print. `clippy.toml` could list them, but then every test and example that prints
-/// would have to be exempted.
+/// Macros that print to the terminal. `clippy.toml` could list them, but then every test and
+/// example that prints would have to be exempted.
 const PRINTING: &[&str] = &["print!", "println!", "eprint!", "eprintln!"];
 
 /// Parts of the standard library that access the machine, and ways to rename them.
@@ -19,8 +19,8 @@ const FORBIDDEN_PATHS: &[&str] =
 /// Attributes that lift a lint.
 const LIFTS: &[&str] = &["allow", "expect"];
 
-/// Returns a sentence for every forbidden name in `code`, which belongs to the
-/// [`product`](crate::product).
+/// Returns a sentence for every name in `code` that is forbidden in pure crates; `code` belongs to
+/// the [`product`](crate::product).
 #[must_use]
 pub fn violations(path: &str, code: &str) -> Vec<String> {
     let mut found: Vec<(usize, String)> = Vec::new();
@@ -52,7 +52,7 @@ pub fn violations(path: &str, code: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns true when the bracket at `open`, if there is one, names a lint that forbids methods or
+/// Returns true when the attribute whose bracket is at `open` names a lint that forbids methods or
 /// types.
 fn lifts_the_ban(code: &str, open: usize) -> bool {
     code[open..].starts_with('(') && code::bracketed(code, open).contains("clippy::disallowed")
@@ -62,7 +62,7 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Adds every path that an import or expression denotes: `tree` follows `path`, such as
+/// Adds to `paths` every path that an import or expression denotes: `tree` follows `path`, such as
 /// `::{fs, io::{Read, stdin}}`.
 fn expand(path: &str, tree: &str, paths: &mut Vec<String>) {
     let Some(next) = tree.trim_start().strip_prefix("::").map(str::trim_start) else {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidden_path_is_found_with_its_line() {
+    fn path_forbidden_in_pure_crates_is_found_with_its_line() {
         assert_eq!(found("use std::fs;\n"), ["a.rs:1: `std::fs` in a pure room"]);
         assert_eq!(found("use std::os::fd::AsRawFd;\n"), ["a.rs:1: `std::os` in a pure room"]);
         assert_eq!(found("\nlet t = std::thread::spawn(f);"), ["a.rs:2: `std::thread` in a pure room"]);
@@ -122,21 +122,21 @@ mod tests {
     }
 
     #[test]
-    fn a_grouped_import_is_found() {
+    fn forbidden_path_in_an_import_group_is_found() {
         let source = "use std::{collections::{BTreeMap}, thread::{self}};";
         assert_eq!(found(source), ["a.rs:1: `std::thread` in a pure room"]);
         assert!(found("use std::{io::{fs, Read}, fmt, *const};").is_empty());
     }
 
     #[test]
-    fn a_macro_that_prints_is_found() {
+    fn printing_macro_in_a_pure_crate_is_found() {
         assert_eq!(found("println!(\"a\")"), ["a.rs:1: `println!` in a pure room"]);
         assert_eq!(found("eprint!(\"a\")"), ["a.rs:1: `eprint!` in a pure room"]);
         assert!(found("my_println!(); fn print() {}").is_empty());
     }
 
     #[test]
-    fn another_name_for_the_standard_library_is_found() {
+    fn renamed_standard_library_in_a_pure_crate_is_found() {
         assert_eq!(found("use ::std as s;"), ["a.rs:1: `std as` in a pure room"]);
         assert_eq!(found("extern crate std as s;"), ["a.rs:1: `std as` in a pure room"]);
         assert_eq!(found("use std::{self as s};"), ["a.rs:1: `std::self` in a pure room"]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn lifted_ban_is_found() {
+    fn attribute_that_lifts_the_ban_of_impure_code_is_found() {
         for lift in LIFTS {
             let source = format!("#![{lift}(\n    clippy::disallowed_methods, reason = \"because\")]");
             assert_eq!(found(&source), [format!("a.rs:1: `{lift}(clippy::disallowed…)` in a pure room")]);
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_tests_are_exempt() {
+    fn comments_and_tests_of_pure_crates_may_name_forbidden_paths() {
         let source = "// no std::net here\nuse a::B; /// std::fs is the driver's\n#[cfg(test)]\nmod tests { use std::thread; }";
         assert!(found(source).is_empty());
     }
 
     #[test]
-    fn code_after_tests_is_not_exempt() {
+    fn code_after_a_test_module_is_checked_for_forbidden_paths() {
         let source = "#[cfg(test)]\nuse a::B;\n#[cfg(test)]\nmod tests { use std::fs; }\nuse std::env;";
         assert_eq!(found(source), ["a.rs:5: `std::env` in a pure room"]);
     }

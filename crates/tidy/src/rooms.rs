@@ -27,12 +27,12 @@ pub const PURE_DEPENDENCIES: &[&str] = &[
     "thiserror",
 ];
 
-/// The rooms according to ARCHITECTURE.md.
+/// The rooms (crates of the workspace) and their dependencies according to ARCHITECTURE.md.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Rooms each room may depend on, by name.
+    /// Names of the rooms that each room may depend on.
     pub knows: BTreeMap<String, BTreeSet<String>>,
-    /// Rooms without I/O, clocks or randomness.
+    /// Names of the pure rooms, which use no I/O, clock or randomness.
     pub pure: BTreeSet<String>,
 }
 
@@ -63,7 +63,7 @@ impl Plan {
 /// A package of the workspace with its dependencies, except development dependencies.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
-    /// Name of its folder under `crates/`.
+    /// Name of the package's folder under `crates/`.
     pub room: String,
     /// Rooms that the package depends on.
     pub rooms: Vec<String>,
@@ -71,7 +71,8 @@ pub struct Package {
     pub external: Vec<String>,
 }
 
-/// Reads the packages from the output of `cargo metadata --format-version 1 --no-deps`.
+/// Reads the packages of the workspace from the output of `cargo metadata --format-version 1
+/// --no-deps`.
 #[must_use]
 pub fn packages(metadata: &Value) -> Vec<Package> {
     array(&metadata["packages"]).map(package).collect()
@@ -127,14 +128,15 @@ fn read_table(section: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Strin
     rows.iter().enumerate().map(entry).collect()
 }
 
-/// Returns the first and the last cell of a row whose first cell is a name in backticks.
+/// Returns the first and the last cell of a table row whose first cell is a name in backticks.
 fn row(line: &str) -> Option<(&str, &str)> {
     let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
     let name = cells.first()?.strip_prefix('`')?.strip_suffix('`')?;
     Some((name, cells.last()?))
 }
 
-/// Parses a cell of the last column: "–", "all", "all but a, b" or a list of rooms.
+/// Parses a cell of the column with the rooms that `room` knows: "–", "all", "all but a, b" or a
+/// list of rooms.
 fn read_known(room: &str, known: &str, above: &[&str]) -> Result<BTreeSet<String>, String> {
     let (but, listed) = match known.strip_prefix("all") {
         Some(rest) => (true, rest.trim().trim_start_matches("but")),
@@ -188,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn room_that_knows_a_lower_room_is_refused() {
+    fn table_with_a_room_that_knows_a_lower_room_is_refused() {
         let page = PAGE.replace("| a | – |", "| a | mid |");
         let refused = Plan::read(&page).expect_err("the arrow points up");
         assert_eq!(refused, "ARCHITECTURE.md: `low` names `mid`, which is no room listed above it");
     }
 
     #[test]
-    fn dependency_against_the_plan_is_found() {
+    fn dependency_that_the_table_of_rooms_does_not_allow_is_found() {
         let packages = [
             uses("low", &["mid"], &[]),
             uses("mid", &["low"], &[]),
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn unlisted_dependency_of_a_pure_room_is_found() {
+    fn external_dependency_of_a_pure_room_that_is_not_listed_is_found() {
         let packages = [
             uses("low", &[], &["libm", "socket2"]),
             uses("mid", &[], &[]),
@@ -218,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn package_missing_from_the_plan_is_found() {
+    fn package_missing_from_the_table_of_rooms_is_found() {
         let found = violations(&plan(), &[uses("new", &[], &[])]);
         assert_eq!(found.len(), 5, "{found:?}");
         assert_eq!(found[0], "crates/new is not in the table of rooms in ARCHITECTURE.md");
     }
 
     #[test]
-    fn metadata_is_read_without_development_dependencies() {
+    fn cargo_metadata_is_read_without_development_dependencies() {
         let metadata = serde_json::json!({"packages": [{
             "manifest_path": "/a/crates/cli/Cargo.toml",
             "dependencies": [

@@ -7,7 +7,7 @@ use std::process::Command;
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
-    /// Paths from the root with `/` between folders, in order, without ignored files.
+    /// Paths of the files from the root with `/` between folders, in order, without ignored files.
     pub files: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Tree {
         chosen.map(|file| (file.as_str(), self.text(file)))
     }
 
-    /// Names of the folders below `crates/` that hold a package, in order.
+    /// Returns the names of the folders below `crates/` that hold a package, in order.
     pub fn crates(&self) -> impl Iterator<Item = &str> {
         self.files.iter().filter_map(|file| {
             let name = file.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
@@ -56,7 +56,7 @@ impl Tree {
         })
     }
 
-    /// Returns the text of a file.
+    /// Returns the text of a file of the working tree.
     ///
     /// # Panics
     /// When it cannot be read as UTF-8 text.
@@ -66,7 +66,7 @@ impl Tree {
             .unwrap_or_else(|error| panic!("cannot read {file}: {error}"))
     }
 
-    /// Returns the size of a file in bytes.
+    /// Returns the size in bytes of a file of the working tree.
     ///
     /// # Panics
     /// When it has been removed since it was listed.

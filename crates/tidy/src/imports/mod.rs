@@ -20,12 +20,12 @@ use std::fmt::Write as _;
 use crate::product::product;
 use modules::{Modules, Target};
 
-/// Files of one crate and the names that each imports from each other one.
+/// The files of one crate and the names that each imports from each other file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Imports {
-    /// Paths of the files, in order.
+    /// Paths of the crate's files, in order.
     files: Vec<String>,
-    /// Imported names by the two files, importer first.
+    /// Imported names by the pair of files, the importing file first.
     names: BTreeMap<(usize, usize), BTreeSet<String>>,
 }
 
@@ -52,7 +52,7 @@ impl Imports {
         Self { files: product.into_iter().map(|(path, _)| path.to_owned()).collect(), names }
     }
 
-    /// The largest circle; empty when there is none.
+    /// Returns the largest circle of files that import each other; empty when there is none.
     #[must_use]
     pub fn largest_circle(&self) -> Circle<'_> {
         let edges: Vec<(usize, usize)> = self.names.keys().copied().collect();
@@ -60,7 +60,7 @@ impl Imports {
     }
 }
 
-/// Files that all reach each other by imports.
+/// Files of a crate that all reach each other by imports.
 #[derive(Debug)]
 pub struct Circle<'a> {
     imports: &'a Imports,
@@ -68,13 +68,14 @@ pub struct Circle<'a> {
 }
 
 impl Circle<'_> {
-    /// Number of files.
+    /// Returns the number of files in the circle.
     #[must_use]
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// A line for each member, followed by a line for each of its imports from another member.
+    /// Describes the circle: a line for each file, followed by a line for each of its imports from
+    /// another file of the circle.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut text = String::new();
@@ -93,7 +94,8 @@ impl Circle<'_> {
     }
 }
 
-/// A sentence when the largest circle of the crate called `name` has more than `ceiling` files.
+/// Returns a sentence when the largest circle of the crate called `name` has more than `ceiling`
+/// files.
 #[must_use]
 pub fn violation(name: &str, imports: &Imports, ceiling: usize) -> Option<String> {
     let circle = imports.largest_circle();

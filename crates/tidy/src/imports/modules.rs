@@ -2,33 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Segments of a path, such as `["crate", "a", "Name"]`.
+/// Segments of a Rust path, such as `["crate", "a", "Name"]`.
 pub(super) type Path = Vec<String>;
 
-/// Modules of one crate by number; the root is number 0 once its file has been added.
+/// The modules of one crate by number; the root is number 0 once its file has been added.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     modules: Vec<Module>,
-    /// Numbers of modules by their paths from the root.
+    /// Numbers of modules by their paths from the crate's root.
     by_path: BTreeMap<Vec<String>, usize>,
-    /// Numbers of the modules that files are.
+    /// Number of the module that each file is, by the number of the file.
     of_file: BTreeMap<usize, usize>,
 }
 
-/// A module: a file or a part of one.
+/// A module: a file, or an inline module within a file.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     path: Vec<String>,
     file: Option<usize>,
     /// Names that the module defines.
     pub(super) items: BTreeSet<String>,
-    /// Paths by the names that `use` gives them here.
+    /// Paths that `use` declarations import into the module, by the names they give them.
     pub(super) uses: BTreeMap<String, Path>,
-    /// Modules imported whole, `use path::*`.
+    /// Paths of modules from which `use path::*` imports all names.
     pub(super) globs: Vec<Path>,
-    /// Paths in private imports and in code.
+    /// Paths that private imports and code of the module mention.
     pub(super) mentioned: BTreeSet<Path>,
-    /// Single words of the code: a name from a glob is one of them.
+    /// Single words in the module's code: names that a glob imports are among them.
     pub(super) words: BTreeSet<String>,
 }
 
@@ -39,22 +39,22 @@ pub(super) struct Target {
     pub(super) name: String,
 }
 
-/// The result of resolving a path.
+/// The result of resolving a path in a crate.
 enum Found {
     Module(usize),
     Item {
         module: usize,
         name: String,
     },
-    /// A name from another crate, or a local one.
+    /// A name from another crate, or a local variable.
     Foreign,
 }
 
-/// Imports of imports that are followed; more are a circle of `use` declarations.
+/// Most imports of imports that are followed for one path; more are a circle of `use` declarations.
 const HOPS_MAX: usize = 32;
 
 impl Modules {
-    /// Adds the module that the file at `path`, relative to the crate's root, is.
+    /// Adds the module of the file at `path`, relative to the crate's root.
     pub(super) fn add_file(&mut self, file: usize, path: &str) {
         let mut segments: Vec<String> = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
         let last = segments.last().map_or("", String::as_str);
@@ -66,7 +66,7 @@ impl Modules {
         self.of_file.insert(file, number);
     }
 
-    /// Adds the module `name` in the body of another one of the same file.
+    /// Adds the inline module `name` in the body of the module `parent`, in the same file.
     pub(super) fn add_inline(&mut self, parent: usize, name: &str) -> usize {
         let mut path = self.modules[parent].path.clone();
         path.push(name.to_owned());
@@ -75,7 +75,7 @@ impl Modules {
         number
     }
 
-    /// Number of the module that `file` is.
+    /// Returns the number of the module that `file` is.
     pub(super) fn of_file(&self, file: usize) -> usize {
         self.of_file[&file]
     }
@@ -84,8 +84,8 @@ impl Modules {
         &mut self.modules[number]
     }
 
-    /// Every mention of a name, as the file that mentions it and the target; no target where the
-    /// name belongs to another crate or the path ends at a module.
+    /// Returns every mention of a name, as the file that mentions it and the target; no target
+    /// where the name belongs to another crate or the path ends at a module.
     pub(super) fn mentions(&self) -> impl Iterator<Item = (usize, Option<Target>)> {
         self.modules
             .iter()
@@ -129,7 +129,7 @@ impl Modules {
         }
     }
 
-    /// Follows `path` as written in module `from`, by at most `hops` imports.
+    /// Resolves `path`, as written in the module `from`, by following at most `hops` imports.
     fn resolve(&self, from: usize, path: &[String], hops: usize) -> Found {
         let mut module = from;
         let mut anchored = false;
@@ -160,7 +160,8 @@ impl Modules {
         Found::Module(module)
     }
 
-    /// Looks `name` up in a module; `more` segments follow only a module or a type.
+    /// Looks `name` up in a module; with `more` other segments follow, which is only possible after
+    /// a module or a type.
     fn lookup(&self, module: usize, name: &str, more: bool, hops: usize) -> Option<Found> {
         let hops = hops.checked_sub(1)?;
         let Module { items, uses, .. } = &self.modules[module];
@@ -174,8 +175,8 @@ impl Modules {
             .or_else(|| self.through_globs(module, name, hops))
     }
 
-    /// Follows the import that gives `name` its meaning. An import that names itself, as
-    /// `use name::part` does where `name` is another crate, leads out of this one.
+    /// Resolves the import `path` that gives `name` its meaning in a module. An import that names
+    /// itself, as `use name::part` does where `name` is another crate, leads out of this one.
     fn resolve_import(&self, module: usize, name: &str, path: &[String], hops: usize) -> Found {
         let itself = path.first().is_some_and(|first| first == name);
         match self.child(module, name) {

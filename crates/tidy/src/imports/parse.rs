@@ -1,13 +1,13 @@
-//! Reads the items, imports and paths of one file.
+//! Reads the items, imports and paths of one Rust file.
 
 use super::modules::{Modules, Path};
 use super::tokens::{closing, is_name};
 
-/// Keywords that a definition's name follows.
+/// Keywords that are followed by the name of a definition.
 const DEFINITIONS: &[&str] =
     &["const", "enum", "fn", "macro_rules", "static", "struct", "trait", "type", "union"];
 
-/// Adds what the tokens of `file` define, import and mention to its module.
+/// Adds the definitions, imports and mentioned paths in the tokens of `file` to its module.
 pub(super) fn module(modules: &mut Modules, file: usize, tokens: &[&str]) {
     let number = modules.of_file(file);
     body(modules, number, tokens);
@@ -70,7 +70,7 @@ fn mention(modules: &mut Modules, module: usize, path: Path) {
     module.words.extend(path.into_iter().next());
 }
 
-/// The longest path of names that starts at `at`.
+/// Returns the longest path of names that starts at token `at`.
 fn path(tokens: &[&str], at: usize) -> Path {
     let mut path = vec![tokens[at].to_owned()];
     let mut end = at + 1;
@@ -84,7 +84,7 @@ fn path(tokens: &[&str], at: usize) -> Path {
     path
 }
 
-/// Reads the tree of one `use` declaration.
+/// Adds the imports of one `use` declaration, whose tokens are `tree`, to a module.
 fn import(modules: &mut Modules, module: usize, tree: &[&str], public: bool) {
     if tree.first() == Some(&"::") {
         return;
@@ -117,7 +117,7 @@ fn import(modules: &mut Modules, module: usize, tree: &[&str], public: bool) {
     }
 }
 
-/// The parts of an import group, nested groups left whole.
+/// Splits an import group into its parts; nested groups stay whole.
 fn top_level<'a, 'b>(group: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     let mut depth = 0_usize;
     let parts = group.split(|token| {
@@ -131,15 +131,15 @@ fn top_level<'a, 'b>(group: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Returns true when the attribute at `at` compiles the next item only for tests.
+/// Returns true when the attribute at token `at` compiles the next item only for tests.
 fn is_test_only(tokens: &[&str], at: usize) -> bool {
     let Some(&["[", "cfg", "("]) = tokens.get(at + 1..at + 4) else { return false };
     let condition = &tokens[at + 3..closing(tokens, at + 3)];
     condition.contains(&"test") && !condition.contains(&"not")
 }
 
-/// Index after the item that starts at `at`, attributes included: after its body, its semicolon,
-/// or the comma of a field.
+/// Returns the index after the item that starts at token `at`, attributes included: after its body,
+/// its semicolon, or the comma of a field.
 fn item_end(tokens: &[&str], mut at: usize) -> usize {
     while tokens.get(at) == Some(&"#") {
         at = closing(tokens, at + 1) + 1;

@@ -6,7 +6,8 @@ fn read(sources: &[(&str, &str)]) -> Imports {
     Imports::read("s/", &sources)
 }
 
-/// Imports as `importer definer name`, without folder and extension.
+/// Returns the imports between `sources`, each as `importer definer name`, with files without
+/// folder and extension.
 fn edges(sources: &[(&str, &str)]) -> Vec<String> {
     let imports = read(sources);
     let short = |file: usize| imports.files[file].trim_start_matches("s/").trim_end_matches(".rs");
@@ -19,7 +20,7 @@ fn edges(sources: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn a_reexported_name_counts_for_the_file_that_defines_it() {
+fn import_of_a_reexported_name_counts_for_the_file_that_defines_it() {
     let sources = [
         ("s/lib.rs", "mod a; mod user;"),
         ("s/a/mod.rs", "mod part; mod deep; pub(crate) use part::Name as Known; pub use deep::*;"),
@@ -31,7 +32,7 @@ fn a_reexported_name_counts_for_the_file_that_defines_it() {
 }
 
 #[test]
-fn qualified_paths_count_like_imports() {
+fn qualified_paths_in_code_count_like_imports() {
     let sources = [
         ("s/main.rs", "mod a; mod b; const LIMIT: usize = 1; fn main() { a::run(); }"),
         (
@@ -53,7 +54,7 @@ fn qualified_paths_count_like_imports() {
 }
 
 #[test]
-fn names_from_a_glob_count_where_they_are_used() {
+fn names_from_a_glob_import_count_where_they_are_used() {
     let sources = [
         ("s/lib.rs", "mod a; mod user;"),
         ("s/a.rs", "pub struct Used; pub struct Unused;"),
@@ -63,7 +64,7 @@ fn names_from_a_glob_count_where_they_are_used() {
 }
 
 #[test]
-fn names_of_other_crates_are_no_imports() {
+fn names_of_other_crates_do_not_count_as_imports() {
     let sources = [
         ("s/lib.rs", "mod a; mod http; use std::sync::Arc;"),
         (
@@ -76,7 +77,7 @@ fn names_of_other_crates_are_no_imports() {
 }
 
 #[test]
-fn a_name_that_a_macro_defines_counts_for_its_module() {
+fn import_of_a_name_that_a_macro_defines_counts_for_its_module() {
     let sources = [
         ("s/lib.rs", "mod ids; mod user;"),
         ("s/ids.rs", "macro_rules! id { () => {} } id!(KeyId);"),
@@ -86,7 +87,7 @@ fn a_name_that_a_macro_defines_counts_for_its_module() {
 }
 
 #[test]
-fn a_module_inside_a_file_belongs_to_the_file() {
+fn imports_of_an_inline_module_count_for_its_file() {
     let sources = [
         ("s/lib.rs", "mod a; mod user;"),
         ("s/a.rs", "pub mod inner { use super::super::user::U; pub struct X; }"),
@@ -96,7 +97,7 @@ fn a_module_inside_a_file_belongs_to_the_file() {
 }
 
 #[test]
-fn test_code_imports_nothing() {
+fn imports_in_test_code_do_not_count() {
     let sources = [
         ("s/lib.rs", "mod a; mod b; #[cfg(test)] mod tests;"),
         (
@@ -111,7 +112,7 @@ fn test_code_imports_nothing() {
 }
 
 #[test]
-fn imports_of_imports_in_a_circle_end() {
+fn circle_of_use_declarations_does_not_loop_forever() {
     let sources = [
         ("s/lib.rs", "mod a; mod b;"),
         ("s/a.rs", "pub use crate::b::X; pub use crate::b::*; fn f() { X::y() }"),
@@ -121,7 +122,7 @@ fn imports_of_imports_in_a_circle_end() {
 }
 
 #[test]
-fn a_circle_above_the_ceiling_is_described() {
+fn circle_of_imports_above_the_ceiling_is_described() {
     let imports = read(&[
         ("s/lib.rs", "mod a; mod b; mod c; mod d;"),
         ("s/a.rs", "use crate::{b::B, d::D}; pub struct A;"),

@@ -1,4 +1,4 @@
-//! Splits code into the tokens that paths and items consist of.
+//! Splits Rust code into the tokens that paths and items consist of.
 
 use crate::code::is_word;
 
@@ -22,7 +22,8 @@ pub(super) fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// Index of the token that closes the bracket at `open`, or the last index where none does.
+/// Returns the index of the token that closes the bracket at index `open`, or the last index where
+/// none does.
 pub(super) fn closing(tokens: &[&str], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -40,7 +41,7 @@ pub(super) fn closing(tokens: &[&str], open: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// Returns true when `token` can be a name, so neither punctuation nor a number.
+/// Returns true when `token` can be a name: it is neither punctuation nor a number.
 pub(super) fn is_name(token: &str) -> bool {
     token.chars().next().is_some_and(|c| is_word(c) && !c.is_ascii_digit())
 }
@@ -50,12 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_path_separators_are_whole() {
+    fn words_and_path_separators_are_single_tokens() {
         assert_eq!(tokens("use a_b::{C};\n x: 1"), ["use", "a_b", "::", "{", "C", "}", ";", "x", ":", "1"]);
     }
 
     #[test]
-    fn brackets_close_where_they_match() {
+    fn closing_bracket_is_the_one_that_matches() {
         let tokens = tokens("f(a[b], {c}) d");
         assert_eq!(tokens[closing(&tokens, 1)..], [")", "d"]);
     }
