@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::stream::Target;
 use mutator::Mutator;
 
-/// Runs the target called `name` on its corpus and on this number of mutated inputs, drawn from
+/// Runs the fuzz target called `name` on its corpus and on `inputs` mutated inputs, drawn from
 /// `random`.
 ///
 /// # Panics
@@ -40,7 +40,7 @@ fn run(name: &str, target: Target, input: &[u8]) {
     }
 }
 
-/// Returns the files of `fuzz/corpus/<name>` in order.
+/// Returns the inputs in the files of `fuzz/corpus/<name>`, in the order of their names.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -9,11 +9,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::stream::REPEAT;
 
-/// Longest input in bytes; most are much shorter.
+/// Longest mutated input in bytes; most are much shorter.
 const INPUT_BYTES_MAX: usize = 4096;
-/// Most changes to one input.
+/// Most changes that one mutated input has.
 const CHANGES_MAX: usize = 6;
-/// Numbers near the ends of ranges: of words, of lengths, of times and of both protocols' limits.
+/// Numbers near the ends of the ranges that codecs check: of words, of lengths, of times and of
+/// both protocols' limits.
 const NUMBERS: &[&str] = &[
     "0",
     "-1",
@@ -47,19 +48,19 @@ const NUMBERS: &[&str] = &[
     "+1",
 ];
 
-/// Makes inputs from a corpus; equal seeds give equal inputs.
+/// Makes mutated inputs from a corpus; equal seeds give equal inputs.
 pub(crate) struct Mutator<'a> {
     corpus: &'a [Vec<u8>],
     random: Xoshiro256PlusPlus,
 }
 
 impl<'a> Mutator<'a> {
-    /// Creates a mutator; `corpus` has at least one input.
+    /// Creates a mutator of the inputs in `corpus`, which has at least one.
     pub(crate) fn new(corpus: &'a [Vec<u8>], random: Xoshiro256PlusPlus) -> Self {
         Self { corpus, random }
     }
 
-    /// Returns the next input.
+    /// Returns the next mutated input.
     pub(crate) fn input(&mut self) -> Vec<u8> {
         let mut input = self.known().to_vec();
         for _ in 0..=self.below(CHANGES_MAX) {
@@ -90,7 +91,7 @@ impl<'a> Mutator<'a> {
         input.splice(replaced, insert);
     }
 
-    /// Replaces the first number from `at` on.
+    /// Replaces the first number in `input` from index `at` on by another one.
     fn renumber(&mut self, input: &mut Vec<u8>, at: usize) {
         let Some(start) = input[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else {
             return;
@@ -100,7 +101,7 @@ impl<'a> Mutator<'a> {
         input.splice(start..start + digits, number.bytes());
     }
 
-    /// Returns a word of a known input, including the space or line end after it.
+    /// Returns a word of an input in the corpus, including the space or line end after it.
     fn word(&mut self) -> &'a [u8] {
         let known = self.known();
         let start = self.below(known.len() + 1);
@@ -118,7 +119,7 @@ impl<'a> Mutator<'a> {
         self.below(256) as u8
     }
 
-    /// Returns a number from 0 to `bound` - 1; the bias of the remainder does not matter here.
+    /// Draws a number from 0 to `bound` - 1; the bias of the remainder does not matter here.
     fn below(&mut self, bound: usize) -> usize {
         (self.random.next_u64() % bound as u64) as usize
     }

@@ -21,18 +21,19 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use crate::stream::{Target as Function, expanded, ways_to_cut};
 
-/// Every target with its name, which is also the name of its folder below `fuzz/corpus`.
+/// Every fuzz target for a listener with its name, which is also the name of its folder below
+/// `fuzz/corpus`.
 pub const TARGETS: [(&str, Function); 2] =
     [("memcached_conversation", memcached_conversation), ("redis_conversation", redis_conversation)];
 
-/// Longest value in bytes; repeated words exceed it.
+/// Longest value in bytes that the listeners store; repeated words exceed it.
 const ITEM_BYTES_MAX: u32 = 300;
-/// Most bytes answered at once: less than a value.
+/// Most bytes of answers that the listeners send at once: less than a value.
 const OUTPUT_BYTES_MAX: usize = 200;
-/// Bytes of both partitions together: room for some thousand small items.
+/// Bytes of the listeners' two partitions together: room for some thousand small items.
 const TOTAL_BYTES: u64 = 1 << 20;
 
-/// Sends memcached's text and meta commands.
+/// Sends `input` to memcached listeners, as text and meta commands.
 ///
 /// # Panics
 /// When a conversation violates its contract.
@@ -40,7 +41,7 @@ pub fn memcached_conversation(input: &[u8]) {
     same_however_cut(&expanded(input), memcached);
 }
 
-/// Sends commands in both versions of RESP.
+/// Sends `input` to Redis listeners, as commands in both versions of RESP.
 ///
 /// # Panics
 /// When a conversation violates its contract.
@@ -48,19 +49,19 @@ pub fn redis_conversation(input: &[u8]) {
     same_however_cut(&expanded(input), redis);
 }
 
-/// Creates a client of a new memcached listener.
+/// Creates the client of a new memcached listener.
 #[must_use]
 pub fn memcached(clock: Arc<dyn Clock>) -> InMemoryClient {
     InMemoryClient::memcached(options(), service(), clock)
 }
 
-/// Creates a client of a new Redis listener.
+/// Creates the client of a new Redis listener.
 #[must_use]
 pub fn redis(clock: Arc<dyn Clock>) -> InMemoryClient {
     InMemoryClient::redis(options(), service(), clock, 1)
 }
 
-/// A clock that stands still.
+/// Creates a clock that stands still.
 #[must_use]
 pub fn clock() -> Arc<dyn Clock> {
     Arc::new(ManualClock::new(Instant::from_secs(1), Duration::from_secs(1_800_000_000)))
@@ -84,8 +85,8 @@ fn same_however_cut(stream: &[u8], open: fn(Arc<dyn Clock>) -> InMemoryClient) {
     }
 }
 
-/// Returns all answers to `pieces`, followed by whether the connection was closed. Time stands
-/// still.
+/// Returns all answers to `pieces` of input, followed by whether the connection was closed. Time
+/// stands still.
 #[must_use]
 pub fn answers(pieces: &[&[u8]], moment: Moment, mut client: InMemoryClient) -> Vec<u8> {
     let mut answers: Vec<u8> = pieces.iter().flat_map(|piece| client.send(moment, piece)).collect();
@@ -128,7 +129,7 @@ fn service() -> Service {
     }
 }
 
-/// A backend that has some keys, lacks others, and fails for the rest.
+/// Backends that have some keys, lack others, and fail for the rest.
 struct Known;
 
 impl Backends for Known {

@@ -2,15 +2,16 @@
 
 use std::fmt::Debug;
 
-/// A fuzz target; its input is in the notation of [`expanded`].
+/// A fuzz target; its input is in the notation that [`expanded`] describes.
 pub type Target = fn(&[u8]);
 
-/// Marks a repetition in an input; see [`expanded`].
+/// The byte that begins a repetition in an input; see [`expanded`].
 pub const REPEAT: u8 = 0xff;
-/// Longest stream in bytes: two of the longest lines of any protocol, and some more.
+/// Longest stream of expanded input in bytes: two of the longest lines of any protocol, and some
+/// more.
 const STREAM_BYTES_MAX: usize = 160 * 1024;
-/// Approximate maximum number of pieces of a stream. Lines are scanned again for each piece; the
-/// limit keeps that cheap.
+/// Approximate maximum number of pieces that a stream is cut into. Lines are scanned again for each
+/// piece; the limit keeps that cheap.
 const PIECES_MAX: usize = 256;
 
 /// Expands the repetitions in `input`. [`REPEAT`] followed by two bytes `n` and `m` appends the
@@ -38,28 +39,29 @@ pub fn expanded(input: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// The result of one call of a codec.
+/// The result of one call of a codec under test.
 #[derive(Debug)]
 pub enum Step<T> {
-    /// A result, with the number of bytes consumed for it.
+    /// The codec returned a result.
     Said {
-        /// Bytes consumed.
+        /// Bytes consumed for the result.
         consumed: usize,
-        /// The result.
+        /// The result in a form that can be compared.
         what: T,
     },
-    /// No result: the codec consumed some bytes and needs at least `need` bytes from there on.
+    /// The codec returned no result: it consumed some bytes and needs at least `need` bytes from
+    /// there on.
     Incomplete {
-        /// Bytes consumed.
+        /// Bytes consumed without a result.
         consumed: usize,
-        /// Bytes needed.
+        /// Bytes needed from the first one not consumed.
         need: usize,
     },
-    /// A fatal error, after which the codec is not called again.
+    /// The codec returned a fatal error, after which it is not called again.
     Broken(T),
 }
 
-/// The way in which a stream is offered.
+/// The way in which a stream is offered to a codec.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     /// All bytes at once.
@@ -94,8 +96,8 @@ where
     }
 }
 
-/// Cuts `stream` in three ways: not at all, into the shortest pieces, and into pieces of any
-/// length.
+/// Cuts `stream` into pieces in three ways: not at all, into the shortest pieces, and into pieces
+/// of any length.
 #[must_use]
 pub fn ways_to_cut(stream: &[u8]) -> [Vec<&[u8]>; 3] {
     [Reading::Whole, Reading::Least, Reading::Drawn(checksum(stream))].map(|reading| {
@@ -163,8 +165,8 @@ impl Reader {
         Self { reading, least: 1 + stream.len() / PIECES_MAX }
     }
 
-    /// Returns the end of the next piece, when the last piece ended at `end` and the codec asks for
-    /// all bytes before `wanted`.
+    /// Returns the end of the next piece of the stream, when the last piece ended at `end` and the
+    /// codec asks for all bytes before `wanted`.
     fn next(&mut self, end: usize, wanted: usize) -> usize {
         match &mut self.reading {
             Reading::Whole => usize::MAX,
@@ -180,12 +182,13 @@ impl Reader {
     }
 }
 
-/// Hashes all bytes.
+/// Hashes all bytes of a stream, for the seed of its cuts.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(bytes.len() as u64, |sum, &byte| mixed(sum ^ u64::from(byte)))
 }
 
-/// A step of a generator with full period: each bit of the result depends on the lower bits.
+/// Returns the next number of a generator with full period: each bit depends on the lower bits of
+/// `number`.
 fn mixed(number: u64) -> u64 {
     let next = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
     next ^ (next >> 29)

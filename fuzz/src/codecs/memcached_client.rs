@@ -3,12 +3,13 @@ use sherwood_wire::memcached::{KEY_BYTES_MAX, reply};
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// A limit exceeded by single words, and one not exceeded by lines.
+/// Limits on a value's length in bytes: one that single words exceed, and one that lines do not
+/// exceed.
 const VALUE_BYTES_MAX: [u32; 2] = [40, 20_000];
 /// Most bytes of a reply besides its value, as documented by [`parse`].
 const LINE_BYTES: usize = 2052;
 
-/// Parses replies of a memcached server or of any other server.
+/// Parses `input` as replies of a memcached server or of any other server.
 ///
 /// # Panics
 /// When the client's parser violates its contract.

@@ -5,10 +5,11 @@ use sherwood_wire::memcached::{
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// A limit exceeded by single words, and one larger than a part of a key list.
+/// Limits on a value's length in bytes: one that single words exceed, and one larger than a piece
+/// of a key list.
 const VALUE_BYTES_MAX: [u32; 2] = [40, 20_000];
 
-/// Parses commands of a memcached connection, including meta commands.
+/// Parses `input` as commands on a memcached connection, including meta commands.
 ///
 /// # Panics
 /// When the parser violates its contract.
@@ -81,7 +82,7 @@ fn check_meta(meta: Meta<'_>, limits: Limits) {
     }
 }
 
-/// Formats the command as a client writes it; none for commands that no client sends.
+/// Formats the parsed command as a client writes it; none for commands that no client sends.
 fn written(command: Command<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let answer = |noreply| if noreply { Answer::Unwanted } else { Answer::Expected };

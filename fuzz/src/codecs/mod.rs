@@ -16,7 +16,8 @@ pub use memcached_server::memcached_server;
 pub use resp_client::resp_client;
 pub use resp_server::resp_server;
 
-/// Every target with its name, which is also the name of its folder below `fuzz/corpus`.
+/// Every fuzz target for a codec with its name, which is also the name of its folder below
+/// `fuzz/corpus`.
 pub const TARGETS: [(&str, crate::stream::Target); 4] = [
     ("memcached_server", memcached_server),
     ("memcached_client", memcached_client),

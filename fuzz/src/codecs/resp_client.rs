@@ -3,11 +3,11 @@ use sherwood_wire::resp::{BULK_BYTES_MAX, LINE_BYTES_MAX, Version, reply};
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// Length of the longest byte string with the longest line before it, including marks and line
-/// ends.
+/// Most bytes that the parser may need at once: the longest byte string with the longest line
+/// before it, including marks and line ends.
 const NEED_MAX: usize = 1 + LINE_BYTES_MAX + BULK_BYTES_MAX as usize + 2;
 
-/// Parses answers of a Redis server or of any other server.
+/// Parses `input` as answers of a Redis server or of any other server.
 ///
 /// # Panics
 /// When the client's parser violates its contract.

@@ -2,13 +2,14 @@ use sherwood_wire::resp::{Args, Event, Limits, Parsed, Parser, ProtocolError, cl
 
 use crate::stream::{Step, expanded, same_however_cut};
 
-/// Limits exceeded by a few words, and limits larger than that of a line.
+/// Limits of the request parser: some that a few words exceed, and some larger than the limit of a
+/// line.
 const LIMITS: [Limits; 2] = [
     Limits { argument_bytes_max: 20, request_bytes_max: 100 },
     Limits { argument_bytes_max: 100_000, request_bytes_max: 150_000 },
 ];
 
-/// Parses requests of a RESP connection.
+/// Parses `input` as requests on a Redis connection.
 ///
 /// # Panics
 /// When the parser violates its contract.
@@ -22,7 +23,7 @@ pub fn resp_server(input: &[u8]) {
     }
 }
 
-/// A result of the parser; requests are in the form that a client writes.
+/// A result of the request parser; requests are in the form that a client writes.
 #[derive(Debug, PartialEq)]
 enum Said {
     Request(Vec<u8>),
@@ -47,7 +48,8 @@ fn step(Parsed { consumed, event }: Parsed<'_>, limits: Limits) -> Step<Said> {
     Step::Said { consumed, what }
 }
 
-/// Formats the request as a client writes it, after checking that it is parsed as the same request.
+/// Formats the request as a client writes it, after checking that this form is parsed as the same
+/// request.
 fn understood_again(args: Args<'_>) -> Vec<u8> {
     let bytes = written(args);
     let mut parser = Parser::new(Limits { argument_bytes_max: u32::MAX, request_bytes_max: u32::MAX });
