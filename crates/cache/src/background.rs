@@ -75,7 +75,7 @@ impl Cache {
         self.work(now, items_max) == Work::Left
     }
 
-    /// Like [`Self::step`], for several threads that share the background work: also tells if
+    /// Does background work like [`Self::step`], for several threads that share it: also tells if
     /// another thread is doing the rest.
     pub fn work(&self, now: Instant, items_max: usize) -> Work {
         self.timeline.note(self.ticks.load(Relaxed), now);

@@ -34,7 +34,7 @@ impl Flushes {
         Self { marks: (0..partitions).map(mark).collect(), moving: Mutex::new(()) }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the flushes, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let mark = |mark: &mut Mark| Mark {
             floor: AtomicU64::new(*mark.floor.get_mut()),

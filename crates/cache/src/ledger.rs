@@ -45,7 +45,7 @@ impl Ledger {
         }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the budgets and charges, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let account = |account: &mut Account| Account {
             used: AtomicU64::new(*account.used.get_mut()),

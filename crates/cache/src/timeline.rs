@@ -15,7 +15,7 @@ use crate::item::Use;
 /// Largest number of recorded moments: 16 KiB. With gaps of a 32nd of their age, and two adjacent
 /// gaps never shorter than that together, they cover years.
 const MOMENTS_MAX: usize = 1024;
-/// A gap between two recorded moments is at most its age divided by this.
+/// Divisor of the age of a gap between two recorded moments that gives the gap's largest length.
 const GAP_DIVISOR: u128 = 32;
 /// Least time between recorded moments, which is the resolution of queries.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ struct Moment {
 }
 
 impl Timeline {
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the recorded times, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         Self { moments: Mutex::new(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner).clone()) }
     }

@@ -43,7 +43,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the counters, for a copy of the cache.
     pub(crate) fn copy(&self) -> Self {
         let Self { items, stores, evictions, expired } = self;
         Self {
@@ -54,7 +54,7 @@ impl Counters {
         }
     }
 
-    /// Adds these counts to `usage`.
+    /// Adds this shard's counts of a partition to `usage`.
     pub(crate) fn add_to(&self, usage: &mut Usage) {
         let Self { items, stores, evictions, expired } = self;
         usage.items += items.get();
@@ -104,7 +104,7 @@ impl Gets {
         Self { first: Default::default(), others: (0..others).map(|_| EightPartitions::default()).collect() }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the counters of `get`s, for a copy of the cache.
     pub(crate) fn copy(&self) -> Self {
         let outcomes = |of: &Outcomes| Outcomes { hits: of.hits.copy(), misses: of.misses.copy() };
         Self {

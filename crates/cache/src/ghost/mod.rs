@@ -115,7 +115,8 @@ impl GhostOptions {
 #[derive(Clone, Debug)]
 pub struct Ghost {
     options: GhostOptions,
-    /// Keys are sampled if the upper 32 bits of their hash are below this: 0 to 2^32.
+    /// Sampling threshold, 0 to 2^32: keys are sampled if the upper 32 bits of their hash are below
+    /// it.
     threshold: u64,
     stack: Stack,
     reuses: Histogram,
@@ -178,7 +179,8 @@ impl Ghost {
         hash >> 32 < self.threshold
     }
 
-    /// The threshold: keys are sampled if the upper 32 bits of their hash are below it.
+    /// Returns the sampling threshold: keys are sampled if the upper 32 bits of their hash are
+    /// below it.
     pub(crate) const fn threshold(&self) -> u64 {
         self.threshold
     }

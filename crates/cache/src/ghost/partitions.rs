@@ -42,7 +42,7 @@ impl Ghosts {
         }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the ghosts, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let ghost = |ghost: &mut Mutex<Ghost>| {
             Mutex::new(ghost.get_mut().unwrap_or_else(PoisonError::into_inner).clone())

@@ -45,7 +45,7 @@ pub(super) struct Stack {
     swept_fadings: u32,
 }
 
-/// Data of a slot's key.
+/// Weight and number of uses of the key in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     /// Weight of the key in bytes; 0 if the slot is empty.

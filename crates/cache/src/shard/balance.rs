@@ -92,7 +92,7 @@ impl Balances {
         Self { partitions: (0..partitions).map(balance).collect(), shards: u64::from(shards) }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the shares, for a copy of the cache.
     pub(super) fn copy(&self) -> Self {
         let balance = |balance: &Balance| Balance {
             small: AtomicU32::new(balance.small.load(Relaxed)),

@@ -37,7 +37,7 @@ impl Ghost {
         Self { buckets: Vec::new(), supply }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the recorded keys, for a copy of the cache.
     pub(super) fn copy(&self, supply: &Arc<Supply>) -> Self {
         // With the capacity of the original, which determines its next growth and counts as held.
         let mut buckets = Vec::with_capacity(self.buckets.capacity());

@@ -74,7 +74,7 @@ impl Index {
         Self { segments: vec![Segment::default(); segments].into(), supply }
     }
 
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the index, for a copy of the cache.
     pub(super) fn copy(&self, supply: &Arc<Supply>) -> Self {
         supply.resized(0, self.segments.iter().map(Segment::bytes).sum());
         Self { segments: self.segments.clone(), supply: Arc::clone(supply) }

@@ -197,8 +197,8 @@ impl Shard {
         }
     }
 
-    /// Returns a copy, for a copy of the cache. `balances` is set when the first shard is copied
-    /// and shared by the others.
+    /// Returns a copy of the shard, for a copy of the cache. `balances` is set when the first shard
+    /// is copied and shared by the others.
     pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
         let Self { store, published: Published { oldest, counters, classes } } = self;
         let (store, gets) = store.get_mut();
@@ -654,7 +654,7 @@ impl QueueSet {
 }
 
 impl Runs {
-    /// Returns a copy, for a copy of the cache.
+    /// Returns a copy of the blocks, for a copy of the cache.
     fn copy(&mut self, supply: &Arc<Supply>) -> Self {
         let block = |block: &mut Option<Block>| block.as_mut().map(|block| block.copy(supply));
         Self { blocks: self.blocks.iter_mut().map(block).collect(), vacant: self.vacant.clone() }

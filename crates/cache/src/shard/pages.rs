@@ -120,7 +120,7 @@ impl Pages {
         }
     }
 
-    /// Returns a copy, for a copy of the cache: every record keeps its handle.
+    /// Returns a copy of the pages, for a copy of the cache: every record keeps its handle.
     pub(super) fn copy(&mut self, supply: &Arc<Supply>) -> Self {
         let page = |page: &mut Page| {
             let Page { ref mut block, slot_bytes, class, live, used, free, open_at } = *page;
@@ -426,7 +426,7 @@ impl Pages {
 
 #[cfg(test)]
 impl Pages {
-    /// Checks the sums against the pages.
+    /// Checks the sums of free bytes and slots against the pages.
     pub(super) fn check(&self) {
         let all = self.pages.iter().filter(|page| page.block.is_some());
         let free = |page: &Page| u64::from(page.slots() - page.live) * u64::from(page.slot_bytes);

@@ -366,8 +366,8 @@ impl<'a> Record<'a> {
         self.visibility_by_kind(access, grace())
     }
 
-    /// Visibility of a record that is past its expiry or has no value; by value, since rarely
-    /// called.
+    /// Visibility of a record that is past its expiry or has no value. Takes `self` by value, since
+    /// it is rarely called.
     #[inline(never)]
     fn visibility_by_kind(self, access: &Access, grace: Duration) -> Visibility {
         match self.kind() {
@@ -407,7 +407,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The item of a record with optional parts; by value, since rarely called.
+    /// Returns the item of a record with optional parts. Takes `self` by value, since it is rarely
+    /// called.
     #[inline(never)]
     fn item_of_all_parts(self) -> Item<'a> {
         let expires = self.expires();
@@ -508,7 +509,7 @@ impl<'a> NewRecord<'a> {
         record
     }
 
-    /// Bytes of the slot that it needs.
+    /// Bytes of the slot that the record needs.
     pub(crate) fn slot_bytes(&self) -> usize {
         let body = if self.run.is_some() { 8 } else { self.body_bytes() };
         self.bytes_beside_body() + body
