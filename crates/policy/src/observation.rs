@@ -21,7 +21,8 @@ pub struct Observation {
     /// Requests that finished in the RBC window, the time over which request blocking counts are
     /// taken.
     pub requests: u64,
-    /// Shortest and longest latency of those requests; none if there were none.
+    /// Shortest and longest latency of the requests that finished in the window; none without
+    /// requests.
     pub latency_range: Option<(Duration, Duration)>,
     /// The quantile of the requests' latency required by [`Needs::quantile`]; none without
     /// requests.
@@ -69,7 +70,8 @@ pub struct PartitionObservation {
     pub shadow_hits: Option<u64>,
     /// Miss ratio of the partition by its size; none if not measured.
     pub miss_ratio_curve: Option<MissRatioCurve>,
-    /// Latency of its backend for the misses of the window, failures included; none without misses.
+    /// Latency of the partition's backend for the misses of the window, failures included; none
+    /// without misses.
     pub miss_latency: Option<MissLatency>,
 }
 

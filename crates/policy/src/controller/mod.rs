@@ -142,7 +142,8 @@ impl Controller {
         self.restart_guard();
     }
 
-    /// Adopts budgets that were set by hand, or those the cache has when it could not apply a plan.
+    /// Adopts budgets that were set by hand, or the cache's own budgets when it could not apply a
+    /// plan.
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
         self.restart_guard();

@@ -127,7 +127,8 @@ pub(crate) struct Guard {
     band: Band,
     window: Duration,
     good: Option<Mark>,
-    /// Start and budgets of the window in which a candidate for the good allocation is measured.
+    /// Start and budgets of the time window in which an allocation is measured that may become the
+    /// good one (to roll back to).
     trial: Option<(Instant, Vec<u64>)>,
     worse_since: Option<Instant>,
     frozen_until: Option<Instant>,
