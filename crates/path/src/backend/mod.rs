@@ -117,7 +117,7 @@ pub struct Backend<K, V, W> {
     flushes: BTreeMap<PartitionId, Instant>,
     /// The writes that have begun and not ended, by their ids.
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
-    /// The times at which writes end without answers, one for each of `writes`.
+    /// Times at which writes end even if answers are missing, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,
     /// A time before which no flush, fence, turn or write is due, so that most inputs look at none
     /// of them. Zero after one was added, until the next input.

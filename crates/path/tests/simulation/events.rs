@@ -44,13 +44,13 @@ impl Stored {
 pub(crate) enum Event {
     /// A request arrives.
     Arrive(Vec<Query<Key>>),
-    /// A listener's client reads a number.
+    /// A listener's client reads the key of a number.
     Listen { backend: At, number: u8, tenant: u8 },
     /// A replica answers a call of the dispatcher.
     Reply(At, AttemptId, Reply<Stored>),
     /// A replica that was down answers a probe.
     Probe(At, ReplicaId),
-    /// A client writes a number, for a tenant.
+    /// A client writes the key of a number, for a tenant.
     Write { backend: At, number: u8, tenant: u8, delete: bool },
     /// A replica answers a write, which is named by the version it writes.
     Written { backend: At, write: u64, replica: usize, outcome: WriteOutcome },

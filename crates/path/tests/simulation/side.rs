@@ -52,7 +52,7 @@ pub(crate) struct Side {
     /// Numbers of which a tenant's cache may hold an old value: another program changed them, at
     /// that version.
     pub(crate) foreign: BTreeMap<(u8, u8), u64>,
-    /// The time until which a write of unknown outcome may land, by number.
+    /// Time until which a write of unknown outcome may land (be applied), by number.
     pub(crate) unsettled: BTreeMap<u8, Instant>,
     /// True if the node ended while its writes were in flight.
     pub(crate) gave_up: bool,

@@ -41,7 +41,7 @@ impl World {
         self.plan(Duration::ZERO, Event::Walk(self.walks.len() - 1));
     }
 
-    /// Invalidates a number by name, which is one step.
+    /// Invalidates the keys of a number by name, which is one step.
     fn invalidate_one(&mut self, backend: At, number: u8) {
         for tenant in 0..TENANTS {
             self.change_cache(backend, number, tenant, None);

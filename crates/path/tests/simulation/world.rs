@@ -18,7 +18,7 @@ use crate::side::{BACKENDS, GRACE, HEALTHY, NUMBERS, Side, timeout};
 use crate::store::Moment;
 use crate::walks::Walk;
 
-/// The longest jump of the clock.
+/// The longest jump of the simulated clock, in milliseconds.
 const JUMP_MAX: u64 = 200;
 const STEPS_MAX: u64 = 20_000;
 /// Number of simulation steps between two checks of all cached items.
