@@ -60,7 +60,7 @@ pub struct RequestWindow {
 
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Start of the slot, as a multiple of the slot length since the origin.
+    /// Start of the time slot, as a multiple of the slot length since the origin of time.
     number: u64,
     exact: Vec<FinishedRequest>,
     table: Table,

@@ -67,7 +67,7 @@ pub struct RequestSnapshot {
     count: u64,
 }
 
-/// Sorts by latency and backend: O(n log n).
+/// Sorts the requests by latency and blocking backend: O(n log n).
 impl From<RequestSelection> for RequestSnapshot {
     fn from(selection: RequestSelection) -> Self {
         let (count, mut cells) = (selection.count(), selection.cells);
