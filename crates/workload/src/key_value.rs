@@ -43,7 +43,7 @@ pub enum KeyValueError {
         key_bytes: usize,
         /// Number of keys that keys of this length must distinguish.
         keys: u64,
-        /// Length of the shortest key that distinguishes them, in bytes.
+        /// Length of the shortest keys that are distinct, in bytes.
         least: usize,
     },
     /// The value size is above 128 MiB.

@@ -13,7 +13,7 @@ use super::validate::{Verdict, number, require};
 use crate::trace::objects::Format;
 use crate::unique;
 
-/// A recorded trace that requests come from, and how they are formed from it.
+/// A recorded trace, and how requests are formed from it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
