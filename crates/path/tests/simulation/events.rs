@@ -66,6 +66,8 @@ pub(crate) enum Event {
     Restart { warm: bool },
     /// A client invalidates a part of a backend.
     Invalidate { backend: At, which: Which },
+    /// A client flushes a backend, as of some time later.
+    Flush { backend: At, after: Duration },
     /// An invalidation's walk through the cache takes its next step.
     Walk(usize),
 }
@@ -84,7 +86,8 @@ impl Event {
             | Self::Foreign { .. }
             | Self::Change { .. }
             | Self::Restart { .. }
-            | Self::Invalidate { .. } => false,
+            | Self::Invalidate { .. }
+            | Self::Flush { .. } => false,
         }
     }
 }

@@ -140,6 +140,8 @@ const MUST_HAPPEN: &[&str] = &[
     "changed behind the node's back",
     "item invalidated",
     "number invalidated",
+    "flushed at once",
+    "flushed for later",
     "listener changed the cache",
     "started warm",
     "started cold",

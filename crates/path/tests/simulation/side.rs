@@ -61,6 +61,8 @@ pub(crate) struct Side {
     /// Numbers of which replicas may differ until the next acknowledged write: a write was not
     /// acknowledged, or another program changed the store while it was in flight.
     pub(crate) doubtful: BTreeSet<u8>,
+    /// The time from which on nothing cached before may be served; none while no flush is to come.
+    pub(crate) flush_at: Option<Instant>,
     /// Numbers whose keys were fenced (fetched values not cached) after the last input, and whether
     /// all were.
     pub(crate) fenced: (BTreeSet<u8>, bool),
@@ -117,6 +119,7 @@ impl Side {
             gave_up: false,
             spoilt: BTreeSet::new(),
             doubtful: BTreeSet::new(),
+            flush_at: None,
             fenced: (BTreeSet::new(), false),
         }
     }
@@ -129,6 +132,7 @@ impl Side {
             self.machine.handle_restart(now, unsettled);
         }
         self.ids.clear();
+        self.flush_at = None;
     }
 
     /// Returns a write in flight, and the version it writes.
@@ -158,7 +162,8 @@ impl Side {
         assert_eq!(writes, self.running.len());
         assert!(written_or_fenced_keys <= (writes_max + fenced_keys_max) as usize);
         assert!(failed_keys <= failed_keys_max as usize);
-        assert_eq!((pending_actions, flushes), (0, 0));
+        assert_eq!(pending_actions, 0);
+        assert_eq!(flushes, if self.flush_at.is_some() { usize::from(TENANTS) } else { 0 });
         let timeout = self.options.dispatch.timeout;
         for Running { begun, .. } in self.running.values() {
             assert!(*begun + timeout > now, "a write outlived its timeout");

@@ -60,6 +60,12 @@ impl World {
             let which = [Which::All, one, Which::Beginning(odd), Which::Tag(odd)][self.draw(4) as usize];
             self.plan_sometime(Event::Invalidate { backend, which });
         }
+        for _ in 0..self.draw(3) {
+            let backend = self.draw_backend();
+            let after = self.draw_time(Duration::from_millis(100));
+            let after = if self.once_in(2) { Duration::ZERO } else { after };
+            self.plan_sometime(Event::Flush { backend, after });
+        }
     }
 
     fn draw_backend(&mut self) -> At {

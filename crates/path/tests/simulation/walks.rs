@@ -1,4 +1,5 @@
-//! Invalidations, driven as a node drives them: a few items at a time.
+//! Invalidations and flushes, driven as a node drives them. An invalidation removes a few items at a
+//! time; a flush hides all items at once, now or later.
 
 use std::time::Duration;
 
@@ -51,6 +52,36 @@ impl World {
         side.stores.raise_floors(number, moment, &floors);
         side.foreign.retain(|(changed, _), _| *changed != number);
         self.count("number invalidated");
+    }
+
+    /// Flushes the partitions of a backend as of `after` from now. As in the cache, this replaces a
+    /// flush to come.
+    pub(crate) fn flush(&mut self, backend: At, after: Duration) {
+        let at = self.now + after;
+        self.tell(|| format!("backend {backend} is flushed in {after:?}"));
+        for tenant in 0..TENANTS {
+            let of = partition(backend, tenant);
+            self.input(backend, |machine, now, cache| machine.handle_flush(now, cache, of, at));
+            self.cache.flush(Some(of), at, self.now);
+        }
+        self.sides[backend].flush_at = Some(at);
+        self.count(if after.is_zero() { "flushed at once" } else { "flushed for later" });
+        self.note_due_flushes();
+        self.carry_out_all(backend);
+    }
+
+    /// Forbids, for reads that begin from now on, what was stored before a flush that is due.
+    pub(crate) fn note_due_flushes(&mut self) {
+        let moment = self.moment();
+        for side in &mut self.sides {
+            if side.flush_at.take_if(|at| *at <= moment.now).is_some() {
+                for number in 0..NUMBERS {
+                    let ends = side.stores.ends(number);
+                    side.stores.raise_floors(number, moment, &ends);
+                }
+                side.foreign.clear();
+            }
+        }
     }
 
     /// Stores or removes an item as a listener's client does, right after the invalidation.

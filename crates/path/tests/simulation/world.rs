@@ -209,6 +209,7 @@ impl World {
 
     /// Carries out what is due at the stores, one event at the node, and due timeouts.
     fn happen(&mut self) {
+        self.note_due_flushes();
         while let Some(first) = self.arrivals.first_entry().filter(|first| first.key().0 <= self.now) {
             let ((at, _), arrival) = first.remove_entry();
             self.arrive_at_store(at, arrival);
@@ -264,6 +265,7 @@ impl World {
             Event::Change { backend, number, tenant, delete } => self.change(backend, number, tenant, delete),
             Event::Restart { warm } => self.restart(warm),
             Event::Invalidate { backend, which } => self.begin_walk(backend, which),
+            Event::Flush { backend, after } => self.flush(backend, after),
             Event::Walk(walk) => self.walk_on(walk),
         }
     }
@@ -412,6 +414,7 @@ impl World {
     /// Lets time pass until no fence is left. Then everything else has to be empty as well.
     pub(crate) fn assert_at_rest(&mut self) {
         self.now += Duration::from_secs(120);
+        self.note_due_flushes();
         self.time_out();
         assert!(self.requests.is_empty() && self.listened.is_empty());
         assert!(self.events.is_empty() && self.arrivals.is_empty());
