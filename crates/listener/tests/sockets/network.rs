@@ -32,6 +32,8 @@ pub(crate) struct Link {
     pub(crate) broken: Option<Broken>,
     /// True if the listener has closed its side of the connection.
     pub(crate) closed: bool,
+    /// True if it was the listener that broke the connection, by closing it before all was read.
+    pub(crate) cut_off: bool,
     /// True if the listener has ended its receiving side.
     pub(crate) reading_ended: bool,
     /// The token that the listener watches the connection with.
@@ -202,7 +204,7 @@ impl Drop for SimulatedSocket {
         (link.token, link.changed) = (None, false);
         if !link.inbound.is_empty() && link.broken.is_none() {
             // The system resets a connection that is closed with unread bytes.
-            link.broken = Some(Broken::Told);
+            (link.broken, link.cut_off) = (Some(Broken::Told), true);
             if world.draw.chance(50) {
                 world.links[self.link].outbound.clear();
             }

@@ -401,14 +401,16 @@ impl World {
     /// Handles the end of a client's input: the listener has closed, or will send nothing more.
     fn end_of_answers(&mut self, number: usize) {
         let client = &self.clients[number];
-        let broken = self.links[number].broken.is_some();
+        let link = &self.links[number];
+        let broken = link.broken.is_some();
+        let script_closes = client.script.closes;
         let turned_away = self.too_many.is_some_and(|too_many| too_many.starts_with(&client.received));
         let reads_on = matches!(client.fate, Fate::Leaves | Fate::HalfCloses);
         if client.turned_away {
             self.note("client: turned away", number);
         } else if client.is_answered() && client.has_sent_all() {
             self.note("client: all answers received", number);
-        } else if !self.clients[number].script.closes && !broken && !turned_away && !self.stopping {
+        } else if !script_closes && (!broken || link.cut_off) && !turned_away && !self.stopping {
             assert!(!reads_on, "client {number} did not get all answers: {}", self.describe());
             self.note("client: closed by timeout", number);
         } else if reads_on && !broken && !turned_away && !self.stopping {
