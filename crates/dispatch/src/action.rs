@@ -33,16 +33,18 @@ pub enum Action<K, V, W> {
         attempt: AttemptId,
         /// The replica whose call is ended.
         replica: ReplicaId,
+        /// The reason why the answer is no longer needed.
+        reason: CancelReason,
     },
-    /// Delivers the result of a key to its waiters, and fills the cache once if `fill` is set.
+    /// Delivers the result of a key to its waiters.
     Deliver {
         /// The key whose result is delivered.
         key: K,
         /// The value, none if the backend has none, or the reason for which it is unknown.
         result: Result<Option<V>, FetchError>,
-        /// True if the result, a value or its absence, may enter the cache; false if the key was
-        /// invalidated meanwhile.
-        fill: bool,
+        /// True for a value or its absence if the key was not invalidated since it was asked for;
+        /// only then may it enter the cache.
+        is_current: bool,
         /// The waiters of the key.
         waiters: Waiters<W>,
     },
@@ -56,6 +58,15 @@ pub enum Action<K, V, W> {
         /// Time after which the probe has failed and the next one may start.
         timeout: Duration,
     },
+}
+
+/// The reason for an [`Action::Cancel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelReason {
+    /// The backend's timeout is over.
+    Timeout,
+    /// Another attempt of the fetch has answered.
+    Answered,
 }
 
 /// The id of one attempt, which is one call to one replica of one backend. The id becomes invalid

@@ -64,8 +64,9 @@ use crate::{Action, AttemptId, Bound, Counters, FetchError, Options, OptionsErro
 ///   nothing; a later one makes timeouts and probes late and nothing else.
 ///
 /// `now` should not step back; where it does, timeouts come later by as much. A driver that shares
-/// the machine among threads must poll and fill the cache before it releases the lock that
-/// `invalidate` is called under, or a value could fill after its key was written.
+/// the machine among threads must fill the cache, from [`each_new_delivery`](Self::each_new_delivery)
+/// or from the actions, before it releases the lock that `invalidate` is called under, or a value
+/// could fill after its key was written.
 ///
 /// # Complexity and memory
 /// A key costs a constant number of hash operations, a fetch one operation on an ordered set of
@@ -89,8 +90,8 @@ use crate::{Action, AttemptId, Bound, Counters, FetchError, Options, OptionsErro
 /// dispatch.handle_reply(now, attempt, Reply::Ok(vec![Some(10), None]));
 /// let mut waiters = Waiters::new(1);
 /// waiters.push(3);
-/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), fill: true, waiters };
-/// let b = Action::Deliver { key: "b", result: Ok(None), fill: true, waiters: Waiters::new(2) };
+/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), is_current: true, waiters };
+/// let b = Action::Deliver { key: "b", result: Ok(None), is_current: true, waiters: Waiters::new(2) };
 /// assert_eq!((dispatch.poll_action(), dispatch.poll_action()), (Some(a), Some(b)));
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
@@ -317,8 +318,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// input itself, before another input invalidates a key.
     pub fn each_new_delivery(&mut self, mut see: impl FnMut(&K, &Result<Option<V>, FetchError>, bool)) {
         for action in self.actions.range(self.shown..) {
-            if let Action::Deliver { key, result, fill, .. } = action {
-                see(key, result, *fill);
+            if let Action::Deliver { key, result, is_current, .. } = action {
+                see(key, result, *is_current);
             }
         }
         self.shown = self.actions.len();
@@ -396,7 +397,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.counters.refused += 1;
         let result = Err(FetchError::Overloaded { bound, limit });
         let waiters = Waiters::new(waiter);
-        self.actions.push_back(Action::Deliver { key, result, fill: false, waiters });
+        self.actions.push_back(Action::Deliver { key, result, is_current: false, waiters });
     }
 
     /// Reports to the ramp a call for keys that were asked for at `asked_at`, and the number of its
@@ -430,8 +431,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             ) => &mut self.counters.refused,
         };
         *ended += waiters.len() as u64;
-        let fill = fresh && result.is_ok();
-        self.actions.push_back(Action::Deliver { key, result, fill, waiters });
+        let is_current = fresh && result.is_ok();
+        self.actions.push_back(Action::Deliver { key, result, is_current, waiters });
         true
     }
 

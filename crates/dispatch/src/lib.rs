@@ -34,7 +34,7 @@ mod slab;
 mod stats;
 mod waiters;
 
-pub use action::{Action, AttemptId, Failure, FailureKind, Reply};
+pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
 pub use dispatch::Dispatch;
 pub use error::{Bound, FetchError};
 pub use options::{Options, OptionsError, ProbeOptions, RetryOptions};

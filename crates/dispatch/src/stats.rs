@@ -37,8 +37,8 @@ pub struct Counters {
     pub timed_out: u64,
     /// Keys that ended with a failed call.
     pub failed: u64,
-    /// Keys that ended before any call was made for them, because of a bound, the route, or all
-    /// replicas being down.
+    /// Keys that ended before any call was made for them, because of a bound, a dispatch
+    /// rule, or all replicas being down.
     pub refused: u64,
     /// Keys in `refused` that the ramp refused, which limits the misses of a cold cache.
     pub ramped: u64,
@@ -48,7 +48,8 @@ pub struct Counters {
     pub retries: u64,
     /// Extra attempts besides retries, counted when they were given to a replica.
     pub copies: u64,
-    /// Calls that timed out while a replica worked on them.
+    /// Calls that were cancelled while a replica worked on them: at the timeout, or because another
+    /// attempt had answered.
     pub cancelled_calls: u64,
     /// Replies that were ignored: late, repeated, or without a call.
     pub late_replies: u64,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
-use sherwood_dispatch::{AttemptId, Failure, FailureKind, Options, OptionsError, Reply, Stats};
+use sherwood_dispatch::{AttemptId, CancelReason, Failure, FailureKind, Options, OptionsError, Reply, Stats};
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, Fetched, Invalidation, Rules, WriteId,
@@ -284,8 +284,10 @@ impl BackendDriver {
             Action::Call { attempt, replica, keys, timeout, .. } => {
                 self.call(attempt, replica, keys, timeout);
             }
-            Action::Cancel { attempt, .. } => {
-                self.errors.late(self);
+            Action::Cancel { attempt, reason, .. } => {
+                if reason == CancelReason::Timeout {
+                    self.errors.late(self);
+                }
                 if let Some(task) = lock(&self.calls).remove(&attempt) {
                     task.abort();
                 }

@@ -372,7 +372,7 @@ impl World {
                 Action::Probe { replica, .. } => {
                     self.send(server, backend, replica, &Demand::default(), Work::Probe);
                 }
-                Action::Cancel { attempt, replica } => self.cancel(server, backend, replica, attempt),
+                Action::Cancel { attempt, replica, .. } => self.cancel(server, backend, replica, attempt),
                 Action::Deliver { result, waiters, .. } => {
                     for waiter in waiters {
                         self.tell(waiter, result.clone());

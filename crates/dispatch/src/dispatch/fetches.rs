@@ -11,7 +11,7 @@ use crate::fetch::{Attempt, AttemptState, Fetch};
 use crate::few::ATTEMPTS_MAX;
 use crate::rules::{Admission as _, AttemptPlan, CancelRule, Replication as _, Verdict};
 use crate::slab::Id;
-use crate::{Action, AttemptId, Failure, FailureKind, FetchError};
+use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Makes the first attempts of a fetch for `keys`, at least one, which were just admitted; ends
@@ -210,7 +210,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.note_call(now, asked_at, open, false);
         }
         for attempt in live {
-            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) = self.cancel(attempt)
+            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) =
+                self.cancel(attempt, CancelReason::Timeout)
                 && expires_at - at >= timeout / 2
             {
                 self.blame(now, replica, &Arc::from("no answer in time"));
@@ -264,13 +265,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 CancelRule::Always => true,
             };
             if is_cancelled {
-                self.cancel(attempt);
+                self.cancel(attempt, CancelReason::Answered);
             }
         }
     }
 
     /// Takes a live attempt out of its queue, or has the driver end its call.
-    fn cancel(&mut self, id: Id) -> Option<Attempt<K>> {
+    fn cancel(&mut self, id: Id, reason: CancelReason) -> Option<Attempt<K>> {
         let attempt = self.remove_attempt(id)?;
         let replica = attempt.replica;
         let queue = &mut self.replicas[replica.index()].queue;
@@ -281,7 +282,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             AttemptState::Started(_) => {
                 queue.complete();
                 self.counters.cancelled_calls += 1;
-                self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica });
+                self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica, reason });
             }
         }
         Some(attempt)

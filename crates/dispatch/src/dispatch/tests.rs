@@ -7,7 +7,7 @@ mod simulation;
 
 use super::*;
 use crate::rules::Verdict;
-use crate::{Failure, FailureKind, ProbeOptions, RetryOptions};
+use crate::{CancelReason, Failure, FailureKind, ProbeOptions, RetryOptions};
 
 type Machine = Dispatch<&'static str, u32, u32>;
 type Act = Action<&'static str, u32, u32>;
@@ -86,8 +86,8 @@ fn call(actions: &[Act]) -> (AttemptId, ReplicaId) {
 #[allow(clippy::type_complexity, reason = "a tuple of everything reads best in assertions")]
 fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchError>, bool, Vec<u32>)> {
     let delivery = |action: &Act| match action {
-        Action::Deliver { key, result, fill, waiters } => {
-            Some((*key, result.clone(), *fill, waiters.clone().into_iter().collect()))
+        Action::Deliver { key, result, is_current, waiters } => {
+            Some((*key, result.clone(), *is_current, waiters.clone().into_iter().collect()))
         }
         _ => None,
     };
@@ -236,7 +236,7 @@ fn timeout_cancels_the_call_and_late_replies_are_ignored() {
     assert_eq!(machine.next_timeout(), Some(at(100)));
     assert_eq!(wake(&mut machine, 99), []);
     let actions = wake(&mut machine, 100);
-    assert_eq!(actions[0], Action::Cancel { attempt: first, replica });
+    assert_eq!(actions[0], Action::Cancel { attempt: first, replica, reason: CancelReason::Timeout });
     assert_eq!(
         deliveries(&actions),
         [("a", Err(FetchError::Timeout { timeout: TIMEOUT }), false, vec![1, 2])]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::{AttemptId, FetchError, Waiters};
+use sherwood_dispatch::{AttemptId, CancelReason, FetchError, Waiters};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId};
 
 use super::key::FetchKey;
@@ -33,6 +33,8 @@ pub enum Action<K, V, W> {
         attempt: AttemptId,
         /// The replica that the call went to.
         replica: ReplicaId,
+        /// The reason why the reply is no longer needed.
+        reason: CancelReason,
     },
     /// Ask a replica that is down for one key, then report with [`Backend::handle_probe`].
     ///

@@ -274,9 +274,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             Fetching::Call { attempt, replica, keys, demand, timeout } => {
                 Action::Call { attempt, replica, keys, demand, timeout }
             }
-            Fetching::Cancel { attempt, replica } => Action::Cancel { attempt, replica },
+            Fetching::Cancel { attempt, replica, reason } => Action::Cancel { attempt, replica, reason },
             Fetching::Probe { replica, key, timeout } => Action::Probe { replica, key, timeout },
-            Fetching::Deliver { key, result, fill: _, waiters } => Action::Deliver { key, result, waiters },
+            Fetching::Deliver { key, result, is_current: _, waiters } => {
+                Action::Deliver { key, result, waiters }
+            }
         })
     }
 

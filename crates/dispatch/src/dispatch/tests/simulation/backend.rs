@@ -233,12 +233,12 @@ impl Backend {
                 self.calls_by_replica[replica.index()] += 1;
                 self.serve(attempt, replica, &keys, draws)
             }
-            Action::Cancel { attempt, replica } => {
+            Action::Cancel { attempt, replica, .. } => {
                 assert_eq!(self.active.remove(&attempt), Some(replica));
                 Vec::new()
             }
-            Action::Deliver { key, result, fill, waiters } => {
-                self.take_delivery(key, &result, fill, waiters);
+            Action::Deliver { key, result, is_current, waiters } => {
+                self.take_delivery(key, &result, is_current, waiters);
                 Vec::new()
             }
             Action::Probe { replica, .. } => self.serve_probe(replica, draws),
