@@ -64,9 +64,9 @@ use crate::{Action, AttemptId, Bound, Counters, FetchError, Options, OptionsErro
 ///   nothing; a later one makes timeouts and probes late and nothing else.
 ///
 /// `now` should not step back; where it does, timeouts come later by as much. A driver that shares
-/// the machine among threads must fill the cache, from [`each_new_delivery`](Self::each_new_delivery)
-/// or from the actions, before it releases the lock that `invalidate` is called under, or a value
-/// could fill after its key was written.
+/// the machine among threads must fill the cache, from
+/// [`each_new_delivery`](Self::each_new_delivery) or from the actions, before it releases the lock
+/// that `invalidate` is called under, or a value could fill after its key was written.
 ///
 /// # Complexity and memory
 /// A key costs a constant number of hash operations, a fetch one operation on an ordered set of

@@ -1,5 +1,5 @@
-//! Invalidations and flushes, driven as a node drives them. An invalidation removes a few items at a
-//! time; a flush hides all items at once, now or later.
+//! Invalidations and flushes, driven as a node drives them. An invalidation removes a few items at
+//! a time; a flush hides all items at once, now or later.
 
 use std::time::Duration;
 
