@@ -64,7 +64,7 @@ pub enum Step<T> {
 /// The way in which a stream is offered to a codec.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
-    /// All bytes at once.
+    /// All bytes of the stream at once.
     Whole,
     /// As few bytes as possible at a time.
     Least,

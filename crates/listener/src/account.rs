@@ -12,10 +12,10 @@ pub const FETCHED_COPIES: usize = 2;
 
 /// A count of the bytes in the buffers of all connections.
 pub trait BufferBytes: Send + Sync {
-    /// Adds `bytes`.
+    /// Adds `bytes` to the count.
     fn add(&self, bytes: u64);
 
-    /// Subtracts `bytes`; never more than were added.
+    /// Subtracts `bytes` from the count; never more than were added.
     fn subtract(&self, bytes: u64);
 }
 

@@ -13,7 +13,7 @@ pub enum Address {
     Unix(UnixSocket),
 }
 
-/// A UNIX socket.
+/// The address of a UNIX socket: a file that processes on the same machine connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSocket {
     /// The path of its file: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
@@ -25,7 +25,7 @@ pub struct UnixSocket {
 impl UnixSocket {
     /// Maximum length of a path in bytes: the system's limit.
     pub const PATH_BYTES_MAX: usize = 107;
-    /// Default permissions: the owner only.
+    /// Default permissions of a socket's file: only the owner may connect.
     pub const PERMISSIONS: u32 = 0o700;
 }
 

@@ -7,7 +7,7 @@ use sherwood_model::{Instant, PartitionId};
 /// A value that a backend returned for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchedValue {
-    /// The value.
+    /// The value that the backend returned.
     pub value: Bytes,
     /// Flags: the 32 bits that memcached's clients store with a value; 0 from other backends.
     pub flags: u32,

@@ -27,9 +27,9 @@ pub trait Clock: Send + Sync {
 /// A moment, in monotonic time and in wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The monotonic time.
+    /// The monotonic time of the moment.
     pub now: Instant,
-    /// The wall time in whole seconds since 1970.
+    /// The wall time of the moment in whole seconds since 1970.
     pub unix_secs: u64,
 }
 

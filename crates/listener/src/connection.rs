@@ -67,7 +67,7 @@ pub(super) struct Connection<C, S> {
 
 /// The stage of a connection, from commands to its end.
 enum Stage {
-    /// Commands are read and answered.
+    /// The client's commands are read and answered.
     Open,
     /// Waits for a backend to answer a fetch.
     Fetching(Pin<Box<dyn Future<Output = Fetched> + Send>>),
@@ -83,7 +83,7 @@ enum Stage {
 /// The event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Waits for input.
+    /// Waits for input from the client.
     Input,
     /// Waits for room in the socket for output.
     Output,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Count {
-    /// Keys requested by `get`, `gets`, `gat` and `gats`.
+    /// Keys requested by the commands `get`, `gets`, `gat` and `gats`.
     CmdGet,
     /// Storage commands whose value arrived whole.
     CmdSet,
@@ -49,9 +49,9 @@ pub enum Count {
     StoreTooLarge,
     /// Values refused because they do not fit into their partition.
     StoreNoMemory,
-    /// Values stored.
+    /// Values stored by clients.
     TotalItems,
-    /// Malformed or truncated commands.
+    /// Malformed or truncated commands of clients.
     ProtocolErrors,
     /// Keys fetched from their backend after a miss.
     Fetches,

@@ -18,12 +18,12 @@ pub(super) trait Empty {
 pub(super) struct Lendable<B>(B);
 
 impl<B: Empty> Lendable<B> {
-    /// Wraps an empty buffer.
+    /// Wraps an empty buffer, which can then be lent.
     pub(super) fn new(buffer: B) -> Self {
         Self(buffer)
     }
 
-    /// Lends the buffer, empty.
+    /// Lends the buffer, empty, until the guard is dropped.
     pub(super) fn lend(&mut self) -> Lent<'_, B> {
         // It is empty already, unless a guard was forgotten instead of dropped.
         self.0.empty();

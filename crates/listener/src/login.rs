@@ -41,7 +41,7 @@ pub(super) struct LoginOutcome {
     /// Bytes of input consumed.
     pub(super) consumed: usize,
     pub(super) next: LoginStep,
-    /// Login attempts made.
+    /// Number of login attempts in the consumed input.
     pub(super) tried: u64,
 }
 

@@ -13,7 +13,7 @@ pub struct Meter(pub(super) Weak<Shared>);
 /// The counters of a listener at one moment, since its start and over all its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Open connections.
+    /// Number of connections that are open now.
     pub open: usize,
     /// Past and open connections, refused connections included.
     pub total: u64,

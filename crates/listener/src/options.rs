@@ -66,13 +66,13 @@ pub enum OptionsError {
     /// A number is out of range.
     #[error("a memcached listener on {bind} was to have {name} = {value}; it has to be {accepted}")]
     Range {
-        /// The listener.
+        /// Address of the listener with the option.
         bind: Address,
-        /// The option.
+        /// Name of the option that is out of range.
         name: &'static str,
-        /// The value as given.
+        /// The value given for the option.
         value: String,
-        /// The accepted range.
+        /// The range that the option accepts.
         accepted: &'static str,
     },
 }

@@ -45,9 +45,9 @@ pub enum BindError {
     /// socket, or cannot be written to.
     #[error("a listener could not bind {address}: {error}; choose another address or stop what uses it")]
     Bind {
-        /// The address.
+        /// The address that could not be bound.
         address: Address,
-        /// The system's error.
+        /// The system's error for the address.
         error: io::Error,
     },
 }

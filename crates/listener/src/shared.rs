@@ -104,7 +104,7 @@ pub(super) struct Shared {
     pub(super) service: Service,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) started: Moment,
-    /// The counters of each thread.
+    /// The counters of the listener's threads, by number of the thread.
     pub(super) counters: Box<[Counters]>,
     pub(super) connections: Connections,
     /// The counts at the last `stats reset` of a client.

@@ -80,7 +80,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Returns the number of values.
+    /// Returns the number of values in the slots.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

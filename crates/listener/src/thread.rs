@@ -70,7 +70,7 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     account: Account,
 }
 
-/// The state of accepting connections.
+/// The state of a thread's listening socket, while it accepts connections.
 struct Accepting {
     /// True if a connection may wait to be accepted.
     pending: bool,

@@ -8,10 +8,10 @@ use sherwood_model::Instant;
 
 /// The clock that the threads of a store's pool read; tests replace it by a simulated one.
 pub(crate) trait Clock: Send + Sync + 'static {
-    /// Time since the clock's origin.
+    /// Returns the time since the clock's origin.
     fn now(&self) -> Instant;
 
-    /// Processor time of the calling thread since it started.
+    /// Returns the processor time that the calling thread has used since it started.
     fn thread_cpu(&self) -> Duration;
 
     /// The timeout of a thread that waits from `now` until `until`; `None` if the clock wakes the
@@ -46,7 +46,7 @@ impl Clock for MachineClock {
     }
 }
 
-/// Processor time of a thread since it started; zero once it has ended.
+/// Returns the processor time that a thread has used since it started; zero once it has ended.
 pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock = 0;
     // SAFETY: a thread with a `JoinHandle` has been neither joined nor detached, so its id is

@@ -32,7 +32,7 @@ impl StoreError {
         self.cause.fault()
     }
 
-    /// The cause.
+    /// The cause of the failed call.
     #[must_use]
     pub fn cause(&self) -> &Cause {
         &self.cause
@@ -67,14 +67,14 @@ pub enum Fault {
 /// The operation attempted on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// A read of this many keys.
+    /// A read of `keys` keys.
     Get {
-        /// Keys in the call.
+        /// Number of keys in the read.
         keys: usize,
     },
-    /// A write of one key.
+    /// A write of one key to the store.
     Put,
-    /// A removal of one key.
+    /// A removal of one key from the store.
     Delete,
     /// A check that the store answers, which also identifies it.
     Check,
@@ -100,7 +100,7 @@ pub enum Cause {
     /// The queue before the engine is full. Nothing was done; the same call can succeed later.
     #[error("{queued_calls_max} calls wait already, the most it holds")]
     Overloaded {
-        /// The bound of the queue.
+        /// Most calls that may wait in the queue.
         queued_calls_max: usize,
     },
     /// The store is busy: another process holds the database, or the server is overloaded. Nothing
@@ -110,80 +110,80 @@ pub enum Cause {
         /// The engine's or the server's text.
         detail: String,
     },
-    /// The store is shutting down.
+    /// The store is shutting down and takes no calls.
     #[error("it is shutting down")]
     Closed,
     /// The kind of store does not support the call or the key, or the option for it is missing; a
     /// retry cannot help.
     #[error("{reason}")]
     Unsupported {
-        /// The reason and the remedy.
+        /// The reason why the call is not supported, and the remedy.
         reason: &'static str,
     },
     /// The store is read-only, and a write or removal was attempted.
     #[error("{reason}")]
     ReadOnly {
-        /// The reason and the remedy.
+        /// The reason why the store is read-only, and the remedy.
         reason: &'static str,
     },
     /// The key or the value is out of range; a retry cannot help.
     #[error("the {what} has {bytes} bytes, where {min} to {max} are accepted")]
     Refused {
-        /// `key` or `value`.
+        /// `key` or `value`, the one that is out of range.
         what: &'static str,
-        /// The length.
+        /// Length of the key or value in bytes.
         bytes: usize,
-        /// Shortest length accepted.
+        /// Shortest length in bytes that the store accepts.
         min: usize,
-        /// Longest length accepted.
+        /// Longest length in bytes that the store accepts.
         max: usize,
     },
     /// The engine failed. A write may be in its log; after a restart it is either complete or
     /// absent.
     #[error("the engine failed ({detail})")]
     Engine {
-        /// The engine's text.
+        /// The engine's text of the error.
         detail: String,
     },
     /// Nothing accepts connections at the address. Nothing was done.
     #[error("{address} cannot be reached ({detail})")]
     Unreachable {
-        /// The address.
+        /// The address at which nothing accepts connections.
         address: String,
-        /// The system's error.
+        /// The system's text of the error.
         detail: String,
     },
     /// The host's name cannot be resolved. Nothing was done.
     #[error("the name `{host}` has no address ({detail})")]
     Name {
-        /// The name.
+        /// The host's name that cannot be resolved.
         host: String,
-        /// The system's error.
+        /// The system's text of the error.
         detail: String,
     },
     /// The server accepted the connection and then sent nothing, not even a greeting. Nothing was
     /// done.
     #[error("{address} accepts connections but said nothing for {waited_ms} ms")]
     Silent {
-        /// The server's address.
+        /// The address of the silent server.
         address: String,
-        /// Time waited, in milliseconds.
+        /// Time waited for bytes from the server, in milliseconds.
         waited_ms: u64,
     },
     /// The server received the call and did not answer in time. A write may have been done or not.
     #[error("{address} gave no answer within {waited_ms} ms")]
     Unanswered {
-        /// The server's address.
+        /// The address of the server that did not answer.
         address: String,
-        /// Time waited, in milliseconds.
+        /// Time waited for the answer, in milliseconds.
         waited_ms: u64,
     },
     /// TLS failed: the peers do not trust each other. Nothing was done.
     #[error("{address} cannot be trusted ({detail})")]
     Certificate {
-        /// The server's address.
+        /// The address of the server to which TLS failed.
         address: String,
-        /// The problem.
+        /// The problem with a certificate or the handshake.
         detail: String,
     },
     /// The server refused the credentials. Nothing was done.
@@ -192,8 +192,8 @@ pub enum Cause {
         /// The server's text, without any secret.
         detail: String,
     },
-    /// The server denies this user access to this key, which HTTP services and Redis may do.
-    /// Nothing was done.
+    /// The server denies the connector's user access to this key, as HTTP services and Redis may
+    /// do. Nothing was done.
     #[error("the server forbids it ({detail})")]
     Forbidden {
         /// The server's text, without any secret.
@@ -202,7 +202,7 @@ pub enum Cause {
     /// The server does not understand the statement, or refuses to execute it; a retry cannot help.
     #[error("the server refused the statement ({detail})")]
     Statement {
-        /// The server's text.
+        /// The server's text of the error.
         detail: String,
     },
     /// An object named by the statement does not exist; a retry cannot help until it does.
@@ -210,62 +210,65 @@ pub enum Cause {
     Missing {
         /// The kind of object: a table, a column, a database.
         what: &'static str,
-        /// The server's text.
+        /// The server's text of the error.
         detail: String,
     },
-    /// Another server has to be asked: this one is a replica, or has other keys of a cluster.
+    /// The call has to be sent to another server: the server asked is a replica, or has other keys
+    /// of a cluster.
     #[error("this server does not do it ({detail})")]
     WrongServer {
-        /// The server's text.
+        /// The server's text of the error.
         detail: String,
         /// The server to use instead.
         remedy: &'static str,
     },
-    /// The answer is larger than the limit; it was not read completely.
+    /// The answer is larger than the limit on its bytes; it was not read completely.
     #[error("the answer is larger than {bytes_max} bytes")]
     TooLarge {
-        /// The bound.
+        /// Most bytes accepted of an answer.
         bytes_max: u64,
     },
     /// The connection broke before the answer was complete. A write may have been done or not.
     #[error("{address} broke the connection off ({detail})")]
     Reset {
-        /// The server's address.
+        /// The address of the server whose connection broke.
         address: String,
-        /// The system's error.
+        /// The system's text of the error.
         detail: String,
     },
     /// The bytes received are not an answer of the protocol. A write may have been done or not.
     #[error("{address} answered what {expected} does not allow ({detail})")]
     Protocol {
-        /// The server's address.
+        /// The address of the server that sent the bytes.
         address: String,
-        /// The protocol expected.
+        /// The name of the protocol that was expected.
         expected: &'static str,
         /// The bytes or the message received instead.
         detail: String,
     },
-    /// The server reported a failure of its own.
+    /// The server reported a failure of its own, such as an internal error.
     #[error("the server failed ({detail})")]
     Server {
-        /// The server's text.
+        /// The server's text of the error.
         detail: String,
     },
     /// The key does not fit into the statement; a retry cannot help.
     #[error("the key does not fit ({detail})")]
     Key {
-        /// The problem.
+        /// The problem with the key.
         detail: String,
     },
 }
 
 impl Cause {
-    /// A server at `address` that accepted the connection and sent nothing for this long.
+    /// The cause for a server at `address` that accepted the connection and sent nothing for the
+    /// time `waited`.
     pub(crate) fn silent(address: impl fmt::Display, waited: Duration) -> Self {
         Self::Silent { address: address.to_string(), waited_ms: milliseconds(waited) }
     }
 
-    /// A server at `address` that received a call and did not answer for this long.
+    /// The cause for a server at `address` that received a call and did not answer for the time
+    /// `waited`.
     pub(crate) fn unanswered(address: impl fmt::Display, waited: Duration) -> Self {
         Self::Unanswered { address: address.to_string(), waited_ms: milliseconds(waited) }
     }
@@ -372,11 +375,11 @@ fn milliseconds(time: Duration) -> u64 {
 #[derive(Debug, Error)]
 #[error("could not open store `{store}`{}: {cause}", at(.path))]
 pub struct OpenError {
-    /// The store's name.
+    /// Name of the store that could not be opened.
     pub store: String,
     /// The store's path, if its kind has one.
     pub path: Option<PathBuf>,
-    /// The cause.
+    /// The cause why the store could not be opened.
     pub cause: OpenCause,
 }
 
@@ -391,19 +394,19 @@ pub enum OpenCause {
     /// An option is out of range.
     #[error("`{option}` is {value}, where {min} to {max} is accepted; change it in the store's options")]
     Option {
-        /// The option's name.
+        /// Name of the option that is out of range.
         option: &'static str,
-        /// The value given.
+        /// The value given for the option.
         value: u64,
-        /// Least accepted.
+        /// Least value that the option accepts.
         min: u64,
-        /// Most accepted.
+        /// Greatest value that the option accepts.
         max: u64,
     },
     /// The directory or file cannot be created or accessed.
     #[error("{source}; make the directory writable for this user, or choose another `path`")]
     Directory {
-        /// The system's error.
+        /// The system's error for the directory or file.
         source: std::io::Error,
     },
     /// Another process has the store's directory or file open.
@@ -414,37 +417,37 @@ pub enum OpenCause {
     Engine {
         /// The kind of store that was expected in the files.
         kind: crate::StoreKind,
-        /// The engine's text.
+        /// The engine's text of the error.
         detail: String,
     },
     /// The configured statement cannot be used.
     #[error("`query` cannot be used ({detail}); {remedy}")]
     Query {
-        /// The problem.
+        /// The problem with the statement.
         detail: String,
-        /// The remedy.
+        /// The remedy for the statement.
         remedy: &'static str,
     },
     /// Values cannot be loaded into this kind of store.
     #[error("a {kind} store has nothing to load: its values follow from their keys")]
     NothingToLoad {
-        /// The kind of store.
+        /// The kind of store into which no values can be loaded.
         kind: crate::StoreKind,
     },
     /// A remote store's options cannot be used.
     #[error("`{option}` cannot be used ({detail}); {remedy}")]
     Remote {
-        /// The option's name.
+        /// Name of the option that cannot be used.
         option: &'static str,
-        /// The problem, without any secret.
+        /// The problem with the option, without any secret.
         detail: String,
-        /// The remedy.
+        /// The remedy for the option.
         remedy: &'static str,
     },
-    /// The system refused a thread.
+    /// The system refused to create a thread of the store.
     #[error("the system refused a thread ({source}); lower `threads`, or raise the limit of processes")]
     Threads {
-        /// The system's error.
+        /// The system's error for the thread.
         source: std::io::Error,
     },
 }

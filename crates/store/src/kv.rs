@@ -16,7 +16,7 @@ use crate::{Cause, KvOptions, OpenCause, StoreKind};
 const WRITE_BUFFER_BYTES: u64 = 4 << 20;
 /// The only keyspace in the database's directory.
 const KEYSPACE: &str = "values";
-/// Longest key that fjall accepts.
+/// Longest key in bytes that the engine, fjall, accepts.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Opens the database and returns a session per thread.

@@ -19,22 +19,22 @@ use crate::{HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOption
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StoreOptions {
-    /// A key-value store on disk.
+    /// Options of a key-value store on disk.
     Kv(KvOptions),
-    /// An SQLite file.
+    /// Options of a store in an SQLite file.
     Sqlite(SqliteOptions),
-    /// A matrix product.
+    /// Options of a store whose values are matrix products.
     Compute(ComputeOptions),
-    /// A memcached server.
+    /// Options of a store on a memcached server.
     Memcached(MemcachedOptions),
-    /// A Redis or Valkey server.
+    /// Options of a store on a Redis or Valkey server.
     Redis(RedisOptions),
-    /// An HTTP service.
+    /// Options of a store behind an HTTP service.
     Http(HttpOptions),
-    /// A MySQL or MariaDB server.
+    /// Options of a store on a MySQL or MariaDB server.
     #[serde(rename = "mysql")]
     MySql(SqlOptions),
-    /// A PostgreSQL server.
+    /// Options of a store on a PostgreSQL server.
     Postgres(SqlOptions),
 }
 

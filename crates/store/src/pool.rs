@@ -116,7 +116,7 @@ impl Pool {
         self.wake();
     }
 
-    /// Processor time of all threads since they started.
+    /// Returns the processor time of all threads of the pool since they started.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.threads.iter().map(thread_cpu_of).sum()
     }
@@ -154,7 +154,7 @@ impl Drop for Pool {
 enum ThreadStep {
     /// Execute this call, which is counted as started.
     Job(Job),
-    /// Check again at this time.
+    /// Check the queue and the limits again at this time.
     At(Instant),
     /// Check again when a call has arrived or ended, or a limit has changed.
     AfterAnEvent,
@@ -246,7 +246,7 @@ impl Shared {
     }
 }
 
-/// A thread of the pool.
+/// A thread of the store's pool, with its session.
 struct Worker {
     shared: Arc<Shared>,
     session: Box<dyn Session>,

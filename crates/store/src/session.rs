@@ -16,9 +16,9 @@ pub(crate) trait Session: Send + 'static {
         None
     }
 
-    /// Writes one key; on return it survives a crash.
+    /// Writes one key; once it returns, the write survives a crash.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Cause>;
 
-    /// Removes one key, which may be absent; on return the removal survives a crash.
+    /// Removes one key, which may be absent; once it returns, the removal survives a crash.
     fn delete(&mut self, key: &[u8]) -> Result<(), Cause>;
 }

@@ -119,7 +119,7 @@ pub type KeyAnswer = Result<Option<Found>, StoreError>;
 /// A value that a store returned, with its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The value.
+    /// The value's bytes, as the store returned them.
     pub value: Bytes,
     /// The client flags of memcached, 32 bits; 0 in other stores.
     pub flags: u32,
@@ -137,15 +137,15 @@ impl From<Bytes> for Found {
     }
 }
 
-/// The kind of a store.
+/// The kind of a store: its engine, or the protocol of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreKind {
-    /// A log-structured merge tree on disk.
+    /// A key-value store on disk, in a log-structured merge tree.
     Kv,
-    /// An indexed join in an SQLite file.
+    /// Two joined tables in an SQLite file.
     Sqlite,
-    /// A matrix product.
+    /// Values that are matrix products, computed for each read.
     Compute,
     /// A memcached server.
     Memcached,

@@ -55,7 +55,7 @@ fn without_bodies(code: &str) -> String {
     product
 }
 
-/// A module behind `#[cfg(test)]`.
+/// A declaration of a module behind `#[cfg(test)]`.
 struct Declaration<'a> {
     name: &'a str,
     /// `{` before the module's body, `;` when the module is a file.

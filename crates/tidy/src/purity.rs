@@ -16,7 +16,7 @@ const PRINTING: &[&str] = &["print!", "println!", "eprint!", "eprintln!"];
 const FORBIDDEN_PATHS: &[&str] =
     &["std::net", "std::fs", "std::env", "std::thread", "std::process", "std::os", "std::self", "std::*"];
 
-/// Attributes that lift a lint.
+/// Attributes that exempt code from a lint.
 const LIFTS: &[&str] = &["allow", "expect"];
 
 /// Returns a sentence for every name in `code` that is forbidden in pure crates; `code` belongs to

@@ -83,7 +83,7 @@ pub type Answered<E> = (E, <E as Exchange>::Answer);
 /// The bounds of a [`Pipeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most requests in flight.
+    /// Most requests that are sent, or to be sent, and not answered.
     pub in_flight_max: usize,
     /// Longest piece of a reply, in bytes; a piece is held until it is whole.
     pub piece_bytes_max: usize,

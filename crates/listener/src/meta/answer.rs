@@ -1,4 +1,4 @@
-//! Answers to meta commands.
+//! Writes answers to memcached's meta commands.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ pub(super) struct Expiry {
     pub(super) shown: Option<Instant>,
     /// Expiry at the position of `R`, which compares it.
     pub(super) compared: Option<Instant>,
-    /// Expiry after all flags.
+    /// Expiry that the item has after all flags.
     pub(super) last: Option<Instant>,
 }
 

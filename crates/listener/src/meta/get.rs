@@ -45,7 +45,7 @@ enum Read {
     Unsettled {
         hit: bool,
     },
-    /// The item is missing.
+    /// The item does not exist.
     Absent,
 }
 

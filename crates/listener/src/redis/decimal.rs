@@ -21,7 +21,7 @@ pub(super) struct Decimal {
     digits: Vec<u8>,
 }
 
-/// A parsed number.
+/// A parsed number: finite or infinite.
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     Finite(Decimal),

@@ -55,7 +55,7 @@ pub(super) struct Listing {
 /// The command that iterates over the keys.
 #[derive(Debug)]
 enum Purpose {
-    /// `KEYS`, with its pattern.
+    /// `KEYS`, with the pattern that the keys have to match.
     Keys(Vec<u8>),
     /// `DBSIZE`, which counts the keys.
     Count,

@@ -76,16 +76,16 @@ pub enum LimitError {
     /// The value is out of range.
     #[error("could not set `{limit}` to {value}: {min} to {max} is accepted; null lifts the limit")]
     OutOfRange {
-        /// The limit's name.
+        /// Name of the limit that was refused.
         limit: &'static str,
-        /// The value refused.
+        /// The value that was refused.
         value: f64,
-        /// Least accepted.
+        /// Least value that the limit accepts.
         min: f64,
-        /// Most accepted.
+        /// Greatest value that the limit accepts.
         max: f64,
     },
-    /// The store is a connector: its work is done by a server, which cannot be limited here.
+    /// The store is a connector: its work is done by a server, whose resources it cannot limit.
     #[error("could not limit a store that is not in this process: limit its server where it runs")]
     Remote,
 }

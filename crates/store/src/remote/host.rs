@@ -112,7 +112,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline `timeout` from now.
+    /// Makes a deadline that is `timeout` from now.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { timeout, end: Instant::now() + timeout }
     }
@@ -122,7 +122,8 @@ impl Deadline {
         timeout_at(self.end, work).await.ok()
     }
 
-    /// Describes the timeout, such as `no answer within 2000 ms`.
+    /// Describes the passed deadline as an error does: `what` and the timeout, such as `no answer
+    /// within 2000 ms`.
     pub(crate) fn spent(self, what: &str) -> String {
         format!("{what} within {} ms", self.timeout.as_millis())
     }

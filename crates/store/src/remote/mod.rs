@@ -39,7 +39,7 @@ pub(crate) use redis::Redis;
 pub(crate) use sql::{open_mysql, open_postgres};
 pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 
-/// The key that is read to check a server; it need not exist.
+/// The key that is read to check a server; the key need not exist.
 const CHECK_KEY: &str = "sherwood-check";
 
 /// The result of one key of a call that succeeded: its value, none if it is absent, or the error of

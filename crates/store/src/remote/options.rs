@@ -52,9 +52,9 @@ impl Default for RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Range of `connections_max`.
+    /// Accepted range of the option `connections_max`.
     pub const CONNECTIONS_MAX: RangeInclusive<u16> = 1..=1_024;
-    /// Range of `value_bytes_max`.
+    /// Accepted range of the option `value_bytes_max`.
     pub const VALUE_BYTES_MAX: RangeInclusive<u64> = 1 << 10..=512 << 20;
     /// Range of the timeouts in milliseconds.
     pub const TIMEOUT_MS: RangeInclusive<u64> = 10..=600_000;

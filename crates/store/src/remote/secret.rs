@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::OpenCause;
 
-/// Longest secret in bytes.
+/// Longest password or token in bytes.
 const SECRET_BYTES_MAX: usize = 64 << 10;
 
 /// The place from which a password or token is read when a store is opened. `Debug` shows the place
@@ -16,7 +16,7 @@ const SECRET_BYTES_MAX: usize = 64 << 10;
 pub enum Secret {
     /// A file; a line end after the secret is removed.
     File(PathBuf),
-    /// An environment variable.
+    /// An environment variable of this name.
     Env(String),
 }
 

@@ -40,11 +40,11 @@ pub(crate) enum Dialect {
 /// The purpose of a statement template, which determines its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Reads a key, or a list of keys.
+    /// Statement that reads a key, or a list of keys.
     Query,
-    /// Stores a value under a key.
+    /// Statement that stores a value under a key.
     Write,
-    /// Removes a key.
+    /// Statement that removes a key.
     Delete,
 }
 
@@ -73,11 +73,11 @@ impl Purpose {
 /// A parameter of a statement template, replaced by a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
-    /// The whole key.
+    /// The whole key, `:key`.
     Key,
     /// A part of the key, counted from 1.
     Part(usize),
-    /// A list of keys.
+    /// A list of keys, `:keys`.
     Keys,
     /// The value to write.
     Value,
@@ -87,7 +87,7 @@ pub(crate) enum Parameter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     dialect: Dialect,
-    /// The text before each parameter.
+    /// Each parameter, with the text before it.
     before: Vec<(String, Parameter)>,
     /// The text after the last parameter.
     after: String,

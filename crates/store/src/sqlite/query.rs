@@ -13,7 +13,7 @@ use super::{bound, open_cause};
 use crate::OpenCause;
 use crate::remote::{KEYS_MAX, Template, padded};
 
-/// A validated read statement.
+/// A validated statement that reads keys from an SQLite file.
 pub(super) enum Query {
     /// Runs once per key, with one parameter and one column.
     PerKey { sql: String },

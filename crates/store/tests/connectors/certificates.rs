@@ -1,4 +1,4 @@
-//! Certificates made for tests.
+//! TLS certificates made for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -27,7 +27,7 @@ pub enum KeyError {
     Byte {
         /// Index of the byte in the key.
         at: usize,
-        /// The byte.
+        /// The byte that is not allowed.
         byte: u8,
     },
 }
@@ -47,7 +47,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key's bytes.
+    /// The bytes of the key, which are valid in a request.
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         self.0
@@ -92,7 +92,7 @@ fn keys_after<'a>(out: &mut Vec<u8>, name: &[u8], keys: impl IntoIterator<Item =
 /// A value to store, with its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The value.
+    /// The bytes of the value.
     pub value: &'a [u8],
     /// The client flags: a number stored with the value, opaque to the server.
     pub flags: u32,
@@ -207,7 +207,7 @@ pub enum Reply<'a> {
     Value {
         /// The key of the item.
         key: &'a [u8],
-        /// The client flags.
+        /// The client flags that were stored with the item.
         flags: u32,
         /// The unique number (CAS) of the item, after `gets` and `gats`.
         cas: Option<u64>,
@@ -236,7 +236,7 @@ pub enum Reply<'a> {
     Number(u64),
     /// A statistic: its name and its value.
     Stat(&'a [u8], &'a [u8]),
-    /// The server's version.
+    /// `VERSION`: the server's version.
     Version(&'a [u8]),
     /// `ERROR` with an optional text: the server does not know the command, or refuses the
     /// connection.
@@ -259,7 +259,7 @@ pub enum Progress<'a> {
     Reply {
         /// Bytes of the reply at the start of the buffer. The reply borrows from them.
         consumed: usize,
-        /// The reply.
+        /// The parsed reply, or a line of it.
         reply: Reply<'a>,
     },
 }

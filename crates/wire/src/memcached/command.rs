@@ -28,7 +28,7 @@ pub enum Command<'a> {
     Arithmetic {
         /// Key of the number to change.
         key: &'a [u8],
-        /// The change of the number.
+        /// The change: an amount to add or subtract.
         delta: Delta,
         /// True if no answer is written.
         noreply: bool,
@@ -37,7 +37,7 @@ pub enum Command<'a> {
     Touch {
         /// Key of the item.
         key: &'a [u8],
-        /// The new expiry time.
+        /// The new expiry time of the item.
         exptime: Exptime,
         /// True if no answer is written.
         noreply: bool,
@@ -130,7 +130,7 @@ impl<'a> Iterator for Keys<'a> {
 /// A storage command with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage<'a> {
-    /// The operation.
+    /// The storage operation, such as `set`.
     pub verb: StorageVerb,
     /// The key of the value, 1 to 250 bytes.
     pub key: &'a [u8],
@@ -147,26 +147,26 @@ pub struct Storage<'a> {
 /// The operation of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageVerb {
-    /// Store unconditionally.
+    /// `set`: store unconditionally.
     Set,
-    /// Store if the key does not exist.
+    /// `add`: store if the key does not exist.
     Add,
-    /// Store if the key exists.
+    /// `replace`: store if the key exists.
     Replace,
-    /// Append to the existing value.
+    /// `append`: append to the existing value.
     Append,
-    /// Prepend to the existing value.
+    /// `prepend`: prepend to the existing value.
     Prepend,
-    /// Store if the item still has this unique number (CAS).
+    /// `cas`: store if the item still has this unique number (CAS).
     Cas(u64),
 }
 
 /// The change that `incr` or `decr` makes to a 64-bit number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta {
-    /// Add; wraps around after 18,446,744,073,709,551,615.
+    /// `incr`: add this amount; wraps around after 18,446,744,073,709,551,615.
     Increase(u64),
-    /// Subtract; stops at 0.
+    /// `decr`: subtract this amount; stops at 0.
     Decrease(u64),
 }
 
@@ -184,7 +184,7 @@ impl Delta {
 /// The reason why bytes are not a memcached command, with memcached's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The command is unknown.
+    /// The line begins with no known command.
     Unknown,
     /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a word
     /// that is not a number or is out of range.
@@ -198,7 +198,7 @@ pub enum Refusal {
     BadDelta,
     /// A value whose announced length is not followed by a line end.
     BadChunk,
-    /// An invalid meta command.
+    /// The line is an invalid meta command.
     Meta(MetaRefusal),
     /// [`super::LINE_BYTES_MAX`] bytes without a line end. The start of the next command is
     /// unknown: the connection has to be closed.

@@ -21,7 +21,7 @@ const NAME_BYTES_MIN: usize = 2;
 /// The bounds of what a memcached server buffers for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest value in bytes.
+    /// Longest value in bytes that a client may store.
     pub value_bytes_max: u32,
 }
 
@@ -57,7 +57,7 @@ pub enum Event<'a> {
     Command(Command<'a>),
     /// The bytes are not a command.
     Refused {
-        /// The reason for the refusal.
+        /// The reason for the refusal, which determines the answer.
         refusal: Refusal,
         /// True if no answer is written.
         noreply: bool,
@@ -318,7 +318,7 @@ enum Block<'a> {
     Value(&'a [u8]),
     /// The value has another length than announced.
     Bad,
-    /// The value is incomplete.
+    /// The value has not arrived completely; `need` bytes of the buffer are needed.
     Incomplete { need: usize },
 }
 

@@ -35,11 +35,11 @@ pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 /// A reply of a Redis server, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// A status, mostly `OK`.
+    /// A simple string: a status, mostly `OK`.
     Simple(&'a [u8]),
     /// An error of this request; the connection stays usable.
     Error(&'a [u8]),
-    /// A number.
+    /// An integer.
     Integer(i64),
     /// A byte string.
     Bulk(&'a [u8]),

@@ -20,7 +20,7 @@ const SPANS_KEPT: usize = 1024;
 /// The bounds of what a Redis server buffers for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest argument in bytes.
+    /// Longest argument of a request in bytes.
     pub argument_bytes_max: u32,
     /// Longest request in bytes as sent; inline requests have a limit of their own.
     pub request_bytes_max: u32,

@@ -1,4 +1,4 @@
-//! The meaning of a response, by its status and body; pure.
+//! The meaning of an HTTP response, by its status and body; pure.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::{Cause, Fault, Found};
 /// The meaning of the status of a response to a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The body is the value.
+    /// The body of the response is the value.
     Body,
-    /// The key does not exist.
+    /// The key does not exist in the service.
     Absent,
 }
 

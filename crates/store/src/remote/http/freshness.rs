@@ -44,7 +44,8 @@ pub(super) fn tags(headers: &HeaderMap) -> Tags {
     values.map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty()).collect()
 }
 
-/// Elements of a list header, from all its lines; elements that are not text are skipped.
+/// Returns the elements of a list header such as `cache-control`, from all its lines; elements that
+/// are not text are skipped.
 fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)

@@ -68,7 +68,7 @@ pub(crate) struct Http {
 struct Budget(AtomicU64);
 
 impl Budget {
-    /// Takes `bytes` from the budget; false if it has fewer.
+    /// Takes `bytes` from the budget; false if fewer are left.
     fn take(&self, bytes: usize) -> bool {
         let left = |left: u64| left.checked_sub(bytes as u64);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
@@ -443,7 +443,7 @@ fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Ful
         .build(connector)
 }
 
-/// The TLS configuration, which offers both versions of HTTP.
+/// The TLS configuration of the HTTP client, which offers HTTP/2 and HTTP/1.1.
 fn config(secure: bool, options: &tls::TlsOptions) -> Result<Option<Arc<rustls::ClientConfig>>, OpenCause> {
     if !secure {
         return Ok(None);

@@ -47,7 +47,7 @@ pub struct HttpOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum HeaderValue {
-    /// The literal value.
+    /// The literal value of the header.
     Text(String),
     /// A secret, read from a file when the store is opened.
     File {
@@ -60,7 +60,7 @@ pub enum HeaderValue {
 }
 
 impl HttpOptions {
-    /// Defaults for reading `url`.
+    /// Default options of a store that reads the URL template `url`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), write: None, delete: None, headers: BTreeMap::new(), remote: remote() }
@@ -133,7 +133,7 @@ impl Change {
     }
 }
 
-/// The headers of every request.
+/// Builds the headers of every request to the service; reads the files of their secrets.
 pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
     let refused = |name: &str, detail: String, remedy| OpenCause::Remote {
         option: "headers",

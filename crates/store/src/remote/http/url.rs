@@ -26,7 +26,7 @@ pub(crate) struct UrlTemplate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// Literal text.
+    /// Text of the URL that is the same for all keys.
     Text(String),
     /// `{key}`: the whole key.
     Key,
@@ -37,7 +37,7 @@ enum Part {
 }
 
 impl UrlTemplate {
-    /// Parses the template of `option`.
+    /// Parses the URL template given by the option called `option`.
     pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, OpenCause> {
         let seen = quoted("URL", text);
         let refused = |detail: String| OpenCause::Remote {

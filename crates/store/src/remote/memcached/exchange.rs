@@ -21,13 +21,13 @@ const ITEM_BYTES_MAX: u64 = 1 << 30;
 pub(crate) enum Request {
     /// `get` of some keys, on one or more lines.
     Values(Values),
-    /// `set`.
+    /// A `set`, answered by an acknowledgement.
     Stored,
-    /// `delete`.
+    /// A `delete`, answered by an acknowledgement.
     Deleted,
-    /// `version`.
+    /// A `version`, answered by the server's version.
     Version,
-    /// The `set` that logs in.
+    /// The `set` by which the connector logs in.
     Login,
 }
 

@@ -45,7 +45,7 @@ pub struct MemcachedOptions {
     /// until they are evicted.
     #[serde(default)]
     pub write_ttl_s: Option<u32>,
-    /// Options of the connections.
+    /// Options of the connections to the server.
     #[serde(default)]
     pub remote: RemoteOptions,
 }
@@ -143,7 +143,7 @@ impl Memcached {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
-    /// The key that is read to check the server; the prefix alone if it leaves no room for a key.
+    /// The key that is read to check the server; only the prefix if that leaves no room for a key.
     fn check_key(&self) -> Bytes {
         let key = self.prefixed(CHECK_KEY.into());
         if Key::new(&key).is_ok() { key } else { self.key_prefix.clone() }

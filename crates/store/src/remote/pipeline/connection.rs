@@ -18,7 +18,7 @@ use crate::remote::socket::{Endpoint, Io};
 const IN_FLIGHT_MAX: usize = 256;
 /// Bytes of requests that are gathered before they are written, unless one request alone is longer.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a reply besides a value: its line.
+/// Bytes of a reply besides a value: the reply's lines.
 const LINE_BYTES_MAX: usize = 2 * sherwood_wire::resp::LINE_BYTES_MAX;
 /// Time to read the reason for which a server closes a connection: it was sent before and has
 /// arrived or is about to.
@@ -49,7 +49,7 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
     }
 }
 
-/// Fails the operations in the closed queue, including those just being put into it.
+/// Fails the operations in a connection's closed queue, including those just being put into it.
 async fn answer_all<E: Exchange>(
     queue: &mut mpsc::Receiver<Queued<E>>,
     failed: impl Fn(Operation<E>) -> Failed<E>,

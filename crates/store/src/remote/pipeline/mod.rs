@@ -41,10 +41,10 @@ pub(crate) trait Exchange:
     /// The result of an operation that did not fail.
     type Outcome: Send + 'static;
 
-    /// The protocol's name in errors.
+    /// Name of the protocol in errors.
     const PROTOCOL: &'static str;
 
-    /// The cause when a server sends a message without a request, which is how some refuse a
+    /// The cause when a server sends a message without a request, by which some servers refuse a
     /// client; none if the bytes are not such a message.
     fn unsolicited(_input: &[u8]) -> Option<Cause> {
         None

@@ -18,7 +18,7 @@ pub(crate) struct Request {
     expected: Expected,
     /// Arrays of one value that follow the first one, if each key has an `MGET` of its own.
     more: usize,
-    /// True if each key has a request of its own, so that an error fails one key.
+    /// True if each key has a request of its own, so that an error in a reply fails only one key.
     alone: bool,
     outcome: Outcome,
     /// Most bytes of one value, and of all values of the request together.
@@ -31,7 +31,7 @@ pub(crate) struct Request {
 
 /// The reply that is expected next, after the replies to `PTTL`.
 enum Expected {
-    /// An array of this many values.
+    /// An array of this many values is expected.
     Values(usize),
     /// This many values of the array that has begun.
     Left(usize),

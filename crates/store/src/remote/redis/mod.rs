@@ -25,7 +25,7 @@ use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Stor
 /// Default port of Redis.
 const PORT: u16 = 6379;
 
-/// Longest key that Redis accepts.
+/// Longest key in bytes that Redis accepts.
 const KEY_BYTES_MAX: usize = 512 << 20;
 
 /// Options of a Redis or Valkey server.
@@ -54,7 +54,7 @@ pub struct RedisOptions {
     /// expire.
     #[serde(default)]
     pub write_ttl_s: Option<u32>,
-    /// Options of the connections.
+    /// Options of the connections to the server.
     #[serde(default)]
     pub remote: RemoteOptions,
 }

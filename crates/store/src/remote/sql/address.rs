@@ -14,7 +14,7 @@ use crate::{Cause, OpenCause};
 pub(crate) enum Address {
     /// A name or an IP address.
     Tcp(HostPort),
-    /// The path of a socket.
+    /// The path of a UNIX socket.
     Unix(PathBuf),
 }
 

@@ -46,7 +46,7 @@ impl Cell {
         }
     }
 
-    /// Writes the cell as JSON.
+    /// Appends the cell's value to `to` as JSON.
     pub(super) fn write_json(&self, to: &mut Vec<u8>) {
         match self {
             Self::Null => to.extend_from_slice(b"null"),
@@ -104,7 +104,7 @@ impl Shape {
         self.value == SqlValue::Column && self.ttl_column.is_none() && self.tags_column.is_none()
     }
 
-    /// The value of one key, from the first row.
+    /// The value of one key, from the first row of the answer.
     ///
     /// # Errors
     /// [`Cause::Statement`] when the columns are not those of the options.

@@ -89,7 +89,7 @@ struct Sql<D: Driver> {
     kind: StoreKind,
     plan: Plan,
     pool: Pool<D>,
-    /// The server's address, for errors.
+    /// The server's address, which errors name.
     address: String,
     /// Descriptions of the connection to the server, for reports.
     details: Vec<String>,
@@ -240,7 +240,7 @@ impl<D: Driver> Sql<D> {
         }
     }
 
-    /// Checks that the server accepts the statements, without running them.
+    /// Checks that the server accepts the store's statements, without running them.
     async fn report(&self) -> Result<Report, Cause> {
         let mut lease = self.pool.take().await?;
         let prepared = self.in_time(self.prepare(&mut lease)).await;
@@ -355,8 +355,8 @@ struct Budget {
     left: u64,
 }
 
-/// Bytes counted for a row and for each cell besides its content, so that empty ones are bounded
-/// too. No server sends more than this and the text for a cell.
+/// Bytes counted for a row and for each cell besides its content, so that empty rows and cells are
+/// bounded too. No server sends more than this and the text for a cell.
 const ROW_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 

@@ -12,12 +12,12 @@ pub struct SqlOptions {
     /// Host and port, such as `127.0.0.1:3306` or `[::1]:5432`; the port is 3306 or 5432 by
     /// default. Or `unix:` and the path of a socket.
     pub address: String,
-    /// The user who logs in.
+    /// The user as whom the connector logs in.
     pub user: String,
     /// The place of the user's password; none if the server requires none.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// The database of the statements.
+    /// Name of the database in which the statements run.
     pub database: String,
     /// The read statement. With `:key`, or the parts of a key `:key.1`, `:key.2`, it reads one key
     /// and returns one row; a second row is ignored. With `IN (:keys)` it reads up to 256 keys, and

@@ -33,8 +33,8 @@ pub(super) trait Driver: Send + Sync + 'static {
     /// Connects and logs in, within the driver's timeout.
     fn connect(&self) -> impl Future<Output = Result<Self::Link, Cause>> + Send;
 
-    /// Closes a connection with a statement in progress, and tells the server to stop it. Returns
-    /// at once.
+    /// Closes a connection with a statement in progress, and tells the server to stop the
+    /// statement. Returns at once.
     fn abandon(&self, link: Self::Link);
 }
 
@@ -49,7 +49,7 @@ pub(super) trait Link: Send + 'static {
     /// Prepares a statement on the server and returns the names of its columns.
     fn prepare(&mut self, sql: &str) -> impl Future<Output = Result<Vec<String>, Cause>> + Send;
 
-    /// Checks that the server answers.
+    /// Checks that the server answers on the connection.
     fn ping(&mut self) -> impl Future<Output = Result<(), Cause>> + Send;
 
     /// Runs a statement that returns rows, within `budget`.
@@ -67,7 +67,7 @@ pub(super) trait Link: Send + 'static {
 /// The connections to one database server.
 pub(super) struct Pool<D: Driver> {
     shared: Arc<Shared<D>>,
-    /// The server's address, for errors.
+    /// The server's address, which errors name.
     address: String,
     /// The timeout of a ping of an idle connection.
     ping_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Converts values of MySQL's types.
+//! Converts column values of MySQL's types.
 
 use bytes::Bytes;
 use mysql_async::consts::ColumnType;

@@ -11,9 +11,9 @@ use crate::{Cause, escape};
 /// The operation in progress when an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Connecting.
+    /// A connection was being opened.
     Connect,
-    /// Running a statement.
+    /// A statement was running.
     Statement,
 }
 

@@ -42,11 +42,11 @@ pub(super) const PORT: u16 = 3306;
 /// Most prepared statements of a connection: one for each length of a key list, the writes, and
 /// room for those of the library.
 const STATEMENTS_MAX: usize = LISTS_MAX + 8;
-/// Bytes of a packet besides values: the other columns' names and lengths.
+/// Bytes of a packet besides values: the names and lengths of the other columns.
 const PACKET_BYTES: usize = 64 << 10;
 /// Time in which a host that did not answer has to accept a connection to count as reachable.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Timeout of an orderly disconnect.
+/// Timeout of an orderly disconnect from the server.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes connections to a MySQL or MariaDB server.
