@@ -16,7 +16,7 @@ pub enum Address {
 /// The address of a UNIX socket: a file that processes on the same machine connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSocket {
-    /// The path of its file: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
+    /// The path of the socket's file: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
     pub path: PathBuf,
     /// Mode bits of the file: connecting requires write permission.
     pub permissions: u32,

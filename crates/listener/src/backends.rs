@@ -20,7 +20,7 @@ impl From<Bytes> for FetchedValue {
     }
 }
 
-/// Backends of listeners that share a cache.
+/// Backends of the listeners that share a cache: they answer misses and learn of changes.
 pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
     /// order. A failure is returned as text and answered as a miss, since `get` has no error for a

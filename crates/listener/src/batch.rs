@@ -53,7 +53,8 @@ impl InputBatch {
         starts.zip(&self.ends).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
     }
 
-    /// Prefetches the first key of each client's input. Its conversation prefetches the others.
+    /// Prefetches the cache entry of the first key in each client's input; the client's
+    /// conversation (its protocol state) prefetches those of the other keys.
     pub(super) fn prefetch<C: Conversation>(&self, service: &Service) {
         prefetch(service, &mut self.inputs().filter_map(|(_, input)| C::keys_ahead(input).next()));
     }

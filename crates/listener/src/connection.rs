@@ -58,7 +58,7 @@ pub(super) struct Connection<C, S> {
     fresh: bool,
     /// True if the login timeout was checked before, when the client had not logged in either.
     lingers: bool,
-    /// True if the client is in its thread's queue for another turn.
+    /// True if the client is in its thread's queue of clients with more work.
     pub(super) queued: bool,
     /// The waker of the client's fetches, made with the first one.
     waker: Option<Waker>,
@@ -91,16 +91,17 @@ pub(super) enum Wait {
     Backend,
     /// Waits for the end of the client's input, after the listener has ended writing.
     Close,
-    /// Waits for the client's login, whatever else it waits for.
+    /// Waits for the client to log in, which has a timeout of its own.
     Login,
 }
 
-/// The result of a client's turn.
+/// The result of a client's turn, in which its thread does all for it that is possible without
+/// waiting.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Nothing more can be done before an event.
+    /// The client has to wait for this event.
     Wait(Wait),
-    /// There is more to do after the turns of other clients.
+    /// There is more to do for the client, after the turns of other clients.
     Again,
     /// The connection has ended.
     End(End),
@@ -121,7 +122,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// The parts of a listener's thread that a client's turn uses.
+/// The parts of a listener's thread that it uses while it serves one client.
 pub(super) struct ThreadContext<'a> {
     pub(super) shared: &'a Shared,
     pub(super) counters: &'a Counters,
@@ -139,7 +140,7 @@ pub(super) enum Received {
     Input,
     /// No input; the turn is over.
     Over(Turn),
-    /// The client needs a [turn](Connection::turn) of its own.
+    /// The client has other work: it needs a [turn](Connection::turn).
     Busy,
 }
 

@@ -88,7 +88,7 @@ pub(super) enum NextStep {
 pub(super) struct Wanted {
     /// The partition that holds the key.
     pub(super) partition: PartitionId,
-    /// The key without the prefix of its route, as the partition stores it.
+    /// The key without the prefix that selects its partition, as the partition stores it.
     pub(super) key: Bytes,
 }
 

@@ -19,9 +19,9 @@ pub enum Count {
     CmdTouch,
     /// Meta commands except `mn`.
     CmdMeta,
-    /// Keys requested and found in the cache.
+    /// Keys requested by clients and found in the cache.
     GetHits,
-    /// Keys requested and not found in the cache, fetched afterwards or not.
+    /// Keys requested by clients and not found in the cache, whether fetched afterwards or not.
     GetMisses,
     /// `delete` commands that removed an item.
     DeleteHits,
@@ -53,13 +53,13 @@ pub enum Count {
     TotalItems,
     /// Malformed or truncated commands of clients.
     ProtocolErrors,
-    /// Keys fetched from their backend after a miss.
+    /// Keys that a listener fetched from their backend after a miss.
     Fetches,
-    /// Fetches that failed and were answered as misses.
+    /// Keys whose fetch from a backend failed, answered as misses.
     FetchErrors,
-    /// Login attempts.
+    /// Login attempts of clients.
     AuthCmds,
-    /// Login attempts with a wrong password.
+    /// Login attempts of clients with a wrong password.
     AuthErrors,
     /// Connections closed because the client sent nothing for too long.
     IdleKicks,

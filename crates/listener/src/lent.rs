@@ -94,7 +94,7 @@ impl ReadBuffer {
         self.memory.len() - self.filled
     }
 
-    /// Calls `read` with the next `bytes` bytes of the buffer. It fills the start of them and
+    /// Calls `read` with the next `bytes` bytes of the buffer, of which it fills the start and
     /// returns how many. `bytes` is at least 1 and at most [`free`](Self::free).
     pub(super) fn fill<E>(
         &mut self,

@@ -48,7 +48,7 @@ pub(super) struct LoginOutcome {
 /// The next step of a client that logs in.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginStep {
-    /// The client has logged in.
+    /// The client has given a right password.
     Admit,
     /// This many unconsumed bytes of input are needed to go on.
     Need(usize),
@@ -153,7 +153,8 @@ mod tests {
         Client::new(Service { passwords, ..service(cache(1), Routing::single(target(0)), None) })
     }
 
-    /// The expected answers are those of memcached 1.6.45 with `-Y`, one line at a time.
+    /// Checks commands before the login against the answers of memcached 1.6.45 with `-Y`, one line
+    /// at a time.
     #[test]
     fn memcached_commands_before_login_are_answered_as_unauthenticated() {
         for (sent, answer) in [

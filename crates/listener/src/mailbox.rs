@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 
 use super::sockets::Signal;
 
-/// Wake-ups of one thread, each a token that tells what they are for.
+/// Wake-ups of one thread by others: each is a token, of a client or for the whole thread.
 pub(super) struct Mailbox {
     /// Interrupts the thread's wait for events; raised while the mailbox is not empty.
     signal: Arc<dyn Signal>,

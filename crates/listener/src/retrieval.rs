@@ -44,7 +44,7 @@ struct Miss {
     target: Target,
     /// The key as sent by the client.
     key: Bytes,
-    /// The key without the prefix of its route, as the partition stores it.
+    /// The key without the prefix that selects its partition, as the partition stores it.
     name: Bytes,
 }
 

@@ -17,7 +17,7 @@ pub struct Routing {
     /// no memory it may take a hundred nanoseconds on processors that mask loads instead of
     /// skipping them.
     rest: Option<Target>,
-    /// All other routes, sorted by prefix.
+    /// All routes but that of the empty prefix, sorted by prefix.
     routes: Vec<PrefixRoute>,
 }
 
@@ -28,7 +28,7 @@ pub struct Target {
     pub partition: PartitionId,
     /// Tenant for which the requests are made.
     pub tenant: TenantId,
-    /// True if misses are fetched from the backend.
+    /// True if misses of the partition are fetched from its backend.
     pub read_through: bool,
 }
 

@@ -26,7 +26,7 @@ use super::unix::{self, SocketFile};
 /// Most connections per socket that the system queues until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;
 
-/// The bound sockets of a listener that is not serving yet. Connections queue in them.
+/// The bound sockets of a listener that is not serving yet. New connections wait in the sockets.
 #[derive(Debug)]
 pub struct Bound {
     options: ListenerOptions,
@@ -171,7 +171,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A serving listener. Dropping it stops it, without waiting.
+/// A listener that is serving. Dropping it stops the listener, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
     group: Arc<ThreadGroup<OwnedFd>>,

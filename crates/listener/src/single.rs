@@ -75,8 +75,8 @@ impl SingleThread {
         Meter(Arc::downgrade(&self.shared))
     }
 
-    /// Serves until it is told to stop, and then until all clients are gone or the drain timeout is
-    /// over.
+    /// Serves clients until the listener is told to stop, and then until all clients are gone or
+    /// the drain timeout is over.
     ///
     /// # Errors
     /// If waiting for the sockets fails.

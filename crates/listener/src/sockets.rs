@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A connection that never blocks: a call that cannot be carried out now fails with
 /// [`WouldBlock`](io::ErrorKind::WouldBlock). Closed when dropped.
 pub trait Socket {
-    /// Reads into the start of `buffer`; 0 bytes when the other side has finished.
+    /// Reads received bytes into the start of `buffer`; returns 0 when the other side has finished.
     ///
     /// # Errors
     /// As `recv`.

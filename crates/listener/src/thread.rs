@@ -36,8 +36,8 @@ use crate::clock::Moment;
 const ACCEPTS_MAX: usize = 64;
 /// The pause after a failed accept, mostly caused by a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The timeout for a client to close after the listener has ended writing, so that it can read the
-/// last error.
+/// The timeout for a client to close its connection after the listener has ended writing, so that
+/// the client can read the last error.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tokens of the wake-ups that concern the whole thread. No client has them: they belong to the
@@ -249,7 +249,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.act(token, moment, Connection::turn);
     }
 
-    /// Runs a step of the client `token`, and carries out its result.
+    /// Runs a step of the client that `token` names, and carries out its result.
     fn act(
         &mut self,
         token: Token,
@@ -334,7 +334,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Adds a connection as a client of this thread, which already counts it.
+    /// Adds a connection as a client of this thread, whose number of clients already includes it.
     fn add_client(&mut self, socket: S::Socket, permit: ConnectionPermit, now: Instant) {
         if self.accepting.is_none() {
             // It was handed over while the listener was stopping; nothing of it was read.
@@ -407,8 +407,8 @@ fn keep_to_core(number: usize) {
 /// over.
 #[derive(Debug)]
 struct Sweeps {
-    /// For each kind of wait, its timeout and the time of the next sweep; no time while no client
-    /// waits so.
+    /// For each kind of event that clients wait for: the timeout, and the time of the next sweep,
+    /// none while no client waits for the event.
     kinds: [(Wait, Option<Duration>, Option<Instant>); 4],
 }
 

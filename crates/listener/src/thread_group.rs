@@ -29,8 +29,7 @@ struct Member<S> {
     stop: Waker,
     /// The number of the thread's clients, new connections included.
     clients: AtomicUsize,
-    /// Connections handed to the thread that it has not taken yet; at most the limit on
-    /// connections.
+    /// Connections handed over that the thread has not taken yet; at most the limit on connections.
     new_connections: Mutex<Vec<NewConnection<S>>>,
 }
 

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn table_of_rooms_is_read() {
+    fn table_of_rooms_in_the_architecture_page_is_read() {
         let Plan { knows, pure } = plan();
         let names = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(" ");
         let known: Vec<String> =

@@ -97,7 +97,7 @@ fn every_crate_inherits_the_lints() {
 }
 
 #[test]
-fn links_between_pages_resolve() {
+fn links_of_markdown_pages_have_existing_targets() {
     let tree = tree();
     for (page, text) in tree.texts("", ".md") {
         assert_none(markdown::relative_links(&text).into_iter().filter_map(|(line, target)| {

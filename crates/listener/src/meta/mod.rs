@@ -42,7 +42,7 @@ struct Asked<'a> {
     meta: Meta<'a>,
     /// The decoded key, as sent by the client.
     key: &'a [u8],
-    /// The key without the prefix of its route, as the partition stores it.
+    /// The key without the prefix that selects its partition, as the partition stores it.
     name: &'a [u8],
     target: Target,
 }

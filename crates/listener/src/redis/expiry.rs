@@ -129,8 +129,8 @@ pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut V
     tell_expiry(session, args, out, |at, _| at)
 }
 
-/// Answers -2 for a missing key, -1 for a key without expiry, else the result of `tell` for the
-/// expiry and the current time, both in milliseconds since 1970.
+/// Answers -2 for a missing key, -1 for a key without expiry, else the number that `tell` makes of
+/// the expiry and the current time, both in milliseconds since 1970.
 fn tell_expiry(
     session: &Session<'_>,
     args: Args<'_>,

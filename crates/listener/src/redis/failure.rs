@@ -1,4 +1,4 @@
-//! Errors of Redis commands, with Redis's texts: clients and people match on them.
+//! Errors of Redis commands, with Redis's texts, which clients and people match on.
 
 use std::borrow::Cow;
 

@@ -65,7 +65,7 @@ fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Removes a key if it still has this value.
+/// Removes a key if it still has this value, to undo a store of `MSETNX`.
 fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> CommandResult {
     session.update(key, |old| match old {
         Some(old) if old.value == value => (Change::Remove, ()),

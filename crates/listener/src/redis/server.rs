@@ -42,7 +42,7 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// A section of `INFO`: its name and the function that writes it.
+/// A section of the answer to `INFO`: its name and the function that writes it.
 type Section = (&'static str, fn(&Session<'_>, &mut String) -> std::fmt::Result);
 
 const SECTIONS: [Section; 8] = [
@@ -160,7 +160,8 @@ fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 /// one: eviction of the least recently used of all keys.
 const POLICY: &str = "allkeys-lru";
 
-/// Redis's settings and their values here, in the order of their names.
+/// Returns Redis's settings with the values that this listener reports, in the order of their
+/// names.
 fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
     let options = &session.shared.options;
     let service = &session.shared.service;

@@ -283,7 +283,7 @@ impl Session<'_> {
         Failure::from(refused)
     }
 
-    /// Removes a key. Returns true if it existed.
+    /// Removes a key from the cache. Returns true if it existed.
     pub(super) fn remove(&self, key: &[u8]) -> bool {
         let removed = self.shared.service.routing.find(key).is_some_and(|(target, name)| {
             let access = self.access(target);

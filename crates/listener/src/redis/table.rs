@@ -37,7 +37,7 @@ impl Command {
         Self { subcommands, ..self }
     }
 
-    /// Returns the name; for a subcommand without that of its command.
+    /// Returns the command's name; for a subcommand its name without that of its command.
     fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
     }
@@ -64,7 +64,8 @@ impl Command {
     }
 }
 
-/// Finds a command by its name, in any case. A binary search over numbers: about six comparisons.
+/// Finds a command in the table by its name, in any case. A binary search over numbers: about six
+/// comparisons.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
     let at = PACKED.binary_search(&packed(name)?).ok()?;
     Some(&COMMANDS[at])

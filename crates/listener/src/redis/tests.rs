@@ -68,7 +68,7 @@ impl Listener {
         Self { redis: Redis::new(1), shared, now }
     }
 
-    /// Creates a look-aside listener with one partition.
+    /// Creates a look-aside listener (misses are not fetched) with one partition.
     fn plain() -> Self {
         Self::new(cache(1), Routing::single(target(0, false)), None)
     }

@@ -72,7 +72,7 @@ struct Stage {
     leaving: Client,
     /// The client whose command keeps the listener's thread busy meanwhile.
     blocking: Client,
-    /// The client that must not receive the other's answers.
+    /// The client that must not receive the answers of the broken connection.
     other: Client,
 }
 

@@ -247,7 +247,7 @@ fn stopped_listener_answers_commands_already_sent_and_closes() {
     server.join();
 }
 
-/// Backends that answer fetches when the test tells them to.
+/// Backends that answer a fetch only when the test tells them to.
 #[derive(Default)]
 struct Slow {
     waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,

@@ -67,12 +67,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a memcached listener with one look-aside partition of 64 MiB.
+    /// Starts a memcached listener with one look-aside partition (misses are not fetched) of 64
+    /// MiB.
     pub(crate) fn start(options: ListenerOptions) -> Self {
         Self::speak(Protocol::Memcached, options, PLACES)
     }
 
-    /// Starts a Redis listener with one look-aside partition of 64 MiB.
+    /// Starts a Redis listener with one look-aside partition (misses are not fetched) of 64 MiB.
     pub(crate) fn redis(options: ListenerOptions) -> Self {
         Self::speak(Protocol::Redis, options, PLACES)
     }
@@ -105,7 +106,8 @@ impl Server {
         Self::serve(Protocol::Redis, options, Routing::single(target(0, true)), Some(backends), PLACES, None)
     }
 
-    /// Starts a look-aside listener of either protocol whose writes call `backends`.
+    /// Starts a listener of either protocol that does not fetch misses, and whose writes call
+    /// `backends`.
     pub(crate) fn beside(protocol: Protocol, options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         let routing = Routing::single(target(0, false));
         Self::serve(protocol, options, routing, Some(backends), PLACES, None)
@@ -239,7 +241,7 @@ impl Client {
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
-    /// Reads as many bytes as `expected` has and checks that they are equal.
+    /// Reads as many bytes of the answer as `expected` has and checks that they are equal.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &str) {
         let mut answer = vec![0; expected.len()];
@@ -254,7 +256,7 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     }
 
-    /// Reads the rest of a line of the answer.
+    /// Reads the rest of the current line of the answer.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         while !line.ends_with('\n') {

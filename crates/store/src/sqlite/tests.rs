@@ -48,7 +48,7 @@ fn keys_parameter_in_a_string_of_a_query_is_text() {
 }
 
 #[test]
-fn key_in_another_spelling_is_absent_from_a_list_and_found_alone() {
+fn key_in_another_spelling_is_absent_in_a_list_query_and_found_by_a_query_per_key() {
     let directory = tempfile::tempdir().unwrap();
     let list = user_table(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
     assert_eq!(read(&list, &["03", "3"]), [None, Some("three".into())]);

@@ -179,7 +179,7 @@ async fn freshness_lifetime_and_tags_of_a_response_are_returned() {
 }
 
 #[tokio::test]
-async fn connections_are_reused_and_concurrent_requests_are_bounded() {
+async fn http_connections_are_reused_and_concurrent_requests_bounded() {
     let service = Service::plain().await;
     let remote = RemoteOptions { connections_max: 3, ..RemoteOptions::default() };
     let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
@@ -288,7 +288,7 @@ async fn overloaded_service_is_not_sent_the_rest_of_a_call() {
 }
 
 #[tokio::test]
-async fn broken_connection_or_long_error_page_fails_no_other_key() {
+async fn broken_http_connection_or_long_error_page_fails_no_other_key() {
     let store = one_by_one(|request| {
         let (status, body) = match request {
             request if request.starts_with(b"GET /breaks ") => return String::new(),
@@ -432,7 +432,7 @@ async fn http_store_with_a_write_url_and_no_delete_url_is_not_read_only() {
 }
 
 #[tokio::test]
-async fn tls_connection_uses_the_newest_common_version_of_http() {
+async fn tls_connection_uses_the_newest_http_version_of_both_sides() {
     let authority = Authority::new();
     for (protocols, expected) in [
         (&["h2", "http/1.1"][..], Version::HTTP_2),

@@ -400,7 +400,7 @@ async fn mariadb_password_is_read_from_the_environment_and_not_shown() {
 }
 
 #[tokio::test]
-async fn user_of_the_ed25519_plugin_logs_in() {
+async fn mariadb_user_of_the_ed25519_plugin_logs_in() {
     let (server, mut root) = started(&["--plugin-load-add=auth_ed25519"]).await;
     let create = format!("CREATE USER 'new'@'127.0.0.1' IDENTIFIED VIA ed25519 USING PASSWORD('{PASSWORD}')");
     root.query_drop(create).await.unwrap();

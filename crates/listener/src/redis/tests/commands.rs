@@ -243,7 +243,7 @@ fn keys_and_scan_list_keys_by_patterns_and_cursors() {
 }
 
 #[test]
-fn object_subcommands_describe_a_key() {
+fn object_command_describes_a_key() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),

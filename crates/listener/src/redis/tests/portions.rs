@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn long_mget_is_answered_in_portions_and_in_order() {
+fn answer_to_a_long_mget_is_sent_in_portions_and_in_order() {
     let listener = Listener::plain();
     let mut client = listener.client();
     let value = "x".repeat(900);

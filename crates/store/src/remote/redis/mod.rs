@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn user_without_a_password_is_refused() {
+    fn redis_options_with_a_user_but_no_password_are_refused() {
         let options = RedisOptions { user: Some("a".into()), ..RedisOptions::new("h") };
         assert!(options.validate().unwrap_err().to_string().contains("password_file"));
     }

@@ -61,7 +61,7 @@ fn values_in_another_order_than_requested_are_matched_once_per_key() {
 }
 
 #[test]
-fn value_over_the_limit_fails_only_its_key() {
+fn memcached_reply_with_a_value_over_the_limit_fails_only_its_key() {
     let answer = b"VALUE a 0 1\r\nx\r\nVALUE b 0 9\r\n\r\nEND\r\n..\r\nVALUE c 0 1\r\nz\r\nEND\r\nnext";
     let read_all = each(&outcome(|| get(&["a", "b", "c"], 8), answer).unwrap());
     assert_eq!(read_all, [Ok(Some(1)), Err("too_large"), Ok(Some(1))]);
@@ -69,7 +69,7 @@ fn value_over_the_limit_fails_only_its_key() {
 }
 
 #[test]
-fn values_that_exceed_the_limit_together_fail_only_their_keys() {
+fn memcached_values_that_exceed_the_limit_together_fail_only_their_keys() {
     let answer = b"VALUE a 0 5\r\n12345\r\nVALUE b 0 4\r\n1234\r\nVALUE c 0 3\r\n123\r\nEND\r\nnext";
     let request = |bytes_max| get(&["a", "b", "c"], bytes_max);
     let read_all = |bytes_max| each(&outcome(|| request(bytes_max), answer).unwrap());

@@ -37,7 +37,7 @@ fn times_to_live_are_read_before_the_values_and_that_of_an_absent_key_is_zero() 
 }
 
 #[test]
-fn value_over_the_limit_fails_only_its_key() {
+fn redis_reply_with_a_value_over_the_limit_fails_only_its_key() {
     for (answer, used, expected) in [
         (
             &b"*3\r\n$1\r\nx\r\n$9\r\n.\r\n$1\r\n..\r\n$1\r\nz\r\n+next"[..],
@@ -54,7 +54,7 @@ fn value_over_the_limit_fails_only_its_key() {
 }
 
 #[test]
-fn values_that_exceed_the_limit_together_fail_only_their_keys() {
+fn redis_values_that_exceed_the_limit_together_fail_only_their_keys() {
     let answer = b"*4\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n$3\r\n123\r\n";
     let read = |bytes_max| each(&outcome(|| Request::values(4, false, bytes_max), answer).unwrap());
     assert_eq!(read(8), [Ok(Some(5)), Ok(None), Err("too_large"), Ok(Some(3))]);

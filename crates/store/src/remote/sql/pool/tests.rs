@@ -87,7 +87,7 @@ fn reset() -> Cause {
 const FINE: Result<(), Cause> = Ok(());
 
 #[tokio::test(start_paused = true)]
-async fn returned_connection_is_reused() {
+async fn returned_database_connection_is_reused() {
     let (pool, counts) = pool(2, 1);
     pool.take().await.unwrap().settle(&FINE);
     pool.take().await.unwrap().settle(&Err::<(), _>(Cause::Statement { detail: "no".into() }));
