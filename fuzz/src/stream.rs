@@ -66,11 +66,11 @@ pub enum Step<T> {
 enum Reading {
     /// All bytes of the stream at once.
     Whole,
-    /// As few bytes as possible at a time.
+    /// As few bytes of the stream as possible at a time.
     Least,
-    /// No more than the codec asks for.
+    /// No more bytes of the stream at a time than the codec asks for.
     Asked,
-    /// Pieces of any length, drawn from this seed.
+    /// Pieces of the stream of any length, drawn from this seed.
     Drawn(u64),
 }
 

@@ -14,7 +14,7 @@ use super::session::{AfterCommand, Session};
 use super::shared::Shared;
 use crate::clock::Moment;
 
-/// The memcached protocol.
+/// The memcached protocol, as a listener serves it.
 pub(super) struct Memcached;
 
 impl Protocol for Memcached {

@@ -126,7 +126,7 @@ pub enum Cause {
         /// The reason why the store is read-only, and the remedy.
         reason: &'static str,
     },
-    /// The key or the value is out of range; a retry cannot help.
+    /// The length of the key or the value is out of range; a retry cannot help.
     #[error("the {what} has {bytes} bytes, where {min} to {max} are accepted")]
     Refused {
         /// `key` or `value`, the one that is out of range.

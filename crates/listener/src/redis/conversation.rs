@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
 use crate::shared::Shared;
 
-/// The Redis protocol.
+/// The Redis protocol, as a listener serves it.
 pub(crate) struct Redis {
     hub: Arc<Hub>,
 }
