@@ -107,8 +107,9 @@ impl Balances {
         bytes * u64::from(self.partitions[partition.index()].small.load(Relaxed)) / WHOLE
     }
 
-    /// Adds the counts of a queue set of a partition, in a shard that holds `items` items of it,
-    /// and evaluates the share when due.
+    /// Adds the dropped and returned keys of one of the partition's pairs of S3-FIFO queues, in a
+    /// shard that holds `items` items of the partition. Adjusts the share of the small queue once
+    /// enough items have been dropped.
     pub(super) fn learn(&self, partition: PartitionId, counts: Counts, items: u64) {
         let balance = &self.partitions[partition.index()];
         let mut seen = balance.seen.lock().unwrap_or_else(PoisonError::into_inner);

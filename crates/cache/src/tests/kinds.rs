@@ -1,4 +1,4 @@
-//! Items of limited visibility.
+//! Tests of cached items that only some accesses see: stale items, negative entries, placeholders.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Processor time of a run.
 //!
-//! The demo shares a machine with its backends and its load. The figures are meaningful only if the
-//! machine had processor time to spare, and the share of the backends shows the cost of twenty of
-//! them.
+//! The demo runs its load and twenty backends on the same machine as the cache. Its figures are
+//! meaningful only if the machine had processor time to spare, so the report says how many cores
+//! the process used and how many of them the backends did.
 
 use std::time::{Duration, Instant};
 

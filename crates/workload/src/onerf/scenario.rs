@@ -52,8 +52,8 @@ pub struct RandomWalk {
     pub range: BTreeMap<u16, (f64, f64)>,
     /// SplitMix64 state from which the given walk was drawn.
     pub seed: u64,
-    /// The walk given in the document, by backend: one digit (0-9, a-z) per step, the level after
-    /// it.
+    /// The random walk of each backend's resource limit, as the document gives it: one digit (0-9,
+    /// a-z) for each step, the level after that step.
     pub walk: BTreeMap<u16, String>,
 }
 

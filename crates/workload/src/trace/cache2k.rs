@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn web_trace_has_pages_from_zero_and_one_type() {
+    fn web_trace_numbers_pages_from_zero_and_has_one_request_type() {
         let accesses = accesses(include_bytes!("../../data/cache2k/web07.trace.xz"));
         assert_eq!(accesses.len(), 76_118);
         assert_eq!(accesses.iter().map(|access| access.object()).max(), Some(20_483));

@@ -131,7 +131,7 @@ fn demo_screen_of_a_tiny_terminal_shows_slo_compliance() {
 }
 
 #[test]
-fn late_load_is_reported_in_the_last_line_of_the_screen() {
+fn requests_sent_behind_schedule_are_reported_in_the_last_line_of_the_screen() {
     let live = Live { late: Some(Duration::from_millis(25)), ..spikes() };
     let last = |width| text(width, 24, &live).lines().last().unwrap_or_default().replace('"', "");
     let warning = "the load is sent 25 ms late: something else keeps this machine busy";

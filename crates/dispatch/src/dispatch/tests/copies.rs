@@ -270,7 +270,7 @@ fn attempt_queued_at_a_replica_that_goes_down_is_dropped_while_another_is_live()
 }
 
 #[test]
-fn call_carries_the_demand_of_all_waiters_at_its_start() {
+fn call_carries_the_earliest_deadline_of_its_waiters_when_it_starts() {
     let mut machine = machine(1, |o| o.in_flight_calls_max = 1);
     let (busy, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let due = |ms| Demand { deadline: Some(at(ms)), best_effort: true, ..Demand::default() };

@@ -37,7 +37,7 @@ enum Expected {
     Left(usize),
     /// A status or a number that acknowledges the request.
     Ok,
-    /// A byte string, returned as text.
+    /// A byte string such as the server's version, which the caller reads as UTF-8 text.
     Text,
 }
 
