@@ -257,6 +257,7 @@ struct Engine {
     policy: Box<dyn Policy>,
     budgets: Vec<u64>,
     cache: Arc<Cache>,
+    memory: Arc<Mapped>,
 }
 
 impl Engine {
@@ -274,11 +275,12 @@ impl Engine {
                 setup.control.start_budgets(setup.cache.total_bytes, &equal)?
             }
         };
-        let cache = Arc::new(cache(setup, &own, &entropy)?);
+        let memory = Arc::new(Mapped::default());
+        let cache = Arc::new(cache(setup, &own, &entropy, Arc::clone(&memory))?);
         if policy.starts_shared() && !setup.control.dry_run {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
-        Ok(Self { clock, entropy, policy, budgets, cache })
+        Ok(Self { clock, entropy, policy, budgets, cache, memory })
     }
 }
 
@@ -308,6 +310,7 @@ impl Parts {
     fn keeper(&self, setup: &Setup) -> Keeper {
         Keeper {
             cache: Arc::clone(&self.engine.cache),
+            memory: Arc::clone(&self.engine.memory),
             shadow: Arc::clone(&self.shadow),
             buffers: Arc::clone(&self.buffers),
             background: Arc::clone(&self.background),
@@ -319,7 +322,7 @@ impl Parts {
     /// Builds the core; `keeper` is woken when there is something to evict.
     fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
         let Self { engine, shadow, recording, backends, buffers, background } = self;
-        let Engine { clock, entropy: _, policy, budgets, cache } = engine;
+        let Engine { clock, entropy: _, policy, budgets, cache, memory: _ } = engine;
         let names = Arc::new(names(setup));
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
@@ -410,14 +413,19 @@ fn instances_of(setup: &Setup) -> Vec<Arc<Instance>> {
     each.iter().enumerate().map(instance).collect()
 }
 
-fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {
+fn cache(
+    setup: &Setup,
+    budgets: &[u64],
+    entropy: &Entropy,
+    memory: Arc<Mapped>,
+) -> Result<Cache, sherwood_cache::OptionsError> {
     let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| {
         let grace = setup.backends[partition.backend.index()].rules.grace();
         Partition { grace, ..Partition::new(partition.tenant, partition.backend, budget_bytes) }
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
     let hash = SeededState::new(entropy.draw());
-    Cache::with_memory(setup.cache, &partitions, hash, Arc::new(Mapped::default()))
+    Cache::with_memory(setup.cache, &partitions, hash, memory)
 }
 
 fn names(setup: &Setup) -> Names {

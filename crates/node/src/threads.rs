@@ -11,6 +11,7 @@ use crate::background::{BackgroundTasks, CHECK_INTERVAL, Progress};
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::memory::Mapped;
 use crate::resident::Watch;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
@@ -84,6 +85,7 @@ impl Drop for Worker {
 /// The parts of the node that the housekeeper works on.
 pub(crate) struct Keeper {
     pub(crate) cache: Arc<Cache>,
+    pub(crate) memory: Arc<Mapped>,
     pub(crate) shadow: Arc<Shadow>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) background: Arc<BackgroundTasks>,
@@ -92,14 +94,16 @@ pub(crate) struct Keeper {
 }
 
 /// Starts the housekeeper: evicts items above a budget and reclaims dead ones in small steps,
-/// unless listeners do so, and checks the process's memory.
+/// unless listeners do so, returns memory to the system that was not used again, and checks the
+/// process's memory.
 pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
-    let Keeper { cache, shadow, buffers, background, clock, mut watch } = keeper;
+    let Keeper { cache, memory, shadow, buffers, background, clock, mut watch } = keeper;
     let mut progress = Progress::default();
     let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
         let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
+        let warm = memory.step(now);
         if progress.is_enough(&background, now) {
             yielded = None;
             return Some(until_look.min(CHECK_INTERVAL));
@@ -114,7 +118,7 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
             return None;
         }
         yielded = None;
-        Some(until_look.min(REST))
+        Some(until_look.min(if warm { CHECK_INTERVAL } else { REST }))
     })
 }
 
