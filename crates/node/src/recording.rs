@@ -30,7 +30,7 @@ pub(crate) struct Recorded {
     /// Time at which the recording ends by itself.
     until: Instant,
     /// Kinds of requests by the backends that they query, in the order of the backends' ids.
-    pub(crate) kinds: HashMap<Vec<BackendId>, Kind, SeededState>,
+    pub(crate) kinds: HashMap<Vec<BackendId>, RecordedRequestKind, SeededState>,
     /// Number of requests of kinds beyond the maximum number of kinds.
     pub(crate) others: u64,
     /// Latencies of the requests with only cache hits.
@@ -40,7 +40,7 @@ pub(crate) struct Recorded {
 
 /// Requests that query the same backends.
 #[derive(Clone, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct RecordedRequestKind {
     pub(crate) requests: u64,
     /// Keys of each of the backends, in their order: the sum over the requests, and the sum of the
     /// squares.
@@ -150,7 +150,7 @@ impl Recorded {
         let kind = match self.kinds.entry(asked.iter().map(|(backend, _)| *backend).collect()) {
             Entry::Occupied(kind) => kind.into_mut(),
             Entry::Vacant(place) if room => {
-                place.insert(Kind { requests: 0, keys: vec![(0.0, 0.0); asked.len()] })
+                place.insert(RecordedRequestKind { requests: 0, keys: vec![(0.0, 0.0); asked.len()] })
             }
             Entry::Vacant(_) => {
                 self.others += 1;

@@ -29,14 +29,14 @@ pub const PURE_DEPENDENCIES: &[&str] = &[
 
 /// The rooms (crates of the workspace) and their dependencies according to ARCHITECTURE.md.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct RoomPlan {
     /// Names of the rooms that each room may depend on.
     pub knows: BTreeMap<String, BTreeSet<String>>,
     /// Names of the pure rooms, which use no I/O, clock or randomness.
     pub pure: BTreeSet<String>,
 }
 
-impl Plan {
+impl RoomPlan {
     /// Reads the table below the heading "Rooms" and the sentence that starts with "**Pure rooms**
     /// are".
     ///
@@ -81,14 +81,14 @@ pub fn packages(metadata: &Value) -> Vec<Package> {
 /// Returns a sentence for every package that is missing from the plan, depends on a room it must
 /// not know, or is pure and uses an unlisted crate; and for every planned room without a package.
 #[must_use]
-pub fn violations(plan: &Plan, packages: &[Package]) -> Vec<String> {
+pub fn violations(plan: &RoomPlan, packages: &[Package]) -> Vec<String> {
     let absent = plan.knows.keys().filter(|room| packages.iter().all(|package| package.room != **room));
     let absent =
         absent.map(|room| format!("ARCHITECTURE.md lists room `{room}`, but crates/{room} is no package"));
     packages.iter().flat_map(|package| package_violations(plan, package)).chain(absent).collect()
 }
 
-fn package_violations(plan: &Plan, package: &Package) -> Vec<String> {
+fn package_violations(plan: &RoomPlan, package: &Package) -> Vec<String> {
     let Package { room, rooms, external } = package;
     let Some(allowed) = plan.knows.get(room) else {
         return vec![format!("crates/{room} is not in the table of rooms in ARCHITECTURE.md")];
@@ -170,8 +170,8 @@ mod tests {
     const PAGE: &str = "# A\n## Rooms\n| crate | holds | knows |\n|---|---|---|\n| `low` | a | – |\n| `mid` | b | low |\n\
         | `high` | c | all but low |\n| `top` | d | all |\n\n**Pure rooms** are `low` and `mid`. They `decide`.\n## B\n";
 
-    fn plan() -> Plan {
-        Plan::read(PAGE).expect("the page is well formed")
+    fn plan() -> RoomPlan {
+        RoomPlan::read(PAGE).expect("the page is well formed")
     }
 
     fn uses(room: &str, rooms: &[&str], external: &[&str]) -> Package {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn table_of_rooms_in_the_architecture_page_is_read() {
-        let Plan { knows, pure } = plan();
+        let RoomPlan { knows, pure } = plan();
         let names = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(" ");
         let known: Vec<String> =
             knows.iter().map(|(room, known)| format!("{room}: {}", names(known))).collect();
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn table_with_a_room_that_knows_a_lower_room_is_refused() {
         let page = PAGE.replace("| a | – |", "| a | mid |");
-        let refused = Plan::read(&page).expect_err("the arrow points up");
+        let refused = RoomPlan::read(&page).expect_err("the arrow points up");
         assert_eq!(refused, "ARCHITECTURE.md: `low` names `mid`, which is no room listed above it");
     }
 

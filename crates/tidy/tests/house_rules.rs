@@ -2,7 +2,7 @@
 
 use sherwood_tidy::imports::{self, Imports};
 use sherwood_tidy::product::product;
-use sherwood_tidy::rooms::{self, Plan};
+use sherwood_tidy::rooms::{self, RoomPlan};
 use sherwood_tidy::tree::Tree;
 use sherwood_tidy::{comments, dependencies, documents, files, markdown, purity};
 
@@ -40,7 +40,7 @@ fn assert_none(violations: impl IntoIterator<Item = String>) {
 #[test]
 fn crates_depend_only_on_crates_above_them_in_the_architecture_table() {
     let tree = tree();
-    let plan = Plan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
+    let plan = RoomPlan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
     let packages = rooms::packages(&tree.metadata().expect("cargo knows the workspace"));
     assert_none(rooms::violations(&plan, &packages));
 }
@@ -48,7 +48,7 @@ fn crates_depend_only_on_crates_above_them_in_the_architecture_table() {
 #[test]
 fn pure_crates_use_no_io_clock_or_randomness() {
     let tree = tree();
-    let plan = Plan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
+    let plan = RoomPlan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
     for room in &plan.pure {
         let folder = format!("crates/{room}/src/");
         let sources: Vec<(&str, String)> = tree.texts(&folder, ".rs").collect();

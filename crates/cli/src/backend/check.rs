@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sherwood_node::config::{self, Backend, Flags, KvOptions, SqliteOptions, StoreOptions};
+use sherwood_node::config::{self, BackendConfig, Flags, KvOptions, SqliteOptions, StoreOptions};
 use sherwood_store::{OpenError, Report, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Returns the backends with these names, or all when no name is given.
-fn named(backends: Vec<Backend>, names: &[String]) -> Result<Vec<Backend>, Failure> {
+fn named(backends: Vec<BackendConfig>, names: &[String]) -> Result<Vec<BackendConfig>, Failure> {
     let known = |name: &&String| backends.iter().any(|backend| backend.name == **name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         let all: Vec<&str> = backends.iter().map(|backend| backend.name.as_str()).collect();
@@ -112,7 +112,7 @@ fn named(backends: Vec<Backend>, names: &[String]) -> Result<Vec<Backend>, Failu
 
 /// Checks all replicas of `backends`, at most [`AT_ONCE_MAX`] at a time; results are in the order
 /// of the configuration.
-fn try_all(runtime: &Runtime, backends: &[Backend], timeout: Duration) -> Result<Vec<Tried>, Failure> {
+fn try_all(runtime: &Runtime, backends: &[BackendConfig], timeout: Duration) -> Result<Vec<Tried>, Failure> {
     let turns = Arc::new(Semaphore::new(AT_ONCE_MAX));
     let mut tasks = JoinSet::new();
     for (place, (backend, replica, options)) in replicas(backends).enumerate() {
@@ -142,7 +142,7 @@ fn try_all(runtime: &Runtime, backends: &[Backend], timeout: Duration) -> Result
     Ok(tried.into_iter().map(|(_, one)| one).collect())
 }
 
-fn replicas(backends: &[Backend]) -> impl Iterator<Item = (&str, usize, &StoreOptions)> {
+fn replicas(backends: &[BackendConfig]) -> impl Iterator<Item = (&str, usize, &StoreOptions)> {
     backends.iter().flat_map(|backend| {
         let replicas = backend.replicas.iter().enumerate();
         replicas.map(|(replica, options)| (backend.name.as_str(), replica, options))

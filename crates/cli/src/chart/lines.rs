@@ -16,14 +16,14 @@ pub(crate) struct Lines<'a> {
     /// Height of the chart's frame, in pixels.
     pub(crate) height: f64,
     /// The lines; earlier ones are drawn over later ones.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<ChartLine>,
     pub(crate) mark: Option<Mark<'a>>,
 }
 
 /// A line through points, with a gap where a value is missing. A line without a name is not in the
 /// legend.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct ChartLine {
     pub(crate) name: String,
     pub(crate) pen: Pen,
     pub(crate) points: Vec<(f64, Option<f64>)>,
@@ -79,7 +79,7 @@ impl Lines<'_> {
     }
 
     /// Returns a line as an SVG path; points that coincide with the previous one are left out.
-    fn path(&self, frame: &Frame, line: &Line) -> String {
+    fn path(&self, frame: &Frame, line: &ChartLine) -> String {
         let mut path = String::new();
         let mut before = String::new();
         for &(x, y) in &line.points {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn missing_value_leaves_a_gap_in_the_line_of_a_chart() {
-        let line = Line {
+        let line = ChartLine {
             name: "robinhood".to_owned(),
             pen: Pen::of(0),
             points: vec![

@@ -18,7 +18,7 @@ mod well_formed;
 pub(crate) use areas::{Areas, Column};
 pub(crate) use axis::{Axis, decimal_step};
 pub(crate) use bars::{Bar, Bars, Group};
-pub(crate) use lines::{Line, Lines, Mark};
+pub(crate) use lines::{ChartLine, Lines, Mark};
 pub(crate) use page::{Cell, number, page, table, word};
 pub(crate) use pen::{COLOURS, OTHERS, Pen, assigned};
 pub(crate) use ranges::{Panel, Range, Ranges};

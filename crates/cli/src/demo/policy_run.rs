@@ -79,7 +79,7 @@ impl PolicyRun<'_> {
         control: &Control,
         judge: &Mutex<Judge>,
         began: Instant,
-    ) -> Result<http::Outcome, sherwood_load::LoadError> {
+    ) -> Result<http::RunOutcome, sherwood_load::LoadError> {
         let profile = self.model.profile(node::PROFILE).expect("the model that is built in has the profile");
         let options = http::Options {
             address: address.to_owned(),
@@ -137,7 +137,7 @@ impl PolicyRun<'_> {
         Ok(cpu_before.map_or(CpuUse::default(), |before| CpuReading::take(backends).since(&before)))
     }
 
-    fn figures(&self, outcome: &http::Outcome, judge: &Judge, cpu: CpuUse) -> Run {
+    fn figures(&self, outcome: &http::RunOutcome, judge: &Judge, cpu: CpuUse) -> Run {
         let measured = outcome.phases.get(1).cloned().unwrap_or_default();
         let standing = judge.standing();
         let late = measured.lateness.percentile(99.0);

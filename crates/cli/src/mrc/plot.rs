@@ -1,7 +1,7 @@
 //! The miss ratio curve as a self-contained SVG file.
 
 use super::Report;
-use crate::chart::{Axis, COLOURS, Line, Lines, Pen, decimal_step};
+use crate::chart::{Axis, COLOURS, ChartLine, Lines, Pen, decimal_step};
 
 /// Height of the chart's frame, in pixels.
 const HEIGHT: f64 = 340.0;
@@ -15,7 +15,7 @@ pub(super) fn svg(report: &Report, name: &str) -> String {
         x: sizes(report),
         y: ratios(),
         height: HEIGHT,
-        lines: vec![Line {
+        lines: vec![ChartLine {
             name: String::new(),
             pen: Pen { width: 2.0, ..Pen::solid(COLOURS[0]) },
             points: curve.map(|(&bytes, &ratio)| (bytes as f64, Some(ratio))).collect(),

@@ -19,11 +19,11 @@ pub(crate) struct SimulatedBackends {
     /// Number of fetches of which one is answered at once; 1 if all of them are.
     at_once_of: u64,
     fetches: AtomicU64,
-    pending: Mutex<Vec<Fetch>>,
+    pending: Mutex<Vec<PendingFetch>>,
 }
 
 /// A fetch from the simulated backends that was not answered yet.
-pub(crate) struct Fetch {
+pub(crate) struct PendingFetch {
     pub(crate) keys: Vec<Bytes>,
     answer: oneshot::Sender<Results>,
 }
@@ -45,12 +45,12 @@ impl SimulatedBackends {
     }
 
     /// Takes the unanswered fetches that began since the last call.
-    pub(crate) fn take_pending(&self) -> Vec<Fetch> {
+    pub(crate) fn take_pending(&self) -> Vec<PendingFetch> {
         std::mem::take(&mut self.pending.lock().expect("no panics while held"))
     }
 
     /// Answers a fetch: fills the cache and wakes the client that waits.
-    pub(crate) fn answer(&self, fetch: Fetch, now: Instant) {
+    pub(crate) fn answer(&self, fetch: PendingFetch, now: Instant) {
         let results = self.results(&fetch.keys, now);
         // The listener may have dropped it with its client.
         let _ = fetch.answer.send(results);
@@ -86,7 +86,7 @@ impl Backends for SimulatedBackends {
             return Box::pin(std::future::ready(self.results(&keys, START)));
         }
         let (answer, answered) = oneshot::channel();
-        self.pending.lock().expect("no panics while held").push(Fetch { keys, answer });
+        self.pending.lock().expect("no panics while held").push(PendingFetch { keys, answer });
         Box::pin(async move { answered.await.expect("the world answers every fetch") })
     }
 

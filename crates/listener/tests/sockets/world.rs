@@ -15,7 +15,7 @@ use sherwood_listener::{
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use crate::Seen;
-use crate::backends::{Fetch, START, SimulatedBackends};
+use crate::backends::{PendingFetch, START, SimulatedBackends};
 use crate::client::{Client, Fate};
 use crate::draw::Draw;
 use crate::network::{Link, SimulatedSignal, SimulatedSockets};
@@ -38,7 +38,7 @@ enum Act {
     Read(usize),
     Reset(usize),
     Leave(usize),
-    Answer(Fetch),
+    Answer(PendingFetch),
     Stop,
 }
 

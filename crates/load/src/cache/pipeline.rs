@@ -35,7 +35,7 @@ enum Stage {
 }
 
 /// The result of a request, once all its answers have arrived.
-enum Outcome {
+enum CommandOutcome {
     /// A get was answered.
     LookedUp,
     /// A set was answered.
@@ -58,10 +58,10 @@ pub(super) enum AnswerError {
 }
 
 impl Exchange for InFlight {
-    type Answer = Outcome;
+    type Answer = CommandOutcome;
     type Error = AnswerError;
 
-    fn read(&mut self, input: &[u8]) -> Result<Step<Outcome>, AnswerError> {
+    fn read(&mut self, input: &[u8]) -> Result<Step<CommandOutcome>, AnswerError> {
         let (answer, consumed) = match self.protocol.parse(input)? {
             Progress::Answer(answer, consumed) => (answer, consumed),
             Progress::Incomplete(need) => return Ok(Step::Incomplete(need)),
@@ -75,31 +75,31 @@ impl Exchange for InFlight {
 
 impl InFlight {
     /// Takes the next answer to this operation; returns the outcome if it is the last one.
-    fn take(&mut self, answer: Answer<'_>) -> Result<Option<Outcome>, AnswerError> {
+    fn take(&mut self, answer: Answer<'_>) -> Result<Option<CommandOutcome>, AnswerError> {
         let keys = self.operation.keys;
         Ok(match (self.stage, answer) {
             (Stage::Getting, Answer::Found) if self.found < keys => {
                 self.found += 1;
                 None
             }
-            (Stage::Getting, Answer::End) => Some(Outcome::LookedUp),
+            (Stage::Getting, Answer::End) => Some(CommandOutcome::LookedUp),
             (Stage::Getting, Answer::List(len)) if keys > 1 && len == keys as usize => {
                 self.stage = Stage::Listing(keys);
                 None
             }
             (Stage::Getting, Answer::Next(hit)) if keys == 1 => {
                 self.found = u32::from(hit);
-                Some(Outcome::LookedUp)
+                Some(CommandOutcome::LookedUp)
             }
             (Stage::Listing(left), Answer::Next(hit)) => {
                 self.found += u32::from(hit);
                 self.stage = Stage::Listing(left - 1);
-                (left == 1).then_some(Outcome::LookedUp)
+                (left == 1).then_some(CommandOutcome::LookedUp)
             }
-            (Stage::Storing, Answer::Stored) => Some(Outcome::Stored),
+            (Stage::Storing, Answer::Stored) => Some(CommandOutcome::Stored),
             // In a list it would answer one of several keys, which no cache sends.
             (Stage::Getting | Stage::Storing, Answer::Refused { .. }) => {
-                Some(Outcome::Refused(answer.to_string()))
+                Some(CommandOutcome::Refused(answer.to_string()))
             }
             (_, answer) => return Err(AnswerError::OutOfTurn(answer.to_string())),
         })
@@ -188,12 +188,12 @@ impl Pipeline {
         self.requests.received(bytes);
         while let Some((first, outcome)) = self.requests.reply().map_err(|error| self.answer_error(error))? {
             match outcome {
-                Outcome::LookedUp => self.looked_up(first, ending),
-                Outcome::Stored => {
+                CommandOutcome::LookedUp => self.looked_up(first, ending),
+                CommandOutcome::Stored => {
                     ending.tally.sets += 1;
                     end(first, true, ending);
                 }
-                Outcome::Refused(text) => {
+                CommandOutcome::Refused(text) => {
                     ending.tally.refused(text);
                     end(first, false, ending);
                 }
@@ -252,7 +252,7 @@ mod tests {
 
     /// The results of operations, after the answers of a target were played.
     #[derive(Debug, PartialEq)]
-    struct Seen {
+    struct AnswerCounts {
         ended: Vec<(u32, u32, bool)>,
         sets: u64,
         first_error: Option<String>,
@@ -272,7 +272,7 @@ mod tests {
         bytes: &[u8],
         piece: usize,
         look_aside: bool,
-    ) -> Seen {
+    ) -> AnswerCounts {
         let mut ended = Vec::new();
         let mut observe = |end: &Ended| ended.push((end.hits, end.misses, end.failed));
         let (mut tally, mut values, mut spare) = (Tally::new(&mut observe), Values::default(), Vec::new());
@@ -290,11 +290,11 @@ mod tests {
             error = pipeline.received(received, &mut ending).err().map(|error| error.to_string());
         }
         let (sets, first_error) = (tally.sets, tally.first_error.take());
-        Seen { ended, sets, first_error, error, in_flight: pipeline.in_flight() }
+        AnswerCounts { ended, sets, first_error, error, in_flight: pipeline.in_flight() }
     }
 
     /// Plays `answers` to `operations`, encoded in the protocol that has such answers.
-    fn play(operations: Vec<Operation>, answers: &[Answer<'_>], look_aside: bool) -> Seen {
+    fn play(operations: Vec<Operation>, answers: &[Answer<'_>], look_aside: bool) -> AnswerCounts {
         let is_memcached = answers.iter().any(|answer| matches!(answer, Answer::Found | Answer::End));
         let protocol = if is_memcached { Protocol::Memcached } else { Protocol::Redis };
         let bytes = answers.iter().map(|answer| match *answer {
@@ -387,7 +387,7 @@ mod tests {
                 || vec![operation(Verb::Get, keys), operation(Verb::Set, 1), operation(Verb::Set, 1)];
             for piece in 1..=bytes.len() {
                 let seen = play_bytes(protocol, operations(), bytes, piece, false);
-                let expected = Seen {
+                let expected = AnswerCounts {
                     ended: ended.clone(),
                     sets: 1,
                     first_error: Some(error.to_owned()),

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::client::{Answer, Client, RequestError, Status};
 use super::pacing::{Due, Pacing};
 use super::requests::Requests;
-use super::{Finished, Options, Outcome, Phase};
+use super::{Finished, Options, Phase, RunOutcome};
 use crate::pace::Schedule;
 use crate::{Control, LoadError};
 
@@ -19,7 +19,7 @@ pub(super) fn run(
     requests: Box<dyn Requests>,
     control: &Control,
     observe: impl FnMut(&Finished),
-) -> Result<Outcome, LoadError> {
+) -> Result<RunOutcome, LoadError> {
     let system = |source| LoadError::System { source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let client = runtime
@@ -44,7 +44,7 @@ pub(super) fn run(
         Ok(pacing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     let Driver { phases, first_error, .. } = driver;
-    Ok(Outcome { phases, elapsed: origin.elapsed(), incomplete_because, first_error })
+    Ok(RunOutcome { phases, elapsed: origin.elapsed(), incomplete_because, first_error })
 }
 
 struct Driver<'a, F> {

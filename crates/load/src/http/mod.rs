@@ -171,7 +171,7 @@ pub struct Phase {
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The phases in order; at least one.
     pub phases: Vec<Phase>,
     /// Length of the run.
@@ -194,7 +194,7 @@ pub fn run(
     workload: Workload,
     control: &Control,
     observe: impl FnMut(&Finished),
-) -> Result<Outcome, LoadError> {
+) -> Result<RunOutcome, LoadError> {
     within("outstanding requests", options.outstanding_max, 1..=16_384, "1 to 16384")?;
     within("number of phases", options.phases.len(), 0..=64, "0 to 64")?;
     let longest = Duration::from_secs(3_600);
@@ -207,7 +207,7 @@ pub fn run(
     driver::run(options, schedule, requests, control, observe)
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Merges all phases into one report, in which an operation is a request. `open` is true for an
     /// open loop, whose lateness is reported.
     #[must_use]

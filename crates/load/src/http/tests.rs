@@ -85,7 +85,7 @@ fn request_counts_in_the_phase_of_its_intended_start_with_every_key() {
         hits: seen.iter().map(|finished| u64::from(finished.hits)).sum(),
         misses: seen.iter().map(|finished| u64::from(finished.misses)).sum(),
     };
-    let report = Outcome { first_error: None, ..outcome }.report(true);
+    let report = RunOutcome { first_error: None, ..outcome }.report(true);
     assert_eq!((report.hits, report.misses, report.ops, report.errors), (all.hits, all.misses, 199, 0));
     assert!(report.complete);
 }

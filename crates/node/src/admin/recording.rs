@@ -15,7 +15,7 @@ use super::aside::aside;
 use crate::clock::millis;
 use crate::core::Core;
 use crate::http::Problem;
-use crate::recording::{Calls, Kind, Recorded};
+use crate::recording::{Calls, Recorded, RecordedRequestKind};
 
 /// A recording of requests and calls, as the admin API shows it.
 #[derive(Debug, Serialize)]
@@ -108,7 +108,7 @@ fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
     let Recorded { since, kinds, others, hits, calls, .. } = recorded;
     let mut kinds: Vec<_> = kinds.into_iter().collect();
     kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let kind = |(backends, kind): (Vec<BackendId>, Kind)| {
+    let kind = |(backends, kind): (Vec<BackendId>, RecordedRequestKind)| {
         let count = kind.requests as f64;
         let keys = backends.iter().zip(kind.keys).map(|(&backend, (sum, squares))| {
             let mean = sum / count;

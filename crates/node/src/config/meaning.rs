@@ -29,7 +29,7 @@ pub struct Config {
     /// Listeners, at most one per address.
     pub listeners: Vec<Listener>,
     /// Backends in the order of their [`BackendId`]; at least one.
-    pub backends: Vec<Backend>,
+    pub backends: Vec<BackendConfig>,
     /// Names in the order of their [`TenantId`]; the first is `default`.
     pub tenants: Vec<String>,
     /// Partitions in the order of their `PartitionId`; every backend has one of the default tenant.
@@ -151,7 +151,7 @@ pub enum Mode {
 
 /// `[[backend]]`: a source of values, its stores and its rules.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Backend {
+pub struct BackendConfig {
     /// Unique name of 1 to 64 letters, digits, `.`, `_` and `-`.
     pub name: String,
     /// Prefix of the backend's keys; no prefix may begin with another, except that every prefix

@@ -81,7 +81,7 @@ fn instances(config: &Config) -> Option<InstancesSetup> {
 fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
     let backends = config.backends.iter();
     let values: Vec<_> = backends
-        .map(|config::Backend { name, prefix, freshness, replicas, .. }| {
+        .map(|config::BackendConfig { name, prefix, freshness, replicas, .. }| {
             let sources: Vec<_> = replicas.iter().map(StoreOptions::source).collect();
             (name, prefix, &freshness.rules, sources)
         })
@@ -95,7 +95,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
+fn backend(backend: &config::BackendConfig) -> Result<BackendSetup, OpenError> {
     let open = |(replica, options)| {
         let name = if backend.replicas.len() == 1 {
             backend.name.clone()
@@ -107,7 +107,7 @@ fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let config::Freshness { rules, late_after } = backend.freshness.clone();
-    let config::Backend { name, dispatch, writes, .. } = backend;
+    let config::BackendConfig { name, dispatch, writes, .. } = backend;
     Ok(BackendSetup { name: name.clone(), dispatch: *dispatch, rules, late_after, writes: *writes, stores })
 }
 

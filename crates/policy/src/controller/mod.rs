@@ -251,17 +251,23 @@ impl Controller {
 
     /// Turns a proposal into budgets that obey all bounds; `planned` is the reason for budgets that
     /// the proposal names itself.
-    fn settle(&self, proposal: Proposal, planned: Reason, view: &View<'_>, bounds: &Bounds) -> Outcome {
+    fn settle(
+        &self,
+        proposal: Proposal,
+        planned: Reason,
+        view: &View<'_>,
+        bounds: &Bounds,
+    ) -> SettledBudgets {
         match proposal {
-            Proposal::Shared => Outcome::kept(view.budgets.to_vec(), Kept::Shared),
+            Proposal::Shared => SettledBudgets::kept(view.budgets.to_vec(), Kept::Shared),
             Proposal::AsSet => {
                 let pins = Bounds::holding(view.total_bytes, 0, &view.seen.partitions, view.budgets);
-                Outcome::kept(pins.fit_under(view.budgets), Kept::AsSet)
+                SettledBudgets::kept(pins.fit_under(view.budgets), Kept::AsSet)
             }
-            Proposal::Keep(kept) => Outcome::kept(bounds.fit(view.budgets), kept),
+            Proposal::Keep(kept) => SettledBudgets::kept(bounds.fit(view.budgets), kept),
             Proposal::Budgets(mut wanted) => {
                 wanted.resize(view.budgets.len(), 0);
-                Outcome { budgets: bounds.fit(&wanted), kept: None, why: Why::Same(planned) }
+                SettledBudgets { budgets: bounds.fit(&wanted), kept: None, why: Why::Same(planned) }
             }
             Proposal::Toward(target) => self.approach(target, view, bounds),
             Proposal::Claims(mut claims) => {
@@ -276,36 +282,36 @@ impl Controller {
         Target { mut budgets, mut reasons }: Target,
         view: &View<'_>,
         bounds: &Bounds,
-    ) -> Outcome {
+    ) -> SettledBudgets {
         budgets.resize(view.budgets.len(), 0);
         reasons.resize(view.budgets.len(), Reason::Planned);
         let limit_bytes = self.options.step_bytes(view.seen.total_bytes);
         let (from, to) = (bounds.fit(view.budgets), bounds.fit(&budgets));
         let budgets = approach(&from, &to, limit_bytes, view.page_bytes);
         let kept = (budgets == from).then_some(Kept::NothingToMove);
-        Outcome { budgets, kept, why: kept.map_or(Why::Each(reasons), |_| Why::Same(Reason::Fitted)) }
+        SettledBudgets { budgets, kept, why: kept.map_or(Why::Each(reasons), |_| Why::Same(Reason::Fitted)) }
     }
 
-    fn tax(&self, claims: Claims, view: &View<'_>, bounds: &Bounds) -> Outcome {
+    fn tax(&self, claims: Claims, view: &View<'_>, bounds: &Bounds) -> SettledBudgets {
         if !claims.weights.iter().any(|&weight| weight.is_finite() && weight > 0.0) {
             let kept = if claims.unfilled.is_empty() { Kept::NoClaim } else { Kept::Unfilled };
-            return Outcome::kept(bounds.fit(view.budgets), kept);
+            return SettledBudgets::kept(bounds.fit(view.budgets), kept);
         }
         let tax = self.options.tax(view.seen.total_bytes);
         let budgets = tax.round(view.budgets, view.total_bytes, &claims.weights, bounds);
-        Outcome { budgets, kept: None, why: Why::Claims(claims) }
+        SettledBudgets { budgets, kept: None, why: Why::Claims(claims) }
     }
 
     /// Builds the decision, and adopts its budgets unless in a dry run. `wanted` are the budgets
     /// that would result without partitions in a dry run of their own.
     fn conclude(
         &mut self,
-        outcome: Outcome,
+        outcome: SettledBudgets,
         wanted: Option<&[u64]>,
         view: &View<'_>,
         bounds: &Bounds,
     ) -> Decision {
-        let Outcome { budgets, mut kept, why } = outcome;
+        let SettledBudgets { budgets, mut kept, why } = outcome;
         let shared = kept == Some(Kept::Shared);
         if budgets == view.budgets {
             kept = kept.or(Some(Kept::NothingToMove));
@@ -343,13 +349,13 @@ fn guard(options: &Options) -> Option<Guard> {
 }
 
 /// Budgets that result from a policy's proposal, and their reasons.
-struct Outcome {
+struct SettledBudgets {
     budgets: Vec<u64>,
     kept: Option<Kept>,
     why: Why,
 }
 
-impl Outcome {
+impl SettledBudgets {
     fn kept(budgets: Vec<u64>, kept: Kept) -> Self {
         Self { budgets, kept: Some(kept), why: Why::Same(Reason::Fitted) }
     }

@@ -198,9 +198,9 @@ impl Parser {
     /// Parses the line with the number of arguments, at the start of `rest`.
     fn count(&mut self, rest: &[u8]) -> Step {
         let (count, at) = match line(rest, 0) {
-            Line::Whole { text, next } => (integer(&text[1..]), next),
-            Line::Incomplete => return Step::Incomplete(rest.len() + 1),
-            Line::TooLong => return Step::Broken(ProtocolError::CountTooLong),
+            ParsedLine::Whole { text, next } => (integer(&text[1..]), next),
+            ParsedLine::Incomplete => return Step::Incomplete(rest.len() + 1),
+            ParsedLine::TooLong => return Step::Broken(ProtocolError::CountTooLong),
         };
         match count {
             Some(..=0) => Step::Nothing(at),
@@ -283,7 +283,7 @@ impl Parser {
 }
 
 /// A line that announces a number, as far as it has been received.
-enum Line<'a> {
+enum ParsedLine<'a> {
     Whole { text: &'a [u8], next: usize },
     Incomplete,
     TooLong,
@@ -291,14 +291,16 @@ enum Line<'a> {
 
 /// Reads the line at `at` of `rest`, up to a carriage return and the byte after it, which is not
 /// checked.
-fn line(rest: &[u8], at: usize) -> Line<'_> {
+fn line(rest: &[u8], at: usize) -> ParsedLine<'_> {
     let rest = rest.get(at..).unwrap_or_default();
     let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
     match memchr::memchr(b'\r', window) {
-        Some(end) if end + 1 < rest.len() => Line::Whole { text: &rest[..end], next: at + end + END_BYTES },
-        Some(_) => Line::Incomplete,
-        None if window.len() > LINE_BYTES_MAX => Line::TooLong,
-        None => Line::Incomplete,
+        Some(end) if end + 1 < rest.len() => {
+            ParsedLine::Whole { text: &rest[..end], next: at + end + END_BYTES }
+        }
+        Some(_) => ParsedLine::Incomplete,
+        None if window.len() > LINE_BYTES_MAX => ParsedLine::TooLong,
+        None => ParsedLine::Incomplete,
     }
 }
 
@@ -306,9 +308,9 @@ fn line(rest: &[u8], at: usize) -> Line<'_> {
 /// none if the line is incomplete.
 fn length(rest: &[u8], at: usize) -> Result<Option<(u64, usize)>, ProtocolError> {
     let (text, next) = match line(rest, at) {
-        Line::Whole { text, next } => (text, next),
-        Line::Incomplete => return Ok(None),
-        Line::TooLong => return Err(ProtocolError::LengthTooLong),
+        ParsedLine::Whole { text, next } => (text, next),
+        ParsedLine::Incomplete => return Ok(None),
+        ParsedLine::TooLong => return Err(ProtocolError::LengthTooLong),
     };
     let digits = match text {
         [b'$', digits @ ..] => digits,

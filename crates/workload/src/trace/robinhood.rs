@@ -83,10 +83,10 @@ impl<R: BufRead> Iterator for Requests<R> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
             let parsed = self.next_line();
-            self.ended = !matches!(parsed, Ok(Line::Blank | Line::Request(_)));
+            self.ended = !matches!(parsed, Ok(TraceLine::Blank | TraceLine::Request(_)));
             match parsed {
-                Ok(Line::Request(request)) => return Some(Ok(request)),
-                Ok(Line::Blank | Line::None) => {}
+                Ok(TraceLine::Request(request)) => return Some(Ok(request)),
+                Ok(TraceLine::Blank | TraceLine::None) => {}
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -94,23 +94,23 @@ impl<R: BufRead> Iterator for Requests<R> {
     }
 }
 
-enum Line {
+enum TraceLine {
     None,
     Blank,
     Request(Request),
 }
 
 impl<R: BufRead> Requests<R> {
-    fn next_line(&mut self) -> Result<Line, TraceError> {
+    fn next_line(&mut self) -> Result<TraceLine, TraceError> {
         self.line += 1;
         let at = Position::Line(self.line);
         if !read_line(&mut self.input, &mut self.buffer, at, A_REQUEST, LINE_BYTES_MAX)? {
-            return Ok(Line::None);
+            return Ok(TraceLine::None);
         }
         if self.buffer.trim_ascii().is_empty() {
-            return Ok(Line::Blank);
+            return Ok(TraceLine::Blank);
         }
-        parse(&self.buffer, at).map(Line::Request)
+        parse(&self.buffer, at).map(TraceLine::Request)
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sherwood_cache::charge;
 use sherwood_workload::{Fit, fit};
 
-use super::observed::{Backend, Keys, Observed, Partition, RequestKind};
+use super::observed::{Keys, Observed, ObservedBackend, Partition, RequestKind};
 use crate::exit::Failure;
 
 /// A scenario file and notes for its users.
@@ -38,7 +38,7 @@ const PAGES: u64 = 32_768;
 
 /// A backend over the observation period.
 struct Part<'a> {
-    backend: &'a Backend,
+    backend: &'a ObservedBackend,
     /// The backend's partitions at the end.
     partitions: Vec<&'a Partition>,
     hits: u64,
@@ -118,7 +118,7 @@ fn with_notes(mut document: Value, notes: &[String]) -> Value {
     document
 }
 
-fn part<'a>(observed: &'a Observed, backend: &'a Backend) -> Part<'a> {
+fn part<'a>(observed: &'a Observed, backend: &'a ObservedBackend) -> Part<'a> {
     let of = |partitions: &'a [Partition]| partitions.iter().filter(|one| one.backend == backend.name);
     let [before, after] = &observed.partitions;
     let passed = |count: fn(&Partition) -> u64| {
@@ -256,7 +256,7 @@ fn popularity(observed: &Observed, part: &Part<'_>, notes: &mut Vec<String>) -> 
 }
 
 fn service(part: &Part<'_>, notes: &mut Vec<String>) -> Value {
-    let Backend { name, calls, call_ms, replicas, calls_at_once_max, .. } = part.backend;
+    let ObservedBackend { name, calls, call_ms, replicas, calls_at_once_max, .. } = part.backend;
     let replicas = replicas.unwrap_or(1).max(1);
     let workers = json!({ PROFILE: (calls_at_once_max.unwrap_or(1) / replicas).max(1) });
     if *calls == 0 {

@@ -28,7 +28,7 @@ pub(super) struct Recording {
     pub(super) hit_latency_ms: Option<f64>,
     pub(super) requests: Vec<RequestKind>,
     pub(super) other_requests: u64,
-    pub(super) backends: Vec<Backend>,
+    pub(super) backends: Vec<ObservedBackend>,
 }
 
 /// Requests to the same set of backends.
@@ -46,7 +46,7 @@ pub(super) struct Keys {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Backend {
+pub(super) struct ObservedBackend {
     pub(super) name: String,
     pub(super) timeout_ms: Option<f64>,
     pub(super) replicas: Option<u64>,
@@ -198,7 +198,7 @@ mod tests {
             misses,
         };
         let keys = BTreeMap::from([("a".to_owned(), Keys { mean: 4.0, deviation: 0.0 })]);
-        let backend = Backend {
+        let backend = ObservedBackend {
             name: "a".to_owned(),
             timeout_ms: None,
             replicas: None,

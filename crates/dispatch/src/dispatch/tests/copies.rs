@@ -4,11 +4,11 @@ use super::*;
 use crate::CopiesChoice;
 use crate::rules::{AttemptPlan, CancelRule};
 
-type Plan = fn(&Demand) -> AttemptPlan;
+type PlanRule = fn(&Demand) -> AttemptPlan;
 
 /// Returns a dispatcher of `replicas` replicas, with attempts planned by `plan` and a budget of 9
 /// extra attempts.
-fn machine_of(replicas: usize, plan: Plan, change: impl FnOnce(&mut Options)) -> Machine {
+fn machine_of(replicas: usize, plan: PlanRule, change: impl FnOnce(&mut Options)) -> Machine {
     let mut machine = machine(replicas, |o| {
         o.retry.burst = 9;
         o.probe.failures_max = 100;
@@ -171,7 +171,7 @@ fn copies_and_retries_are_paid_from_one_budget() {
 
 /// Gives each of two replicas a call, for keys `a` and `b`, and returns the calls. `plan` holds for
 /// fetches after that.
-fn occupy_both(machine: &mut Machine, plan: Plan) -> [AttemptId; 2] {
+fn occupy_both(machine: &mut Machine, plan: PlanRule) -> [AttemptId; 2] {
     machine.replication = CopiesChoice::One.into();
     let busy = ["a", "b"].map(|key| call(&fetch(machine, 0, &[(key, 1)])).0);
     machine.replication = AnyReplication::Test(plan);
@@ -180,7 +180,7 @@ fn occupy_both(machine: &mut Machine, plan: Plan) -> [AttemptId; 2] {
 
 #[test]
 fn queued_attempt_leaves_its_queue_after_another_has_answered_unless_never_cancelled() {
-    let plans: [Plan; 3] = [two_at_once, two_cancelled_in_the_queue, two_never_cancelled];
+    let plans: [PlanRule; 3] = [two_at_once, two_cancelled_in_the_queue, two_never_cancelled];
     for (plan, runs) in plans.into_iter().zip([false, false, true]) {
         let mut machine = machine_of(2, plan, |o| o.in_flight_calls_max = 1);
         let busy = occupy_both(&mut machine, plan);

@@ -9,7 +9,7 @@ use sherwood_store::StoreOptions;
 use toml::Spanned;
 
 use super::{dispatch, freshness, stores};
-use crate::config::meaning::{Backend, Freshness, Writes};
+use crate::config::meaning::{BackendConfig, Freshness, Writes};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};
@@ -28,7 +28,7 @@ const NAME_CHARS_MAX: usize = 64;
 const PREFIX_BYTES_MAX: usize = 200;
 
 /// Backends in the order of the file; if it has none, the one backend of a plain cache.
-pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<Backend> {
+pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<BackendConfig> {
     if file.is_empty() {
         return vec![plain()];
     }
@@ -37,7 +37,7 @@ pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>)
             format!("there are {} backends; at most {BACKENDS_MAX} are accepted: remove some", file.len());
         problems.add(&bytes(first), message);
     }
-    let mut seen = Seen::default();
+    let mut seen = EarlierBackends::default();
     file.iter().take(BACKENDS_MAX).map(|raw| backend(raw, &mut seen, problems)).collect()
 }
 
@@ -53,14 +53,14 @@ pub(super) const NAMES: &str = "1 to 64 letters, digits, '.', '_' or '-'";
 
 /// Names, prefixes and directories of backends earlier in the file, with their places.
 #[derive(Default)]
-struct Seen {
+struct EarlierBackends {
     names: BTreeMap<String, Origin>,
     prefixes: BTreeMap<String, Origin>,
     directories: BTreeMap<PathBuf, Origin>,
 }
 
-fn plain() -> Backend {
-    Backend {
+fn plain() -> BackendConfig {
+    BackendConfig {
         name: "default".to_owned(),
         prefix: None,
         dispatch: sherwood_dispatch::Options::default(),
@@ -70,13 +70,17 @@ fn plain() -> Backend {
     }
 }
 
-fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> Backend {
+fn backend(
+    table: &Spanned<RawBackend>,
+    seen: &mut EarlierBackends,
+    problems: &mut Problems<'_>,
+) -> BackendConfig {
     let raw = table.get_ref();
     let stores = stores::resolve(raw, problems);
     for store in &stores {
         refuse_shared_directory(store, seen, problems);
     }
-    Backend {
+    BackendConfig {
         name: name(table, seen, problems),
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
@@ -107,7 +111,7 @@ fn writes(raw: &RawWrites, replicas: usize, problems: &mut Problems<'_>) -> Writ
     }
 }
 
-fn name(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> String {
+fn name(table: &Spanned<RawBackend>, seen: &mut EarlierBackends, problems: &mut Problems<'_>) -> String {
     let Some(Given { value, origin }) = given(&table.get_ref().name) else {
         problems.add(&bytes(table), "[[backend]] has no name; it must have one: set name = \"catalog\"");
         return String::new();
@@ -129,7 +133,7 @@ fn name(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_
     value
 }
 
-fn prefix(raw: &RawBackend, seen: &mut Seen, problems: &mut Problems<'_>) -> Option<String> {
+fn prefix(raw: &RawBackend, seen: &mut EarlierBackends, problems: &mut Problems<'_>) -> Option<String> {
     let Given { value, origin } = given(&raw.prefix)?;
     let shown = quoted(&value);
     if value.len() > PREFIX_BYTES_MAX || value.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -159,7 +163,11 @@ fn overlap(a: &str, b: &str) -> bool {
 }
 
 /// Refuses two key-value stores with one directory: a store locks its directory.
-fn refuse_shared_directory(store: &Given<StoreOptions>, seen: &mut Seen, problems: &mut Problems<'_>) {
+fn refuse_shared_directory(
+    store: &Given<StoreOptions>,
+    seen: &mut EarlierBackends,
+    problems: &mut Problems<'_>,
+) {
     let StoreOptions::Kv(kv) = &store.value else { return };
     if let Some(first) = seen.directories.get(&kv.path) {
         let (shown, first) = (quoted(&kv.path.to_string_lossy()), problems.reference(first));

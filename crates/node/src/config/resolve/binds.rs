@@ -6,7 +6,7 @@ use sherwood_model::BackendId;
 use toml::Spanned;
 
 use crate::config::flags::Flags;
-use crate::config::meaning::{Backend, Listener, Mode, Protocol, Route};
+use crate::config::meaning::{BackendConfig, Listener, Mode, Protocol, Route};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawListener};
 use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
@@ -49,7 +49,7 @@ type Bind = Given<SocketAddr>;
 pub(super) fn resolve(
     file: &RawFile,
     flags: &Flags,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Binds {
     let access = access::admin(&file.admin, problems);
@@ -87,7 +87,7 @@ fn admin(file: &RawFile, flags: &Flags, problems: &mut Problems<'_>) -> Option<B
 fn listeners(
     file: &[Spanned<RawListener>],
     flags: &Flags,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Vec<(Origin, Listener)> {
     if let Some(first) = file.get(LISTENERS_MAX) {
@@ -140,7 +140,7 @@ fn protocol_word(table: &Spanned<RawListener>) -> String {
 /// Returns the listener on a UNIX socket that a flag adds to the listeners of the file.
 fn unix_socket(
     flags: &Flags,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let value = format!("{UNIX}{}", flags.unix_socket.as_ref()?);
@@ -151,7 +151,7 @@ fn unix_socket(
 fn listener(
     table: &Spanned<RawListener>,
     bind: &Given<String>,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let raw = table.get_ref();
@@ -172,7 +172,7 @@ fn listener(
 fn route(
     table: &Spanned<RawListener>,
     bind: &Given<String>,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Option<Route> {
     let raw = table.get_ref();
@@ -211,7 +211,7 @@ fn route(
     }
 }
 
-fn named(name: &Given<String>, backends: &[Backend], problems: &mut Problems<'_>) -> Option<Route> {
+fn named(name: &Given<String>, backends: &[BackendConfig], problems: &mut Problems<'_>) -> Option<Route> {
     let index = backends.iter().position(|backend| backend.name == name.value);
     if index.is_none() {
         let names: Vec<&str> = backends.iter().map(|backend| backend.name.as_str()).collect();
@@ -224,10 +224,10 @@ fn named(name: &Given<String>, backends: &[Backend], problems: &mut Problems<'_>
 fn refuse_read_through_without_store(
     raw: &RawListener,
     route: Route,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) {
-    let reached = |(index, backend): &(usize, &Backend)| match route {
+    let reached = |(index, backend): &(usize, &BackendConfig)| match route {
         Route::Prefix => backend.prefix.is_some(),
         Route::Backend(id) => id.index() == *index,
     };

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
 use super::instances;
-use crate::config::meaning::{Backend, Partition};
+use crate::config::meaning::{BackendConfig, Partition};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::RawPartition;
 use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
@@ -55,7 +55,7 @@ struct Origins {
 /// every backend that lists none for it: it serves all tenants without a partition of their own.
 pub(super) fn resolve(
     file: &[Spanned<RawPartition>],
-    backends: &[Backend],
+    backends: &[BackendConfig],
     total_bytes: u64,
     problems: &mut Problems<'_>,
 ) -> Division {
@@ -118,7 +118,7 @@ fn unlisted(backend: BackendId, total_bytes: u64) -> Draft {
 
 fn draft(
     table: &Spanned<RawPartition>,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     total_bytes: u64,
     tenants: &mut Vec<String>,
     problems: &mut Problems<'_>,
@@ -164,7 +164,7 @@ fn tenant(given: Option<Given<String>>, tenants: &mut Vec<String>, problems: &mu
 
 fn backend(
     table: &Spanned<RawPartition>,
-    backends: &[Backend],
+    backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Option<BackendId> {
     let Some(name) = given(&table.get_ref().backend) else {
@@ -180,7 +180,7 @@ fn backend(
     index.map(BackendId::from_index)
 }
 
-fn name(tenants: &[String], backends: &[Backend], tenant: TenantId, backend: BackendId) -> String {
+fn name(tenants: &[String], backends: &[BackendConfig], tenant: TenantId, backend: BackendId) -> String {
     let backend = &backends[backend.index()].name;
     match tenant.index() {
         0 => backend.clone(),

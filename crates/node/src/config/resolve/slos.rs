@@ -19,7 +19,7 @@ const SLOS_MAX: usize = 32;
 const CLASS_BYTES_MAX: usize = 64;
 
 /// Keys of one kind of SLO: per class or per tenant.
-struct Kind<'a> {
+struct SloKind<'a> {
     table: &'static str,
     percentile: Setting,
     bound: Setting,
@@ -43,13 +43,13 @@ pub(super) fn resolve(
         }
         Some(SloScope::Tenant(TenantId::from_index(index?)))
     };
-    let class = Kind {
+    let class = SloKind {
         table: "[[slo.class]]",
         percentile: Setting::new("[[slo.class]]", "percentile", "99.0"),
         bound: Setting::new("[[slo.class]]", "bound", "\"150ms\""),
         to: &to_class,
     };
-    let tenant = Kind {
+    let tenant = SloKind {
         table: "[[slo.tenant]]",
         percentile: Setting::new("[[slo.tenant]]", "percentile", "99.0"),
         bound: Setting::new("[[slo.tenant]]", "bound", "\"150ms\""),
@@ -75,7 +75,7 @@ fn to_class(name: &Given<String>, problems: &mut Problems<'_>) -> Option<SloScop
 fn kind(
     tables: &[Spanned<RawScopedSlo>],
     slo: &Slo,
-    kind: &Kind<'_>,
+    kind: &SloKind<'_>,
     problems: &mut Problems<'_>,
 ) -> Vec<SloSetup> {
     if tables.len() > SLOS_MAX {

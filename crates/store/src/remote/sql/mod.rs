@@ -32,19 +32,19 @@ use pool::{Driver, Lease, Link, Pool};
 
 /// Opens a store on a MySQL or MariaDB server, which need not be reachable yet.
 pub(crate) fn open_mysql(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
-    let plan = Plan::new(options, Dialect::MySql)?;
+    let plan = StatementPlan::new(options, Dialect::MySql)?;
     let values = plan.write.as_ref().map_or(1, Template::values);
     Ok(Arc::new(Sql::new(name, StoreKind::MySql, plan, mysql::MySql::new(options, values)?, options)))
 }
 
 /// Opens a store on a PostgreSQL server, which need not be reachable yet.
 pub(crate) fn open_postgres(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
-    let plan = Plan::new(options, Dialect::Postgres)?;
+    let plan = StatementPlan::new(options, Dialect::Postgres)?;
     Ok(Arc::new(Sql::new(name, StoreKind::Postgres, plan, postgres::Postgres::new(options)?, options)))
 }
 
 /// The parsed statements of a store, with the use of their columns.
-struct Plan {
+struct StatementPlan {
     query: Template,
     write: Option<Template>,
     delete: Option<Template>,
@@ -60,12 +60,12 @@ impl SqlOptions {
             StoreKind::MySql => (Dialect::MySql, mysql::PORT),
             _ => (Dialect::Postgres, postgres::PORT),
         };
-        Plan::new(self, dialect)?;
+        StatementPlan::new(self, dialect)?;
         Address::parse(&self.address, port).map(drop)
     }
 }
 
-impl Plan {
+impl StatementPlan {
     fn new(options: &SqlOptions, dialect: Dialect) -> Result<Self, OpenCause> {
         options.remote.validate()?;
         let parse = |text: &Option<String>, purpose| {
@@ -87,7 +87,7 @@ impl Plan {
 struct Sql<D: Driver> {
     name: Arc<str>,
     kind: StoreKind,
-    plan: Plan,
+    plan: StatementPlan,
     pool: Pool<D>,
     /// The server's address, which errors name.
     address: String,
@@ -96,7 +96,7 @@ struct Sql<D: Driver> {
 }
 
 impl<D: Driver> Sql<D> {
-    fn new(name: &str, kind: StoreKind, plan: Plan, driver: D, options: &SqlOptions) -> Self {
+    fn new(name: &str, kind: StoreKind, plan: StatementPlan, driver: D, options: &SqlOptions) -> Self {
         let pool = Pool::new(driver, &options.address, &options.remote);
         let (address, details) = (options.address.clone(), details(options, &plan));
         Self { name: name.into(), kind, plan, pool, address, details }
@@ -197,7 +197,7 @@ impl<D: Driver> Sql<D> {
     }
 
     async fn write(&self, change: Change, key: &Bytes, value: &Bytes) -> Result<(), Cause> {
-        let Plan { write, delete, .. } = &self.plan;
+        let StatementPlan { write, delete, .. } = &self.plan;
         let (template, other, reason) = match change {
             Change::Write => (write, delete, NO_WRITE),
             Change::Delete => (delete, write, NO_DELETE),
@@ -309,7 +309,7 @@ impl<D: Driver> Store for Sql<D> {
     }
 }
 
-fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
+fn details(options: &SqlOptions, plan: &StatementPlan) -> Vec<String> {
     let security = match &options.remote.tls {
         // A UNIX socket is local, and the servers do not encrypt it.
         Some(tls) if !options.address.starts_with("unix:") => format!("TLS, {}", tls::trust(tls)),

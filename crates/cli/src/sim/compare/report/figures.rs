@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::{Limits, Study};
 use crate::chart::{
-    Areas, Axis, Bar, Bars, COLOURS, Column, Group, Line, Lines, Mark, OTHERS, Pen, assigned,
+    Areas, Axis, Bar, Bars, COLOURS, ChartLine, Column, Group, Lines, Mark, OTHERS, Pen, assigned,
 };
 use crate::sim::compare::hits::LiveRun;
 use crate::sim::compare::keep::Kept;
@@ -112,7 +112,7 @@ fn pen(policy: &str, others: usize) -> Pen {
 /// Draws the share of its resource that each limited backend has left, over time.
 fn left(limits: &Limits) -> Figure {
     let numbers: Vec<usize> = limits.iter().map(|line| line.backend).collect();
-    let line = |(line, pen): (&sherwood_sim::LimitLine, Pen)| Line {
+    let line = |(line, pen): (&sherwood_sim::LimitLine, Pen)| ChartLine {
         name: line.name.clone(),
         pen,
         points: line.points.iter().map(|&(minute, limit)| (minute, Some(limit))).collect(),
@@ -138,7 +138,7 @@ fn left(limits: &Limits) -> Figure {
 fn request_p99(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Figure {
     let bound = bound_ms(runs);
     let end = bound * LATENCY_SPAN;
-    let line = |run: &&Kept| Line {
+    let line = |run: &&Kept| ChartLine {
         name: run.inputs.policy.clone(),
         pen: pens[&run.inputs.policy],
         points: points(&run.series.minute, &run.series.p99_ms),
@@ -169,7 +169,7 @@ fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Figure> {
             let mut seen: Vec<f64> =
                 of.flat_map(|run| column(&run.series).iter().flatten().copied()).collect();
             seen.sort_by(f64::total_cmp);
-            Line { name: (*policy).to_owned(), pen: pens[*policy], points: exceeded(&seen, end) }
+            ChartLine { name: (*policy).to_owned(), pen: pens[*policy], points: exceeded(&seen, end) }
         };
         let lines = Lines {
             title: &format!("Observations of {name} above a bound"),
@@ -210,13 +210,13 @@ fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
     let line = |(&index, pen): (&usize, Pen)| {
         let backend = &run.series.backends[index];
         let points = backend.query_p99_ms.iter().enumerate();
-        Line {
+        ChartLine {
             name: backend.name.clone(),
             pen,
             points: points.map(|(minute, &ms)| ((minute + 1) as f64, ms)).collect(),
         }
     };
-    let lines: Vec<Line> = order.iter().zip(assigned(&order)).map(line).collect();
+    let lines: Vec<ChartLine> = order.iter().zip(assigned(&order)).map(line).collect();
     let top =
         lines.iter().flat_map(|line| line.points.iter().filter_map(|point| point.1)).fold(0.0, f64::max);
     Figure {
@@ -398,7 +398,7 @@ fn points(x: &[f64], y: &[Option<f64>]) -> Vec<(f64, Option<f64>)> {
     x.chunks(together).zip(y.chunks(together)).map(highest).collect()
 }
 
-fn over_time(title: &str, end_ms: f64, lines: Vec<Line>, mark: Option<Mark<'_>>, run: &Kept) -> String {
+fn over_time(title: &str, end_ms: f64, lines: Vec<ChartLine>, mark: Option<Mark<'_>>, run: &Kept) -> String {
     let minutes = run.series.minute.last().copied().unwrap_or(1.0);
     let (x, y) = (Axis::of("minutes", minutes), Axis::of("ms", end_ms));
     Lines { title, note: "", x, y, height: HEIGHT, lines, mark }.svg()
