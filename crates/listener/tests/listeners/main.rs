@@ -13,13 +13,13 @@ mod crowd;
 mod hostile;
 mod login;
 mod memcached;
-#[path = "../../../node/tests/common/missing.rs"]
+#[path = "../common/missing.rs"]
 mod missing;
-#[path = "../../../node/tests/common/programs.rs"]
+#[path = "../common/programs.rs"]
 mod programs;
 mod protocol;
 mod redis;
 mod support;
 mod unix;
-#[path = "../../../node/tests/common/wait.rs"]
+#[path = "../common/wait.rs"]
 mod wait;

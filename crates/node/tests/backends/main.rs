@@ -31,7 +31,7 @@ mod load;
 #[allow(dead_code, reason = "some of it is for the connectors' own tests")]
 mod servers;
 mod service;
-#[path = "../common/wait.rs"]
+#[path = "../../../listener/tests/common/wait.rs"]
 mod wait;
 
 use std::thread;

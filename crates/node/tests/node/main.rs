@@ -17,15 +17,15 @@ mod instances;
 mod invalidation;
 mod listeners;
 mod meta;
-#[path = "../common/missing.rs"]
+#[path = "../../../listener/tests/common/missing.rs"]
 mod missing;
 mod policies;
-#[path = "../common/programs.rs"]
+#[path = "../../../listener/tests/common/programs.rs"]
 #[allow(dead_code, reason = "no client library is run here")]
 mod programs;
 mod resizing;
 mod stopping;
 mod support;
-#[path = "../common/wait.rs"]
+#[path = "../../../listener/tests/common/wait.rs"]
 mod wait;
 mod writes;
