@@ -7,6 +7,10 @@ use crate::rules::CancelRule;
 use crate::slab::Id;
 use crate::{Failure, FetchError};
 
+/// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
+/// are picked together.
+pub(crate) const ATTEMPTS_MAX: usize = 8;
+
 /// Keys that are fetched together, until each has ended and no attempt is live.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
@@ -24,7 +28,7 @@ pub(crate) struct Fetch {
     /// The only replica that may be asked for the keys; none if all may.
     pub(crate) only: Option<ReplicaId>,
     /// Attempts of the fetch that are queued or started, at most
-    /// [`ATTEMPTS_MAX`](crate::few::ATTEMPTS_MAX).
+    /// [`ATTEMPTS_MAX`].
     pub(crate) live: SmallVec<[Id; 1]>,
     /// Number of attempts that were given to a replica, the queued ones included.
     pub(crate) made: u32,

@@ -22,7 +22,6 @@ mod error;
 mod expiries;
 mod extra_budget;
 mod fetch;
-mod few;
 mod health;
 mod options;
 mod probes;

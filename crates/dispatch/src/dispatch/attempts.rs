@@ -44,13 +44,20 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Has the balancer pick up to `want` of the replicas listed in `usable`. A pick that is not in
-    /// the list is left out.
+    /// the list, or was made before, is left out.
     pub(super) fn pick(&mut self, demand: &Demand, want: usize) -> Picks {
-        let mut chosen = Picks::new(ReplicaId(0));
-        self.balancer.choose(demand, &self.usable, want, self.draws.next(), &mut chosen);
-        let mut picks = Picks::new(ReplicaId(0));
-        let is_usable = |replica: &&ReplicaId| self.usable.iter().any(|load| load.replica == **replica);
-        chosen.as_slice().iter().filter(is_usable).take(want).for_each(|replica| picks.push(*replica));
+        let mut picks = Picks::new();
+        self.balancer.choose(demand, &self.usable, want, self.draws.next(), &mut picks);
+        let mut kept = 0;
+        for index in 0..picks.len() {
+            let replica = picks[index];
+            let is_usable = self.usable.iter().any(|load| load.replica == replica);
+            if is_usable && kept < want && !picks[..kept].contains(&replica) {
+                picks[kept] = replica;
+                kept += 1;
+            }
+        }
+        picks.truncate(kept);
         picks
     }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use sherwood_model::{Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
-use crate::fetch::{Attempt, AttemptState, Fetch};
-use crate::few::ATTEMPTS_MAX;
+use crate::fetch::{ATTEMPTS_MAX, Attempt, AttemptState, Fetch};
 use crate::rules::{Admission as _, AttemptPlan, CancelRule, Replication as _, Verdict};
 use crate::slab::Id;
 use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};

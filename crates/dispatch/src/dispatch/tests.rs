@@ -7,6 +7,7 @@ mod simulation;
 
 use super::*;
 use crate::rules::Verdict;
+use crate::rules::tests::loads_of;
 use crate::{CancelReason, Failure, FailureKind, ProbeOptions, RetryOptions};
 
 type Machine = Dispatch<&'static str, u32, u32>;
@@ -572,4 +573,13 @@ fn fetch_from_a_given_replica_asks_no_other_and_fails_with_it() {
     let refused = from(&mut machine, "c");
     assert!(matches!(error(&refused), FetchError::Unavailable { replicas: 1, .. }), "{refused:?}");
     assert_eq!(calls(&fetch(&mut machine, 0, &[("c", 1)])).len(), 1, "the others are up");
+}
+
+#[test]
+fn replicas_are_picked_once_each_in_order_and_up_to_the_wanted_number() {
+    let mut machine = machine(3, |_| ());
+    machine.usable = loads_of(&[(0, 0), (1, 0), (2, 0)]);
+    machine.balancer = AnyBalancer::Test(|_, picks| picks.extend([2, 7, 2, 0, 1].map(ReplicaId)));
+    assert_eq!(machine.pick(&Demand::default(), 2).as_slice(), [ReplicaId(2), ReplicaId(0)]);
+    assert_eq!(machine.pick(&Demand::default(), 8).as_slice(), [2, 0, 1].map(ReplicaId));
 }

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId};
 
-use crate::few::Few;
+use smallvec::SmallVec;
+
+use crate::fetch::ATTEMPTS_MAX;
 
 /// The load of a replica that is up and has room for one more attempt (call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ pub(crate) struct Rank {
 }
 
 /// Replicas that a [`Balancer`] picks, each once.
-pub(crate) type Picks = Few<ReplicaId>;
+pub(crate) type Picks = SmallVec<[ReplicaId; ATTEMPTS_MAX]>;
 
 /// Decides which attempt a replica's queue starts next.
 pub(crate) trait QueueOrder {
@@ -139,7 +141,7 @@ pub(crate) mod tests {
         want: usize,
         entropy: u64,
     ) -> Vec<u16> {
-        let mut picks = Picks::new(ReplicaId(0));
+        let mut picks = Picks::new();
         rule.choose(&Demand::default(), usable, want, entropy, &mut picks);
         picks.as_slice().iter().map(|replica| replica.0).collect()
     }

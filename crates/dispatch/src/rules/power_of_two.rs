@@ -30,8 +30,8 @@ impl Balancer for PowerOfTwo {
         picks.push(lighter(usable[first], usable[second]).replica);
         let mut more = SplitMix64::new(entropy);
         for picked in 1..want.min(usable.len()) {
-            let taken = *picks;
-            let left = || usable.iter().filter(|load| !taken.as_slice().contains(&load.replica));
+            let taken = picks.clone();
+            let left = || usable.iter().filter(|load| !taken.contains(&load.replica));
             let drawn = two_of(usable.len() - picked, more.next_u64());
             let Some((first, second)) = drawn.and_then(|(a, b)| left().nth(a).zip(left().nth(b))) else {
                 return;

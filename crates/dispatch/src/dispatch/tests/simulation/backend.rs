@@ -7,7 +7,7 @@ use std::time::Duration;
 use sherwood_model::{DeadlineClass, Demand, Instant, ReplicaId, SeededState};
 
 use super::draws::Draws;
-use crate::few::ATTEMPTS_MAX;
+use crate::fetch::ATTEMPTS_MAX;
 use crate::rules::names::AnyReplication;
 use crate::rules::{AttemptPlan, CancelRule};
 use crate::{
