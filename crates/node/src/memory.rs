@@ -3,12 +3,14 @@
 //! An allocator keeps freed memory for later use, which would defeat a budget that was lowered to
 //! return memory. So the cache's blocks come from separate mappings. Memory that is released stays
 //! *warm* for a moment: what is evicted to make room is used for what comes, without a system call
-//! and without page faults. What has been warm for [`WARM`] to twice as long is returned to the
-//! system by the housekeeper, in steps. The addresses stay mapped: address space is plentiful, and
-//! only addresses in use are backed by memory.
+//! and without page faults. After [`WARM`] to twice as long the housekeeper begins to return it to
+//! the system, in steps: some GiB in a second. The addresses stay mapped: address space is
+//! plentiful, and only addresses in use are backed by memory.
 //!
-//! A block that no warm memory fits returns as much warm memory as it takes. So the process takes
-//! no more memory than the blocks in use have taken at their most within that time.
+//! A block that no warm memory fits returns as much warm memory as it takes. So blocks and warm
+//! memory together never take more than the blocks alone have taken at their most since the warm
+//! memory was released. When the process is too large, its warm memory goes first
+//! ([`Mapped::shed`]).
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,17 +24,20 @@ use sherwood_model::Instant;
 
 /// Size of a mapping, bytes. Chosen: a thousand pages, so that mappings are few.
 const SPAN_BYTES: usize = 64 << 20;
-/// Time for which released memory stays warm, at least. It is returned before twice that time has
-/// passed, and therefore within two seconds.
+/// Time for which released memory stays warm, at least. The return of it begins before twice that
+/// time has passed.
 const WARM: Duration = Duration::from_millis(750);
-/// Bytes returned to the system in one step. Chosen: less than a millisecond of the system's time,
-/// so that the housekeeper returns some 2 GiB in a second.
-const STEP_BYTES: usize = 4 << 20;
+/// Pieces taken under one hold of the lock to be returned to the system.
+const PIECES_MAX: usize = 64;
+/// Size of a system page on most machines, of which blocks are multiples, bytes.
+const BLOCK_STEP: usize = 4096;
 
 /// Allocates the cache's blocks from anonymous memory mappings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Mapped {
     free: Mutex<Free>,
+    /// Size of a system page, bytes.
+    page_bytes: usize,
 }
 
 /// Mapped addresses that are not in use.
@@ -61,12 +66,12 @@ struct Pieces {
 unsafe impl Memory for Mapped {
     fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let mut free = self.free();
-        let (start, surplus) = match free.take_warm(bytes) {
-            Some(start) => (start, Vec::new()),
-            None => (free.take_cold(bytes), free.take_for_return(bytes)),
-        };
+        let warm = free.take_warm(bytes);
+        let start = warm.unwrap_or_else(|| free.take_cold(bytes));
         drop(free);
-        self.return_to_system(surplus);
+        if warm.is_none() {
+            self.shed(bytes);
+        }
         // Initialised, too: the system fills untouched and returned pages with zeros.
         let start = NonNull::new(ptr::with_exposed_provenance_mut(start)).expect("nothing is mapped at 0");
         NonNull::slice_from_raw_parts(start, bytes)
@@ -78,18 +83,38 @@ unsafe impl Memory for Mapped {
     }
 }
 
+impl Default for Mapped {
+    fn default() -> Self {
+        Self { free: Mutex::default(), page_bytes: rustix::param::page_size().max(BLOCK_STEP) }
+    }
+}
+
 impl Mapped {
-    /// Returns to the system some of the memory that has been free for long enough; true if some is
-    /// left. At most [`STEP_BYTES`] in one call.
-    pub(crate) fn step(&self, now: Instant) -> bool {
+    /// Returns up to `bytes_max` bytes of the memory that has been free for long enough to the
+    /// system; true if some is left.
+    pub(crate) fn step(&self, now: Instant, bytes_max: usize) -> bool {
         let mut free = self.free();
         free.turn(now);
-        let [_, _, old] = &mut free.warm;
-        let pieces = old.take_pieces(STEP_BYTES);
-        let more = !old.sizes.is_empty();
+        let pieces = free.warm[2].take_largest(bytes_max, PIECES_MAX);
+        let more = !free.warm[2].sizes.is_empty();
         drop(free);
         self.return_to_system(pieces);
         more
+    }
+
+    /// Returns up to `bytes_max` bytes of warm memory to the system, the oldest first; returns how
+    /// many. In as few pieces as possible, at most one for each system page.
+    pub(crate) fn shed(&self, bytes_max: usize) -> usize {
+        let mut left = bytes_max;
+        while left > 0 {
+            let pieces = self.free().take_for_return(left);
+            if pieces.is_empty() {
+                break;
+            }
+            left -= pieces.iter().map(|(_, bytes)| bytes).sum::<usize>();
+            self.return_to_system(pieces);
+        }
+        bytes_max - left
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -97,14 +122,16 @@ impl Mapped {
     }
 
     /// Returns the memory of pieces that were taken, and puts their addresses back. The lock is not
-    /// held meanwhile.
+    /// held meanwhile. Of a system page that is larger than a block, a part stays as it is.
     fn return_to_system(&self, pieces: Vec<(usize, usize)>) {
         for &(start, bytes) in &pieces {
-            let start = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+            let (first, end) = (start.next_multiple_of(self.page_bytes), start + bytes);
+            let whole = end.saturating_sub(first) / self.page_bytes * self.page_bytes;
+            let first = ptr::with_exposed_provenance_mut::<libc::c_void>(first);
             // SAFETY: the range is part of a mapping and consists of whole system pages; it was
             // taken out of the free pieces, so that nothing refers to it. On failure the memory
             // stays in place, and the next owner of the addresses can still use it.
-            unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
+            unsafe { libc::madvise(first, whole, libc::MADV_DONTNEED) };
         }
         if !pieces.is_empty() {
             let mut free = self.free();
@@ -153,16 +180,10 @@ impl Free {
         })
     }
 
-    /// Takes warm memory of up to `bytes` in pieces, the oldest first.
+    /// Takes some warm memory of up to `bytes` in pieces, of the oldest that there is.
     fn take_for_return(&mut self, bytes: usize) -> Vec<(usize, usize)> {
-        let mut taken = Vec::new();
-        let mut left = bytes;
-        for pieces in self.warm.iter_mut().rev() {
-            let some = pieces.take_pieces(left);
-            left -= some.iter().map(|(_, bytes)| bytes).sum::<usize>();
-            taken.extend(some);
-        }
-        taken
+        let oldest = self.warm.iter_mut().rev().find(|pieces| !pieces.sizes.is_empty());
+        oldest.map_or_else(Vec::new, |pieces| pieces.take_largest(bytes, PIECES_MAX))
     }
 }
 
@@ -177,11 +198,12 @@ impl Pieces {
         Some(start)
     }
 
-    /// Takes pieces of `bytes` in all, or all that there are; the last one in part.
-    fn take_pieces(&mut self, bytes: usize) -> Vec<(usize, usize)> {
+    /// Takes the largest pieces, at most `pieces_max` and of `bytes` in all; the last one in part.
+    fn take_largest(&mut self, bytes: usize, pieces_max: usize) -> Vec<(usize, usize)> {
         let (mut taken, mut left) = (Vec::new(), bytes);
         while left > 0
-            && let Some((&start, &size)) = self.sizes.first_key_value()
+            && taken.len() < pieces_max
+            && let Some(&(size, start)) = self.by_size.last()
         {
             self.remove(start, size);
             let part = size.min(left);
@@ -223,9 +245,28 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
+    use sherwood_model::SplitMix64;
+
     use super::*;
 
     const PAGE: usize = 64 << 10;
+
+    impl Pieces {
+        fn bytes(&self) -> usize {
+            self.sizes.values().sum()
+        }
+    }
+
+    impl Mapped {
+        fn warm_bytes(&self) -> usize {
+            self.free().warm.iter().map(Pieces::bytes).sum()
+        }
+    }
+
+    /// Address of a block.
+    fn start_of(block: NonNull<[u8]>) -> usize {
+        block.cast::<u8>().addr().get()
+    }
 
     #[test]
     fn adjacent_free_pieces_of_memory_are_merged() {
@@ -237,51 +278,81 @@ mod tests {
             free.put(taken[at], 0x1000);
         }
         assert_eq!(free.sizes, BTreeMap::from([(0x1_0000, 0x4000)]));
-        assert_eq!(free.take_pieces(0x1800), [(0x1_0000, 0x1800)]);
-        assert_eq!(free.take_pieces(0x9000), [(0x1_1800, 0x2800)]);
+        free.put(0x2_0000, 0x1000);
+        assert_eq!(free.take_largest(0x1800, 9), [(0x1_0000, 0x1800)]);
+        assert_eq!(free.take_largest(0x9000, 1), [(0x1_1800, 0x2800)]);
+        assert_eq!(free.take_largest(0x9000, 9), [(0x2_0000, 0x1000)]);
     }
 
+    /// Writes a tag into each block in use, and checks after every step of 2,000 that all tags are
+    /// there and that blocks and free pieces cover what was mapped, each address once.
     #[test]
-    fn memory_blocks_are_disjoint_and_keep_their_content_until_they_are_returned() {
-        let mapped = Mapped::default();
-        let (mut one, mut two) = (mapped.allocate(PAGE), mapped.allocate(4096));
-        // SAFETY: blocks of this memory, each written through one reference at a time and not used
-        // after its release.
-        unsafe {
-            one.as_mut().fill(1);
-            two.as_mut().fill(2);
-            mapped.release(one);
-            let again = mapped.allocate(PAGE);
-            assert_eq!(again, one, "the smallest piece that fits");
-            assert_eq!((again.as_ref()[0], two.as_ref()[4095]), (1, 2));
-            let mut large = mapped.allocate(SPAN_BYTES + 4096);
-            large.as_mut()[SPAN_BYTES] = 3;
-            mapped.release(again);
-            mapped.release(two);
-            mapped.release(large);
+    fn blocks_keep_their_content_and_no_address_is_lost_or_handed_out_twice() {
+        let (mapped, mut random) = (Mapped::default(), SplitMix64::new(7));
+        let mut draw = |bound: usize| random.next_u64() as usize % bound;
+        let mut used: BTreeMap<usize, (NonNull<[u8]>, u8)> = BTreeMap::new();
+        let mut now = Instant::from_secs(1);
+        for tag in 0..2_000 {
+            match draw(8) {
+                0..=3 => {
+                    let bytes = (1 + draw(40)) * BLOCK_STEP;
+                    let mut block = mapped.allocate(bytes);
+                    // SAFETY: a block in use, written through one reference.
+                    unsafe { block.as_mut().fill(tag as u8) };
+                    assert!(used.insert(start_of(block), (block, tag as u8)).is_none());
+                }
+                4 | 5 => {
+                    let nth = draw(used.len().max(1));
+                    if let Some(&start) = used.keys().nth(nth) {
+                        let (block, _) = used.remove(&start).expect("it was found");
+                        // SAFETY: a block in use that is not used afterwards.
+                        unsafe { mapped.release(block) };
+                    }
+                }
+                6 => {
+                    now += WARM / 3;
+                    mapped.step(now, draw(30) * BLOCK_STEP);
+                }
+                _ => {
+                    let (warm, most) = (mapped.warm_bytes(), draw(60) * BLOCK_STEP);
+                    assert_eq!(mapped.shed(most), most.min(warm));
+                }
+            }
+            for (block, tag) in used.values() {
+                // SAFETY: a block in use, read through one reference.
+                let bytes = unsafe { block.as_ref() };
+                assert!(bytes[0] == *tag && bytes[bytes.len() - 1] == *tag, "a block in use was returned");
+            }
+            let free = mapped.free();
+            let pieces = free.warm.iter().chain([&free.cold]).flat_map(|pieces| &pieces.sizes);
+            let mut ranges: Vec<_> = pieces.map(|(start, bytes)| (*start, *bytes)).collect();
+            ranges.extend(used.values().map(|(block, _)| (start_of(*block), block.len())));
+            ranges.sort_unstable();
+            assert!(ranges.is_sorted_by(|(one, bytes), (next, _)| one + bytes <= *next), "a range twice");
+            assert!(ranges.iter().map(|(_, bytes)| bytes).sum::<usize>().is_multiple_of(SPAN_BYTES));
         }
     }
 
     #[test]
-    fn released_memory_is_returned_after_it_was_warm_for_one_to_two_turns() {
+    fn released_memory_is_used_again_and_returned_after_one_to_two_turns() {
         let mapped = Mapped::default();
         let at = |turns: u32| Instant::from_secs(5) + WARM * turns;
-        assert!(!mapped.step(at(0)));
+        assert!(!mapped.step(at(0), PAGE));
         let mut block = mapped.allocate(PAGE);
-        // SAFETY: a block of this memory, written through one reference and then released.
+        // SAFETY: a block of this memory, used through one reference between its allocations and
+        // releases.
         unsafe {
             block.as_mut().fill(1);
             mapped.release(block);
+            assert_eq!((mapped.allocate(PAGE), block.as_ref()[0]), (block, 1), "the same memory");
+            mapped.release(block);
         }
-        assert!(!mapped.step(at(1)));
-        assert!(!mapped.step(at(2) - Duration::from_nanos(1)));
-        assert_eq!(mapped.free().warm[1].take(PAGE), Some(block.cast::<u8>().addr().get()));
-        mapped.free().warm[1].put(block.cast::<u8>().addr().get(), PAGE);
-        assert!(!mapped.step(at(2)));
-        assert!(mapped.free().warm.iter().all(|pieces| pieces.sizes.is_empty()));
-        let again = mapped.allocate(PAGE);
+        assert!(!mapped.step(at(1), PAGE) && !mapped.step(at(2) - Duration::from_nanos(1), PAGE));
+        assert_eq!(mapped.warm_bytes(), PAGE);
+        assert!(!mapped.step(at(2), PAGE));
+        assert_eq!(mapped.warm_bytes(), 0);
         // SAFETY: a block of this memory, read through one reference.
-        assert_eq!((again, unsafe { again.as_ref()[0] }), (block, 0), "returned pages are zero");
+        assert_eq!((mapped.allocate(PAGE), unsafe { block.as_ref()[0] }), (block, 0), "zeros after a return");
     }
 
     #[test]
@@ -293,18 +364,19 @@ mod tests {
             mapped.release(blocks[0]);
             mapped.release(blocks[2]);
         }
-        mapped.allocate(PAGE + 4096);
-        let warm: usize = mapped.free().warm.iter().flat_map(|pieces| pieces.sizes.values()).sum();
-        assert_eq!(warm, PAGE - 4096);
+        mapped.allocate(PAGE + BLOCK_STEP);
+        assert_eq!(mapped.warm_bytes(), PAGE - BLOCK_STEP);
     }
 
     #[test]
-    fn many_megabytes_are_returned_in_steps() {
+    fn much_memory_is_returned_in_steps() {
         let mapped = Mapped::default();
-        let block = mapped.allocate(3 * STEP_BYTES);
+        let block = mapped.allocate(3 * PAGE);
         // SAFETY: a block of this memory that is not used after its release.
         unsafe { mapped.release(block) };
-        let at = |turns: u32| Instant::from_secs(5) + WARM * turns;
-        assert!(!mapped.step(at(0)) && mapped.step(at(1)) && mapped.step(at(1)) && !mapped.step(at(1)));
+        let step = |turns: u32| mapped.step(Instant::from_secs(5) + WARM * turns, PAGE);
+        assert!(!step(0) && step(1) && step(1));
+        assert_eq!(mapped.warm_bytes(), PAGE);
+        assert!(!step(1));
     }
 }

@@ -7,6 +7,9 @@
 //! recent items towards it; afterwards the ceiling rises again. With items of stable sizes this
 //! never happens.
 //!
+//! Memory that evicted items have left behind warm ([`Mapped`]) goes first: it still counts as the
+//! process's, and evicting more items would not free it sooner.
+//!
 //! Buffers of clients do not count as excess: evicting items would not free them. They have a limit
 //! of their own ([`crate::buffers`]), and their size is subtracted before the comparison.
 //!
@@ -20,6 +23,7 @@ use sherwood_cache::Cache;
 use sherwood_model::Instant;
 
 use crate::buffers::Buffers;
+use crate::memory::Mapped;
 
 /// Intervals between checks of the process's memory, near its limit and otherwise. Chosen: stores
 /// of 1 GB/s add less than a fifth of the minimum slack in that time.
@@ -67,14 +71,28 @@ impl Watch {
     }
 
     /// Checks the process's memory if a check is due, and returns the time until the next one.
-    pub(crate) fn look(&mut self, cache: &Cache, buffers: &Buffers, now: Instant) -> Duration {
+    pub(crate) fn look(
+        &mut self,
+        cache: &Cache,
+        buffers: &Buffers,
+        memory: &Mapped,
+        now: Instant,
+    ) -> Duration {
         if now >= self.next_look {
             self.grant(buffers.bytes());
             let resident = resident_bytes().unwrap_or_default().saturating_sub(self.buffers_bytes);
+            let resident = self.after_shedding(resident, |excess| memory.shed(excess));
             cache.set_ceiling(self.ceiling(resident, cache.used_bytes(), cache.ceiling()));
             self.next_look = now + if resident > self.bytes_near { LOOK_NEAR } else { LOOK_FAR };
         }
         self.next_look - now
+    }
+
+    /// Has up to the excess of warm memory returned by `shed`, which says how much it was, and
+    /// returns the resident bytes that are left.
+    fn after_shedding(&self, resident: u64, shed: impl FnOnce(usize) -> usize) -> u64 {
+        let excess = resident.saturating_sub(self.bytes_max);
+        if excess == 0 { resident } else { resident.saturating_sub(shed(excess as usize) as u64) }
     }
 
     /// Sets the allowance of the buffers to the `held` bytes. It falls only gradually, because an
@@ -137,6 +155,19 @@ mod tests {
             "five times at four times the knee"
         );
         assert_eq!(watch().ceiling(u64::MAX, 58 * MIB, lowered), 8 * MIB);
+    }
+
+    #[test]
+    fn warm_memory_goes_before_items_are_evicted() {
+        let watch = watch();
+        assert_eq!(watch.after_shedding(90 * MIB, |_| unreachable!("within the limit")), 90 * MIB);
+        let left = watch.after_shedding(96 * MIB, |excess| {
+            assert_eq!(excess as u64, 6 * MIB);
+            excess
+        });
+        assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 64 * MIB, "nothing is evicted");
+        let left = watch.after_shedding(96 * MIB, |excess| excess - MIB as usize);
+        assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 58 * MIB, "twice the megabyte that is left");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
 //! sherwood-mc-*, -rd-* memcached and Redis listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
-//! sherwood-keeper    evicts what is over budget, in small steps, where listeners do not
+//! sherwood-keeper    evicts what is over budget, in small steps, where listeners do not; returns memory
 //! ```
 
 mod error;

@@ -23,6 +23,10 @@ const STEP_ITEMS: usize = 64;
 /// Items between two yields on a crowded machine, where each yield takes milliseconds: a lowered
 /// budget must be reached there too.
 const STEP_ITEMS_CROWDED: usize = 512;
+/// Bytes of memory that the housekeeper returns to the system between two yields, and on a crowded
+/// machine. Chosen: 128 system pages take the system some hundred microseconds.
+const RETURN_BYTES: usize = 512 << 10;
+const RETURN_BYTES_CROWDED: usize = 4 << 20;
 /// Duration of a yield from which on the machine counts as crowded.
 const CROWDED: Duration = Duration::from_millis(1);
 /// Interval of searches for expired items when nothing wakes the housekeeper.
@@ -102,23 +106,24 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
-        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
-        let warm = memory.step(now);
+        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, &memory, now));
+        let away = yielded.map_or(Duration::ZERO, |since| now - since);
+        let is_crowded = away >= CROWDED;
+        let warm = memory.step(now, if is_crowded { RETURN_BYTES_CROWDED } else { RETURN_BYTES });
         if progress.is_enough(&background, now) {
             yielded = None;
             return Some(until_look.min(CHECK_INTERVAL));
         }
-        let away = yielded.map_or(Duration::ZERO, |since| now - since);
-        let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
+        let items = if is_crowded { STEP_ITEMS_CROWDED } else { STEP_ITEMS };
         // More work may be left than the listeners have done so far.
         let more = cache.work(now, items) != Work::Done;
         background.set_waiting(more);
-        if more || shadow.step(now, items) {
+        if more || warm || shadow.step(now, items) {
             yielded = Some(clock.now());
             return None;
         }
         yielded = None;
-        Some(until_look.min(if warm { CHECK_INTERVAL } else { REST }))
+        Some(until_look.min(REST))
     })
 }
 
