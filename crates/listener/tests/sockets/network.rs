@@ -266,9 +266,7 @@ impl World {
         if std::mem::take(&mut self.incoming) {
             events.push(Event::Incoming);
         }
-        if self.signal.0.swap(false, Relaxed) {
-            events.push(Event::Raised);
-        }
+        let is_raised = self.signal.0.swap(false, Relaxed);
         let events_max = if self.draw.chance(20) { 1 + self.draw.below(3) } else { 256 };
         let (links, first) = (self.links.len(), self.draw.below(self.links.len().max(1)));
         for number in (0..links).map(|number| (first + number) % links) {
@@ -277,6 +275,11 @@ impl World {
                 link.changed = false;
                 events.extend(link.event());
             }
+        }
+        if is_raised {
+            // Before, between or after connections, as epoll may report it.
+            let place = self.draw.below(events.len() + 1);
+            events.insert(place, Event::Raised);
         }
     }
 }
