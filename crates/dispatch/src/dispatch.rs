@@ -69,10 +69,11 @@ use crate::{Action, AttemptId, Bound, Counters, FetchError, Options, OptionsErro
 /// that `invalidate` is called under, or a value could fill after its key was written.
 ///
 /// # Complexity and memory
-/// A key costs a constant number of hash operations, a fetch one operation on an ordered set of
-/// fetches, an attempt a constant number of steps, and every input a pass over the replicas. Memory
-/// is proportional to the most waiters ever held at once, at most [`Options::waiters_max`], times
-/// the attempts of a fetch, at most 8 at a time.
+/// A key costs a constant number of hash operations, a fetch a constant number of steps on average
+/// (one in many passes over the timeouts of all), one with attempts planned for later an operation
+/// on an ordered set of such fetches, an attempt a constant number of steps, and every input a pass
+/// over the replicas. Memory is proportional to the most waiters ever held at once, at most
+/// [`Options::waiters_max`], times the attempts of a fetch, at most 8 at a time.
 ///
 /// ```
 /// use sherwood_dispatch::{Action, Dispatch, Options, Reply, Waiters};

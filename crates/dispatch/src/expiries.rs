@@ -13,7 +13,8 @@ const SPARE: usize = 32;
 ///
 /// Every fetch has the same timeout, so that a queue is an order. Fetches that have ended leave it
 /// when they reach the front, or together when they are more than the live ones and [`SPARE`]: a
-/// constant number of steps for each fetch, and memory linear in the live ones.
+/// constant number of steps for each fetch on average, and memory linear in the most fetches that
+/// were ever live at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expiries {
     queue: VecDeque<(Instant, Id)>,

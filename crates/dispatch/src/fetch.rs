@@ -29,7 +29,7 @@ pub(crate) struct Fetch {
     pub(crate) only: Option<ReplicaId>,
     /// Attempts of the fetch that are queued or started, at most
     /// [`ATTEMPTS_MAX`].
-    pub(crate) live: SmallVec<[Id; 1]>,
+    pub(crate) live: SmallVec<[Id; 2]>,
     /// Number of attempts that were given to a replica, the queued ones included.
     pub(crate) made: u32,
     /// Number of attempts that were started as calls.

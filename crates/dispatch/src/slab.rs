@@ -62,25 +62,29 @@ impl<T> Slab<T> {
     }
 
     /// Removes the value of `id`, which becomes invalid; none if it was invalid.
-    pub(crate) fn remove(&mut self, Id { index, generation }: Id) -> Option<T> {
-        let entry = self.entries.get_mut(index as usize)?;
-        if entry.generation != generation {
-            return None;
-        }
-        let value = entry.value.take()?;
-        self.vacant.push(Id { index, generation: generation.wrapping_add(1) });
-        Some(value)
+    pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
+        let value = self.occupied(id)?.take();
+        self.vacate(id);
+        value
     }
 
     /// Drops the value of `id` where it is, without moving it; `id` becomes invalid.
-    pub(crate) fn discard(&mut self, Id { index, generation }: Id) {
-        if let Some(entry) = self.entries.get_mut(index as usize)
-            && entry.generation == generation
-            && entry.value.is_some()
-        {
-            entry.value = None;
-            self.vacant.push(Id { index, generation: generation.wrapping_add(1) });
+    pub(crate) fn discard(&mut self, id: Id) {
+        if let Some(value) = self.occupied(id) {
+            *value = None;
+            self.vacate(id);
         }
+    }
+
+    /// Returns the storage of the value of `id`; none if `id` is invalid.
+    fn occupied(&mut self, id: Id) -> Option<&mut Option<T>> {
+        let entry = self.entries.get_mut(id.index as usize)?;
+        (entry.generation == id.generation && entry.value.is_some()).then_some(&mut entry.value)
+    }
+
+    /// Gives the entry of `id` out again, under an id of its own.
+    fn vacate(&mut self, Id { index, generation }: Id) {
+        self.vacant.push(Id { index, generation: generation.wrapping_add(1) });
     }
 }
 

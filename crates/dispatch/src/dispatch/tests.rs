@@ -83,7 +83,7 @@ fn call(actions: &[Act]) -> (AttemptId, ReplicaId) {
     }
 }
 
-/// Returns the deliveries among some actions: key, result, fill, waiters.
+/// Returns the deliveries among some actions: key, result, whether it is current, waiters.
 #[allow(clippy::type_complexity, reason = "a tuple of everything reads best in assertions")]
 fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchError>, bool, Vec<u32>)> {
     let delivery = |action: &Act| match action {

@@ -239,7 +239,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         at: Instant,
     ) {
         self.flushes.insert(partition, at);
-        self.due = Instant::ZERO;
+        self.check_due_next();
         self.advance(now, cache);
     }
 
@@ -247,7 +247,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// applied until `unsettled`, which its [`handle_shutdown`](Self::handle_shutdown) returned.
     pub fn handle_restart(&mut self, now: Instant, unsettled: Instant) {
         self.fences.fence_all(now, unsettled);
-        self.due = Instant::ZERO;
+        self.check_due_next();
     }
 
     /// Begins the ramp, which limits the misses of a cold cache, anew, since most of the backend's
@@ -321,6 +321,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     #[must_use]
     pub fn is_fenced(&self, key: &K) -> bool {
         self.fences.is_fenced(key)
+    }
+
+    /// Has the next input look for what is due, because a flush, fence, turn or write was added.
+    fn check_due_next(&mut self) {
+        self.due = Instant::ZERO;
     }
 
     /// Carries out the flushes, ends of fences, starts of waiting writes and timeouts of writes
@@ -400,7 +405,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     fn invalidate(&mut self, now: Instant, which: Invalidation<'_, K>) {
-        self.due = Instant::ZERO;
+        self.check_due_next();
         let Self { dispatch, fences, .. } = self;
         match which {
             Invalidation::Key(key) => {

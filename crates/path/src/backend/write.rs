@@ -29,7 +29,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let due = now + self.options.turn_timeout();
         let answers = vec![None; self.options.written_replicas()];
         let running = RunningWrite { write, begun: now, due, stage: Stage::Waiting, answers };
-        self.due = Instant::ZERO;
+        self.check_due_next();
         self.writes.insert(id, running);
         self.writes_due.insert((due, id));
         if may_start {
@@ -91,9 +91,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
 
     /// Tells the driver to send a write whose turn has come.
     pub(super) fn begin_turn(&mut self, id: WriteId) {
+        self.check_due_next();
         let Some(running) = self.writes.get_mut(&id) else { return };
         running.stage = Stage::Ready;
-        self.due = Instant::ZERO;
         self.writes_due.remove(&(running.due, id));
         running.due = running.begun + self.options.dispatch.timeout;
         self.writes_due.insert((running.due, id));
@@ -104,7 +104,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// fetches and the cache: nothing fetched before replaces the written value.
     pub(super) fn end_write(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
         let Some(RunningWrite { write, due, stage, answers, .. }) = self.writes.remove(&id) else { return };
-        self.due = Instant::ZERO;
+        self.check_due_next();
         self.writes_due.remove(&(due, id));
         let Write { key, change, partition: own } = write;
         let sent = stage == Stage::Sent;

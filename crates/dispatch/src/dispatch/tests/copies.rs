@@ -34,9 +34,13 @@ fn one_more_after_20_ms(_: &Demand) -> AttemptPlan {
     AttemptPlan { now: 1, later: Some((Duration::from_millis(20), 1)), cancel: CancelRule::Always }
 }
 
-fn cancelled(actions: &[Act]) -> Vec<AttemptId> {
+/// Returns the attempts that are cancelled among some actions, each for the reason `expected`.
+fn cancelled(actions: &[Act], expected: CancelReason) -> Vec<AttemptId> {
     let cancel = |action: &Act| match action {
-        Action::Cancel { attempt, .. } => Some(*attempt),
+        Action::Cancel { attempt, reason, .. } => {
+            assert_eq!(*reason, expected);
+            Some(*attempt)
+        }
         _ => None,
     };
     actions.iter().filter_map(cancel).collect()
@@ -58,7 +62,7 @@ fn first_reply_answers_the_fetch_and_the_other_attempt_is_cancelled() {
         let (won, lost) = (attempts[winner], attempts[1 - winner]);
         let actions = reply(&mut machine, 5, won, Reply::Ok(vec![Some(7), None]));
         assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1]), ("b", Ok(None), true, vec![2])]);
-        assert_eq!(cancelled(&actions), [lost]);
+        assert_eq!(cancelled(&actions, CancelReason::Answered), [lost]);
         assert_eq!(reply(&mut machine, 6, lost, Reply::Ok(vec![Some(8), Some(8)])), []);
         let counters = machine.stats().counters;
         assert_eq!((counters.calls, counters.copies, counters.late_replies), (2, 1, 1));
@@ -122,7 +126,7 @@ fn attempt_planned_for_later_is_made_on_another_replica_if_no_answer_has_come() 
     assert_eq!(timeout, Duration::from_millis(80));
     assert_eq!(machine.next_timeout(), Some(at(100)));
     let actions = reply(&mut machine, 30, second, Reply::Ok(vec![Some(7)]));
-    assert_eq!((deliveries(&actions).len(), cancelled(&actions)), (1, vec![first]));
+    assert_eq!((deliveries(&actions).len(), cancelled(&actions, CancelReason::Answered)), (1, vec![first]));
     assert_empty(&machine);
     let (quick, _) = call(&fetch(&mut machine, 40, &[("b", 1)]));
     reply(&mut machine, 41, quick, Reply::Ok(vec![Some(7)]));
@@ -144,7 +148,7 @@ fn later_attempt_asks_only_for_keys_without_an_answer() {
     assert_eq!(keys, &["b"]);
     let actions = reply(&mut machine, 21, *third, Reply::Ok(vec![Some(8)]));
     assert_eq!(deliveries(&actions), [("b", Ok(Some(8)), true, vec![2])]);
-    assert_eq!(cancelled(&actions), [second]);
+    assert_eq!(cancelled(&actions, CancelReason::Answered), [second]);
     assert_empty(&machine);
 }
 
@@ -206,10 +210,10 @@ fn started_attempt_runs_on_after_another_has_answered_if_only_queued_ones_are_ca
         let mut machine = machine_of(2, plan, |o| o.in_flight_calls_max = 1);
         let [won, lost] = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
         let actions = reply(&mut machine, 1, won, Reply::Ok(vec![Some(7)]));
-        assert_eq!((deliveries(&actions).len(), cancelled(&actions)), (1, vec![]));
+        assert_eq!((deliveries(&actions).len(), cancelled(&actions, CancelReason::Answered)), (1, vec![]));
         assert_eq!(machine.stats().calls, 1);
         let actions = wake(&mut machine, 100);
-        assert_eq!((deliveries(&actions), cancelled(&actions)), (vec![], vec![lost]));
+        assert_eq!((deliveries(&actions), cancelled(&actions, CancelReason::Timeout)), (vec![], vec![lost]));
         assert_empty(&machine);
     }
 }
@@ -247,7 +251,7 @@ fn timeout_cancels_every_attempt_of_a_fetch_and_delivers_once() {
     let mut machine = machine_of(2, two_at_once, |_| ());
     let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
     let actions = wake(&mut machine, 100);
-    assert_eq!(cancelled(&actions), attempts);
+    assert_eq!(cancelled(&actions, CancelReason::Timeout), attempts);
     assert_eq!(error(&actions), FetchError::Timeout { timeout: TIMEOUT });
     assert_empty(&machine);
 }

@@ -295,7 +295,7 @@ impl Backend {
         &mut self,
         key: Key,
         result: &Result<Option<Value>, FetchError>,
-        fill: bool,
+        is_current: bool,
         waiters: Waiters<Waiter>,
     ) {
         for waiter in waiters {
@@ -307,9 +307,9 @@ impl Backend {
             Ok(Some((read, version))) => {
                 assert_eq!(*read, key);
                 let current = *version == self.versions[key as usize];
-                assert!(current || !fill, "a value from before its key was written may fill");
+                assert!(current || !is_current, "a value from before its key was written may fill");
             }
-            Err(error) => assert!(!fill && !self.healthy, "{error}"),
+            Err(error) => assert!(!is_current && !self.healthy, "{error}"),
         }
     }
 
