@@ -22,8 +22,9 @@ pub(crate) const PER_LOCK: usize = 32;
 /// bytes takes as long as the rest of the operation.
 const ITEM_BYTES: u64 = 4096;
 
-/// Cost of returning a block of memory to the system, in items evicted and in bytes moved: 10 to 20
-/// microseconds in the kernel, for its pages.
+/// Cost of releasing a block, in items evicted and in bytes moved, with a memory that returns it to
+/// the system at once: 10 to 20 microseconds in the kernel, for its pages. A memory that returns it
+/// later takes less.
 const ITEMS_A_BLOCK: usize = 32;
 const BYTES_A_BLOCK: u64 = 16 << 10;
 

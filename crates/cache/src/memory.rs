@@ -1,8 +1,8 @@
 //! Source of the engine's memory.
 //!
-//! The engine places items itself, so it needs only large blocks from outside, and that a returned
-//! block is immediately returned to the system: if an allocator kept it, a smaller budget would not
-//! reduce the process's memory. The driver decides where blocks come from; [`Heap`] uses the global
+//! The engine places items itself, so it needs only large blocks from outside, and that a released
+//! block is soon returned to the system: if an allocator kept it, a smaller budget would not reduce
+//! the process's memory. The driver decides where blocks come from; [`Heap`] uses the global
 //! allocator.
 
 use std::fmt::Debug;

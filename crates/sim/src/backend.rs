@@ -48,7 +48,7 @@ pub(crate) struct SimulatedBackend {
     /// Bytes of each fetched object of the catalogue; 0 for those not fetched yet.
     sizes: Vec<u32>,
     /// The sizes that were written to each replica's objects, with the time from which each is
-    /// there.
+    /// there: one entry for each write of the run and replica.
     written: BTreeMap<(ReplicaId, u64), Vec<(Instant, u32)>>,
     draws: u64,
 }

@@ -255,7 +255,7 @@ fn zipf(count: usize) -> Vec<u32> {
     (0..count).map(|_| rank(draw() * sum)).collect()
 }
 
-/// Blocks of a single mapping that is large enough for all, similar to the node's memory. Released
+/// Blocks of a single mapping that is large enough for all. Unlike in the node's memory, released
 /// blocks are returned to the system before the call returns, and reused for blocks of the same
 /// size, the last first.
 #[derive(Debug)]

@@ -46,7 +46,8 @@ pub(crate) struct Pages {
     /// Numbers of pages without a block.
     vacant: Vec<u32>,
     classes: Box<[OfClass]>,
-    /// Blocks without a page, to be released in the background, since each takes a system call.
+    /// Blocks without a page, to be released in the background, since a memory may return each by a
+    /// system call.
     emptied: Vec<Block>,
     /// Bytes of free slots.
     free_bytes: u64,

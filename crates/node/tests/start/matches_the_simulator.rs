@@ -2,9 +2,9 @@
 //! dispatchers, control loop and cache, on a clock that the test drives, and through a simulated
 //! world.
 //!
-//! One request is in flight at a time, on one thread, and backends take only the time by which they
-//! advance that clock, so the run is deterministic; both must have the same hits, evictions and
-//! budgets, request by request and decision by decision.
+//! A single request is in flight at a time, on one thread, and backends take only the time by which
+//! they advance that clock, so the run is deterministic; both must have the same hits, evictions
+//! and budgets, request by request and decision by decision.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
