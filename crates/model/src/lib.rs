@@ -4,7 +4,7 @@
 //! the types that the deciding side (policies, controller) and the acting side (node, simulator)
 //! exchange: ids ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), time ([`Instant`]),
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache
-//! ([`CachePlan`]).
+//! ([`CachePlan`]). [`units`] parses sizes and durations as users write them.
 
 mod demand;
 mod hash;
@@ -16,6 +16,7 @@ mod slo;
 mod split_mix;
 mod tags;
 mod time;
+pub mod units;
 mod window;
 
 pub use demand::{DeadlineClass, Demand, DemandKind};

@@ -21,7 +21,6 @@ mod resolve;
 mod scope;
 #[cfg(test)]
 mod tests;
-mod units;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,14 +33,15 @@ pub use meaning::{
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use sherwood_model::Slo;
+pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::WriteTo;
 pub use sherwood_store::{
     ComputeOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions, StoreOptions,
 };
-pub use units::{ByteSize, Span, UnitError};
 
 use problem::Problems;
 use raw::RawFile;
+use sherwood_model::units;
 
 /// Reads the file that `flags` name, if any, and resolves the configuration of a node.
 ///

@@ -125,8 +125,9 @@ impl Visitor<'_> for SpanVisitor {
     }
 }
 
-/// The start of `text`, short enough for one line of an error.
-pub(super) fn quoted(text: &str) -> String {
+/// Returns the first 40 characters of `text`, escaped, for one line of an error.
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let mut start: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(char::escape_debug).collect();
     if text.chars().nth(QUOTED_CHARS_MAX).is_some() {
         start.push('…');
