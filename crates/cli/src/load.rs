@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, cache, http};
-use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
+use sherwood_workload::{KeyValueOptions, ValueSizes};
 
 use crate::exit::Failure;
 use crate::token::TokenFile;
@@ -30,6 +30,7 @@ use crate::{duration, interrupt, out};
   sherwood load --target memcached://127.0.0.1:11211 --rate 20000              latency from the intended start
   sherwood load --target memcached://127.0.0.1:11211 --trace orm-busy --look-aside --json
   sherwood load --target redis://127.0.0.1:6379 --batch 20                     MGETs of 20 keys
+  sherwood load --target redis://127.0.0.1:6379 --value-size lognormal:1100,1.8,900KiB
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
 
@@ -70,9 +71,11 @@ pub(crate) struct LoadArgs {
     /// Bytes of a key [default: 20]
     #[arg(long, value_name = "BYTES")]
     key_size: Option<usize>,
-    /// Bytes of a value [default: 100]; RobinHood traces bring their own sizes
-    #[arg(long, value_name = "BYTES")]
-    value_size: Option<u32>,
+    /// Bytes of a value: N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX (larger draws become MAX)
+    /// or choice:N,N,… (equally likely), each plain or as in 64KiB, up to 128MiB; each set draws a
+    /// size, whatever its key [default: 100]; RobinHood traces bring their own sizes
+    #[arg(long, value_name = "SIZES")]
+    value_size: Option<ValueSizes>,
     /// Exponent of the keys' popularity, 0 for uniform [default: 0.99]
     #[arg(long, value_name = "THETA")]
     zipf: Option<f64>,
@@ -109,7 +112,7 @@ pub(crate) struct LoadArgs {
     /// Set the value after a get that misses
     #[arg(long)]
     look_aside: bool,
-    /// Seed of the keys, the requests and the arrivals
+    /// Seed of the keys, the value sizes, the requests and the arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the report as one JSON document
@@ -279,8 +282,8 @@ fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
     refuse_given(&[("--get-ratio", args.get_ratio.is_some())], "a load without --trace only")?;
     match format_of(trace, args.format)? {
         Format::Cache2k => {
-            let value_bytes = args.value_size.unwrap_or(100);
-            Ok(cache::Workload::Cache2k { input: open(trace)?, value_bytes })
+            let value_sizes = args.value_size.clone().unwrap_or_default();
+            Ok(cache::Workload::Cache2k { input: open(trace)?, value_sizes, seed: args.seed })
         }
         Format::Robinhood => {
             refuse_given(
@@ -297,7 +300,7 @@ fn key_value_options(args: &LoadArgs) -> KeyValueOptions {
     KeyValueOptions {
         keys: args.keys.unwrap_or(usual.keys),
         key_bytes: args.key_size.unwrap_or(usual.key_bytes),
-        value_bytes: args.value_size.map_or(usual.value_bytes, |bytes| bytes as usize),
+        value_sizes: args.value_size.clone().unwrap_or(usual.value_sizes),
         zipf: args.zipf.unwrap_or(usual.zipf),
         get_ratio: args.get_ratio.unwrap_or(usual.get_ratio),
     }
@@ -529,6 +532,15 @@ mod tests {
             (
                 "--target http://localhost:1 --backend kv --prefixes a/",
                 "--prefixes applies to a memcached://",
+            ),
+            ("--target memcached://localhost:1 --value-size uniform:9-1", "MIN of 9 bytes is above MAX of 1"),
+            (
+                "--target memcached://localhost:1 --value-size 129MiB",
+                "a value size of 135266304 bytes is out",
+            ),
+            (
+                "--target http://localhost:1 --mix onerf --value-size 1",
+                "--value-size applies to a memcached://",
             ),
             ("--target memcached://localhost:1 --duration 10", "is no duration"),
             ("--target memcached://localhost:1 --duration 0s", "between 1ms and 7d"),

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use sherwood_load::cache::{self, Ended, Protocol};
 use sherwood_load::{Control, Gaps, Pace, Target};
-use sherwood_workload::KeyValueOptions;
+use sherwood_workload::{KeyValueOptions, ValueSizes};
 
 const KEY_BYTES: usize = 20;
 const VALUE_BYTES: usize = 1_024;
@@ -76,7 +76,7 @@ fn run(
         options: KeyValueOptions {
             keys: keys.parse()?,
             key_bytes: KEY_BYTES,
-            value_bytes: VALUE_BYTES,
+            value_sizes: ValueSizes::fixed(VALUE_BYTES as u32),
             zipf: ZIPF,
             get_ratio: 1.0,
         },

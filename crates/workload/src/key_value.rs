@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::draw::{Rng, rng_from_seed, uniform};
 use crate::popularity::Popularity;
+use crate::value_sizes::ValueSizes;
 
 /// Parameters of a key-value load. The defaults are those of `sherwood load`.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,8 @@ pub struct KeyValueOptions {
     /// Length of every key in bytes: at least the leading `k` and the digits of the largest key
     /// number, at most 250.
     pub key_bytes: usize,
-    /// Length of every value in bytes, up to 128 MiB.
-    pub value_bytes: usize,
+    /// Distribution of the sizes of values.
+    pub value_sizes: ValueSizes,
     /// Exponent of [`Popularity`], 0 (uniform) to 10.
     pub zipf: f64,
     /// Share of operations that are gets, 0 to 1; the others are sets.
@@ -23,7 +24,8 @@ pub struct KeyValueOptions {
 
 impl Default for KeyValueOptions {
     fn default() -> Self {
-        Self { keys: 100_000, key_bytes: 20, value_bytes: 100, zipf: 0.99, get_ratio: 0.9 }
+        let value_sizes = ValueSizes::default();
+        Self { keys: 100_000, key_bytes: 20, value_sizes, zipf: 0.99, get_ratio: 0.9 }
     }
 }
 
@@ -45,12 +47,6 @@ pub enum KeyValueError {
         keys: u64,
         /// Length of the shortest keys that are distinct, in bytes.
         least: usize,
-    },
-    /// The value size is above 128 MiB.
-    #[error("a value size of {value_bytes} bytes is out of range: give 0 to 134217728 (128 MiB)")]
-    ValueSize {
-        /// The value length given, in bytes.
-        value_bytes: usize,
     },
     /// The popularity exponent is out of range.
     #[error("a zipf exponent of {zipf} is out of range: give 0 (uniform) to 10")]
@@ -76,11 +72,16 @@ pub enum Operation {
 }
 
 /// A deterministic stream of gets and sets; each takes two draws, the operation first.
+///
+/// The sizes of values are drawn from a generator of their own, so that the operations and keys of
+/// a seed are the same with every distribution of sizes.
 #[derive(Clone, Debug)]
 pub struct KeyValue {
     options: KeyValueOptions,
     popularity: Popularity,
     rng: Rng,
+    /// The generator of `rng`'s seed, 2^128 outputs further.
+    size_rng: Rng,
 }
 
 impl KeyValue {
@@ -89,7 +90,7 @@ impl KeyValue {
     /// # Errors
     /// If an option is out of its range.
     pub fn new(options: KeyValueOptions, seed: u64) -> Result<Self, KeyValueError> {
-        let KeyValueOptions { keys, key_bytes, value_bytes, zipf, get_ratio } = options;
+        let KeyValueOptions { keys, key_bytes, value_sizes: _, zipf, get_ratio } = options;
         if !(1..=1 << 40).contains(&keys) {
             return Err(KeyValueError::Keys { keys });
         }
@@ -97,16 +98,16 @@ impl KeyValue {
         if !(least..=250).contains(&key_bytes) {
             return Err(KeyValueError::KeySize { key_bytes, keys, least });
         }
-        if value_bytes > 128 << 20 {
-            return Err(KeyValueError::ValueSize { value_bytes });
-        }
         if !(0.0..=10.0).contains(&zipf) {
             return Err(KeyValueError::Zipf { zipf });
         }
         if !(0.0..=1.0).contains(&get_ratio) {
             return Err(KeyValueError::GetRatio { get_ratio });
         }
-        Ok(Self { popularity: Popularity::new(keys, zipf), rng: rng_from_seed(seed), options })
+        let rng = rng_from_seed(seed);
+        let mut size_rng = rng.clone();
+        size_rng.jump();
+        Ok(Self { popularity: Popularity::new(keys, zipf), rng, size_rng, options })
     }
 
     /// The options of this stream of operations.
@@ -120,6 +121,11 @@ impl KeyValue {
         let get = uniform(&mut self.rng) < self.options.get_ratio;
         let key = self.popularity.draw(&mut self.rng);
         if get { Operation::Get(key) } else { Operation::Set(key) }
+    }
+
+    /// Returns the size of the next value, in bytes.
+    pub fn next_value_bytes(&mut self) -> u32 {
+        self.options.value_sizes.draw(&mut self.size_rng)
     }
 
     /// Extends `keys`, a set of keys read together, to `count` distinct keys, or to the whole key
@@ -175,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn operations_and_keys_are_independent_of_value_sizes() {
+        let draw = |value_sizes: &str| {
+            let value_sizes = value_sizes.parse().unwrap();
+            let mut stream = stream(KeyValueOptions { value_sizes, ..KeyValueOptions::default() });
+            let drawn = (0..100).map(|_| (stream.next_operation(), stream.next_value_bytes()));
+            drawn.unzip::<_, _, Vec<_>, Vec<_>>()
+        };
+        let (plain, sizes) = draw("100");
+        assert_eq!(sizes, [100; 100]);
+        let (operations, sizes) = draw("uniform:1-1000000");
+        assert_eq!((operations, draw("uniform:1-1000000").1), (plain, sizes.clone()));
+        assert!(sizes.windows(2).all(|pair| pair[0] != pair[1]), "{sizes:?}");
+    }
+
+    #[test]
     fn share_of_gets_equals_the_get_ratio() {
         let mut stream = stream(KeyValueOptions { get_ratio: 0.75, ..KeyValueOptions::default() });
         let gets = (0..100_000).filter(|_| matches!(stream.next_operation(), Operation::Get(_))).count();
@@ -208,7 +229,6 @@ mod tests {
             KeyValueOptions { keys: 0, ..sound() },
             KeyValueOptions { keys: 1_000, key_bytes: 3, ..sound() },
             KeyValueOptions { key_bytes: 251, ..sound() },
-            KeyValueOptions { value_bytes: usize::MAX, ..sound() },
             KeyValueOptions { zipf: f64::NAN, ..sound() },
             KeyValueOptions { get_ratio: 1.1, ..sound() },
         ] {

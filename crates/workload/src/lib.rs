@@ -8,6 +8,7 @@
 //!
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
+//! - [`ValueSizes`]: distributions of value sizes, parsed from text.
 //! - [`trace`]: readers of recorded accesses (cache2k, oracleGeneral, Twitter) and recorded
 //!   requests (RobinHood).
 //! - [`fit`]: the popularity law behind a miss ratio curve.
@@ -25,6 +26,7 @@ pub mod onerf;
 mod popularity;
 pub mod trace;
 mod unique;
+mod value_sizes;
 
 pub use arrivals::{Arrivals, ArrivalsError};
 pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};
@@ -32,3 +34,4 @@ pub use fit::{Fit, fit};
 pub use key_value::{KeyValue, KeyValueError, KeyValueOptions, Operation};
 pub use popularity::Popularity;
 pub use sherwood_model::SplitMix64;
+pub use value_sizes::{ValueSizes, ValueSizesError};

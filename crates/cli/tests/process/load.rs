@@ -68,6 +68,20 @@ fn gets_of_many_keys_over_redis_count_each_key() {
 }
 
 #[test]
+fn values_of_each_distribution_of_sizes_are_set_and_found() {
+    let node = node();
+    // A seed draws the same keys for gets as for sets.
+    let operations = "--keys 100 --zipf 0 --ops 300 --pipeline 4";
+    let sizes = ["64KiB", "uniform:0-100000", "lognormal:1100,1.8,900KiB", "choice:20,5000,100KiB"];
+    for (sizes, protocol) in sizes.into_iter().zip(["memcached", "redis", "memcached", "redis"]) {
+        let set = report(&node, protocol, &format!("{operations} --get-ratio 0 --value-size {sizes}"));
+        assert_eq!(counts(&set, ["ops", "sets", "errors"]), [300, 300, 0], "{sizes}");
+        let found = report(&node, protocol, &format!("{operations} --get-ratio 1"));
+        assert_eq!(counts(&found, ["hits", "misses", "errors"]), [300, 0, 0], "{sizes}");
+    }
+}
+
+#[test]
 fn refusals_of_the_redis_listener_are_counted_and_quoted() {
     let output = load(&node(), "redis", "--value-size 2000000 --get-ratio 0 --ops 5 --pipeline 2");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -29,7 +29,7 @@ use std::io::BufRead;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use sherwood_workload::KeyValueOptions;
+use sherwood_workload::{KeyValueOptions, ValueSizes};
 
 use crate::pace::{Schedule, wake_on_time};
 use crate::{Control, LoadError, Pace, Report, within};
@@ -88,8 +88,10 @@ pub enum Workload {
     Cache2k {
         /// The cache2k trace, xz-packed or not.
         input: Box<dyn BufRead>,
-        /// Size of every value.
-        value_bytes: u32,
+        /// Distribution of the sizes of values; each access draws one, for a set after its miss.
+        value_sizes: ValueSizes,
+        /// Seed of the sizes.
+        seed: u64,
     },
     /// A single pass over a RobinHood trace, all gets, request by request; partitions are backends,
     /// keys `backend:key`, values as large as recorded. Objects that must not be cached are read

@@ -5,7 +5,9 @@ use std::io::BufRead;
 
 use sherwood_wire::memcached::client::{Key, KeyError};
 use sherwood_workload::trace::{TraceError, cache2k, robinhood};
-use sherwood_workload::{KeyValue, KeyValueOptions, Operation as KeyValueOperation};
+use sherwood_workload::{
+    KeyValue, KeyValueOptions, Operation as KeyValueOperation, Rng, ValueSizes, rng_from_seed,
+};
 use thiserror::Error;
 
 use super::Workload;
@@ -22,7 +24,7 @@ pub(super) struct Operation {
     pub(super) verb: Verb,
     /// Index of the partition that the operation counts for.
     pub(super) partition: usize,
-    /// Size of the value to set, bytes.
+    /// Size of the value to set by this operation, or after its miss, bytes.
     pub(super) value_bytes: u32,
     /// True if the value may be set after a miss.
     pub(super) cacheable: bool,
@@ -84,20 +86,19 @@ fn all_of(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
         Workload::KeyValue { options, batch, prefixes, seed } => {
             Box::new(KeySpace::new(options, batch, prefixes, seed)?)
         }
-        Workload::Cache2k { input, value_bytes } => {
-            crate::within("value size", value_bytes, 0..=VALUE_BYTES_MAX, "0 to 134217728 (128 MiB)")?;
-            Box::new(Cache2k { accesses: cache2k::read(input)?, value_bytes })
+        Workload::Cache2k { input, value_sizes, seed } => {
+            let (accesses, size_rng) = (cache2k::read(input)?, rng_from_seed(seed));
+            Box::new(Cache2k { accesses, value_sizes, size_rng })
         }
         Workload::RobinHood { input } => Box::new(RobinHood::new(input)),
     })
 }
 
 /// The largest value sent or accepted, 128 MiB.
-pub(super) const VALUE_BYTES_MAX: u32 = 128 << 20;
+pub(super) const VALUE_BYTES_MAX: u32 = ValueSizes::BYTES_MAX;
 
 struct KeySpace {
     stream: KeyValue,
-    value_bytes: u32,
     batch: usize,
     prefixes: Vec<String>,
     /// Numbers of the keys of the operation being built; reused.
@@ -121,9 +122,7 @@ impl KeySpace {
         for prefix in &prefixes {
             check_prefix(prefix, stream.options().key_bytes)?;
         }
-        let value_bytes =
-            u32::try_from(stream.options().value_bytes).expect("validated to be at most 128 MiB");
-        Ok(Self { stream, value_bytes, batch, prefixes, keys: Vec::new() })
+        Ok(Self { stream, batch, prefixes, keys: Vec::new() })
     }
 }
 
@@ -152,8 +151,10 @@ impl Operations for KeySpace {
         }
         next.key.pop();
         let partition = self.partition(key).unwrap_or(0);
-        (next.verb, next.partition, next.value_bytes) = (verb, partition, self.value_bytes);
+        (next.verb, next.partition) = (verb, partition);
         (next.keys, next.cacheable) = (self.keys.len() as u32, self.keys.len() == 1);
+        // Drawn for gets too: the sizes then do not depend on which gets miss.
+        next.value_bytes = self.stream.next_value_bytes();
         Ok(true)
     }
 
@@ -177,7 +178,8 @@ fn check_prefix(prefix: &str, key_bytes: usize) -> Result<(), LoadError> {
 
 struct Cache2k {
     accesses: cache2k::Accesses<Box<dyn BufRead>>,
-    value_bytes: u32,
+    value_sizes: ValueSizes,
+    size_rng: Rng,
 }
 
 impl Operations for Cache2k {
@@ -188,7 +190,7 @@ impl Operations for Cache2k {
         next.key.clear();
         access.write_key(&mut next.key);
         (next.verb, next.keys, next.partition) = (Verb::Get, 1, usize::from(access.object_type()));
-        (next.value_bytes, next.cacheable) = (self.value_bytes, true);
+        (next.value_bytes, next.cacheable) = (self.value_sizes.draw(&mut self.size_rng), true);
         Ok(true)
     }
 
@@ -257,6 +259,8 @@ impl Operations for RobinHood {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
 
     fn drain(workload: Workload) -> Vec<(String, String, u32, bool)> {
@@ -283,8 +287,39 @@ mod tests {
     #[test]
     fn trace_of_object_accesses_becomes_gets_of_fixed_width_keys() {
         let input: Box<dyn BufRead> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
-        let accesses = drain(Workload::Cache2k { input, value_bytes: 100 });
+        let accesses = drain(Workload::Cache2k { input, value_sizes: ValueSizes::default(), seed: 1 });
         assert_eq!(accesses, [("t07".to_owned(), "t07/0001a2b3".to_owned(), 100, true)]);
+    }
+
+    #[test]
+    fn each_operation_has_a_value_size_of_the_distribution_drawn_from_the_seed() {
+        let sizes = |seed, key_space| {
+            let value_sizes: ValueSizes = "uniform:1000-100000".parse().unwrap();
+            let workload = if key_space {
+                let options = KeyValueOptions { value_sizes, ..KeyValueOptions::default() };
+                Workload::KeyValue { options, batch: 1, prefixes: Vec::new(), seed }
+            } else {
+                Workload::Cache2k {
+                    input: Box::new(Cursor::new([0x38, 1, 0xA2, 0xB3].repeat(50))),
+                    value_sizes,
+                    seed,
+                }
+            };
+            let mut operations = from_workload(workload, Some(50)).unwrap();
+            let (mut next, mut sizes) = (Operation::default(), Vec::new());
+            while operations.next(&mut next).unwrap() {
+                sizes.push(next.value_bytes);
+            }
+            sizes
+        };
+        for key_space in [true, false] {
+            let drawn = sizes(1, key_space);
+            assert_eq!(drawn.len(), 50);
+            assert!(drawn.iter().all(|size| (1_000..=100_000).contains(size)), "{drawn:?}");
+            assert!(drawn.iter().any(|size| *size != drawn[0]), "{drawn:?}");
+            assert_eq!(drawn, sizes(1, key_space));
+            assert_ne!(drawn, sizes(2, key_space));
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use sherwood_load::cache::{Ended, Options, Protocol, Workload, run};
 use sherwood_load::{Control, Gaps, Pace};
-use sherwood_workload::KeyValueOptions;
 use sherwood_workload::trace::{built_in, cache2k};
+use sherwood_workload::{KeyValueOptions, ValueSizes};
 
 use support::{Cache, free_port, with_each};
 
@@ -29,7 +29,7 @@ fn replayed_trace_hits_every_known_key_when_memory_is_ample() {
         let accesses: Vec<cache2k::Access> = accesses.collect();
         let words = accesses.iter().flat_map(|access| access.word().to_be_bytes());
         let input = Box::new(Cursor::new(words.collect::<Vec<u8>>()));
-        let workload = Workload::Cache2k { input, value_bytes: 100 };
+        let workload = Workload::Cache2k { input, value_sizes: ValueSizes::default(), seed: 1 };
 
         let report = run(&cache.options(), workload, &Control::default(), |_| {}).unwrap();
 
