@@ -2,6 +2,7 @@
 """Checks a node's memory rule: fills and churns a cache over the memcached protocol.
 
     scripts/memory.py target/release/sherwood [--memory-mib 256] [--deadline-s 300] [--only shift]
+    scripts/memory.py target/release/sherwood --only sizes [--memcached /usr/bin/memcached]
 
 Resident memory may be at most that at the start + the budget + max(64 MiB, 15% of the budget) +
 the buffers of connections, each of which may hold one value in each direction. Every profile runs
@@ -9,6 +10,13 @@ in a node of its own. `shift` runs them one after the other in one node, and `sw
 smallest values to the largest and back, which fragments memory most. `held` is the share of the
 budget in use at the end. Exit status 0 when the rule holds for all profiles, else 1. Takes a
 minute or two and needs only Python.
+
+`sizes` runs only when asked for, since it takes over four minutes. Value sizes shift while a cache
+of 512 MiB is full: phases of 15 seconds with values from 20 B to 900 KB, a third with a TTL. It
+prints the sets per second of each phase beside memcached's (option or variable MEMCACHED), if that
+is installed, and the largest resident memory. Exit status 1 if that was ever over the budget + 78
+MiB, a set was refused, or one of the last keys of a phase was not found with its value. Needs two
+cores and `taskset`.
 
 A profile that does not end before its deadline has hung (in `shift` and `swing`, one of the
 profiles they run). Its progress and the state of every thread of the node are printed, the node
@@ -18,6 +26,7 @@ build; a loaded machine takes longer too.
 
 import argparse
 import collections
+import os
 import random
 import pathlib
 import re
@@ -26,7 +35,10 @@ import subprocess
 import sys
 import threading
 
+import memory_sizes
+
 MIB = 1 << 20
+MEMORY_MIB = 256
 VALUE_BYTES_MAX = 900 << 10
 # Value sizes of each profile, bytes.
 PROFILES = {
@@ -145,7 +157,7 @@ class Deadline:
 
 
 def measure(name, profiles, args):
-    memory_mib = args.memory_mib
+    memory_mib = args.memory_mib or MEMORY_MIB
     draw, budget = random.Random(1), memory_mib * MIB
     node = Node(args.binary, memory_mib)
     deadline = Deadline(node, args.deadline_s)
@@ -171,14 +183,17 @@ def measure(name, profiles, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("binary")
-    parser.add_argument("--memory-mib", type=int, default=256)
-    parser.add_argument("--deadline-s", type=float, default=300)
-    parser.add_argument("--only", metavar="PROFILE", help="one of them")
-    args = parser.parse_args()
-    print(f"{'MiB':<12} {'start':>8}  {'held':>8}  {'now':>8}  {'most':>8}  {'bound':>8}")
     runs = {name: [name] for name in PROFILES} | {"shift": [*PROFILES, *reversed(PROFILES)], "swing": SWING}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("--memory-mib", type=int, help=f"[default: {MEMORY_MIB}, {memory_sizes.MEMORY_MIB} for `sizes`]")
+    parser.add_argument("--deadline-s", type=float, default=300, help="of a profile other than `sizes`")
+    parser.add_argument("--only", metavar="PROFILE", choices=[*runs, "sizes"], help="one of them: %(choices)s")
+    parser.add_argument("--memcached", default=os.environ.get("MEMCACHED", "memcached"), help="the binary that `sizes` compares with")
+    args = parser.parse_args()
+    if args.only == "sizes":
+        return 0 if memory_sizes.measure(args) else 1
+    print(f"{'MiB':<12} {'start':>8}  {'held':>8}  {'now':>8}  {'most':>8}  {'bound':>8}")
     chosen = {name: profiles for name, profiles in runs.items() if args.only in (None, name)}
     held = [measure(name, profiles, args) for name, profiles in chosen.items()]
     return 0 if all(held) else 1
