@@ -44,7 +44,7 @@ fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec or a listene
 # Covers the lock and the memory blocks. Code that maps memory makes system calls, which cannot be interpreted.
 miri: need-miri ## the cache's unsafe code, under an interpreter that detects undefined behaviour
 	RUSTUP_TOOLCHAIN=nightly $(CARGO) miri test --locked --target-dir target/miri -p sherwood-cache --lib -- \
-		lock:: memory:: slot::
+		lock:: memory:: slot:: in_place::
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)
 	scripts/bench.sh $(ARGS)

@@ -572,7 +572,7 @@ impl Cache {
                 (NewItem { flags, expires, tags, ..NewItem::bytes(value) }, Annotations::default())
             }
             (&Change::StoreMarked { ref value, flags, expires, kind, tags, marks, cas }, _) => (
-                NewItem { value: Value::Bytes(value), flags, expires, kind, tags },
+                NewItem { value: Value::Bytes(value), flags, expires, kind, tags, received: None },
                 Annotations { marks, cas },
             ),
             (Change::Amend { expires, marks, cas }, Some(at)) => {

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use sherwood_model::{Instant, Tags};
 use thiserror::Error;
 
+use crate::in_place::{Pinned, Received, Run};
+
 /// A value, or only its size.
 ///
 /// A simulator holds tens of millions of items and never reads a value, so it declares sizes. Both
@@ -54,12 +56,21 @@ pub struct Item<'a> {
     pub tags: Tags,
     /// Marks of the item; always [`Marks::NONE`] for a declared size.
     pub marks: Marks,
+    /// The block of a large item.
+    pub(crate) run: Option<&'a Run>,
     /// Last use or store before this access; under S3-FIFO, which records no time of use, the
     /// store. [`Cache::since`](crate::Cache::since) converts it into a duration.
     pub last_use: Use,
 }
 
 impl Item<'_> {
+    /// Returns the value of an item that has a block of its own, above 8 KiB of key and value, to
+    /// be read after the shard is unlocked; none for smaller items: copy those.
+    #[must_use]
+    pub fn pin(&self) -> Option<Pinned> {
+        self.run.map(|run| run.pin(self.value.len()))
+    }
+
     /// Returns the time since which the item is stale, if it is stale at `now`. Only an access with
     /// [`SEE_STALE`](crate::AccessFlags::SEE_STALE) finds a stale item.
     #[must_use]
@@ -160,6 +171,9 @@ pub struct NewItem<'a> {
     pub kind: ItemKind,
     /// Tags by which the item can be invalidated; a non-empty set is charged like 8 bytes of value.
     pub tags: Tags,
+    /// Received bytes in which key and value may lie. A large item keeps their block then, instead
+    /// of copying key and value into another one.
+    pub received: Option<&'a Received>,
 }
 
 impl<'a> NewItem<'a> {
@@ -182,7 +196,7 @@ impl<'a> NewItem<'a> {
     }
 
     const fn plain(value: Value<'a>) -> Self {
-        Self { value, flags: 0, expires: None, kind: ItemKind::Plain, tags: Tags::NONE }
+        Self { value, flags: 0, expires: None, kind: ItemKind::Plain, tags: Tags::NONE, received: None }
     }
 }
 

@@ -50,11 +50,13 @@ unsafe impl Memory for Heap {
 pub(crate) struct Supply {
     memory: Arc<dyn Memory>,
     held: AtomicU64,
+    /// Bytes of the blocks that values are being received into.
+    reserved: AtomicU64,
 }
 
 impl Supply {
     pub(crate) fn new(memory: Arc<dyn Memory>) -> Arc<Self> {
-        Arc::new(Self { memory, held: AtomicU64::new(0) })
+        Arc::new(Self { memory, held: AtomicU64::new(0), reserved: AtomicU64::new(0) })
     }
 
     /// Bytes of blocks and tables at present.
@@ -66,6 +68,17 @@ impl Supply {
     pub(crate) fn resized(&self, old: usize, new: usize) {
         // Wraps around like two's complement, so one addition serves both directions.
         self.held.fetch_add((new as u64).wrapping_sub(old as u64), Relaxed);
+    }
+
+    /// Counts `bytes` as reserved unless more than `bytes_max` would be; true if they were.
+    pub(crate) fn reserve(&self, bytes: u64, bytes_max: u64) -> bool {
+        let more = |reserved: u64| reserved.checked_add(bytes).filter(|&sum| sum <= bytes_max);
+        self.reserved.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Ends the reservation of `bytes`, which were reserved before.
+    pub(crate) fn unreserve(&self, bytes: u64) {
+        self.reserved.fetch_sub(bytes, Relaxed);
     }
 
     pub(crate) fn block(self: &Arc<Self>, bytes: usize) -> Block {
@@ -87,7 +100,7 @@ pub(crate) struct Block {
 unsafe impl Send for Block {}
 // SAFETY: through a shared reference to the block its bytes are only read, except those that
 // `shard::slot` accesses as atomics; it excludes them from every slice, and no slice of a whole
-// page is taken through a shared reference.
+// page is taken through a shared reference. Blocks outside pages (`in_place`) have no such bytes.
 unsafe impl Sync for Block {}
 
 impl Block {

@@ -161,7 +161,7 @@ impl Known {
 
     fn new_item(&self) -> NewItem<'_> {
         let Self { flags, expires, kind, tags, .. } = *self;
-        NewItem { value: self.value(), flags, expires, kind, tags }
+        NewItem { value: self.value(), flags, expires, kind, tags, received: None }
     }
 
     fn is(&self, item: &Item<'_>) -> bool {

@@ -132,7 +132,7 @@ impl Rules {
             Lifetime::Unlimited => None,
         };
         let kind = if self.grace().is_zero() { ItemKind::Plain } else { ItemKind::Graced };
-        Some(NewItem { value, flags, expires, kind, tags })
+        Some(NewItem { value, flags, expires, kind, tags, received: None })
     }
 
     /// Stores a fetched value, or the absence of one, and returns true if something was stored. A

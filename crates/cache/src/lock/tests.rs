@@ -79,6 +79,44 @@ mod schedules {
         });
     }
 
+    /// The block of a large item: its release is an access that has to be ordered after all reads.
+    struct Block(UnsafeCell<u32>);
+
+    impl Drop for Block {
+        fn drop(&mut self) {
+            self.0.with_mut(|value| {
+                // SAFETY: the last owner releases it; loom checks that no other thread reads.
+                unsafe { *value = 0 }
+            });
+        }
+    }
+
+    // SAFETY: loom explores whether the accesses exclude each other.
+    unsafe impl Sync for Block {}
+    // SAFETY: as above.
+    unsafe impl Send for Block {}
+
+    #[test]
+    fn pinned_block_is_released_after_its_last_reader_although_its_item_is_replaced() {
+        explore(3, || {
+            let block = |value| Arc::new(Block(UnsafeCell::new(value)));
+            let lock = Arc::new(Striped::new(2, block(1), || ()));
+            let other = Arc::clone(&lock);
+            let reader = thread::spawn(move || {
+                let stripe = &other.stripes.0[1];
+                stripe.lock();
+                let pinned = Arc::clone(&*Reading { value: &other.value, stripe });
+                pinned.0.with(|value| {
+                    // SAFETY: a pinned block is not written; loom checks that it is not released.
+                    unsafe { *value }
+                })
+            });
+            let replaced = std::mem::replace(&mut *lock.write(), block(2));
+            drop(replaced);
+            assert!((1..=2).contains(&reader.join().unwrap()));
+        });
+    }
+
     #[test]
     fn failed_try_read_does_not_unlock_the_stripe() {
         explore(3, || {

@@ -36,11 +36,12 @@ use self::ghost::Ghost;
 use self::index::Index;
 use self::pages::Pages;
 use self::queue::Queue;
-use self::record::{Field, RecordState, RunAt, edit};
+use self::record::{Field, RecordState, edit};
+use crate::in_place::Run;
 use crate::item::{NewItem, Value};
 use crate::ledger::Ledger;
 use crate::lock::{Reading, Striped, Writing};
-use crate::memory::{Block, Supply};
+use crate::memory::Supply;
 use crate::options::Eviction;
 use crate::usage::{Counters, Gets, Outcomes, Usage};
 
@@ -95,7 +96,7 @@ struct QueueSet {
 /// Blocks of the items too large for a slot, by their numbers.
 #[derive(Debug, Default)]
 struct Runs {
-    blocks: Vec<Option<Block>>,
+    blocks: Vec<Option<Run>>,
     vacant: Vec<u32>,
 }
 
@@ -150,7 +151,7 @@ pub(crate) enum Cause {
 pub(crate) struct Removed {
     pub(crate) partition: PartitionId,
     pub(crate) charge: u64,
-    run: Option<Block>,
+    run: Option<Run>,
 }
 
 /// Published stamp of an empty queue set.
@@ -365,7 +366,7 @@ impl Locked<'_> {
         let store = &mut *self.store;
         let state = RecordState { is_main, ..RecordState::new(partition, class, tick) };
         let at = evicted.slot.unwrap_or_else(|| store.pages.allocate(new.slot_bytes()));
-        let run = new.take_run().map(|block| store.runs.put(block));
+        let run = new.take_run().map(|run| store.runs.put(run));
         new.write(store.pages.bytes_mut(at), &state, run);
         store.index.insert(lookup.hash, at);
         let queue = store.sets[set].queue(is_main);
@@ -414,13 +415,13 @@ impl Locked<'_> {
         let (old_charge, run, mut state) = (old.charge(), old.run_at(), old.state());
         state.cas = tick;
         self.ledger.exchange(partition, old_charge, charge);
-        let run = run.map(|run| store.runs.take(run.number));
+        let run = run.map(|at| store.runs.take(at.number));
         let set = self.published.set(partition, state.class);
         let to = match sizes::slot_bytes(new.slot_bytes()) == store.pages.slot_bytes(at) {
             true => at,
             false => store.pages.allocate(new.slot_bytes()),
         };
-        let new_run = new.take_run().map(|block| store.runs.put(block));
+        let new_run = new.take_run().map(|run| store.runs.put(run));
         new.write(store.pages.bytes_mut(to), &state, new_run);
         let queue = store.sets[set].queue(state.is_main);
         queue.bytes = queue.bytes - old_charge + charge;
@@ -553,10 +554,11 @@ impl Locked<'_> {
             Value::Declared(bytes) => Value::Declared(bytes),
         };
         field.add_to(&mut expires, &mut annotations);
-        let item = NewItem { value, flags: item.flags, expires, kind: item.kind, tags: item.tags };
+        let (flags, kind, tags) = (item.flags, item.kind, item.tags);
+        let item = NewItem { value, flags, expires, kind, tags, received: None };
         let mut new = NewRecord::new(&key, item, annotations, stamped, &store.supply);
         let to = store.pages.allocate(new.slot_bytes());
-        let run = new.take_run().map(|block| store.runs.put(block));
+        let run = new.take_run().map(|run| store.runs.put(run));
         new.write(store.pages.bytes_mut(to), &state, run);
         self.moved(at, to);
         to
@@ -598,7 +600,7 @@ impl Locked<'_> {
         }
         let store = &mut *self.store;
         store.items -= 1;
-        let run = run.map(|run| store.runs.take(run.number));
+        let run = run.map(|at| store.runs.take(at.number));
         if was_oldest {
             self.published.publish(set, store);
         }
@@ -655,33 +657,37 @@ impl QueueSet {
 
 impl Runs {
     /// Returns a copy of the blocks, for a copy of the cache.
-    fn copy(&mut self, supply: &Arc<Supply>) -> Self {
-        let block = |block: &mut Option<Block>| block.as_mut().map(|block| block.copy(supply));
-        Self { blocks: self.blocks.iter_mut().map(block).collect(), vacant: self.vacant.clone() }
+    fn copy(&self, supply: &Arc<Supply>) -> Self {
+        let copy = |run: &Run| {
+            let mut block = supply.block(run.block.size());
+            block.copy_from_slice(&run.block);
+            Run { block: Arc::new(block), ..*run }
+        };
+        let blocks = self.blocks.iter().map(|run| run.as_ref().map(copy)).collect();
+        Self { blocks, vacant: self.vacant.clone() }
     }
 
-    fn put(&mut self, block: Block) -> u32 {
+    fn put(&mut self, run: Run) -> u32 {
         match self.vacant.pop() {
             Some(number) => {
-                self.blocks[number as usize] = Some(block);
+                self.blocks[number as usize] = Some(run);
                 number
             }
             None => {
-                self.blocks.push(Some(block));
+                self.blocks.push(Some(run));
                 self.blocks.len() as u32 - 1
             }
         }
     }
 
-    fn take(&mut self, number: u32) -> Block {
+    fn take(&mut self, number: u32) -> Run {
         self.vacant.push(number);
         self.blocks[number as usize].take().expect("a record's run is there")
     }
 
     #[inline]
-    fn bytes(&self, at: RunAt) -> &[u8] {
-        let block = self.blocks[at.number as usize].as_ref().expect("a record's run is there");
-        &block[..at.bytes]
+    fn at(&self, number: u32) -> &Run {
+        self.blocks[number as usize].as_ref().expect("a record's run is there")
     }
 }
 

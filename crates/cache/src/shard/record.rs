@@ -22,13 +22,14 @@ use sherwood_model::{Instant, PartitionId, Tags};
 
 use super::pages::{Handle, NO_HANDLE};
 use super::s3fifo::USES_MAX;
-use super::sizes::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX};
+use super::sizes::{HEADER_BYTES, SLOT_BYTES_MAX};
 use super::slot::Slot;
 use super::{Lookup, Runs};
 use crate::access::Access;
 use crate::charge;
+use crate::in_place::Run;
 use crate::item::{Item, ItemKind, Marks, NewItem, Use, Value};
-use crate::memory::{Block, Supply};
+use crate::memory::Supply;
 
 /// Bits of the shape byte, which tells the optional parts of a record; this one: it has tags.
 const TAGS: u8 = 1 << 0;
@@ -87,25 +88,35 @@ impl<'a> Record<'a> {
         Self { slot, stamped, runs }
     }
 
-    /// Key and value, followed by unused bytes of the slot.
+    /// Key and value of a record in its slot, followed by unused bytes, if it has no optional part
+    /// or only a declared size: one comparison shows that for most records.
     #[inline(always)]
-    fn body(&self) -> &'a [u8] {
-        // Most records have no optional part, or only a declared size, which one comparison shows.
+    fn plain_body(&self) -> Option<&'a [u8]> {
         match self.shape() & OPTIONAL {
-            0 => &self.slot.rest[self.expiry_at()..],
-            DECLARED => &self.slot.rest[self.expiry_at() + 4..],
-            _ => self.body_behind_parts(),
+            0 => Some(&self.slot.rest[self.expiry_at()..]),
+            DECLARED => Some(&self.slot.rest[self.expiry_at() + 4..]),
+            _ => None,
         }
     }
 
-    /// Returns the body of a record with optional parts. Takes `self` by value, since callers have
-    /// the record in registers and rarely call this.
+    /// Returns key and value of a record with optional parts. Takes `self` by value, since callers
+    /// have the record in registers and rarely call this.
     #[inline(never)]
-    fn body_behind_parts(self) -> &'a [u8] {
-        match self.run_at() {
-            Some(at) => self.runs.bytes(at),
-            None => &self.slot.rest[self.run_field_at()..],
+    fn key_and_value(self) -> (&'a [u8], &'a [u8]) {
+        let key_bytes = self.key_bytes();
+        match self.run_and_bytes() {
+            Some((run, value_bytes)) => (run.key(key_bytes), run.value(value_bytes)),
+            None => {
+                let (key, rest) = self.slot.rest[self.run_field_at()..].split_at(key_bytes);
+                (key, &rest[..self.value_bytes()])
+            }
         }
+    }
+
+    /// The run of a large record, and the length of its value.
+    fn run_and_bytes(&self) -> Option<(&'a Run, usize)> {
+        let RunAt { number, bytes } = self.run_at()?;
+        Some((self.runs.at(number), bytes - self.key_bytes()))
     }
 
     #[inline(always)]
@@ -171,7 +182,10 @@ impl<'a> Record<'a> {
 
     #[inline(always)]
     pub(crate) fn key(&self) -> &'a [u8] {
-        &self.body()[..self.key_bytes()]
+        match self.plain_body() {
+            Some(body) => &body[..self.key_bytes()],
+            None => self.key_and_value().0,
+        }
     }
 
     /// True if the record has the key and the partition of `lookup`.
@@ -187,8 +201,7 @@ impl<'a> Record<'a> {
         if self.has(DECLARED) {
             return Value::Declared(read_u32(self.slot.rest, self.declared_at()));
         }
-        let value = &self.body()[self.key_bytes()..];
-        Value::Bytes(if self.has(RUN) { value } else { &value[..self.value_bytes()] })
+        Value::Bytes(self.key_and_value().1)
     }
 
     #[inline]
@@ -391,7 +404,7 @@ impl<'a> Record<'a> {
     #[inline(always)]
     pub(crate) fn item(&self) -> Item<'a> {
         let value = match self.shape() & OPTIONAL {
-            0 => Value::Bytes(&self.body()[self.key_bytes()..][..self.value_bytes()]),
+            0 => Value::Bytes(&self.slot.rest[self.expiry_at() + self.key_bytes()..][..self.value_bytes()]),
             DECLARED => Value::Declared(read_u32(self.slot.rest, self.expiry_at())),
             _ => return self.item_of_all_parts(),
         };
@@ -403,6 +416,7 @@ impl<'a> Record<'a> {
             kind: ItemKind::Plain,
             tags: Tags::NONE,
             marks: self.marks(),
+            run: None,
             last_use: self.last_use(),
         }
     }
@@ -420,6 +434,7 @@ impl<'a> Record<'a> {
             kind: self.kind(),
             tags: self.tags(),
             marks: self.marks(),
+            run: self.run_and_bytes().map(|(run, _)| run),
             last_use: self.last_use(),
         }
     }
@@ -453,8 +468,8 @@ pub(crate) struct NewRecord<'a> {
     item: NewItem<'a>,
     annotations: Annotations,
     stamped: bool,
-    /// Copied key and value of an item too large for a slot.
-    run: Option<Block>,
+    /// Key and value of an item too large for a slot.
+    run: Option<Run>,
 }
 
 /// Marks and CAS given by the caller.
@@ -500,11 +515,9 @@ impl<'a> NewRecord<'a> {
             if matches!(item.value, Value::Declared(_)) { Annotations::default() } else { annotations };
         let mut record = Self { key, item, annotations, stamped, run: None };
         if record.bytes_beside_body() + record.body_bytes() > SLOT_BYTES_MAX {
-            let bytes = record.body_bytes();
-            // An empty body is never too large, so the run has at least one step.
-            let mut run = supply.block(bytes.next_multiple_of(RUN_STEP));
-            record.write_body(&mut run[..bytes]);
-            record.run = Some(run);
+            let value = if let Value::Bytes(value) = item.value { value } else { &[] };
+            let kept = item.received.and_then(|received| received.run_of(key, value));
+            record.run = Some(kept.unwrap_or_else(|| Run::copy_of(key, value, supply)));
         }
         record
     }
@@ -529,7 +542,7 @@ impl<'a> NewRecord<'a> {
         }
     }
 
-    pub(super) fn take_run(&mut self) -> Option<Block> {
+    pub(super) fn take_run(&mut self) -> Option<Run> {
         self.run.take()
     }
 
@@ -608,7 +621,7 @@ impl<'a> NewRecord<'a> {
     }
 
     fn bytes_beside_body(&self) -> usize {
-        let NewItem { value, flags, expires, kind: _, tags } = self.item;
+        let NewItem { value, flags, expires, kind: _, tags, received: _ } = self.item;
         let declared = matches!(value, Value::Declared(_));
         let some = |is, bytes| if is { bytes } else { 0 };
         HEADER_BYTES

@@ -11,7 +11,8 @@ use std::ops::Range;
 use sherwood_model::{Instant, PartitionId};
 
 use super::pages::{NO_HANDLE, Slack};
-use super::{Block, Evicted, Handle, Locked, Queue, QueueSet, Record, Store};
+use super::{Evicted, Handle, Locked, Queue, QueueSet, Record, Store};
+use crate::memory::Block;
 
 /// Distance in items from the current one to the one whose bytes are prefetched, and to the one
 /// whose index line is. Chosen: one item takes about as long as a memory access.

@@ -22,7 +22,8 @@ use std::ops::Range;
 
 use super::pages::NO_HANDLE;
 use super::record::edit;
-use super::{Block, Cause, Handle, Locked, PartitionId, Record, Store};
+use super::{Cause, Handle, Locked, PartitionId, Record, Store};
+use crate::in_place::Run;
 
 /// Largest number of uses that an item's record counts.
 pub(super) const USES_MAX: u8 = 3;
@@ -49,7 +50,7 @@ pub(crate) struct Evicted {
     /// A slot of an evicted item, kept for the store.
     pub(super) slot: Option<Handle>,
     /// Blocks to be released after the lock.
-    blocks: Vec<Block>,
+    runs: Vec<Run>,
 }
 
 impl Evicted {
@@ -59,7 +60,7 @@ impl Evicted {
         self.items += other.items;
         self.bytes += other.bytes;
         self.own += other.own;
-        self.blocks.extend(other.blocks);
+        self.runs.extend(other.runs);
     }
 }
 
@@ -111,7 +112,7 @@ impl Locked<'_> {
             let removed = self.remove(at, cause);
             evicted.items += 1;
             evicted.bytes += removed.charge;
-            evicted.blocks.extend(removed.run);
+            evicted.runs.extend(removed.run);
         }
         evicted
     }
@@ -143,7 +144,7 @@ impl Locked<'_> {
             }
             evicted.items += 1;
             evicted.bytes += removed.charge;
-            evicted.blocks.extend(removed.run);
+            evicted.runs.extend(removed.run);
         }
         evicted
     }

@@ -5,7 +5,7 @@
 //! that bytes and counts are those of the items, that budgets hold, and that no item disappears
 //! without a reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -14,10 +14,13 @@ use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 use super::model::{ModelItem, ModelValue, contents};
 use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with, cache_with_grace};
 use crate::{
-    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, ItemKind, NewItem, Options, charge,
+    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, ItemKind, NewItem, Options, Pinned, Refused,
+    Value, charge,
 };
 
 const PARTITIONS: usize = 3;
+/// Values that are pinned at a time.
+const PINS: usize = 4;
 const TOTAL: u64 = 1 << 20;
 const GRACE: Duration = Duration::from_millis(60);
 
@@ -26,6 +29,10 @@ const GRACE: Duration = Duration::from_millis(60);
 enum Op {
     Get(usize, u16),
     Set(usize, u16, New),
+    /// Stores an item whose key and value were received into reserved memory.
+    Receive(usize, u16, New),
+    /// Pins the value of a large item, in the place of an earlier pin.
+    Pin(usize, u16),
     Add(usize, u16, New),
     Append(usize, u16, u16),
     Touch(usize, u16, Option<u64>),
@@ -74,6 +81,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => key().prop_map(|(partition, key)| Op::Get(partition, key)),
         6 => (key(), new()).prop_map(|((partition, key), new)| Op::Set(partition, key, new)),
+        3 => (key(), new()).prop_map(|((partition, key), new)| Op::Receive(partition, key, new)),
+        2 => key().prop_map(|(partition, key)| Op::Pin(partition, key)),
         3 => (key(), new()).prop_map(|((partition, key), new)| Op::Add(partition, key, new)),
         2 => (key(), 0..9000u16).prop_map(|((partition, key), more)| Op::Append(partition, key, more)),
         3 => (key(), ttl()).prop_map(|((partition, key), ttl)| Op::Touch(partition, key, ttl)),
@@ -92,6 +101,8 @@ struct Pair {
     cache: Cache,
     /// The item stored last under each key and not removed.
     truth: BTreeMap<(usize, Vec<u8>), ModelItem>,
+    /// Pinned values, with the bytes that they have to keep.
+    pins: VecDeque<(Pinned, Vec<u8>)>,
     now: Instant,
     class: u8,
     flags: AccessFlags,
@@ -102,7 +113,7 @@ impl Pair {
         let options = Options { total_bytes: TOTAL, shards, deadline_classes: 2, eviction, ..LRU };
         let cache = cache_with_grace(options, &[TOTAL / 3; PARTITIONS], GRACE);
         let (now, flags) = (Instant::from_millis(1), AccessFlags::NONE);
-        Self { cache, truth: BTreeMap::new(), now, class: 0, flags }
+        Self { cache, truth: BTreeMap::new(), pins: VecDeque::new(), now, class: 0, flags }
     }
 
     fn access(&self) -> Access {
@@ -114,6 +125,8 @@ impl Pair {
         match *op {
             Op::Get(partition, key) => self.get(partition, key)?,
             Op::Set(partition, key, new) => self.set(partition, key, new),
+            Op::Receive(partition, key, new) => self.receive(partition, key, new),
+            Op::Pin(partition, key) => self.pin(partition, key),
             Op::Add(partition, key, new) => {
                 let item = self.item(partition, key, new);
                 let added = self.cache.add(id(partition), &item.key, item.new_item(), &self.access());
@@ -174,7 +187,44 @@ impl Pair {
 
     fn set(&mut self, partition: usize, key: u16, new: New) {
         let item = self.item(partition, key, new);
-        match self.cache.set(id(partition), &item.key, item.new_item(), &self.access()) {
+        let stored = self.cache.set(id(partition), &item.key, item.new_item(), &self.access());
+        self.note(item, stored);
+    }
+
+    /// Stores an item from a received command, whose block a large one keeps; without the memory
+    /// for it, or with a declared value, this is a plain store.
+    fn receive(&mut self, partition: usize, key: u16, new: New) {
+        let item = self.item(partition, key, new);
+        let ModelValue::Bytes(value) = &item.value else { return self.set(partition, key, new) };
+        let text = [b"set ", &item.key[..], b" ", value, b"\r\n"].concat();
+        let Some(mut reserved) = self.cache.reserve(text.len()) else { return self.set(partition, key, new) };
+        reserved.room().copy_from_slice(&text);
+        reserved.add(text.len());
+        let received = reserved.finish();
+        let key_end = 4 + item.key.len();
+        let (key, value) = (&received[4..key_end], &received[key_end + 1..text.len() - 2]);
+        let new_item = NewItem { value: Value::Bytes(value), received: Some(&received), ..item.new_item() };
+        let stored = self.cache.set(id(partition), key, new_item, &self.access());
+        self.note(item, stored);
+    }
+
+    fn pin(&mut self, partition: usize, key: u16) {
+        let pinned = self.cache.get(id(partition), &name(key), &self.access(), |item| {
+            item.pin().map(|pinned| match item.value {
+                Value::Bytes(value) => (pinned, value.to_vec()),
+                Value::Declared(_) => unreachable!("a declared value has no block"),
+            })
+        });
+        self.pins.extend(pinned.flatten());
+        if self.pins.len() > PINS {
+            self.pins.pop_front();
+        }
+    }
+
+    /// Records the result of a store.
+    fn note(&mut self, item: ModelItem, stored: Result<u64, Refused>) {
+        let partition = item.partition;
+        match stored {
             Ok(cas) => drop(self.truth.insert((partition, item.key.clone()), ModelItem { cas, ..item })),
             Err(_) => drop(self.truth.remove(&(partition, item.key))),
         }
@@ -183,7 +233,7 @@ impl Pair {
     fn append(&mut self, partition: usize, key: u16, more: u16) -> Result<(), TestCaseError> {
         let mut appended = None;
         let done = self.cache.update(id(partition), &name(key), &self.access(), |item| {
-            let Some((item, crate::Value::Bytes(old))) = item.map(|item| (item, item.value)) else {
+            let Some((item, Value::Bytes(old))) = item.map(|item| (item, item.value)) else {
                 return (Change::Keep, ());
             };
             let value = [old, &vec![b'+'; usize::from(more)]].concat();
@@ -242,6 +292,9 @@ impl Pair {
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
+        for (pinned, value) in &self.pins {
+            prop_assert!(pinned[..] == value[..], "a pinned value has changed");
+        }
         let held = contents(&self.cache, self.now);
         for item in held.iter().filter(|item| !item.flushed) {
             prop_assert_eq!(Some(item), self.truth.get(&(item.partition, item.key.clone())));

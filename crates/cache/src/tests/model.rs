@@ -95,7 +95,7 @@ impl ModelItem {
 
     pub(super) fn new_item(&self) -> NewItem<'_> {
         let Self { flags, expires, kind, tags, .. } = *self;
-        NewItem { value: self.value.borrow(), flags, expires, kind, tags }
+        NewItem { value: self.value.borrow(), flags, expires, kind, tags, received: None }
     }
 }
 

@@ -202,7 +202,7 @@ fn store(mut records: &[u8], cache: &Cache, clock: &Clock, header: &Header, rest
         let Record { partition, marks, graced, flags, tags, key, value, .. } = record;
         let (partition, access) = (PartitionId(partition), Access::at(now));
         let kind = if graced { ItemKind::Graced } else { ItemKind::Plain };
-        let item = NewItem { value: Value::Bytes(value), flags, expires, kind, tags };
+        let item = NewItem { value: Value::Bytes(value), flags, expires, kind, tags, received: None };
         let stored = cache.set(partition, key, item, &access).and_then(|_| {
             let noted = (Change::Amend { expires, marks, cas: NewCas::Keep }, ());
             if marks == Marks::NONE { Ok(()) } else { cache.update(partition, key, &access, |_| noted) }

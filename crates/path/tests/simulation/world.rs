@@ -404,7 +404,7 @@ impl World {
         for partition in (0..BACKENDS * usize::from(TENANTS)).map(PartitionId::from_index) {
             let end = before.scan(partition, 0, &access, usize::MAX, |key, item| {
                 let Item { value, flags, expires, kind, tags, .. } = item;
-                let item = NewItem { value, flags, expires, kind, tags };
+                let item = NewItem { value, flags, expires, kind, tags, received: None };
                 self.cache.set(partition, key, item, &access).expect("there is room for one");
             });
             assert_eq!(end, 0);
