@@ -6,7 +6,8 @@
 //! function of two sizes, so that a trace study or a simulator computes the same charges as the
 //! engine.
 
-use crate::shard::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX, slot_bytes};
+use crate::memory::RUN_STEP;
+use crate::shard::{HEADER_BYTES, SLOT_BYTES_MAX, slot_bytes};
 
 /// Bytes charged for every item in addition to key and value: a header of 24 bytes (links, CAS,
 /// lengths, partition, marks), and 12 for its share of the index (7.3 to 8.2), of the record of

@@ -14,6 +14,7 @@ use crate::background::Background;
 use crate::cache_padded::CachePadded;
 use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
+use crate::in_place::Reserved;
 use crate::item::{Change, Item, NewCas, NewItem, Refused, Use, Value};
 use crate::ledger::{Ledger, PlanError};
 use crate::memory::{Heap, Memory, Supply};
@@ -66,6 +67,8 @@ pub struct Cache {
 /// take beside its budget.
 const RESERVE_DIVISOR: u64 = 10;
 const RESERVE_BYTES_MIN: u64 = 32 << 20;
+/// Divisor of the total that limits the bytes reserved for values that are being received.
+const RESERVED_DIVISOR: u64 = 64;
 
 /// The record of a key, as found by an operation that may change it.
 #[derive(Clone, Copy, Debug)]
@@ -374,6 +377,20 @@ impl Cache {
             }
         }
         self.note_death(at);
+    }
+
+    /// Reserves memory for `bytes` bytes that are still to be received, at least 1: a command with
+    /// the value that it stores. None if more than a 64th of the total would be reserved; the bytes
+    /// are then received elsewhere and copied when they are stored. Evicts nothing.
+    #[must_use]
+    pub fn reserve(&self, bytes: usize) -> Option<Reserved> {
+        Reserved::new(&self.supply, bytes, self.options.total_bytes / RESERVED_DIVISOR)
+    }
+
+    /// Bytes of memory that are reserved at present. Takes no lock; O(1).
+    #[must_use]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.supply.reserved()
     }
 
     /// Puts a plan in force. O(partitions): only numbers change. Partitions over their new budgets

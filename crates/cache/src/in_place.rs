@@ -5,32 +5,18 @@
 //! can be received into the block that will hold it ([`Reserved`], then [`Received`]), and a block
 //! can be read without the lock of its shard ([`Pinned`]). Eviction, replacement, removal and a
 //! flush take a pinned item out of the cache, its index and its budget at once, as they do any
-//! other; only its memory stays until the last pin is dropped. Moving a record moves its slot, never
-//! the block.
+//! other; only its memory stays until the last pin is dropped. Moving a record moves its slot,
+//! never the block.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use crate::engine::Cache;
-use crate::memory::{Block, Supply};
-use crate::shard::RUN_STEP;
+use crate::memory::{Block, RUN_STEP, Supply};
 
-/// Divisor of the cache's total that limits the bytes reserved at a time.
-const RESERVED_DIVISOR: u64 = 64;
 /// Bytes by which a block of received bytes may exceed key and value to be kept with the item. The
 /// rest of the command, and less than a page that every block may have left over.
 const EXCESS_BYTES_MAX: usize = 2 * RUN_STEP;
-
-impl Cache {
-    /// Reserves memory for `bytes` bytes that are still to be received, at least 1: a command with
-    /// the value that it stores. None if more than a 64th of the total would be reserved; the bytes
-    /// are then received elsewhere and copied when they are stored. Evicts nothing.
-    #[must_use]
-    pub fn reserve(&self, bytes: usize) -> Option<Reserved> {
-        Reserved::new(&self.supply, bytes, self.options.total_bytes / RESERVED_DIVISOR)
-    }
-}
 
 /// Reserved memory for bytes that are being received. They are in no item, and their memory is
 /// released when this is dropped.
@@ -56,7 +42,8 @@ impl Drop for Room {
 }
 
 impl Reserved {
-    fn new(supply: &Arc<Supply>, bytes_max: usize, total_max: u64) -> Option<Self> {
+    /// Reserves memory unless more than `total_max` bytes would be reserved in all.
+    pub(crate) fn new(supply: &Arc<Supply>, bytes_max: usize, total_max: u64) -> Option<Self> {
         let bytes = bytes_max.next_multiple_of(RUN_STEP);
         supply.reserve(bytes as u64, total_max).then(|| {
             let room = Room { block: Some(supply.block(bytes)), supply: Arc::clone(supply), bytes };

@@ -11,6 +11,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Unit of the size of a run (storage of an item too large for a slot), in bytes.
+pub(crate) const RUN_STEP: usize = 4096;
+
 /// A source of blocks: 64 KiB pages for small items, and runs of whole 4 KiB pages for large ones.
 ///
 /// # Safety
@@ -74,6 +77,11 @@ impl Supply {
     pub(crate) fn reserve(&self, bytes: u64, bytes_max: u64) -> bool {
         let more = |reserved: u64| reserved.checked_add(bytes).filter(|&sum| sum <= bytes_max);
         self.reserved.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Bytes reserved at present.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Relaxed)
     }
 
     /// Ends the reservation of `bytes`, which were reserved before.

@@ -6,8 +6,9 @@
 //! microsecond, and a single client is answered at once.
 
 use super::ahead::prefetch;
-use super::connection::{INPUT_BYTES, Received};
+use super::connection::ReadOutcome;
 use super::conversation::Conversation;
+use super::input::INPUT_BYTES;
 use super::lent::{Empty, ReadBuffer};
 use super::shared::Service;
 use super::slots::Token;
@@ -34,9 +35,13 @@ impl InputBatch {
 
     /// Calls `read` to read a client into the buffer, which has [`INPUT_BYTES`] free while the
     /// batch is not [full](Self::is_full). The bytes become the client's input.
-    pub(super) fn read(&mut self, token: Token, read: impl FnOnce(&mut ReadBuffer) -> Received) -> Received {
+    pub(super) fn read(
+        &mut self,
+        token: Token,
+        read: impl FnOnce(&mut ReadBuffer) -> ReadOutcome,
+    ) -> ReadOutcome {
         let ends = read(&mut self.buffer);
-        if matches!(ends, Received::Input) {
+        if matches!(ends, ReadOutcome::Input) {
             self.ends.push((token, self.buffer.len()));
         }
         ends
@@ -65,6 +70,10 @@ impl Empty for InputBatch {
         self.buffer.empty();
         self.ends.clear();
     }
+
+    fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
 }
 
 #[cfg(test)]
@@ -77,7 +86,7 @@ mod tests {
                 memory[..text.len()].copy_from_slice(text);
                 Ok(text.len())
             });
-            read.map_or(Received::Busy, |_| Received::Input)
+            read.map_or(ReadOutcome::Busy, |_| ReadOutcome::Input)
         });
     }
 
@@ -99,7 +108,7 @@ mod tests {
     fn client_that_was_not_read_has_no_input_in_the_batch() {
         let mut batch = InputBatch::new();
         say(&mut batch, 1, b"get a");
-        batch.read(Token::from_number(2), |_| Received::Busy);
+        batch.read(Token::from_number(2), |_| ReadOutcome::Busy);
         assert!(batch.inputs().eq([(Token::from_number(1), &b"get a"[..])]));
     }
 

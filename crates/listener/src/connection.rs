@@ -9,7 +9,7 @@
 //! own only for incomplete input and pending output: an idle client costs only its slot.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,15 +21,14 @@ use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Conversation, Fetched, NextStep};
 use super::counters::{Count, Counters};
 use super::fetch::fetch;
+use super::input::{INPUT_BYTES, PendingInput};
 use super::lent::{Empty, Lent, ReadBuffer};
 use super::mailbox::Mailbox;
+use super::output::Output;
 use super::shared::{ConnectionPermit, Shared};
 use super::slots::Token;
 use super::sockets::Socket;
 use crate::clock::Moment;
-
-/// Size of a read from a client, in bytes, unless a longer command is incomplete.
-pub(super) const INPUT_BYTES: usize = 16 * 1024;
 
 /// A client's connection, with its buffers and its progress.
 pub(super) struct Connection<C, S> {
@@ -37,8 +36,8 @@ pub(super) struct Connection<C, S> {
     socket: S,
     conversation: C,
     stage: Stage,
-    /// Received input that the protocol has not consumed.
-    input: Vec<u8>,
+    /// ReadOutcome input that the protocol has not consumed.
+    input: PendingInput,
     /// Bytes of input that are needed before a command can be executed; 0 when one can be executed
     /// now.
     need: usize,
@@ -130,12 +129,12 @@ pub(super) struct ThreadContext<'a> {
     pub(super) moment: Moment,
     /// A buffer with room for [`INPUT_BYTES`] to read into.
     pub(super) input: Lent<'a, ReadBuffer>,
-    pub(super) output: Lent<'a, Vec<u8>>,
+    pub(super) output: Lent<'a, Output>,
 }
 
 /// The result of [reading](Connection::read_input) a client into the input batch.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(super) enum ReadOutcome {
     /// Input in the buffer, to be [answered](Connection::answer).
     Input,
     /// No input; the turn is over.
@@ -166,7 +165,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             socket,
             conversation,
             stage: Stage::Open,
-            input: Vec::new(),
+            input: PendingInput::default(),
             need: 1,
             output: Vec::new(),
             sent: 0,
@@ -228,22 +227,22 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     /// Reads the input of a client that has no other work into `buffer`. The input has to be
     /// answered before anything else happens to the client.
-    pub(super) fn read_input(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> Received {
+    pub(super) fn read_input(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> ReadOutcome {
         let idle = matches!(self.stage, Stage::Open) && !self.owes() && self.need > 0;
         if !idle || !self.readable || !self.input.is_empty() {
-            return Received::Busy;
+            return ReadOutcome::Busy;
         }
         match self.receive(buffer, counters) {
-            Ok(true) => Received::Input,
-            Ok(false) => Received::Over(Turn::Wait(Wait::Input)),
-            Err(end) => Received::Over(Turn::End(end)),
+            Ok(true) => ReadOutcome::Input,
+            Ok(false) => ReadOutcome::Over(Turn::Wait(Wait::Input)),
+            Err(end) => ReadOutcome::Over(Turn::End(end)),
         }
     }
 
     /// Executes the client's `input`, which was read into the batch, and sends the answers.
     pub(super) fn answer(&mut self, input: &[u8], context: &mut ThreadContext<'_>) -> Turn {
-        let advance = self.conversation.advance(context.moment, input, &mut context.output);
-        self.input.extend_from_slice(&input[advance.consumed..]);
+        let advance = self.conversation.advance(context.moment, input.into(), &mut context.output);
+        self.input.keep(&input[advance.consumed..]);
         let turn = self.follow(advance.next, context);
         self.note_buffers();
         turn.unwrap_or_else(Turn::End)
@@ -267,7 +266,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     fn note_buffers(&mut self) {
         let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
-        self.account.set(self.input.capacity() + self.output.capacity().saturating_sub(known));
+        self.account.set(self.input.buffer_bytes() + self.output.capacity().saturating_sub(known));
     }
 
     fn owes(&self) -> bool {
@@ -277,7 +276,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Reads if no complete command is left, executes commands, and sends the answers. No output is
     /// pending.
     fn advance_or_read(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
-        let advance = if self.need == 0 {
+        let next = if self.need == 0 {
             self.advance(context)
         } else if !self.readable {
             return Ok(Turn::Wait(Wait::Input));
@@ -285,9 +284,10 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             if !self.receive(&mut context.input, context.counters)? {
                 return Ok(Turn::Wait(Wait::Input));
             }
-            let advance = self.conversation.advance(context.moment, &context.input, &mut context.output);
-            self.input.extend_from_slice(&context.input[advance.consumed..]);
-            advance
+            let input = &context.input[..];
+            let advance = self.conversation.advance(context.moment, input.into(), &mut context.output);
+            self.input.keep(&input[advance.consumed..]);
+            advance.next
         } else {
             if !self.receive_more(context)? {
                 return Ok(Turn::Wait(Wait::Input));
@@ -297,16 +297,15 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             }
             self.advance(context)
         };
-        self.follow(advance.next, context)
+        self.follow(next, context)
     }
 
-    fn advance(&mut self, context: &mut ThreadContext<'_>) -> Advance {
-        let advance = self.conversation.advance(context.moment, &self.input, &mut context.output);
-        self.input.drain(..advance.consumed);
-        if self.input.is_empty() {
-            self.input = Vec::new();
-        }
-        advance
+    fn advance(&mut self, context: &mut ThreadContext<'_>) -> NextStep {
+        let Self { input, conversation, .. } = self;
+        input.consume(|input| {
+            let Advance { consumed, next } = conversation.advance(context.moment, input, &mut context.output);
+            (consumed, next)
+        })
     }
 
     /// Carries out the next step of the connection, as the conversation returned it.
@@ -322,7 +321,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             }
             NextStep::Fetch(wanted) => {
                 self.need = 0;
-                self.output = context.output.take();
+                (self.output, self.sent) = context.output.take().into_pending(0);
                 self.stage =
                     Stage::Fetching(Box::pin(fetch(context.shared.service.backends.as_ref(), wanted)));
                 Ok(self.poll_fetch(context))
@@ -363,7 +362,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.socket.shut_down(Shutdown::Write)?;
         self.stage = Stage::HungUp;
         self.fresh = true;
-        self.input = Vec::new();
+        self.input = PendingInput::default();
         self.discard(context)
     }
 
@@ -388,16 +387,11 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.received(received, INPUT_BYTES, counters)
     }
 
-    /// Reads more input behind the incomplete command: at least the bytes that the conversation
-    /// waits for and [`INPUT_BYTES`], because it may wait for no more than the next byte of
-    /// something of unknown length; but not much more than has arrived, so that announcing a large
-    /// value costs no memory.
+    /// Reads more input behind the incomplete command, but not much more than has arrived, so that
+    /// announcing a large value costs no memory. Returns true if any had arrived.
     fn receive_more(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
-        let held = self.input.len();
-        let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
-        self.input.reserve_exact(wanted.min(held.max(INPUT_BYTES)));
-        let room = self.input.capacity() - held;
-        let received = retry(|| self.socket.receive_behind(&mut self.input));
+        let cache = &context.shared.service.cache;
+        let (received, room) = self.input.receive(&self.socket, self.need, cache);
         self.received(received, room, context.counters)
     }
 
@@ -431,14 +425,13 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         if context.output.is_empty() {
             return Ok(true);
         }
-        let sent = send_some(&self.socket, &context.output, context.counters)?;
+        let sent = send_output(&self.socket, &context.output, context.counters)?;
         if sent == context.output.len() {
-            context.output.clear();
+            context.output.empty();
             return Ok(true);
         }
         self.fresh = true;
-        self.output = context.output.take();
-        self.sent = sent;
+        (self.output, self.sent) = context.output.take().into_pending(sent);
         Ok(false)
     }
 
@@ -468,12 +461,43 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 }
 
 /// Sends as much of `output` as the system takes, and returns the number of bytes.
-fn send_some(socket: &impl Socket, output: &[u8], counters: &Counters) -> Result<usize, End> {
-    let mut sent = 0;
-    while sent < output.len() {
-        match retry(|| socket.send(&output[sent..])) {
+fn send_output(socket: &impl Socket, output: &Output, counters: &Counters) -> Result<usize, End> {
+    if !output.has_values() {
+        return send_some(socket, output, counters);
+    }
+    let mut parts = output.parts();
+    let mut left = &mut parts[..];
+    send_all(counters, output.len(), |sent| {
+        IoSlice::advance_slices(&mut left, sent);
+        socket.send_parts(left)
+    })
+}
+
+/// Sends as much of `bytes` as the system takes, and returns how many.
+fn send_some(socket: &impl Socket, bytes: &[u8], counters: &Counters) -> Result<usize, End> {
+    let mut left = bytes;
+    send_all(counters, bytes.len(), |sent| {
+        left = &left[sent..];
+        socket.send(left)
+    })
+}
+
+/// Calls `send` until `bytes` bytes are sent or the system takes no more; returns how many were.
+/// `send` is told how many bytes its last call has sent.
+fn send_all(
+    counters: &Counters,
+    bytes: usize,
+    mut send: impl FnMut(usize) -> io::Result<usize>,
+) -> Result<usize, End> {
+    let (mut sent, mut last) = (0, 0);
+    while sent < bytes {
+        match send(last) {
             Ok(0) => return Err(End::Lost(io::ErrorKind::WriteZero.into())),
-            Ok(bytes) => sent += bytes,
+            Ok(bytes) => {
+                last = bytes;
+                sent += bytes;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => last = 0,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error.into()),
         }
@@ -482,7 +506,8 @@ fn send_some(socket: &impl Socket, output: &[u8], counters: &Counters) -> Result
     Ok(sent)
 }
 
-fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Repeats a system call that a signal has interrupted.
+pub(super) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -11,6 +11,8 @@ use crate::backends::FetchedValue;
 use bytes::Bytes;
 use sherwood_model::PartitionId;
 
+use super::input::Input;
+use super::output::Output;
 use super::shared::Shared;
 use crate::clock::Moment;
 
@@ -40,7 +42,7 @@ pub(super) trait Conversation: Send + 'static {
     /// Executes the commands at the start of `input` until one is incomplete, `output` holds
     /// `output_bytes_max` of the listener's options, or keys have to be fetched. Appends the
     /// answers to `output`, which is below that bound at the call and may exceed it by one answer.
-    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance;
+    fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance;
 
     /// Returns the keys of the commands at the start of `input` that a quick scan finds: only for
     /// [prefetching](super::ahead).

@@ -12,6 +12,7 @@ use super::conversation::{Conversation, Fetched, NextStep, Protocol, Wanted};
 use super::fetch::fetch;
 use super::memcached::Memcached;
 use super::options::ListenerOptions;
+use super::output::Output;
 use super::redis::{Redis, connection_bytes_max};
 use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
@@ -82,10 +83,11 @@ impl InMemoryClient {
         self.input.extend_from_slice(bytes);
         let (mut said, mut turns) = (Vec::new(), 0);
         while !self.closed && self.input.len() >= self.need {
-            let mut output = Vec::new();
-            let advance = self.conversation.advance(moment, &self.input, &mut output);
+            let mut output = Output::default();
+            let advance = self.conversation.advance(moment, self.input[..].into(), &mut output);
             self.input.drain(..advance.consumed);
             assert!(output.len() <= self.bytes_max, "{} bytes at once", output.len());
+            let (mut output, _) = output.into_pending(0);
             self.need = 0;
             match advance.next {
                 NextStep::Need(need) => {

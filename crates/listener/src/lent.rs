@@ -11,6 +11,9 @@ use std::ops::{Deref, DerefMut};
 pub(super) trait Empty {
     /// Makes the bytes in the buffer unreachable, and may keep its memory.
     fn empty(&mut self);
+
+    /// Returns the bytes of memory that the buffer uses.
+    fn capacity(&self) -> usize;
 }
 
 /// A buffer that a thread lends to one connection at a time, always empty.
@@ -29,9 +32,7 @@ impl<B: Empty> Lendable<B> {
         self.0.empty();
         Lent(&mut self.0)
     }
-}
 
-impl Lendable<Vec<u8>> {
     /// Returns the bytes of memory that the buffer uses.
     pub(super) fn capacity(&self) -> usize {
         self.0.capacity()
@@ -72,6 +73,10 @@ impl<B: Empty> Drop for Lent<'_, B> {
 impl Empty for Vec<u8> {
     fn empty(&mut self) {
         self.clear();
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity()
     }
 }
 
@@ -119,6 +124,10 @@ impl Deref for ReadBuffer {
 impl Empty for ReadBuffer {
     fn empty(&mut self) {
         self.filled = 0;
+    }
+
+    fn capacity(&self) -> usize {
+        self.memory.len()
     }
 }
 

@@ -8,7 +8,9 @@ use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrie
 use super::ahead::prefetch;
 use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
 use super::counters::Count;
+use super::input::Input;
 use super::login::{Login, LoginOutcome, LoginStep};
+use super::output::Output;
 use super::retrieval::{Misses, Portion};
 use super::session::{AfterCommand, Session};
 use super::shared::Shared;
@@ -78,13 +80,14 @@ impl KeyList {
 }
 
 impl Conversation for Client {
-    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
+    fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
+        let Input { bytes: input, received } = input;
         let (mut consumed, mut ahead) = (0, 0);
         if let Some(next) = self.log_in(input, &mut consumed, output) {
             return Advance { consumed, next };
         }
         let Self { shared, thread, parser, aside, misses, .. } = self;
-        let session = Session { shared, counters: &shared.counters[*thread] };
+        let session = Session { shared, counters: &shared.counters[*thread], received };
         if let Some(next) = go_on(session, moment, aside, misses, output) {
             return Advance { consumed, next };
         }
@@ -131,7 +134,7 @@ impl Conversation for Client {
 
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { shared, thread, aside, misses, .. } = self;
-        let session = Session { shared, counters: &shared.counters[*thread] };
+        let session = Session { shared, counters: &shared.counters[*thread], received: None };
         match aside {
             Some(Aside::Keys(list)) => session.insert(moment, list.cas, misses, fetched, output),
             Some(Aside::Get { key, flags }) => {
@@ -181,7 +184,7 @@ fn begin(
     mut retrieval: Retrieval<'_>,
     aside: &mut Option<Aside>,
     misses: &mut Misses,
-    output: &mut Vec<u8>,
+    output: &mut Output,
 ) -> Option<NextStep> {
     let next = retrieve(session, moment, &mut retrieval, misses, output)?;
     let Retrieval { keys, cas, touch, last } = retrieval;
@@ -196,7 +199,7 @@ fn go_on(
     moment: Moment,
     aside: &mut Option<Aside>,
     misses: &mut Misses,
-    output: &mut Vec<u8>,
+    output: &mut Output,
 ) -> Option<NextStep> {
     let Some(Aside::Keys(list)) = aside else { return None };
     let mut retrieval = list.retrieval();
@@ -216,7 +219,7 @@ fn retrieve(
     moment: Moment,
     retrieval: &mut Retrieval<'_>,
     misses: &mut Misses,
-    output: &mut Vec<u8>,
+    output: &mut Output,
 ) -> Option<NextStep> {
     let output_max = session.shared.options.output_bytes_max;
     let portion = session.retrieve(moment, retrieval, misses, output, output_max);

@@ -7,7 +7,7 @@ use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
 use super::address::Address;
-use super::connection::INPUT_BYTES;
+use super::input::INPUT_BYTES;
 
 /// Options of a memcached or Redis listener. The defaults are memcached's if it has the option.
 ///

@@ -14,6 +14,7 @@ use sherwood_wire::memcached::{Retrieval, reply};
 use super::ahead::prefetch;
 use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
+use super::output::Output;
 use super::routing::Target;
 use super::session::{Session, access, is_over};
 use crate::clock::Moment;
@@ -68,7 +69,7 @@ impl Session<'_> {
         moment: Moment,
         retrieval: &mut Retrieval<'_>,
         misses: &mut Misses,
-        out: &mut Vec<u8>,
+        out: &mut Output,
         out_max: usize,
     ) -> Portion {
         let mut ahead = 0;
@@ -92,7 +93,7 @@ impl Session<'_> {
         retrieval: &Retrieval<'_>,
         key: &[u8],
         misses: &mut Misses,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) {
         self.counters.increment(Count::CmdGet);
         let Some((target, name)) = self.shared.service.routing.find(key) else {
@@ -102,7 +103,8 @@ impl Session<'_> {
         let access = access(moment, target);
         let found = self.shared.service.cache.get(target.partition, name, &access, |item| match item.value {
             Value::Bytes(value) => {
-                reply::value(out, key, item.flags, retrieval.cas.then_some(item.cas), value);
+                let cas = retrieval.cas.then_some(item.cas);
+                out.value(&item, value, |out| reply::value_line(out, key, item.flags, cas, value.len()));
                 true
             }
             // Only simulators store an item that has a size but no value.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use sherwood_cache::OUTDATED;
-use sherwood_cache::{Access, AccessFlags, Change, Item, ItemKind, Marks, NewItem, Refused, Value};
+use sherwood_cache::{Access, AccessFlags, Change, Item, ItemKind, Marks, NewItem, Received, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
@@ -14,6 +14,7 @@ use sherwood_wire::memcached::{
 
 use super::conversation::Wanted;
 use super::counters::{Count, Counters};
+use super::output::Output;
 use super::routing::Target;
 use super::shared::Shared;
 use super::stats;
@@ -25,6 +26,8 @@ pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
     /// Counters of the connections' thread.
     pub(super) counters: &'a Counters,
+    /// The input in memory of the cache, which an item stored from it keeps.
+    pub(super) received: Option<&'a Received>,
 }
 
 /// The next step of a connection after a command.
@@ -46,7 +49,7 @@ impl Session<'_> {
         &self,
         moment: Moment,
         command: Command<'c>,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> AfterCommand<'c> {
         let (answer, noreply) = match command {
             Command::Retrieval(retrieval) => return AfterCommand::Retrieve(retrieval),
@@ -117,6 +120,7 @@ impl Session<'_> {
         let item = NewItem {
             flags: storage.flags,
             expires: expiry(storage.exptime, moment),
+            received: self.received,
             ..NewItem::bytes(storage.value)
         };
         match storage.verb {

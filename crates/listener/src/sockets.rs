@@ -3,7 +3,7 @@
 //! Listeners run on the system's sockets ([`system`](super::system)). A simulation implements the
 //! same traits and runs the same event loop; see [`SingleThread`](super::SingleThread).
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -28,6 +28,13 @@ pub trait Socket {
     /// # Errors
     /// As `send`.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Sends the start of the bytes of `parts`, at most 1,024 of them, in order, and returns how
+    /// many bytes the system took.
+    ///
+    /// # Errors
+    /// As `sendmsg`.
+    fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Ends the receiving or the sending side of the connection.
     ///

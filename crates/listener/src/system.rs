@@ -3,7 +3,7 @@
 //! Sockets are registered once, edge-triggered, so that an event needs no system call but the read
 //! or write itself.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,8 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, read, write};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send, shutdown, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
+use rustix::net::{accept_with, recv, send, sendmsg, shutdown, sockopt};
 
 use super::sockets::{Event, Signal, Socket, Sockets};
 
@@ -38,6 +39,10 @@ impl Socket for OwnedFd {
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(sendmsg(self, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
     }
 
     fn shut_down(&self, how: Shutdown) -> io::Result<()> {

@@ -19,13 +19,15 @@ use sherwood_model::Instant;
 
 use super::account::Account;
 use super::batch::{InputBatch, ROOM_BYTES};
-use super::connection::{Connection, End, INPUT_BYTES, Readiness, Received, ThreadContext, Turn, Wait};
+use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
 use super::idle::IdleTime;
+use super::input::INPUT_BYTES;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::options::ListenerOptions;
+use super::output::Output;
 use super::shared::{ConnectionPermit, Connections, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
@@ -65,7 +67,7 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     input: Lendable<ReadBuffer>,
     /// Buffer for the answers of a client's turn. Its capacity is kept: one bound and one value at
     /// most, or twice that.
-    output: Lendable<Vec<u8>>,
+    output: Lendable<Output>,
     /// The bytes that the thread's own three buffers hold.
     account: Account,
 }
@@ -102,7 +104,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             again: VecDeque::new(),
             batch: InputBatch::new(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
-            output: Lendable::new(Vec::new()),
+            output: Lendable::new(Output::default()),
         }
     }
 
@@ -211,9 +213,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         client.note(readiness);
         let counters = &self.shared.counters[self.number];
         match self.batch.read(token, |buffer| client.read_input(buffer, counters)) {
-            Received::Input => {}
-            Received::Over(turn) => self.conclude(token, turn, moment.now),
-            Received::Busy => self.turn(token, moment),
+            ReadOutcome::Input => {}
+            ReadOutcome::Over(turn) => self.conclude(token, turn, moment.now),
+            ReadOutcome::Busy => self.turn(token, moment),
         }
         if self.batch.is_full() {
             self.answer(moment);

@@ -29,7 +29,7 @@ pub(crate) use self::index::Range;
 pub(crate) use self::pages::{Cursor, Handle, NO_HANDLE, Slack};
 pub(crate) use self::record::{Annotations, NewRecord, Record, Visibility};
 pub(crate) use self::s3fifo::Evicted;
-pub(crate) use self::sizes::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX, slot_bytes};
+pub(crate) use self::sizes::{HEADER_BYTES, SLOT_BYTES_MAX, slot_bytes};
 
 use self::balance::Counts;
 use self::ghost::Ghost;

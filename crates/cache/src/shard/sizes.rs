@@ -10,8 +10,6 @@
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
 /// The largest slot, an eighth of a page.
 pub(crate) const SLOT_BYTES_MAX: usize = PAGE_BYTES / 8;
-/// Unit of the size of a run (storage of an item too large for a slot), in bytes.
-pub(crate) const RUN_STEP: usize = 4096;
 /// Bytes of every record before its optional fields and key.
 pub(crate) const HEADER_BYTES: usize = 24;
 

@@ -15,6 +15,7 @@ use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply}
 
 use super::super::conversation::Wanted;
 use super::super::counters::Count;
+use super::super::output::Output;
 use super::super::session::{Session, is_over};
 use super::answer::{self, Expiry, Shown, ttl_secs};
 use super::{Asked, STALE, WON, stored};
@@ -58,7 +59,7 @@ enum Settled {
 
 impl Session<'_> {
     /// Answers an `mg`, or returns the key to fetch before it can be answered.
-    pub(super) fn meta_get(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Option<Wanted> {
+    pub(super) fn meta_get(&self, asked: &Asked<'_>, out: &mut Output) -> Option<Wanted> {
         self.counters.increment(Count::CmdGet);
         let options = asked.meta.flags.options();
         let idle = self.idle(asked);
@@ -116,7 +117,7 @@ impl Session<'_> {
         last_use.map_or(Duration::ZERO, |last_use| cache.since(last_use, asked.moment.now))
     }
 
-    fn read(&self, asked: &Asked<'_>, options: &MetaOptions, idle: Duration, out: &mut Vec<u8>) -> Read {
+    fn read(&self, asked: &Asked<'_>, options: &MetaOptions, idle: Duration, out: &mut Output) -> Read {
         let changes = options.ttl.is_some() || options.recache.is_some();
         let passing = changes || asked.meta.flags.has(b'u');
         let access = if passing { asked.passing() } else { asked.access() };
@@ -128,7 +129,12 @@ impl Session<'_> {
             if changes || outcome.won {
                 return Read::Unsettled { hit: before.hit };
             }
-            write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
+            let shown = shown(&item, value, &outcome, before);
+            let line = |out: &mut Vec<u8>| write_line(asked, options, &outcome, &shown, out);
+            match shows_value(asked, options, &shown) {
+                true => out.value(&item, value, line),
+                false => line(out),
+            }
             Read::Answered
         });
         read.unwrap_or(Read::Absent)
@@ -260,6 +266,7 @@ fn shown<'a>(item: &Item<'_>, value: &'a [u8], outcome: &GetOutcome, before: Bef
     }
 }
 
+/// Appends an answer with a copy of its value, if it has one.
 fn write(
     asked: &Asked<'_>,
     options: &MetaOptions,
@@ -267,9 +274,31 @@ fn write(
     shown: &Shown<'_>,
     out: &mut Vec<u8>,
 ) {
-    let with_value = asked.meta.flags.has(b'v') && options.cas != Some(shown.cas);
+    let with_value = shows_value(asked, options, shown);
     if with_value {
         out.reserve(reply::VALUE_LINE_BYTES_MAX + shown.value.len());
+    }
+    write_line(asked, options, outcome, shown, out);
+    if with_value {
+        out.extend_from_slice(shown.value);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Returns true if a value and a line end follow the line of an answer.
+fn shows_value(asked: &Asked<'_>, options: &MetaOptions, shown: &Shown<'_>) -> bool {
+    asked.meta.flags.has(b'v') && options.cas != Some(shown.cas)
+}
+
+/// Appends the line of an answer.
+fn write_line(
+    asked: &Asked<'_>,
+    options: &MetaOptions,
+    outcome: &GetOutcome,
+    shown: &Shown<'_>,
+    out: &mut Vec<u8>,
+) {
+    if shows_value(asked, options, shown) {
         reply::meta_value(out, shown.value.len());
     } else {
         out.extend_from_slice(b"HD");
@@ -281,8 +310,4 @@ fn write(
         }
     }
     out.extend_from_slice(b"\r\n");
-    if with_value {
-        out.extend_from_slice(shown.value);
-        out.extend_from_slice(b"\r\n");
-    }
 }

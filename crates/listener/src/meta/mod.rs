@@ -27,6 +27,7 @@ use super::counters::Count;
 use super::routing::Target;
 use super::session::{AfterCommand, Session, access};
 use crate::clock::Moment;
+use crate::output::Output;
 
 /// Mark of a stale value, which a client should replace.
 const STALE: Marks = OUTDATED;
@@ -71,7 +72,7 @@ impl Asked<'_> {
 
 impl Session<'_> {
     /// Executes a meta command and appends its answer to `out`.
-    pub(crate) fn meta<'c>(&self, moment: Moment, meta: Meta<'c>, out: &mut Vec<u8>) -> AfterCommand<'c> {
+    pub(crate) fn meta<'c>(&self, moment: Moment, meta: Meta<'c>, out: &mut Output) -> AfterCommand<'c> {
         self.counters.increment(Count::CmdMeta);
         let mut room = [0; KEY_BYTES_MAX];
         let key = meta.key.bytes(&mut room);

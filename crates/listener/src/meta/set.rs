@@ -79,6 +79,7 @@ impl Session<'_> {
         let cache = &self.shared.service.cache;
         let (partition, access) = (asked.target.partition, asked.access());
         if let Some(item) = new.plain() {
+            let item = NewItem { received: self.received, ..item };
             let cas = cache.set(partition, asked.name, item, &access)?;
             return Ok(SetOutcome { code: STORED, bytes: item.value.len(), cas });
         }

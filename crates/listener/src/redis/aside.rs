@@ -9,11 +9,12 @@ use sherwood_cache::PREFETCH_KEYS_MAX;
 use sherwood_wire::resp::{Args, reply};
 
 use super::listing::Listing;
-use super::session::{Session, arg};
+use super::session::{Old, Session, arg};
 use crate::FETCH_KEYS_MAX;
 use crate::ahead::prefetch;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
+use crate::output::Output;
 
 /// A command that was begun and is continued later.
 #[derive(Debug)]
@@ -56,13 +57,13 @@ impl Aside {
 impl Session<'_> {
     /// Appends the values of the keys from argument `first` on, as many as fit into the output, and
     /// keeps the remaining keys for later.
-    pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Vec<u8>) {
+    pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Output) {
         let mut values = Values::default();
         for index in first..args.len() {
             if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
                 prefetch(&self.shared.service, &mut args.from(index));
             }
-            if self.is_full(out) || values.misses.len() == FETCH_KEYS_MAX {
+            if self.is_full(out.len()) || values.misses.len() == FETCH_KEYS_MAX {
                 values.keys = encoded(args, index);
                 break;
             }
@@ -75,7 +76,7 @@ impl Session<'_> {
 
     /// Continues the command that was begun and not completed. Returns the next step of the
     /// connection while the command is unfinished.
-    pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<NextStep> {
+    pub(super) fn go_on(&mut self, out: &mut Output) -> Option<NextStep> {
         let next = match self.client.aside.take()? {
             Aside::Values(mut values) => {
                 let next = self.more_values(&mut values, out);
@@ -91,15 +92,15 @@ impl Session<'_> {
         Some(next)
     }
 
-    fn more_values(&self, values: &mut Values, out: &mut Vec<u8>) -> Option<NextStep> {
-        let before = out.len();
-        while values.misses.is_empty() && !self.is_full(out) {
+    fn more_values(&self, values: &mut Values, out: &mut Output) -> Option<NextStep> {
+        let before = out.mark();
+        while values.misses.is_empty() && !self.is_full(out.len()) {
             let key = values.next()?;
             // Copied because `look_up` changes `values.misses`, a neighbouring field.
             let key = key.to_vec();
             self.look_up(&key, &mut values.misses, out);
             if values.muted {
-                out.truncate(before);
+                out.reset(before);
             }
         }
         if values.misses.is_empty() {
@@ -130,8 +131,11 @@ impl Session<'_> {
         out.extend_from_slice(&hits[copied..]);
     }
 
-    fn look_up(&self, key: &[u8], misses: &mut Vec<Miss>, out: &mut Vec<u8>) {
-        if self.read(key, |value| reply::bulk(out, value)).is_some() {
+    fn look_up(&self, key: &[u8], misses: &mut Vec<Miss>, out: &mut Output) {
+        let value = |old: Old<'_>| {
+            out.value(&old.item, old.value, |out| reply::bulk_line(out, old.value.len()));
+        };
+        if self.read(key, value).is_some() {
             return;
         }
         let backends = self.shared.service.backends.is_some();
@@ -144,8 +148,8 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn is_full(&self, out: &[u8]) -> bool {
-        out.len() >= self.shared.options.output_bytes_max
+    pub(super) fn is_full(&self, output_bytes: usize) -> bool {
+        output_bytes >= self.shared.options.output_bytes_max
     }
 }
 

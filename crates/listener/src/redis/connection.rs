@@ -6,9 +6,10 @@ use super::VERSION;
 use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
 use super::session::{CommandResult, Replies, Session, arg, is, number};
 use super::words;
+use crate::output::Output;
 
 /// Executes the Redis command `PING [message]`.
-pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => reply::simple(out, "PONG"),
         (Some(message), 2) => reply::bulk(out, message),
@@ -18,20 +19,20 @@ pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Co
 }
 
 /// Executes the Redis command `ECHO message`.
-pub(super) fn echo(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn echo(_: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     reply::bulk(out, arg(args, 1));
     Ok(())
 }
 
 /// Executes the Redis command `QUIT`.
-pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     session.client.quit = true;
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
 /// Executes the Redis command `RESET`.
-pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     let replies = match session.client.replies {
         // A preceding `CLIENT REPLY SKIP` still applies to this command.
         Replies::SkipThis => Replies::SkipThis,
@@ -44,7 +45,7 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
 }
 
 /// Executes the Redis command `SELECT index`: there is one database.
-pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     database(arg(args, 1))?;
     out.extend_from_slice(reply::OK);
     Ok(())
@@ -61,7 +62,7 @@ pub(super) fn database(index: &[u8]) -> CommandResult {
 
 /// Executes the Redis command `AUTH [username] password`; the user is `default` if no name is
 /// given.
-pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     match args.len() {
         2 if session.shared.service.passwords.is_none() => {
             return Err(Failure::text(
@@ -78,7 +79,7 @@ pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// Executes the Redis command `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
-pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let version = match args.get(1).map(integer) {
         None => session.version(),
         Some(Some(2)) => Version::Resp2,
@@ -145,13 +146,13 @@ fn plain(name: &[u8]) -> Result<String, Failure> {
 const NAME_BYTES_MAX: usize = 1024;
 
 /// Executes the Redis command `CLIENT ID`.
-pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     reply::integer(out, session.card.id as i64);
     Ok(())
 }
 
 /// Executes the Redis command `CLIENT GETNAME`.
-pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     let names = session.card.names();
     match names.name.as_str() {
         "" => reply::null(out, session.version()),
@@ -161,7 +162,7 @@ pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut V
 }
 
 /// Executes the Redis command `CLIENT SETNAME name`.
-pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     session.card.names().name = plain(arg(args, 2))?;
     out.extend_from_slice(reply::OK);
     Ok(())
@@ -169,7 +170,7 @@ pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mu
 
 /// Executes the Redis command `CLIENT SETINFO LIB-NAME name | LIB-VER version`, which clients send
 /// since Redis 7.2.
-pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let value = plain(arg(args, 3))?;
     match arg(args, 2) {
         word if is(word, "lib-name") => session.card.names().library = value,
@@ -181,14 +182,14 @@ pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mu
 }
 
 /// Executes the Redis command `CLIENT INFO`.
-pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     let line = session.card.line(session.moment.now) + "\n";
     reply::text(out, session.version(), &line);
     Ok(())
 }
 
 /// Executes the Redis command `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`.
-pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (now, clients) = (session.moment.now, &session.hub.clients);
     let list = match args.get(2) {
         None => clients.list(now, |_| true),
@@ -210,7 +211,7 @@ pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut V
 }
 
 /// Executes the Redis command `CLIENT REPLY ON | OFF | SKIP`.
-pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let replies = &mut session.client.replies;
     match arg(args, 2) {
         word if is(word, "on") => {
@@ -230,7 +231,7 @@ pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut 
 
 /// Executes the Redis command `CLIENT NO-EVICT ON | OFF`: accepted without effect, since clients
 /// are never evicted; each client's buffers are bounded.
-pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     match arg(args, 2) {
         word if is(word, "on") || is(word, "off") => out.extend_from_slice(reply::OK),
         _ => return Err(SYNTAX),
@@ -239,7 +240,7 @@ pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec
 }
 
 /// Executes the Redis command `CLIENT HELP`.
-pub(super) fn client_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn client_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     words::help(
         out,
         "CLIENT",

@@ -11,6 +11,8 @@ use super::session::{Session, State};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
 use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
+use crate::input::Input;
+use crate::output::Output;
 use crate::shared::Shared;
 
 /// The Redis protocol, as a listener serves it.
@@ -71,10 +73,12 @@ impl Drop for Client {
 }
 
 impl Conversation for Client {
-    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
+    fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
+        let Input { bytes: input, received } = input;
         let Self { hub, shared, thread, parser, state, card } = self;
         let counters = &shared.counters[*thread];
-        let mut session = Session { shared, hub, counters, client: state, card, moment, commands: 0 };
+        let mut session =
+            Session { shared, hub, counters, client: state, card, moment, commands: 0, received };
         let (mut consumed, mut ahead) = (0, 0);
         let next = loop {
             if let Some(next) = session.go_on(output) {
@@ -83,7 +87,7 @@ impl Conversation for Client {
             if session.client.quit {
                 break NextStep::Close;
             }
-            if session.is_full(output) {
+            if session.is_full(output.len()) {
                 break NextStep::Send;
             }
             let parsed = parser.parse(&input[consumed..]);
@@ -129,6 +133,7 @@ impl Conversation for Client {
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { hub, shared, thread, state, card, .. } = self;
         let counters = &shared.counters[*thread];
-        Session { shared, hub, counters, client: state, card, moment, commands: 0 }.resume(fetched, output);
+        Session { shared, hub, counters, client: state, card, moment, commands: 0, received: None }
+            .resume(fetched, output);
     }
 }

@@ -5,9 +5,10 @@ use sherwood_wire::resp::{Args, Version, reply};
 use super::session::{CommandResult, Session};
 use super::table::{self, Command};
 use super::words;
+use crate::output::Output;
 
 /// Executes the Redis command `COMMAND`.
-pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     let version = session.version();
     reply::array(out, table::COMMANDS.len());
     table::COMMANDS.iter().for_each(|command| description(out, version, command));
@@ -15,13 +16,13 @@ pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> 
 }
 
 /// Executes the Redis command `COMMAND COUNT`.
-pub(super) fn count(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn count(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     reply::integer(out, table::COMMANDS.len() as i64);
     Ok(())
 }
 
 /// Executes the Redis command `COMMAND INFO [name …]`.
-pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     if args.len() == 2 {
         return all(session, args, out);
     }
@@ -37,7 +38,7 @@ pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// Executes the Redis command `COMMAND DOCS [name …]`.
-pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let commands: Vec<&Command> = match args.len() {
         2 => table::COMMANDS.iter().collect(),
         _ => args.from(2).filter_map(named).collect(),
@@ -52,7 +53,7 @@ pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// Executes the Redis command `COMMAND HELP`.
-pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     words::help(
         out,
         "COMMAND",
@@ -76,7 +77,7 @@ fn named(name: &[u8]) -> Option<&'static Command> {
 
 /// Appends the ten fields with which Redis 7's `COMMAND` describes a command. Hints and key
 /// specifications are empty: the earlier fields give the positions of the keys.
-fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
+fn description(out: &mut Output, version: Version, command: &Command) {
     reply::array(out, 10);
     reply::bulk(out, command.name.as_bytes());
     reply::integer(out, command.arity);
@@ -95,7 +96,7 @@ fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
     command.subcommands.iter().for_each(|subcommand| description(out, version, subcommand));
 }
 
-fn documentation(out: &mut Vec<u8>, version: Version, command: &Command) {
+fn documentation(out: &mut Output, version: Version, command: &Command) {
     let Command { summary, since, group, subcommands, .. } = *command;
     reply::map(out, version, 3 + usize::from(!subcommands.is_empty()));
     for (name, value) in [("summary", summary), ("since", since), ("group", group)] {

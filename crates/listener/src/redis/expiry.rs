@@ -6,24 +6,25 @@ use sherwood_wire::resp::{Args, reply};
 use super::failure::Failure;
 use super::session::{CommandResult, Session, arg, is, number};
 use crate::counters::Count;
+use crate::output::Output;
 
 /// Executes the Redis command `EXPIRE key seconds [NX | XX | GT | LT]`.
-pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     set_expiry(session, args, session.unix_ms(), 1000, "expire", out)
 }
 
 /// Executes the Redis command `PEXPIRE key milliseconds [NX | XX | GT | LT]`.
-pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     set_expiry(session, args, session.unix_ms(), 1, "pexpire", out)
 }
 
 /// Executes the Redis command `EXPIREAT key unix-time-seconds [NX | XX | GT | LT]`.
-pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     set_expiry(session, args, 0, 1000, "expireat", out)
 }
 
 /// Executes the Redis command `PEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT]`.
-pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     set_expiry(session, args, 0, 1, "pexpireat", out)
 }
 
@@ -73,7 +74,7 @@ fn set_expiry(
     from_ms: i64,
     unit_ms: i64,
     name: &str,
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) -> CommandResult {
     let conditions = Conditions::parse(args)?;
     let at = number(arg(args, 2))?.checked_mul(unit_ms).and_then(|span| span.checked_add(from_ms));
@@ -94,7 +95,7 @@ fn set_expiry(
 }
 
 /// Executes the Redis command `PERSIST key`.
-pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let changed = session.update(arg(args, 1), |old| match old {
         Some(old) if old.expires.is_some() => (Change::Touch(None), true),
         _ => (Change::Keep, false),
@@ -110,22 +111,22 @@ fn note_touch(session: &Session<'_>, changed: bool) {
 }
 
 /// Executes the Redis command `TTL key`.
-pub(super) fn ttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn ttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     tell_expiry(session, args, out, |at, now| seconds((at - now).max(0)))
 }
 
 /// Executes the Redis command `PTTL key`.
-pub(super) fn pttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn pttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     tell_expiry(session, args, out, |at, now| (at - now).max(0))
 }
 
 /// Executes the Redis command `EXPIRETIME key`.
-pub(super) fn expiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn expiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     tell_expiry(session, args, out, |at, _| seconds(at))
 }
 
 /// Executes the Redis command `PEXPIRETIME key`.
-pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     tell_expiry(session, args, out, |at, _| at)
 }
 
@@ -134,7 +135,7 @@ pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut V
 fn tell_expiry(
     session: &Session<'_>,
     args: Args<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Output,
     tell: impl FnOnce(i64, i64) -> i64,
 ) -> CommandResult {
     let answer = match session.peek(arg(args, 1), |old| old.expires) {

@@ -5,31 +5,32 @@ use sherwood_wire::resp::{Args, integer, reply};
 use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
 use super::words;
+use crate::output::Output;
 
 /// Executes the Redis commands `DEL key …` and `UNLINK key …`, which do the same: freeing memory
 /// here is fast.
-pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let removed = args.from(1).filter(|key| session.remove(key)).count();
     reply::integer(out, removed as i64);
     Ok(())
 }
 
 /// Executes the Redis command `EXISTS key …`.
-pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let found = args.from(1).filter(|key| session.peek(key, |_| ()).is_some()).count();
     reply::integer(out, found as i64);
     Ok(())
 }
 
 /// Executes the Redis command `TOUCH key …`.
-pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let found = args.from(1).filter(|key| session.read(key, |_| ()).is_some()).count();
     reply::integer(out, found as i64);
     Ok(())
 }
 
 /// Executes the Redis command `TYPE key`.
-pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let found = session.peek(arg(args, 1), |_| ()).is_some();
     reply::simple(out, if found { "string" } else { "none" });
     Ok(())
@@ -40,7 +41,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// Executes the Redis command `OBJECT ENCODING key`: the encoding Redis would have chosen for a
 /// value stored by `SET`.
-pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     about(session, args, out, |value, out| {
         let encoding = match value {
             value if integer(value).is_some() => "int",
@@ -53,7 +54,7 @@ pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
 }
 
 /// Executes the Redis command `OBJECT REFCOUNT key`: always 1, since values are never shared.
-pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     about(session, args, out, |_, out| {
         reply::integer(out, 1);
         Ok(())
@@ -62,7 +63,7 @@ pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
 
 /// Executes the Redis command `OBJECT IDLETIME key`: seconds since its last use, or since it was
 /// stored if the eviction policy does not record uses.
-pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     match session.idle(arg(args, 2)) {
         Some(idle) => reply::integer(out, idle.as_secs() as i64),
         None => reply::null(out, session.version()),
@@ -71,7 +72,7 @@ pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
 }
 
 /// Executes the Redis command `OBJECT FREQ key`.
-pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     about(session, args, out, |_, _| Err(NO_FREQUENCY))
 }
 
@@ -83,7 +84,7 @@ const NO_FREQUENCY: Failure = Failure::text(
 fn about(
     session: &Session<'_>,
     args: Args<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Output,
     tell: impl FnOnce(&[u8], &mut Vec<u8>) -> CommandResult,
 ) -> CommandResult {
     match session.peek(arg(args, 2), |old| tell(old.value, out)) {
@@ -96,7 +97,7 @@ fn about(
 }
 
 /// Executes the Redis command `OBJECT HELP`.
-pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     words::help(
         out,
         "OBJECT",

@@ -11,6 +11,7 @@ use super::aside::Aside;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is, number};
+use crate::output::Output;
 
 /// Most slots of the cache's table that a command visits before other connections run. Chosen: a
 /// fraction of a millisecond.
@@ -113,7 +114,7 @@ impl Listing {
 
     /// Executes a portion of the iteration. Returns true after the last one, when the answer is
     /// complete.
-    pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
+    pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         let more = self.step(session);
         let enough = match &mut self.purpose {
             Purpose::Keys(_) => self.found.len() >= KEYS_BYTES_MAX,
@@ -154,7 +155,7 @@ impl Listing {
     }
 
     /// Appends the answer of the completed iteration from the keys found; always returns true.
-    fn answer(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
+    fn answer(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         let Self { purpose, count, found, muted, .. } = self;
         match purpose {
             _ if *muted => {}
@@ -172,20 +173,20 @@ impl Listing {
 }
 
 /// Executes the Redis command `KEYS pattern`.
-pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
+pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Output) -> CommandResult {
     let pattern = pattern(arg(args, 1))?.to_vec();
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Keys(pattern), Walk::default())));
     Ok(())
 }
 
 /// Executes the Redis command `DBSIZE`.
-pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
+pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Output) -> CommandResult {
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Count, Walk::default())));
     Ok(())
 }
 
 /// Executes the Redis command `RANDOMKEY`.
-pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
+pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Output) -> CommandResult {
     let (service, draw) = (&session.shared.service, session.hub.draw());
     let route = (draw >> ROUTE_SHIFT) as usize % service.routing.routes().max(1);
     let walk = Walk { route, cursor: service.cache.scan_from(draw) };
@@ -205,7 +206,7 @@ fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
 }
 
 /// Executes the Redis command `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
-pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let cursor = std::str::from_utf8(arg(args, 1)).ok().and_then(|text| text.parse().ok());
     let mut walk = Walk::of(cursor.ok_or(Failure::text("ERR invalid cursor"))?);
     let ScanOptions { pattern, count, of_strings } = scan_options(args)?;
@@ -213,7 +214,7 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     let portion = places(pattern);
     let mut left = (SCAN_PORTIONS_MAX * portion).min(count.saturating_mul(SCAN_PLACES_PER_KEY));
     let mut more = true;
-    while more && left > 0 && seen < count && !session.is_full(&keys) {
+    while more && left > 0 && seen < count && !session.is_full(keys.len()) {
         let look = left.min(portion).min(PLACES_A_LOOK);
         left -= look;
         more = walk.step(session, look, |key| {

@@ -11,16 +11,17 @@ use sherwood_wire::resp::{Args, reply};
 use super::connection::database;
 use super::failure::{Failure, NO_SUCH_KEY, SYNTAX};
 use super::session::{CommandResult, Session, arg, is};
+use crate::output::Output;
 
 /// Executes the Redis command `MGET key …`.
-pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     reply::array(out, args.len() - 1);
     session.values(args, 1, out);
     Ok(())
 }
 
 /// Executes the Redis command `MSET key value …`.
-pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("mset"));
     }
@@ -33,7 +34,7 @@ pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// Executes the Redis command `MSETNX key value …`.
-pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("msetnx"));
     }
@@ -74,7 +75,7 @@ fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> CommandResult {
 }
 
 /// Executes the Redis command `RENAME key newkey`.
-pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
     let _order = session.hub.order();
     if from == to {
@@ -104,7 +105,7 @@ fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> CommandResult {
 }
 
 /// Executes the Redis command `COPY source destination [DB 0] [REPLACE]`.
-pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
     let replace = copy_replaces(args)?;
     if from == to {

@@ -7,29 +7,30 @@ use super::decimal::{Decimal, Number};
 use super::failure::{Failure, NOT_A_FLOAT, NOT_AN_INTEGER, OVERFLOW};
 use super::session::{CommandResult, Old, Session, arg, number};
 use crate::counters::Count;
+use crate::output::Output;
 
 /// Executes the Redis command `INCR key`.
-pub(super) fn incr(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn incr(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     count(session, arg(args, 1), 1, out)
 }
 
 /// Executes the Redis command `DECR key`.
-pub(super) fn decr(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn decr(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     count(session, arg(args, 1), -1, out)
 }
 
 /// Executes the Redis command `INCRBY key increment`.
-pub(super) fn incrby(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn incrby(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     count(session, arg(args, 1), number(arg(args, 2))?, out)
 }
 
 /// Executes the Redis command `DECRBY key decrement`.
-pub(super) fn decrby(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn decrby(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let by = number(arg(args, 2))?.checked_neg().ok_or(Failure::text("ERR decrement would overflow"))?;
     count(session, arg(args, 1), by, out)
 }
 
-fn count(session: &Session<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) -> CommandResult {
+fn count(session: &Session<'_>, key: &[u8], by: i64, out: &mut Output) -> CommandResult {
     let number = session.update(key, |old| {
         note(session, by >= 0, old.is_some());
         let before = match old {
@@ -46,7 +47,7 @@ fn count(session: &Session<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) -> Comma
 }
 
 /// Executes the Redis command `INCRBYFLOAT key increment`.
-pub(super) fn incrbyfloat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn incrbyfloat(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let session = &*session;
     let by = arg(args, 2);
     let text = session.update(arg(args, 1), |old| {

@@ -10,9 +10,10 @@ use super::glob;
 use super::session::{CommandResult, Session, arg, is};
 use super::words;
 use crate::counters::Count;
+use crate::output::Output;
 
 /// Executes the Redis command `TIME`.
-pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     let now = session.shared.clock.unix(session.moment.now);
     reply::array(out, 2);
     reply::bulk(out, now.as_secs().to_string().as_bytes());
@@ -22,7 +23,7 @@ pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) ->
 
 /// Executes the Redis commands `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which do the same since
 /// there is one database.
-pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => {}
         (Some(word), 2) if is(word, "async") || is(word, "sync") => {}
@@ -57,7 +58,7 @@ const SECTIONS: [Section; 8] = [
 ];
 
 /// Executes the Redis command `INFO [section …]`.
-pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let all = args.len() == 1
         || args.from(1).any(|word| ["all", "default", "everything"].iter().any(|all| is(word, all)));
     let mut text = String::new();
@@ -191,7 +192,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
 }
 
 /// Executes the Redis command `CONFIG GET pattern …`.
-pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let wanted = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
     let found: Vec<_> = settings(session).into_iter().filter(|(name, _)| wanted(name)).collect();
     reply::map(out, session.version(), found.len());
@@ -204,7 +205,7 @@ pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
 
 /// Executes the Redis command `CONFIG SET parameter value …`: settings come from the node's
 /// configuration and cannot be changed here; setting the present value succeeds.
-pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
@@ -224,14 +225,14 @@ pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
 }
 
 /// Executes the Redis command `CONFIG RESETSTAT`.
-pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     session.shared.reset();
     out.extend_from_slice(reply::OK);
     Ok(())
 }
 
 /// Executes the Redis command `CONFIG HELP`.
-pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     words::help(
         out,
         "CONFIG",

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use sherwood_cache::OUTDATED;
-use sherwood_cache::{Access, Change, Item, ItemKind, Marks, Refused, Value};
+use sherwood_cache::{Access, Change, Item, ItemKind, Marks, Received, Refused, Value};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
@@ -19,6 +19,7 @@ use super::table::{self, Command};
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::login::REFUSALS_MAX;
+use crate::output::Output;
 use crate::routing::Target;
 use crate::shared::Shared;
 
@@ -33,6 +34,8 @@ pub(super) struct Session<'a> {
     pub(super) moment: Moment,
     /// Commands executed but not yet recorded in the client's `card`.
     pub(super) commands: u64,
+    /// The input in memory of the cache, which an item stored from it keeps.
+    pub(super) received: Option<&'a Received>,
 }
 
 /// The state of a Redis client between commands.
@@ -77,6 +80,8 @@ pub(super) struct Old<'i> {
     pub(super) expires: Option<Instant>,
     pub(super) tags: Tags,
     marks: Marks,
+    /// The item itself.
+    pub(super) item: Item<'i>,
 }
 
 impl<'i> Old<'i> {
@@ -85,7 +90,7 @@ impl<'i> Old<'i> {
     pub(super) fn of(item: Item<'i>) -> Option<Self> {
         match item {
             Item { value: Value::Bytes(value), flags, expires, tags, marks, .. } => {
-                Some(Self { value, flags, expires, tags, marks })
+                Some(Self { value, flags, expires, tags, marks, item })
             }
             _ => None,
         }
@@ -106,19 +111,19 @@ pub(super) type CommandResult = Result<(), Failure>;
 
 impl Session<'_> {
     /// Executes a command and appends its answer to `out`, unless the client has suppressed it.
-    pub(super) fn execute(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
-        let before = out.len();
+    pub(super) fn execute(&mut self, args: Args<'_>, out: &mut Output) {
+        let before = out.mark();
         if self.client.replies == Replies::SkipNext {
             self.client.replies = Replies::SkipThis;
         }
         if let Err(failure) = self.run(args, out) {
-            out.truncate(before);
+            out.reset(before);
             reply::error(out, &failure.0);
         }
         // The setting after the command counts: Redis answers the command that turns answers on,
         // but neither the one that turns them off nor the one that skips the next answer.
         if self.client.replies != Replies::All {
-            out.truncate(before);
+            out.reset(before);
             if let Some(aside) = &mut self.client.aside {
                 aside.mute();
             }
@@ -128,7 +133,7 @@ impl Session<'_> {
         }
     }
 
-    fn run(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+    fn run(&mut self, args: Args<'_>, out: &mut Output) -> CommandResult {
         let name = arg(args, 0);
         let Some(command) = table::find(name) else {
             if is_http(name) {
@@ -190,7 +195,7 @@ impl Session<'_> {
     /// Answers a request with an argument over the limit on its length; `args` are the arguments
     /// before it. A value that the command would have overwritten is removed, so that later reads
     /// do not return it.
-    pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+    pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Output) {
         self.counters.increment(Count::StoreTooLarge);
         let overwrites = |name: &[u8]| {
             [&b"set"[..], b"setex", b"psetex", b"getset"].iter().any(|one| name.eq_ignore_ascii_case(one))
@@ -209,13 +214,13 @@ impl Session<'_> {
     }
 
     /// Answers a request over the limits that apply to clients which have not logged in.
-    pub(super) fn too_large_outside(&self, out: &mut Vec<u8>) {
+    pub(super) fn too_large_outside(&self, out: &mut Output) {
         self.counters.increment(Count::ProtocolErrors);
         reply::error(out, b"ERR Protocol error: unauthenticated bulk length");
     }
 
     /// Answers bytes that are not a request.
-    pub(super) fn broken(&self, error: ProtocolError, out: &mut Vec<u8>) {
+    pub(super) fn broken(&self, error: ProtocolError, out: &mut Output) {
         self.counters.increment(Count::ProtocolErrors);
         reply::error(out, format!("ERR {error}").as_bytes());
     }
@@ -228,12 +233,12 @@ impl Session<'_> {
         Access { tenant: target.tenant, ..Access::at(self.moment.now) }
     }
 
-    /// Calls `read` with the value of a key, which counts as a use of the item.
-    pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    /// Calls `read` with the item of a key, which counts as a use of it.
+    pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
             let access = self.access(target);
             let cache = &self.shared.service.cache;
-            cache.get(target.partition, name, &access, |item| Old::of(item).map(|old| read(old.value)))?
+            cache.get(target.partition, name, &access, |item| Old::of(item).map(read))?
         });
         self.count_read(found.is_some());
         found

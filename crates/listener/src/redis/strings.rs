@@ -7,16 +7,17 @@ use sherwood_wire::resp::{Args, reply};
 use super::failure::{Failure, SYNTAX, TOO_LONG};
 use super::session::{CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;
+use crate::output::Output;
 
 /// Executes the Redis command `GET key`.
-pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     session.values(args, 1, out);
     Ok(())
 }
 
 /// Executes the Redis command `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT
 /// seconds | PXAT milliseconds | KEEPTTL]`.
-pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (key, value) = (arg(args, 1), arg(args, 2));
     let options = Options::parse(args, 3, OptionSyntax::Set)?;
     let expires = options.expire.map(|expire| session.deadline(expire, "set")).transpose()?;
@@ -35,7 +36,7 @@ fn set_if(
     value: &[u8],
     options: &Options<'_>,
     expires: Option<Instant>,
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) -> CommandResult {
     let version = session.version();
     let stored = session.update(key, |old| {
@@ -47,7 +48,8 @@ fn set_if(
             return (Change::Keep, false);
         }
         let kept = old.filter(|_| options.keep_ttl).and_then(|old| old.expires);
-        (Change::Store(NewItem { expires: expires.or(kept), ..NewItem::bytes(value) }), true)
+        let (expires, received) = (expires.or(kept), session.received);
+        (Change::Store(NewItem { expires, received, ..NewItem::bytes(value) }), true)
     })?;
     session.counters.increment(Count::CmdSet);
     if stored {
@@ -62,12 +64,12 @@ fn set_if(
 }
 
 /// Executes the Redis command `SETEX key seconds value`.
-pub(super) fn setex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn setex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     set_for(session, args, Expire { value: arg(args, 2), millis: false, absolute: false }, "setex", out)
 }
 
 /// Executes the Redis command `PSETEX key milliseconds value`.
-pub(super) fn psetex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn psetex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     set_for(session, args, Expire { value: arg(args, 2), millis: true, absolute: false }, "psetex", out)
 }
 
@@ -76,7 +78,7 @@ fn set_for(
     args: Args<'_>,
     expire: Expire<'_>,
     name: &str,
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) -> CommandResult {
     let expires = session.deadline(expire, name)?;
     session.store(arg(args, 1), arg(args, 3), Some(expires))?;
@@ -85,21 +87,22 @@ fn set_for(
 }
 
 /// Executes the Redis command `SETNX key value`.
-pub(super) fn setnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
-    let added = session.add(arg(args, 1), NewItem::bytes(arg(args, 2)))?;
+pub(super) fn setnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    let added =
+        session.add(arg(args, 1), NewItem { received: session.received, ..NewItem::bytes(arg(args, 2)) })?;
     reply::integer(out, i64::from(added));
     Ok(())
 }
 
 /// Executes the Redis command `GETSET key value`.
-pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let options = Options { get: true, ..Options::default() };
     set_if(session, arg(args, 1), arg(args, 2), &options, None, out)
 }
 
 /// Executes the Redis command `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT
 /// milliseconds | PERSIST]`.
-pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let options = Options::parse(args, 2, OptionSyntax::GetEx)?;
     let session = &*session;
     session.update(arg(args, 1), |old| {
@@ -125,7 +128,7 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
 }
 
 /// Executes the Redis command `GETDEL key`.
-pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let session = &*session;
     session.update(arg(args, 1), |old| {
         session.count_read(old.is_some());
@@ -135,7 +138,7 @@ pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 }
 
 /// Executes the Redis command `APPEND key value`.
-pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let added = arg(args, 2);
     let max = session.value_bytes_max();
     let len = session.update(arg(args, 1), |old| match old {
@@ -148,16 +151,16 @@ pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 }
 
 /// Executes the Redis command `STRLEN key`.
-pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
-    let len = session.read(arg(args, 1), <[u8]>::len).unwrap_or(0);
+pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    let len = session.read(arg(args, 1), |old| old.value.len()).unwrap_or(0);
     reply::integer(out, len as i64);
     Ok(())
 }
 
 /// Executes the Redis command `GETRANGE key start end`.
-pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (start, end) = (number(arg(args, 2))?, number(arg(args, 3))?);
-    if session.read(arg(args, 1), |value| reply::bulk(out, range(value, start, end))).is_none() {
+    if session.read(arg(args, 1), |old| reply::bulk(out, range(old.value, start, end))).is_none() {
         reply::bulk(out, b"");
     }
     Ok(())
@@ -178,7 +181,7 @@ fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// Executes the Redis command `SETRANGE key offset value`.
-pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> CommandResult {
+pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (offset, part) = (number(arg(args, 2))?, arg(args, 3));
     let offset = usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
     let max = session.value_bytes_max();
@@ -300,7 +303,8 @@ impl Session<'_> {
     pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> CommandResult {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
-        let (access, item) = (self.access(target), NewItem { expires, ..NewItem::bytes(value) });
+        let (access, item) =
+            (self.access(target), NewItem { expires, received: self.received, ..NewItem::bytes(value) });
         let cache = &self.shared.service.cache;
         let stored = self
             .shared
@@ -330,7 +334,7 @@ impl Session<'_> {
     }
 }
 
-fn bulk_or_null(session: &Session<'_>, old: Option<Old<'_>>, out: &mut Vec<u8>) {
+fn bulk_or_null(session: &Session<'_>, old: Option<Old<'_>>, out: &mut Output) {
     match old {
         Some(old) => reply::bulk(out, old.value),
         None => reply::null(out, session.version()),

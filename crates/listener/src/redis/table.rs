@@ -3,6 +3,7 @@
 mod commands;
 mod rows;
 
+use crate::output::Output;
 use sherwood_wire::resp::Args;
 
 use super::failure::Failure;
@@ -11,7 +12,7 @@ use super::session::{CommandResult, Session};
 pub(super) use self::commands::COMMANDS;
 
 /// A function that executes a command and appends its answer.
-type Run = fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> CommandResult;
+type Run = fn(&mut Session<'_>, Args<'_>, &mut Output) -> CommandResult;
 
 /// A row of the command table: a command, or a subcommand of one.
 pub(super) struct Command {
@@ -77,7 +78,7 @@ pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option
 }
 
 /// The function of a command that needs a subcommand and was given none, which is refused.
-fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> CommandResult {
+fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Output) -> CommandResult {
     let name = args.get(0).and_then(find).map_or("", |command| command.name);
     Err(Failure::arity(name))
 }

@@ -11,6 +11,7 @@ mod broken;
 mod clients;
 mod crowd;
 mod hostile;
+mod large;
 mod login;
 mod memcached;
 #[path = "../common/missing.rs"]

@@ -63,6 +63,7 @@ impl Passwords for PasswordLines {
 /// A running listener on an address of its own, stopped when dropped.
 pub(crate) struct Server {
     running: Option<Running>,
+    cache: Arc<Cache>,
     buffers: Arc<AtomicU64>,
 }
 
@@ -122,11 +123,11 @@ impl Server {
         passwords: Option<Arc<dyn Passwords>>,
     ) -> Self {
         let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
-        let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
+        let cache = Arc::new(Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap());
         let connection_limit = Arc::new(ConnectionLimit::new(connections_max));
         let buffers = Arc::new(AtomicU64::new(0));
         let service = Service {
-            cache: Arc::new(cache),
+            cache: Arc::clone(&cache),
             routing,
             backends,
             connection_limit,
@@ -140,7 +141,7 @@ impl Server {
             Protocol::Memcached => bound.serve(service, clock),
             Protocol::Redis => bound.serve_redis(service, clock, 1),
         };
-        Self { running: Some(running.unwrap()), buffers }
+        Self { running: Some(running.unwrap()), cache, buffers }
     }
 
     fn running(&self) -> &Running {
@@ -167,6 +168,11 @@ impl Server {
     /// Returns the bytes that the buffers of the listener's threads and clients hold.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         self.buffers.load(Relaxed)
+    }
+
+    /// The cache that the listener serves.
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// Connects a client, with the listener's kind of socket.
@@ -265,6 +271,13 @@ impl Client {
             line.push(char::from(byte[0]));
         }
         line
+    }
+
+    /// Reads `bytes` bytes of the answer.
+    pub(crate) fn bytes(&mut self, bytes: usize) -> String {
+        let mut read = vec![0; bytes];
+        self.0.read_exact(&mut read).unwrap();
+        String::from_utf8(read).unwrap()
     }
 
     /// Reads until the server closes the connection.

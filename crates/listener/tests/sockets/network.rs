@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -78,6 +78,9 @@ impl Link {
     }
 }
 
+/// Size of a read of the listener, unless a value is received where it stays.
+const READ_BYTES: usize = 16 << 10;
+
 /// The listener's side of a simulated connection.
 pub(crate) struct SimulatedSocket {
     world: Rc<RefCell<World>>,
@@ -127,6 +130,9 @@ impl SimulatedSocket {
 impl Socket for SimulatedSocket {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let received = self.receive_at_most(buffer.len())?;
+        if buffer.len() > READ_BYTES {
+            self.world.borrow_mut().note("receive: in place", self.link);
+        }
         buffer[..received.len()].copy_from_slice(&received);
         Ok(received.len())
     }
@@ -178,6 +184,12 @@ impl Socket for SimulatedSocket {
         world.links[self.link].outbound.extend(&bytes[..taken]);
         world.wake_reader(self.link);
         Ok(taken)
+    }
+
+    fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        assert!((1..=1024).contains(&parts.len()), "{} parts at once", parts.len());
+        self.world.borrow_mut().note("send: parts", self.link);
+        self.send(&parts.iter().flat_map(|part| part.to_vec()).collect::<Vec<u8>>())
     }
 
     fn shut_down(&self, how: Shutdown) -> io::Result<()> {

@@ -8,6 +8,9 @@ use crate::draw::Draw;
 pub(crate) const NAME: &str = "robin";
 pub(crate) const PASSWORD: &str = "hood";
 
+/// Largest values of clients that send many commands: with larger ones they would take too long.
+const MANY_VALUE_BYTES_MAX: usize = 20_000;
+
 /// The protocol of all clients of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -66,7 +69,8 @@ impl Script {
             open = open && add(command);
         }
         // Mostly a few commands, sometimes more than fit into one read.
-        let mut commands = if draw.chance(1) { 600 + draw.below(1500) } else { 1 + draw.below(30) };
+        let many = draw.chance(1) && options.value_bytes_max <= MANY_VALUE_BYTES_MAX;
+        let mut commands = if many { 600 + draw.below(1500) } else { 1 + draw.below(30) };
         while open && commands > 0 {
             commands -= 1;
             let command = match options.protocol {

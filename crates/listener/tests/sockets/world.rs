@@ -72,7 +72,7 @@ pub(crate) struct World {
 pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let mut draw = Draw::new(seed);
     let protocol = draw.one_of(&[Protocol::Memcached, Protocol::Redis]);
-    let item_size_max = draw.one_of(&[500, 500, 500, 20_000]);
+    let item_size_max = draw.one_of(&[500, 500, 500, 500, 500, 20_000, 20_000, 150_000]);
     let options = Options { protocol, passwords: draw.chance(20), value_bytes_max: item_size_max };
     let read_through = draw.chance(50);
     let clients = draw.up_to(10);

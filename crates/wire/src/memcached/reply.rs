@@ -36,18 +36,24 @@ pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 /// Appends `VALUE <key> <flags> <bytes> [<cas>]` and the value.
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
     out.reserve(VALUE_LINE_BYTES_MAX + value.len());
+    value_line(out, key, flags, cas, value.len());
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the line `VALUE <key> <flags> <bytes> [<cas>]`, which a value of this size and a line
+/// end have to follow.
+pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, bytes: usize) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
     out.push(b' ');
     decimal(out, u64::from(flags));
     out.push(b' ');
-    decimal(out, value.len() as u64);
+    decimal(out, bytes as u64);
     if let Some(cas) = cas {
         out.push(b' ');
         decimal(out, cas);
     }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 

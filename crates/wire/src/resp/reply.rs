@@ -37,9 +37,15 @@ pub fn integer(out: &mut Vec<u8>, number: i64) {
 /// Appends a byte string.
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(HEADER_BYTES_MAX + bytes.len() + 2);
-    header(out, b'$', bytes.len());
+    bulk_line(out, bytes.len());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the line that announces a byte string of `bytes` bytes, which it and a line end have to
+/// follow.
+pub fn bulk_line(out: &mut Vec<u8>, bytes: usize) {
+    header(out, b'$', bytes);
 }
 
 /// Appends text for people: in version 3 a verbatim string, in version 2 a byte string.
