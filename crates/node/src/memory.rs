@@ -50,6 +50,17 @@ struct Free {
     warm: [Pieces; 3],
     /// Time of the last turn, at which memory moved on in `warm`.
     turned: Instant,
+    /// Counts of the bytes that are not cold.
+    counts: Counts,
+}
+
+/// Bytes of memory that the process may hold for blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Bytes of blocks in use.
+    pub(crate) used: usize,
+    /// Bytes of blocks in use, of warm memory, and of what is being returned to the system.
+    pub(crate) backed: usize,
 }
 
 /// Ranges of addresses that do not touch each other.
@@ -68,6 +79,7 @@ unsafe impl Memory for Mapped {
         let mut free = self.free();
         let warm = free.take_warm(bytes);
         let start = warm.unwrap_or_else(|| free.take_cold(bytes));
+        free.counts.used += bytes;
         drop(free);
         if warm.is_none() {
             self.shed(bytes);
@@ -79,7 +91,9 @@ unsafe impl Memory for Mapped {
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
         let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
-        self.free().warm[0].put(start.expose_provenance(), bytes);
+        let mut free = self.free();
+        free.warm[0].put(start.expose_provenance(), bytes);
+        free.counts.used -= bytes;
     }
 }
 
@@ -117,6 +131,11 @@ impl Mapped {
         bytes_max - left
     }
 
+    /// The bytes of blocks in use, and of all memory that is not known to be the system's. O(1).
+    pub(crate) fn counts(&self) -> Counts {
+        self.free().counts
+    }
+
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +154,10 @@ impl Mapped {
         }
         if !pieces.is_empty() {
             let mut free = self.free();
-            pieces.into_iter().for_each(|(start, bytes)| free.cold.put(start, bytes));
+            for (start, bytes) in pieces {
+                free.cold.put(start, bytes);
+                free.counts.backed -= bytes;
+            }
         }
     }
 }
@@ -170,6 +192,7 @@ impl Free {
 
     /// Takes addresses without memory, from a new mapping if necessary.
     fn take_cold(&mut self, bytes: usize) -> usize {
+        self.counts.backed += bytes;
         self.cold.take(bytes).unwrap_or_else(|| {
             let span = SPAN_BYTES.max(bytes);
             let start = map(span);
@@ -323,6 +346,9 @@ mod tests {
                 let bytes = unsafe { block.as_ref() };
                 assert!(bytes[0] == *tag && bytes[bytes.len() - 1] == *tag, "a block in use was returned");
             }
+            let in_use: usize = used.values().map(|(block, _)| block.len()).sum();
+            let counts = Counts { used: in_use, backed: in_use + mapped.warm_bytes() };
+            assert_eq!(mapped.counts(), counts);
             let free = mapped.free();
             let pieces = free.warm.iter().chain([&free.cold]).flat_map(|pieces| &pieces.sizes);
             let mut ranges: Vec<_> = pieces.map(|(start, bytes)| (*start, *bytes)).collect();

@@ -3,9 +3,18 @@
 //! The cache accounts for its items, but the process takes more: when the sizes of items change,
 //! memory that held many small ones is free only when the last of them is gone, and no allocator
 //! that does not move items can avoid that. So the housekeeper checks the process periodically.
-//! While it exceeds its limit, the cache gets a lower ceiling, and every store evicts the least
-//! recent items towards it; afterwards the ceiling rises again. With items of stable sizes this
-//! never happens.
+//!
+//! The system is asked for the resident memory once a second, which costs it some ten microseconds.
+//! In between, the node adds what it has allocated since and subtracts what it has returned: it
+//! knows that of the cache's blocks and of warm memory ([`Mapped`]), and of the cache's tables their
+//! growth. The estimate differs from the truth by what has changed elsewhere in this second (memory
+//! of stores and of the control loop), and by blocks that have memory only in part since they were
+//! not written yet: a page of each size in each shard, and values in transfer. Tables that became
+//! smaller are not subtracted, as an allocator may keep their memory.
+//!
+//! While the process exceeds its limit, the cache gets a lower ceiling, and every store evicts the
+//! least recent items towards it; afterwards the ceiling rises again. With items of stable sizes
+//! this never happens.
 //!
 //! Memory that evicted items have left behind warm ([`Mapped`]) goes first: it still counts as the
 //! process's, and evicting more items would not free it sooner.
@@ -23,12 +32,14 @@ use sherwood_cache::Cache;
 use sherwood_model::Instant;
 
 use crate::buffers::Buffers;
-use crate::memory::Mapped;
+use crate::memory::{Counts, Mapped};
 
 /// Intervals between checks of the process's memory, near its limit and otherwise. Chosen: stores
 /// of 1 GB/s add less than a fifth of the minimum slack in that time.
 const LOOK_NEAR: Duration = Duration::from_millis(10);
 const LOOK_FAR: Duration = Duration::from_millis(50);
+/// Interval between two questions to the system.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// Divisor of the slack that gives the knee: an excess of that size lowers the ceiling by twice as
 /// much, and a larger one by more than in proportion. A small excess needs a small correction, but
 /// evicting half of the items of many pages frees no page.
@@ -53,7 +64,43 @@ pub(crate) struct Watch {
     knee_bytes: u64,
     /// Allowance for the buffers of clients, bytes: their present size, or a decaying earlier one.
     buffers_bytes: u64,
+    reading: Reading,
+    next_read: Instant,
     next_look: Instant,
+}
+
+/// Resident memory at the time at which the system was asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// Resident bytes of the process without the buffers of clients.
+    resident: u64,
+    counted: Counted,
+}
+
+/// Bytes of memory that the node counts itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    /// Bytes of blocks in use and of warm memory.
+    blocks: u64,
+    /// Bytes of the cache's tables.
+    tables: u64,
+}
+
+impl Counted {
+    fn of(cache: &Cache, memory: &Mapped) -> Self {
+        let Counts { used, backed } = memory.counts();
+        // Other threads allocate meanwhile, so the difference may be wrong by some blocks.
+        Self { blocks: backed as u64, tables: cache.held_bytes().saturating_sub(used as u64) }
+    }
+}
+
+impl Reading {
+    /// Estimates the resident bytes of the process without the buffers of clients, when `counted`
+    /// are the node's own counts.
+    fn estimate(&self, counted: Counted) -> u64 {
+        let grown = counted.tables.saturating_sub(self.counted.tables);
+        (self.resident + counted.blocks + grown).saturating_sub(self.counted.blocks)
+    }
 }
 
 impl Watch {
@@ -67,7 +114,16 @@ impl Watch {
         let bytes_max = start_bytes.saturating_add(total_bytes).saturating_add(slack_bytes);
         let knee_bytes = (slack_bytes / KNEE_DIVISOR).max(1);
         let bytes_near = bytes_max.saturating_sub(slack_bytes);
-        Self { total_bytes, bytes_max, bytes_near, knee_bytes, buffers_bytes: 0, next_look: Instant::ZERO }
+        Self {
+            total_bytes,
+            bytes_max,
+            bytes_near,
+            knee_bytes,
+            buffers_bytes: 0,
+            reading: Reading::default(),
+            next_read: Instant::ZERO,
+            next_look: Instant::ZERO,
+        }
     }
 
     /// Checks the process's memory if a check is due, and returns the time until the next one.
@@ -80,12 +136,24 @@ impl Watch {
     ) -> Duration {
         if now >= self.next_look {
             self.grant(buffers.bytes());
-            let resident = resident_bytes().unwrap_or_default().saturating_sub(self.buffers_bytes);
+            let resident = self.resident(Counted::of(cache, memory), resident_bytes, now);
             let resident = self.after_shedding(resident, |excess| memory.shed(excess));
             cache.set_ceiling(self.ceiling(resident, cache.used_bytes(), cache.ceiling()));
             self.next_look = now + if resident > self.bytes_near { LOOK_NEAR } else { LOOK_FAR };
         }
         self.next_look - now
+    }
+
+    /// Returns the resident bytes without the buffers of clients: those that `read` returns if it
+    /// is time to ask the system, and else an estimate.
+    fn resident(&mut self, counted: Counted, read: impl FnOnce() -> Option<u64>, now: Instant) -> u64 {
+        if now >= self.next_read {
+            self.next_read = now + READ_INTERVAL;
+            if let Some(bytes) = read() {
+                self.reading = Reading { resident: bytes.saturating_sub(self.buffers_bytes), counted };
+            }
+        }
+        self.reading.estimate(counted)
     }
 
     /// Has up to the excess of warm memory returned by `shed`, which says how much it was, and
@@ -168,6 +236,36 @@ mod tests {
         assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 64 * MIB, "nothing is evicted");
         let left = watch.after_shedding(96 * MIB, |excess| excess - MIB as usize);
         assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 58 * MIB, "twice the megabyte that is left");
+    }
+
+    #[test]
+    fn resident_memory_is_read_once_a_second_and_estimated_in_between() {
+        let mut watch = watch();
+        let counted = |blocks, tables| Counted { blocks: blocks * MIB, tables: tables * MIB };
+        let at = |millis| Instant::from_secs(5) + Duration::from_millis(millis);
+        let unread = || unreachable!("less than a second after the last read");
+        assert_eq!(watch.resident(counted(40, 4), || Some(70 * MIB), at(0)), 70 * MIB);
+        assert_eq!(watch.resident(counted(47, 5), unread, at(1)), 78 * MIB, "both have grown");
+        assert_eq!(watch.resident(counted(30, 5), unread, at(2)), 61 * MIB, "blocks were returned");
+        assert_eq!(watch.resident(counted(40, 1), unread, at(999)), 70 * MIB, "tables may still be there");
+        assert_eq!(watch.resident(counted(40, 1), || Some(67 * MIB), at(1_000)), 67 * MIB);
+        assert_eq!(watch.resident(counted(40, 2), unread, at(1_999)), 68 * MIB);
+    }
+
+    #[test]
+    fn buffers_at_the_time_of_the_read_are_not_part_of_the_estimate() {
+        let mut watch = watch();
+        let counted = Counted { blocks: 40 * MIB, tables: 0 };
+        watch.grant(9 * MIB);
+        assert_eq!(watch.resident(counted, || Some(70 * MIB), Instant::from_secs(5)), 61 * MIB);
+        watch.grant(20 * MIB);
+        assert_eq!(watch.resident(counted, || unreachable!(), Instant::from_millis(5_001)), 61 * MIB);
+    }
+
+    #[test]
+    fn node_whose_resident_memory_cannot_be_read_relies_on_its_own_counts() {
+        let counted = Counted { blocks: 40 * MIB, tables: 2 * MIB };
+        assert_eq!(watch().resident(counted, || None, Instant::from_secs(5)), 42 * MIB);
     }
 
     #[test]
