@@ -11,6 +11,8 @@
 #                                 goes to stderr, and scripts/peers.py --help says how to run one case
 #   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, and then changes all the time (a quarter of an
 #                                 hour); the same variables, and scripts/reshape.py --help
+#   scripts/bench.sh large        values of 4 KiB to 1 MB beside memcached and Redis: throughput and processor time per GiB (20 minutes);
+#                                 scripts/large.py --help
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
 #   scripts/bench.sh connectors   each connector beside the client library used directly (ten minutes): Debian's mariadb-server, postgresql,
 #                                 redis-server and memcached are started for it; CONNECTORS names one of mysql, postgres, redis, memcached, http
@@ -27,7 +29,7 @@
 #                                 the frontier of these policies in onerf-spikes and onerf-random (one and a half to three hours; not part of "every")
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
-# ROUNDS (5) is the number of times `resize`, `gateway`, `peers`, `reshape`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
+# ROUNDS (5) is the number of times `resize`, `gateway`, `peers`, `reshape`, `large`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -224,6 +226,10 @@ reshape() {
   SHERWOOD=$sherwood ROUNDS=$rounds scripts/reshape.py
 }
 
+large() {
+  SHERWOOD=$sherwood ROUNDS=$rounds scripts/large.py
+}
+
 items() {
   SHERWOOD=$sherwood scripts/items.py
 }
@@ -330,12 +336,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items connectors engine reclaim ghost lcs demo real)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape large items connectors engine reclaim ghost lcs demo real)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | items | connectors | engine | reclaim | ghost | lcs | demo | real | sim | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | large | items | connectors | engine | reclaim | ghost | lcs | demo | real | sim | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, connectors, engine, reclaim, ghost, lcs, demo, real, sim, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, large, items, connectors, engine, reclaim, ghost, lcs, demo, real, sim, depth" >&2
       exit 2
       ;;
   esac

@@ -180,10 +180,10 @@ def start_servers(options, threads, core, only=None):
     return servers
 
 
-def load(options, server, core, *arguments):
+def load(options, server, core, *arguments, keys=KEYS):
     """Runs the load and returns its report, with the share of a core that the load used."""
     pin = ["taskset", "-c", core] if core else []
-    command = [*pin, options.load, "load", "--target", server.target(), "--keys", str(KEYS), "--key-size", "20", "--json"]
+    command = [*pin, options.load, "load", "--target", server.target(), "--keys", str(keys), "--key-size", "20", "--json"]
     before = os.times()
     ran = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     after = os.times()
