@@ -39,9 +39,9 @@ pub(super) trait Protocol: Send + Sync + 'static {
 /// the returned step. After [`NextStep::Fetch`] it calls [`resume`](Self::resume) once before it
 /// advances again. After [`NextStep::Close`] and [`NextStep::HangUp`] it calls nothing.
 pub(super) trait Conversation: Send + 'static {
-    /// Executes the commands at the start of `input` until one is incomplete, `output` holds
-    /// `output_bytes_max` of the listener's options, or keys have to be fetched. Appends the
-    /// answers to `output`, which is below that bound at the call and may exceed it by one answer.
+    /// Executes the commands at the start of `input` until one is incomplete, `output` is
+    /// [full](Output::is_full), or keys have to be fetched. Appends the answers to `output`, which
+    /// is not full at the call and may exceed its bound by one answer.
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance;
 
     /// Returns the keys of the commands at the start of `input` that a quick scan finds: only for

@@ -91,7 +91,7 @@ impl Conversation for Client {
         if let Some(next) = go_on(session, moment, aside, misses, output) {
             return Advance { consumed, next };
         }
-        while output.len() < shared.options.output_bytes_max {
+        while !output.is_full(&shared.options) {
             let parsed = parser.parse(&input[consumed..]);
             consumed += parsed.consumed;
             if consumed >= ahead && consumed < input.len() {
@@ -221,8 +221,7 @@ fn retrieve(
     misses: &mut Misses,
     output: &mut Output,
 ) -> Option<NextStep> {
-    let output_max = session.shared.options.output_bytes_max;
-    let portion = session.retrieve(moment, retrieval, misses, output, output_max);
+    let portion = session.retrieve(moment, retrieval, misses, output);
     if !misses.is_empty() {
         return Some(NextStep::Fetch(misses.wanted()));
     }

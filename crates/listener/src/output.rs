@@ -11,6 +11,7 @@ use std::ops::{Deref, DerefMut};
 use sherwood_cache::{Item, Pinned};
 
 use super::lent::Empty;
+use super::options::ListenerOptions;
 
 /// Size from which a value is sent from its item's memory, bytes. Measured: copying a smaller one
 /// into the output takes no longer than to pin it and to send it as a part.
@@ -18,6 +19,9 @@ const PINNED_BYTES_MIN: usize = 12 << 10;
 /// Number of values pinned at a time; further ones are copied. Below half of the 1,024 parts that a
 /// system call accepts.
 const PINNED_MAX: usize = 64;
+/// Bytes of pinned values that are sent at once, as a multiple of the bound of other output. Chosen:
+/// a turn that sends them takes about as long as one that stores a value of the largest size.
+const PINNED_RATIO: usize = 4;
 /// Room for a line before a value and the line end behind it.
 const LINE_BYTES: usize = sherwood_wire::memcached::reply::VALUE_LINE_BYTES_MAX;
 
@@ -48,6 +52,14 @@ impl Output {
     /// Returns the number of bytes to be sent, pinned values included.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + self.pinned
+    }
+
+    /// Returns true if it has to be sent before another command is executed. Pinned values take no
+    /// memory unless the client does not read: several of them are sent at once, no more than can
+    /// be copied within the bound of a connection's output.
+    pub(super) fn is_full(&self, options: &ListenerOptions) -> bool {
+        let pinned_max = (PINNED_RATIO * options.output_bytes_max).min(options.item_size_max as usize);
+        self.bytes.len() >= options.output_bytes_max || self.pinned >= pinned_max
     }
 
     /// Returns true if there is nothing to be sent.

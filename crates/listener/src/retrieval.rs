@@ -62,7 +62,7 @@ impl Misses {
 }
 
 impl Session<'_> {
-    /// Looks up keys of `retrieval` until none is left, `out` holds `out_max` bytes or there are
+    /// Looks up keys of `retrieval` until none is left, `out` is full or there are
     /// [`FETCH_KEYS_MAX`] misses. Keys that were looked up are removed from `retrieval`.
     pub(super) fn retrieve(
         &self,
@@ -70,13 +70,15 @@ impl Session<'_> {
         retrieval: &mut Retrieval<'_>,
         misses: &mut Misses,
         out: &mut Output,
-        out_max: usize,
     ) -> Portion {
         let mut ahead = 0;
-        while out.len() < out_max && misses.list.len() < FETCH_KEYS_MAX {
-            let Some(key) = retrieval.keys.next() else {
-                return Portion::Done;
-            };
+        loop {
+            let mut rest = retrieval.keys;
+            let Some(key) = rest.next() else { return Portion::Done };
+            if out.is_full(&self.shared.options) || misses.list.len() == FETCH_KEYS_MAX {
+                return Portion::More;
+            }
+            retrieval.keys = rest;
             if ahead == 0 && !retrieval.keys.text().is_empty() {
                 ahead = PREFETCH_KEYS_MAX;
                 prefetch(&self.shared.service, &mut { retrieval.keys });
@@ -84,7 +86,6 @@ impl Session<'_> {
             ahead = ahead.saturating_sub(1);
             self.look_up(moment, retrieval, key, misses, out);
         }
-        Portion::More
     }
 
     fn look_up(

@@ -63,7 +63,7 @@ impl Session<'_> {
             if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
                 prefetch(&self.shared.service, &mut args.from(index));
             }
-            if self.is_full(out.len()) || values.misses.len() == FETCH_KEYS_MAX {
+            if out.is_full(&self.shared.options) || values.misses.len() == FETCH_KEYS_MAX {
                 values.keys = encoded(args, index);
                 break;
             }
@@ -94,7 +94,7 @@ impl Session<'_> {
 
     fn more_values(&self, values: &mut Values, out: &mut Output) -> Option<NextStep> {
         let before = out.mark();
-        while values.misses.is_empty() && !self.is_full(out.len()) {
+        while values.misses.is_empty() && !out.is_full(&self.shared.options) {
             let key = values.next()?;
             // Copied because `look_up` changes `values.misses`, a neighbouring field.
             let key = key.to_vec();
@@ -146,10 +146,6 @@ impl Session<'_> {
             }
             None => reply::null(out, self.version()),
         }
-    }
-
-    pub(super) fn is_full(&self, output_bytes: usize) -> bool {
-        output_bytes >= self.shared.options.output_bytes_max
     }
 }
 

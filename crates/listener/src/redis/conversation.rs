@@ -87,7 +87,7 @@ impl Conversation for Client {
             if session.client.quit {
                 break NextStep::Close;
             }
-            if session.is_full(output.len()) {
+            if output.is_full(&session.shared.options) {
                 break NextStep::Send;
             }
             let parsed = parser.parse(&input[consumed..]);

@@ -214,7 +214,7 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
     let portion = places(pattern);
     let mut left = (SCAN_PORTIONS_MAX * portion).min(count.saturating_mul(SCAN_PLACES_PER_KEY));
     let mut more = true;
-    while more && left > 0 && seen < count && !session.is_full(keys.len()) {
+    while more && left > 0 && seen < count && keys.len() < session.shared.options.output_bytes_max {
         let look = left.min(portion).min(PLACES_A_LOOK);
         left -= look;
         more = walk.step(session, look, |key| {
