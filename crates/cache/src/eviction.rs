@@ -87,8 +87,8 @@ impl Cache {
         if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted }
     }
 
-    /// Bytes of blocks and tables, in use or free, which stores keep within the total plus a reserve
-    /// of a tenth or 32 MiB. Takes no lock; O(1).
+    /// Bytes of blocks and tables, in use or free, which stores keep within the total plus a
+    /// reserve of a tenth or 32 MiB. Takes no lock; O(1).
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.supply.held()

@@ -14,8 +14,9 @@ use super::input::INPUT_BYTES;
 /// A connection has buffers only for unfinished work: an incomplete command, up to the longest
 /// command ([`Limits::buffer_bytes_max`]), and output that its client has not read, up to
 /// `output_bytes_max` and one more value, in a buffer that doubles when it grows, or several large
-/// values, in a buffer no larger than that. An idle client has neither. A read-through listener also holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX)
-/// fetched values per connection, within the budget of its process.
+/// values, in a buffer no larger than that. An idle client has neither. A read-through listener
+/// also holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values per connection, within
+/// the budget of its process.
 ///
 /// Timeouts of connections are checked once per timeout, so they fire after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
