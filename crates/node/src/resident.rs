@@ -4,9 +4,9 @@
 //! memory that held many small ones is free only when the last of them is gone, and no allocator
 //! that does not move items can avoid that. So the housekeeper checks the process periodically.
 //!
-//! The system is asked for the resident memory once a second, which takes some ten microseconds.
-//! In between, the node adds what it has allocated since and subtracts what it has returned: it
-//! knows that of the cache's blocks and of warm memory ([`Mapped`]), and of the cache's tables their
+//! The system is asked for the resident memory once a second, which takes some ten microseconds. In
+//! between, the node adds what it has allocated since and subtracts what it has returned: it knows
+//! that of the cache's blocks and of warm memory ([`Mapped`]), and of the cache's tables their
 //! growth. The estimate differs from the truth by what has changed elsewhere in this second (memory
 //! of stores and of the control loop), and by blocks that have memory only in part since they were
 //! not written yet: a page of each size in each shard, and values in transfer. Tables that became
