@@ -9,10 +9,8 @@
 #   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (20 minutes):
 #                                 MEMCACHED, REDIS and VALKEY name their binaries, a server that is not there is left out; a summary
 #                                 goes to stderr, and scripts/peers.py --help says how to run one case
-#   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, and then changes all the time (a quarter of an
-#                                 hour); the same variables, and scripts/reshape.py --help
-#   scripts/bench.sh large        values of 4 KiB to 1 MB beside memcached and Redis: throughput and processor time per GiB (20 minutes);
-#                                 scripts/large.py --help
+#   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, 20 times in one server, and then changes all the time
+#                                 (half an hour); the same variables, and scripts/reshape.py --help
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
 #   scripts/bench.sh connectors   each connector beside the client library used directly (ten minutes): Debian's mariadb-server, postgresql,
 #                                 redis-server and memcached are started for it; CONNECTORS names one of mysql, postgres, redis, memcached, http

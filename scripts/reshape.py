@@ -13,14 +13,17 @@ set) runs while the memory is changed by each server's own means:
                does not count, is within the limit
 
 Cases: `shrink` gives up a tenth once per round, in a new server each time; the order of servers
-changes with each round. `churn` gives up a tenth and takes it back, with a move every 100 ms.
-`robinhood` moves a hundredth, down or up, at the start of every other window of 5 s; hits of
-windows with a move are compared with those of windows without.
+changes with each round. `moves` gives up a tenth 20 times in one server, which each time takes it
+back 2.5 s later and is filled up again, with keys that nothing asks for; hits while it is being
+given up are compared with those of as many windows of the same lengths without a move, one after
+each move. `churn` gives up a tenth and takes it back, with a move every 100 ms. `robinhood` moves a
+hundredth, down or up, at the start of every other window of 5 s; hits of windows with a move are
+compared with those of windows without.
 
 Latencies count from the intended start of a get, and a hit belongs to the window of that start.
-In `shrink` the server is asked for its memory every 2 ms, during the change and before, since the
-question itself takes processor time. A silence is the time between two consecutive hits. JSON
-lines go to stdout, progress and medians to stderr. Needs the example `timeline` of crates/load.
+In `shrink` and `moves` the server is asked for its memory every 2 ms, with and without a change,
+since the question itself takes processor time. A silence is the time between two consecutive hits.
+JSON lines go to stdout, progress and medians to stderr. Needs the example `timeline` of crates/load.
 """
 
 import argparse
@@ -50,10 +53,18 @@ LEAD_S, BEFORE_S = 5.0, 4.0
 # Seconds of load after a single change, in which the memory has to be returned.
 AFTER_S = 4.0
 LOOK_S = 0.002
+# Seconds from the beginning of a move until its memory is taken back, in which it has to be returned
+# to the system; seconds from the filling up to a window without a move, and to the next move; and
+# the time in which the server is filled up, at most.
+HOLD_S, SETTLE_S, REFILL_S = 2.5, 1.0, 30.0
+# Keys that are set at a time to fill up a server.
+REFILL_KEYS = 5000
 CHURN_INTERVAL_S = 0.1
 ROBINHOOD_WINDOW_S = 5.0
 # Share of its limit from which a cache counts as full.
 FULL_RATIO = 0.95
+# Share from which it counts as filled up.
+REFILLED_RATIO = 0.985
 
 
 class Resizable(Server):
@@ -68,11 +79,11 @@ class Resizable(Server):
         self.control.sendall(command + b"\r\n")
         return self.answers.readline().strip()
 
-    def fill(self, keys):
-        """Sets every key, the most popular one last."""
+    def fill(self, keys, first=0):
+        """Sets every key from `first` on, the most popular one last."""
         value = b"v" * VALUE_BYTES
-        for start in range(keys, 0, -1000):
-            numbers = range(start - 1, max(start - 1001, -1), -1)
+        for start in range(keys, first, -1000):
+            numbers = range(start - 1, max(start - 1000, first) - 1, -1)
             self.control.sendall(b"".join(self.set_command(b"k%0*d" % (KEY_BYTES - 1, number), value) for number in numbers))
         self.filled()
 
@@ -156,9 +167,9 @@ class Redis(Resizable):
     def set_command(self, key, value):
         return b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(key), key, len(value), value)
 
-    def fill(self, keys):
+    def fill(self, keys, first=0):
         self.control.sendall(b"CLIENT REPLY OFF\r\n")
-        super().fill(keys)
+        super().fill(keys, first)
 
     def filled(self):
         if self.ask(b"CLIENT REPLY ON") != b"+OK":
@@ -204,8 +215,11 @@ class Load:
     def wait_until(self, at):
         time.sleep(max(0.0, at - self.now()))
 
-    def end(self):
+    def end(self, at_once=False):
         """Waits for the end and returns the report."""
+        if at_once:
+            self.process.stdin.write(b"end\n")
+            self.process.stdin.flush()
         output, _ = self.process.communicate()
         if self.process.returncode != 0:
             raise SystemExit("the load failed")
@@ -292,6 +306,74 @@ def shrink(options, kind, number):
     return finish(line, report)
 
 
+def fill_up(server, keys, limit):
+    """Sets keys that the load does not ask for, from the number `keys` on, until the server is full
+    again; returns the next one."""
+    last = keys + limit // VALUE_BYTES
+    while server.held() < REFILLED_RATIO * limit:
+        if keys >= last:
+            raise SystemExit(f"{server.name} holds {server.held() // MIB} MiB of {limit // MIB}: it has to be full")
+        server.fill(keys + REFILL_KEYS, keys)
+        keys += REFILL_KEYS
+    return keys
+
+
+def watch(server, load, until, limit=0):
+    """Asks for the memory until a time, or until it is within the limit; then returns the time."""
+    while load.now() < until:
+        if server.held() <= limit:
+            return load.now()
+        time.sleep(LOOK_S)
+    return None
+
+
+def moves(options, kind, number):
+    total = options.memory_mib * MIB
+    less = total // 10 * 9
+    keys = int(KEYS_RATIO * options.memory_mib * MIB / VALUE_BYTES)
+    seconds = LEAD_S + options.moves * (2 * HOLD_S + 2 * SETTLE_S + REFILL_S)
+    server, load = start(options, kind, seconds)
+    windows = {"before": [], "during": [], "behind": []}
+    reached_ms, cpu_ms = [], []
+    try:
+        load.wait_until(LEAD_S)
+        for _ in range(options.moves):
+            keys = fill_up(server, keys, total)
+            load.wait_until(load.now() + SETTLE_S)
+            began, cpu_s = load.now(), server.cpu_s()
+            server.resize(less)
+            reached = watch(server, load, began + HOLD_S, less)
+            reached_ms.append(round((reached - began) * 1e3, 1) if reached else None)
+            cpu_ms.append(round((server.cpu_s() - cpu_s) * 1e3, 1))
+            until = reached or began + HOLD_S
+            watch(server, load, began + HOLD_S)
+            windows["during"].append((began, until))
+            windows["behind"].append((until, load.now()))
+            server.resize(total)
+            keys = fill_up(server, keys, total)
+            load.wait_until(load.now() + SETTLE_S)
+            quiet = load.now()
+            watch(server, load, quiet + until - began)
+            windows["before"].append((quiet, quiet + until - began))
+        if load.now() > seconds:
+            raise SystemExit(f"{kind[0]} takes longer to be filled up than the load runs")
+        report = load.end(at_once=True)
+    finally:
+        server.stop()
+    done = [ms for ms in reached_ms if ms is not None]
+    line = {"case": "moves", "server": kind[0], "round": number, "moves": options.moves, "reached": len(done)}
+    line |= {"reached_ms": statistics.median(done) if done else None, "reached_max_ms": max(done, default=None)}
+    line |= {"all_reached_ms": reached_ms, "cpu_ms_until_reached": statistics.median(cpu_ms)}
+    for name, spans in windows.items():
+        hits = sorted(hit for span in spans for hit in load.hits(*span))
+        line |= {f"{name}_hits": len(hits), f"{name}_p50_us": percentile(hits, 50), f"{name}_p99_us": percentile(hits, 99)}
+        silences = [load.silence_ms(*span) for span in spans]
+        line |= {f"{name}_silence_ms": max(silences), f"{name}_silence_median_ms": statistics.median(silences)}
+        each = [percentile(load.hits(*span), 99) for span in spans]
+        line |= {f"{name}_window_p99_us": statistics.median(p99 for p99 in each if p99 is not None)}
+    return finish(line, report)
+
+
 def churn(options, kind, number):
     seconds = options.churn_s if kind[1] is Sherwood else min(options.churn_s, options.churn_peers_s)
     total = options.memory_mib * MIB
@@ -359,6 +441,8 @@ def finish(line, report):
 SHOWN = {
     "shrink": ["reached_ms", "memory_back_ms", "memory_back_mib", "cpu_ms_until_reached", "p99_ratio", "before_p99_us", "during_p99_us",
                "behind_p99_us", "before_silence_ms", "during_silence_ms", "behind_silence_ms"],
+    "moves": ["moves", "reached", "reached_ms", "reached_max_ms", "cpu_ms_until_reached", "p99_ratio", "before_p99_us", "during_p99_us",
+              "behind_p99_us", "before_window_p99_us", "during_window_p99_us", "before_silence_ms", "during_silence_ms", "behind_silence_ms"],
     "churn": ["moves", "reached", "resident_growth_mib", "p99_ratio", "before_p99_us", "during_p99_us", "before_silence_ms", "during_silence_ms"],
     "robinhood": ["windows", "p99_ratio", "before_p99_us", "during_p99_us", "before_window_p99_us", "during_window_p99_us"],
 }
@@ -391,13 +475,14 @@ def kinds(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     environment = os.environ.get
-    cases = {"shrink": shrink, "churn": churn, "robinhood": robinhood}
+    cases = {"shrink": shrink, "moves": moves, "churn": churn, "robinhood": robinhood}
     parser.add_argument("cases", nargs="*", choices=[*cases, []], help="which cases [default: all]")
     add_binaries(parser)
     parser.set_defaults(memory_mib=2048)
     parser.add_argument("--timeline", default="target/release/examples/timeline", help="the load")
     parser.add_argument("--servers", default=None, help="only these: sherwood,other,memcached,redis,valkey")
-    parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")), help="of `shrink`")
+    parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")), help="of `shrink` and `moves`")
+    parser.add_argument("--moves", type=int, default=20, help="number of times that a tenth is given up in a round of `moves`")
     parser.add_argument("--rate", type=int, default=30_000, help="gets a second")
     parser.add_argument("--churn-s", type=float, default=60)
     parser.add_argument("--churn-peers-s", type=float, default=15, help="the same for the peers")
@@ -407,10 +492,11 @@ def main():
     options = parser.parse_args()
     os.sched_setaffinity(0, {int(options.load_core)})
     for case in options.cases or cases:
-        # Small moves are those of a control loop, which only one of these servers has.
-        taking_part = [kind for kind in kinds(options) if case != "robinhood" or kind[1] is Sherwood or options.servers]
+        # Small moves, and many, are those of a control loop, which only one of these servers has.
+        is_own = case in ("moves", "robinhood")
+        taking_part = [kind for kind in kinds(options) if not is_own or kind[1] is Sherwood or options.servers]
         found = {name: [] for name, _, _ in taking_part}
-        for number in range(options.rounds if case == "shrink" else 1):
+        for number in range(options.rounds if case in ("shrink", "moves") else 1):
             first = number % max(len(taking_part), 1)
             for kind in taking_part[first:] + taking_part[:first]:
                 print(f"{case}: {kind[0]}, round {number + 1}", file=sys.stderr)

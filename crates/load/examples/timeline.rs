@@ -7,7 +7,8 @@
 //! from the start of the run to the end of the hit, and its latency from its intended start.
 //!
 //! Another program that acts on the target meanwhile can read this clock: each line on stdin is
-//! answered by a line with the nanoseconds since the start. Prints the report as JSON at the end.
+//! answered by a line with the nanoseconds since the start, except `end`, which ends the run before
+//! its SECONDS. Prints the report as JSON at the end.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -17,6 +18,7 @@
 use std::error::Error;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,9 +89,10 @@ fn run(
     // Kept in memory and written at the end, so that no I/O delays the load.
     let mut hits = Vec::with_capacity((rate_per_s * seconds * 16.0 * 1.1) as usize);
     let origin = Instant::now();
-    serve_clock(origin);
+    let control = Arc::new(Control::default());
+    serve_clock(origin, Arc::clone(&control));
     let nanos = |time: Duration| (time.as_nanos() as u64).to_ne_bytes();
-    let report = cache::run(&options, workload, &Control::default(), |ended: &Ended| {
+    let report = cache::run(&options, workload, &control, |ended: &Ended| {
         if ended.hits > 0 {
             hits.extend_from_slice(&nanos(origin.elapsed()));
             hits.extend_from_slice(&nanos(ended.latency));
@@ -99,10 +102,15 @@ fn run(
     Ok(serde_json::to_value(&report)?)
 }
 
-/// Answers each line on stdin with the time since `origin`, until the end of stdin.
-fn serve_clock(origin: Instant) {
+/// Answers each line on stdin with the time since `origin`, until the end of stdin; stops the run
+/// when a line says so.
+fn serve_clock(origin: Instant, control: Arc<Control>) {
     thread::spawn(move || {
-        for _ in std::io::stdin().lock().lines() {
+        for line in std::io::stdin().lock().lines() {
+            if line.is_ok_and(|line| line == "end") {
+                control.stop();
+                continue;
+            }
             let mut stdout = std::io::stdout();
             let told = writeln!(stdout, "{}", origin.elapsed().as_nanos()).and_then(|()| stdout.flush());
             if told.is_err() {
