@@ -1,6 +1,13 @@
 //! The urgency of a query, carried from the query to the call that answers it.
 
+use std::time::Duration;
+
+use thiserror::Error;
+
 use crate::{Instant, TenantId};
+
+/// Largest deadline: the longest time that a caller may say it waits for an answer.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The tenant, the urgency and the kind of a query, as queues and replicas take them into account.
 ///
@@ -34,7 +41,46 @@ pub enum DemandKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeadlineClass(pub u8);
 
+/// The error of a deadline that is out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[error(
+    "a deadline of {ms} ms; it must be above 0 and at most 86400000 ms (24 h), the time from now to the answer"
+)]
+pub struct DeadlineError {
+    /// The deadline given, in milliseconds.
+    pub ms: f64,
+}
+
+/// Returns the time that a deadline of `ms` milliseconds leaves for the answer.
+///
+/// ```
+/// use sherwood_model::deadline_within;
+/// use std::time::Duration;
+/// assert_eq!(deadline_within(2.5), Ok(Duration::from_micros(2_500)));
+/// for ms in [0.0, -1.0, f64::NAN, 86_400_001.0] {
+///     let error = deadline_within(ms).unwrap_err().to_string();
+///     assert!(error.contains("above 0 and at most 86400000 ms"));
+/// }
+/// ```
+///
+/// # Errors
+/// If `ms` is 0, negative, not a number or over [`DEADLINE_MAX`].
+pub fn deadline_within(ms: f64) -> Result<Duration, DeadlineError> {
+    if !(ms > 0.0 && ms <= DEADLINE_MAX.as_millis() as f64) {
+        return Err(DeadlineError { ms });
+    }
+    // A deadline below a nanosecond still allows some time.
+    Ok(Duration::from_secs_f64(ms / 1e3).max(Duration::from_nanos(1)))
+}
+
 impl Demand {
+    /// Returns true if an answer at `at` is late for a caller that began to wait at `started`. A
+    /// deadline that was over by then has no answer in time.
+    #[must_use]
+    pub fn is_late(&self, started: Instant, at: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| at > deadline || deadline <= started)
+    }
+
     /// Takes in the demand of one more waiter for the same answer. The earlier deadline counts and
     /// brings its class; the result is best effort only if both are.
     pub fn join(&mut self, other: &Self) {
@@ -80,6 +126,15 @@ mod tests {
             demand.join(&joining);
             assert_eq!(demand, expected);
         }
+    }
+
+    #[test]
+    fn answer_after_the_deadline_is_late_and_every_answer_to_an_expired_one() {
+        let started = Instant::from_millis(10);
+        let is_late = |demand: Demand, ms| demand.is_late(started, Instant::from_millis(ms));
+        assert_eq!([12, 13].map(|ms| is_late(due(12, 0), ms)), [false, true]);
+        assert!(is_late(due(10, 0), 10));
+        assert!(!is_late(Demand::default(), u64::MAX));
     }
 
     #[test]

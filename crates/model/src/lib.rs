@@ -19,7 +19,7 @@ mod time;
 pub mod units;
 mod window;
 
-pub use demand::{DeadlineClass, Demand, DemandKind};
+pub use demand::{DEADLINE_MAX, DeadlineClass, DeadlineError, Demand, DemandKind, deadline_within};
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, TenantId};
 pub use plan::CachePlan;

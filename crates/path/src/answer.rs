@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Instant};
+use sherwood_model::{BackendId, Demand, Instant};
 
 /// The answer for one key, borrowed from its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub struct Answer<'a, V> {
     pub latency: Duration,
     /// True if the key ended later than the look-up in the cache.
     pub waited: bool,
+    /// The demand of the key's query.
+    pub demand: &'a Demand,
+    /// True if the query has a deadline and the key ended after it, with a value or without.
+    pub late: bool,
     /// Time for which the value of a [`Status::Stale`] had been past its lifetime when the key
     /// ended.
     pub stale_for: Option<Duration>,
@@ -126,9 +130,14 @@ impl<V> End<V> {
         }
     }
 
-    /// Returns the answer for the key in a request that arrived at `started` and whose hits ended
-    /// at `hits_at`.
-    pub(crate) fn answer(&self, started: Instant, hits_at: Instant) -> Answer<'_, V> {
+    /// Returns the answer for the key of a query with this `demand`, in a request that arrived at
+    /// `started` and whose hits ended at `hits_at`.
+    pub(crate) fn answer<'a>(
+        &'a self,
+        started: Instant,
+        hits_at: Instant,
+        demand: &'a Demand,
+    ) -> Answer<'a, V> {
         let (status, value, error) = match self {
             Self::Hit(value) => (Status::Hit, Some(value), None),
             Self::Stale(stale) => (Status::Stale, Some(&stale.value), None),
@@ -141,7 +150,9 @@ impl<V> End<V> {
             Self::Stale(stale) => (stale.at > hits_at, Some(stale.at - stale.since)),
             Self::Miss { .. } | Self::NotFound { .. } | Self::Failed(_) => (true, None),
         };
-        Answer { status, value, latency: self.at(hits_at) - started, waited, stale_for, error }
+        let at = self.at(hits_at);
+        let late = demand.is_late(started, at);
+        Answer { status, value, latency: at - started, waited, demand, late, stale_for, error }
     }
 }
 
@@ -165,7 +176,9 @@ mod tests {
     fn every_fetch_error_has_a_status() {
         let status = |error: FetchError| {
             let end = End::<()>::fetched(Err(error.clone()), Instant::from_millis(5));
-            let answer = end.answer(Instant::from_millis(3), Instant::ZERO);
+            let demand = Demand { deadline: Some(Instant::from_millis(4)), ..Demand::default() };
+            let answer = end.answer(Instant::from_millis(3), Instant::ZERO, &demand);
+            assert!(answer.late);
             assert_eq!((answer.value, answer.error), (None, Some(&error)));
             assert_eq!(answer.latency, Duration::from_millis(2));
             assert!(answer.status.is_failure());

@@ -263,7 +263,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.queries.iter().flat_map(move |state| {
             let keys = state.query.keys.iter().zip(self.states(state));
             keys.filter_map(move |(key, state_of_key)| match state_of_key {
-                KeyState::Ended(end) => Some((state.query.backend, key, end.answer(self.started, hits_at))),
+                KeyState::Ended(end) => {
+                    let answer = end.answer(self.started, hits_at, &state.query.demand);
+                    Some((state.query.backend, key, answer))
+                }
                 KeyState::Asked { .. } => None,
             })
         })

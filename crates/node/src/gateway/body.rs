@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
+use sherwood_model::deadline_within;
 
 use super::json;
 use crate::config::STALE_OK_MAX;
@@ -33,7 +34,7 @@ pub(crate) struct AskedRequest<'a> {
     /// The tenant whose partitions are looked up; the default tenant where absent.
     #[serde(borrow)]
     pub(crate) tenant: Option<Cow<'a, str>>,
-    /// Deadline, which is not supported yet; a request that has one is refused.
+    /// Time from arrival by which the client wants all answers, above 0 and up to 24 hours.
     pub(crate) deadline_ms: Option<f64>,
     /// True, the default, if the answer carries the values.
     pub(crate) values: Option<bool>,
@@ -52,7 +53,8 @@ pub(crate) struct AskedQuery<'a> {
     /// The keys to look up.
     #[serde(borrow)]
     pub(crate) keys: Vec<Text<'a>>,
-    /// Deadline, which is not supported yet; a request that has one is refused.
+    /// Time from arrival by which the client wants the query's answers. The earlier one counts if
+    /// the request has a deadline, too.
     pub(crate) deadline_ms: Option<f64>,
     /// Longest staleness of a value that is used when the backend is late or fails, up to 7 days; 0
     /// where absent.
@@ -111,9 +113,17 @@ pub(crate) struct KeyAnswer<'a> {
     /// Staleness of a `stale` value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) age_ms: Option<f64>,
+    /// True if the query has a deadline and this answer came after it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) late: bool,
     /// The reason there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A value, in the encoding that an answer carries it in.
@@ -172,6 +182,14 @@ pub(crate) enum Refusal {
         /// Problem with the value.
         reason: String,
     },
+    /// A header that says by when the answers are wanted has no such meaning.
+    #[error("reading the header {name}: {reason}")]
+    Header {
+        /// The header's name.
+        name: &'static str,
+        /// Problem with the header's value.
+        reason: String,
+    },
     /// A name that is not in the configuration.
     #[error("{what} {name:?} is not known here; known: {known}")]
     Unknown {
@@ -209,9 +227,7 @@ impl AskedRequest<'_> {
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        if self.deadline_ms.is_some() {
-            return Err(not_built("deadline_ms"));
-        }
+        check_deadline(self.deadline_ms, || "deadline_ms".to_owned())?;
         if self.class.as_ref().is_some_and(|class| class.len() > CLASS_BYTES_MAX) {
             return Err(malformed("class", format!("a class is at most {CLASS_BYTES_MAX} bytes")));
         }
@@ -234,9 +250,7 @@ impl AskedQuery<'_> {
     }
 
     fn check(&self, i: usize) -> Result<(), Refusal> {
-        if self.deadline_ms.is_some() {
-            return Err(not_built(&format!("queries[{i}].deadline_ms")));
-        }
+        check_deadline(self.deadline_ms, || format!("queries[{i}].deadline_ms"))?;
         if self.stale_ok_ms.is_some_and(|ms| !(0.0..=STALE_OK_MAX.as_millis() as f64).contains(&ms)) {
             let most = STALE_OK_MAX.as_millis();
             let reason = format!("a stale value may be 0 to {most} ms (7 days) past its freshness");
@@ -269,8 +283,11 @@ fn malformed(path: &str, reason: String) -> Refusal {
     Refusal::Malformed { path: path.to_owned(), reason }
 }
 
-fn not_built(path: &str) -> Refusal {
-    malformed(path, "not supported by this version; leave the field out".to_owned())
+fn check_deadline(ms: Option<f64>, path: impl FnOnce() -> String) -> Result<(), Refusal> {
+    match ms.map(deadline_within) {
+        Some(Err(error)) => Err(malformed(&path(), error.to_string())),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -286,7 +303,17 @@ mod tests {
         assert!(refusal(r#"{"queries":[{"backend":"a","keys":[1]}]}"#).contains("queries[0].keys[0]"));
         assert!(refusal(r#"{"queries":[{"backend":"a"}]}"#).contains("missing field `keys`"));
         assert!(refusal(r#"{"queries":[],"extra":1}"#).contains("unknown field `extra`"));
-        assert!(refusal(r#"{"queries":[],"deadline_ms":5}"#).contains("deadline_ms"));
+        for ms in ["0", "-1", "-0.0", "86400000.1", "1e300"] {
+            let refused = refusal(&format!(r#"{{"queries":[],"deadline_ms":{ms}}}"#));
+            assert!(
+                refused.contains("at most 86400000 ms") && refused.ends_with("at deadline_ms"),
+                "{refused}"
+            );
+        }
+        for ms in ["NaN", "1e999", r#""5""#] {
+            let body = format!(r#"{{"queries":[{{"backend":"a","keys":[],"deadline_ms":{ms}}}]}}"#);
+            assert!(refusal(&body).contains("queries[0].deadline_ms"), "{}", refusal(&body));
+        }
         assert!(refusal(r#"{"queries":[{"backend":"a","keys":["k",""]}]}"#).contains("queries[0].keys[1]"));
         assert!(refusal(r#"{"queries":[]} trailing"#).contains("trailing"));
         assert!(refusal("").contains("EOF"));

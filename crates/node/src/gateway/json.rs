@@ -8,7 +8,7 @@
 use super::body::{KeyAnswer, RequestAnswer};
 
 /// Upper bound of a key's object without its texts, bytes.
-const KEY_BYTES: usize = 168;
+const KEY_BYTES: usize = 180;
 /// The quotes around a text.
 const QUOTES: usize = 2;
 
@@ -59,7 +59,8 @@ fn escape_bytes(byte: u8) -> usize {
 }
 
 fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
-    let KeyAnswer { backend, key, status, value, value_bytes, encoding, latency_ms, age_ms, error } = answer;
+    let KeyAnswer { backend, key, status, value, value_bytes, encoding, latency_ms, age_ms, late, error } =
+        answer;
     out.extend_from_slice(b"{\"backend\":");
     text(out, backend);
     out.extend_from_slice(b",\"key\":");
@@ -84,6 +85,9 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     if let Some(age_ms) = age_ms {
         out.extend_from_slice(b",\"age_ms\":");
         other(out, age_ms);
+    }
+    if *late {
+        out.extend_from_slice(b",\"late\":true");
     }
     if let Some(error) = error {
         out.extend_from_slice(b",\"error\":");
@@ -160,6 +164,7 @@ mod tests {
             encoding: value.as_ref().map(|_| "utf8"),
             latency_ms: f64::from(*latency_us) / 1e3,
             age_ms: error.as_ref().map(|error| error.len() as f64 / 8.0),
+            late: latency_us % 2 == 0,
             error: error.clone(),
         });
         let latency_ms = f64::from(latency_us) / 1e3;

@@ -1,6 +1,7 @@
 //! `POST /v1/requests`: one request whose queries are looked up in parallel.
 
 mod body;
+mod deadline;
 mod held;
 mod json;
 
@@ -9,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
@@ -31,11 +32,13 @@ use held::{Held, Lack, Room};
 /// Answers `POST /v1/requests`.
 pub(crate) async fn handle(
     State(core): State<Arc<Core>>,
+    headers: HeaderMap,
     WholeBody { bytes: body, mut hold }: WholeBody,
 ) -> Result<Response, Problem> {
     let arrival = core.clock.now();
     let asked = AskedRequest::parse(&body).map_err(refused)?;
-    let queries = resolve(&core, &asked).map_err(refused)?;
+    let within = deadline::within(&headers, asked.deadline_ms).map_err(refused)?;
+    let queries = resolve(&core, &asked, arrival, within).map_err(refused)?;
     if let Some(class) = &asked.class {
         core.classes.count(class);
     }
@@ -60,6 +63,7 @@ fn refused(refusal: Refusal) -> Problem {
     let error = refusal.to_string();
     match refusal {
         Refusal::Malformed { path, .. } => Problem::bad_request(error).with("path", path),
+        Refusal::Header { name, .. } => Problem::bad_request(error).with("header", name),
         Refusal::Unknown { path, .. } => Problem::unprocessable(error).with("path", path),
     }
 }
@@ -169,8 +173,14 @@ fn counted(core: &Core, asked: &AskedRequest<'_>) -> Counted {
     core.telemetry.slos().counted(asked.class.as_deref(), tenant)
 }
 
-/// Resolves names to ids. Fails with the first unknown name.
-fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, Refusal> {
+/// Resolves names to ids. Fails with the first unknown name. `within` is the time that the request
+/// as a whole leaves for its answers, from `arrival` on.
+fn resolve(
+    core: &Core,
+    asked: &AskedRequest<'_>,
+    arrival: Instant,
+    within: Option<Duration>,
+) -> Result<Vec<Query<Bytes>>, Refusal> {
     let tenant = match &asked.tenant {
         Some(name) => core.names.tenant_id(name).ok_or_else(|| Refusal::Unknown {
             path: "tenant".to_owned(),
@@ -195,7 +205,12 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
             backend,
             partition,
             keys: query.keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
-            demand: Demand { tenant, best_effort: query.best_effort.unwrap_or(false), ..Demand::default() },
+            demand: Demand {
+                tenant,
+                deadline: deadline::earlier(within, query.deadline_ms).map(|within| arrival + within),
+                best_effort: query.best_effort.unwrap_or(false),
+                ..Demand::default()
+            },
             timeout: core.backend(backend).map_or(Duration::ZERO, |backend| backend.timeout),
             staleness: core.backend(backend).map_or(Staleness::default(), |backend| {
                 backend.rules.staleness(query.stale_ok(), backend.late_after)
@@ -252,6 +267,7 @@ fn answer<'a>(
             encoding: None,
             latency_ms: millis(answer.latency),
             age_ms: answer.stale_for.map(millis),
+            late: answer.late,
             error: answer.error.as_ref().map(ToString::to_string),
         };
         let text = match &answer.value {

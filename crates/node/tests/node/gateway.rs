@@ -111,12 +111,12 @@ fn malformed_request_body_is_refused_with_its_json_path() {
         (r#"{"queries":[{"backend":"catalog","keys":[1]}]}"#, 400, "queries[0].keys[0]", "string"),
         (r#"{"queries":[{"backend":"catalog"}]}"#, 400, "queries[0]", "keys"),
         (r#"{"queries":[],"quieres":[]}"#, 400, "quieres", "unknown field"),
-        (r#"{"queries":[],"deadline_ms":5}"#, 400, "deadline_ms", "not supported"),
+        (r#"{"queries":[],"deadline_ms":0}"#, 400, "deadline_ms", "above 0 and at most 86400000 ms"),
         (
-            r#"{"queries":[{"backend":"catalog","keys":[],"deadline_ms":5}]}"#,
+            r#"{"queries":[{"backend":"catalog","keys":[],"deadline_ms":-5}]}"#,
             400,
             "queries[0].deadline_ms",
-            "not supported",
+            "-5 ms; it must be above 0 and at most 86400000 ms",
         ),
         (
             r#"{"queries":[{"backend":"catalog","keys":[],"stale_ok_ms":604800001}]}"#,

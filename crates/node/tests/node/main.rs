@@ -10,6 +10,7 @@ mod access;
 mod admin;
 mod bad_keys;
 mod crowd;
+mod deadlines;
 mod faults;
 mod freshness;
 mod gateway;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::json;
 use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
@@ -271,7 +272,8 @@ impl Driven {
             bytes: json!({"values": false, "queries": queries}).to_string().into(),
             hold: self.core.buffers.hold(),
         };
-        let answer = self.runtime.block_on(gateway::handle(State(Arc::clone(&self.core)), body));
+        let answer =
+            self.runtime.block_on(gateway::handle(State(Arc::clone(&self.core)), HeaderMap::new(), body));
         assert!(answer.is_ok_and(|answer| answer.status() == axum::http::StatusCode::OK));
     }
 

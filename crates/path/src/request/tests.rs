@@ -77,6 +77,7 @@ fn request_of_hits_ends_at_its_look_up_and_names_a_blocking_backend() {
     assert_eq!(request.finished(), finished(1, Some(0)));
     let answers: Vec<_> = request.answers().map(|(_, key, answer)| (*key, answer)).collect();
     let (a, b) = (b"a".to_vec(), b"b".to_vec());
+    let demand = Demand::default();
     let hit = |key, value| {
         let latency = Duration::from_millis(1);
         (
@@ -86,6 +87,8 @@ fn request_of_hits_ends_at_its_look_up_and_names_a_blocking_backend() {
                 value: Some(value),
                 latency,
                 waited: false,
+                demand: &demand,
+                late: false,
                 stale_for: None,
                 error: None,
             },
@@ -242,6 +245,31 @@ fn failure_of_a_best_effort_query_does_not_raise_the_request_latency() {
     request.handle_result(at(12), fetches[0].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
     request.handle_result(at(30), fetches[1].keys[0].1, value("y"));
     assert_eq!(request.finished(), finished(20, Some(1)));
+}
+
+#[test]
+fn keys_that_end_after_the_deadline_of_their_query_are_late() {
+    let due = |ms| Demand { deadline: Some(at(ms)), ..Demand::default() };
+    let (mut request, fetches) = start(vec![
+        Query { demand: due(15), ..query(0, &["a", "x"]) },
+        Query { demand: due(20), ..query(1, &["y"]) },
+        query(1, &["z"]),
+    ]);
+    assert_eq!(
+        fetches.iter().map(|fetch| fetch.demand.deadline).collect::<Vec<_>>(),
+        [Some(at(15)), Some(at(20)), None]
+    );
+    request.handle_result(at(16), fetches[0].keys[0].1, value("x"));
+    request.handle_result(at(20), fetches[1].keys[0].1, value("y"));
+    request.handle_result(at(90), fetches[2].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
+    let late: Vec<_> = request.answers().map(|(_, key, answer)| (*key, answer.status, answer.late)).collect();
+    let expected = [
+        ("a", Status::Hit, false),
+        ("x", Status::Miss, true),
+        ("y", Status::Miss, false),
+        ("z", Status::Timeout, false),
+    ];
+    assert_eq!(late, expected);
 }
 
 #[test]
