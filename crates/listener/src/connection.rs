@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use sherwood_cache::Cache;
 
 use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Conversation, Fetched, NextStep};
@@ -241,9 +242,9 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     /// Executes the client's `input`, which was read into the batch, and sends the answers.
     pub(super) fn answer(&mut self, input: &[u8], context: &mut ThreadContext<'_>) -> Turn {
-        let advance = self.conversation.advance(context.moment, input.into(), &mut context.output);
-        self.input.keep(&input[advance.consumed..]);
-        let turn = self.follow(advance.next, context);
+        let cache = &context.shared.service.cache;
+        let next = self.advance_over(input, context.moment, &mut context.output, cache);
+        let turn = self.follow(next, context);
         self.note_buffers();
         turn.unwrap_or_else(Turn::End)
     }
@@ -284,10 +285,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             if !self.receive(&mut context.input, context.counters)? {
                 return Ok(Turn::Wait(Wait::Input));
             }
-            let input = &context.input[..];
-            let advance = self.conversation.advance(context.moment, input.into(), &mut context.output);
-            self.input.keep(&input[advance.consumed..]);
-            advance.next
+            let cache = &context.shared.service.cache;
+            self.advance_over(&context.input, context.moment, &mut context.output, cache)
         } else {
             if !self.receive_more(context)? {
                 return Ok(Turn::Wait(Wait::Input));
@@ -298,6 +297,14 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             self.advance(context)
         };
         self.follow(next, context)
+    }
+
+    /// Executes commands in `input`, which was read into a buffer of the thread, and keeps the rest.
+    fn advance_over(&mut self, input: &[u8], moment: Moment, output: &mut Output, cache: &Cache) -> NextStep {
+        let Advance { consumed, next } = self.conversation.advance(moment, input.into(), output);
+        let need = if let NextStep::Need(need) = next { need } else { 0 };
+        self.input.keep(&input[consumed..], need, cache);
+        next
     }
 
     fn advance(&mut self, context: &mut ThreadContext<'_>) -> NextStep {
@@ -313,7 +320,12 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match next {
             NextStep::Need(need) => {
                 self.need = need;
-                Ok(if self.send(context)? { self.go_on() } else { Turn::Wait(Wait::Output) })
+                match self.send(context)? {
+                    // The rest of a large value needs no other turn if it has arrived.
+                    true if self.input.is_in_place() => self.advance_or_read(context),
+                    true => Ok(self.go_on()),
+                    false => Ok(Turn::Wait(Wait::Output)),
+                }
             }
             NextStep::Send => {
                 self.need = 0;

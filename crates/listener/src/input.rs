@@ -20,7 +20,7 @@ pub(super) const INPUT_BYTES: usize = 16 * 1024;
 const IN_PLACE_BYTES_MIN: usize = 48 * 1024;
 /// Bytes of a command beyond which it is not moved into memory of the cache any more: of a command
 /// with several large values, the first one only, so that it is not copied for each of them.
-const IN_PLACE_HELD_MAX: usize = 2 * INPUT_BYTES;
+const BEGUN_BYTES_MAX: usize = 2 * INPUT_BYTES;
 
 /// Input for a conversation.
 #[derive(Clone, Copy, Debug)]
@@ -112,14 +112,15 @@ impl PendingInput {
     /// large enough and there is such memory.
     fn reserve(&mut self, need: usize, cache: &Cache) {
         if let Self::Buffer(buffer) = self
-            && need >= IN_PLACE_BYTES_MIN
-            && (INPUT_BYTES..=IN_PLACE_HELD_MAX).contains(&buffer.len())
-            && let Some(mut block) = cache.reserve(need)
+            && let Some(block) = block_of(buffer, need, cache)
         {
-            block.room()[..buffer.len()].copy_from_slice(buffer);
-            block.add(buffer.len());
             *self = Self::Block(block);
         }
+    }
+
+    /// Returns true if a command is being received into memory of the cache.
+    pub(super) fn is_in_place(&self) -> bool {
+        matches!(self, Self::Block(_))
     }
 
     /// Has `advance` consume input; it returns how many bytes, with a result.
@@ -140,8 +141,24 @@ impl PendingInput {
         result
     }
 
-    /// Keeps `bytes` that were received elsewhere; there is no other input.
-    pub(super) fn keep(&mut self, bytes: &[u8]) {
-        *self = Self::Buffer(bytes.to_vec());
+    /// Keeps `bytes` that were received elsewhere, of a command of `need` bytes; there is no other
+    /// input.
+    pub(super) fn keep(&mut self, bytes: &[u8], need: usize, cache: &Cache) {
+        *self = match block_of(bytes, need, cache) {
+            Some(block) => Self::Block(block),
+            None => Self::Buffer(bytes.to_vec()),
+        };
     }
+}
+
+/// Copies the beginning of a command of `need` bytes into memory reserved from the cache; none if
+/// it is not received in place.
+fn block_of(begun: &[u8], need: usize, cache: &Cache) -> Option<Reserved> {
+    if need < IN_PLACE_BYTES_MIN || !(INPUT_BYTES..=BEGUN_BYTES_MAX).contains(&begun.len()) {
+        return None;
+    }
+    let mut block = cache.reserve(need)?;
+    block.room()[..begun.len()].copy_from_slice(begun);
+    block.add(begun.len());
+    Some(block)
 }

@@ -22,7 +22,7 @@ const PINNED_MAX: usize = 64;
 /// Bytes of pinned values that are sent at once, as a multiple of the bound of other output.
 /// Chosen: a turn that sends them takes about as long as one that stores a value of the largest
 /// size.
-const PINNED_RATIO: usize = 4;
+const PINNED_RATIO: usize = 16;
 /// Room for a line before a value and the line end behind it.
 const LINE_BYTES: usize = sherwood_wire::memcached::reply::VALUE_LINE_BYTES_MAX;
 
