@@ -299,7 +299,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.follow(next, context)
     }
 
-    /// Executes commands in `input`, which was read into a buffer of the thread, and keeps the rest.
+    /// Executes commands in `input`, which was read into a buffer of the thread, and keeps the
+    /// rest.
     fn advance_over(&mut self, input: &[u8], moment: Moment, output: &mut Output, cache: &Cache) -> NextStep {
         let Advance { consumed, next } = self.conversation.advance(moment, input.into(), output);
         let need = if let NextStep::Need(need) = next { need } else { 0 };
