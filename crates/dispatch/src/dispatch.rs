@@ -22,7 +22,9 @@ use crate::replica::Replica;
 use crate::rules::ReplicaLoad;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
-use crate::{Action, AttemptId, Bound, Counters, FetchError, Options, OptionsError, Reply, Stats, Waiters};
+use crate::{
+    Action, AttemptId, Bound, Counters, FetchError, Holders, Options, OptionsError, Reply, Stats, Waiters,
+};
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
 /// one answer for each waiter.
@@ -189,29 +191,29 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
     ) {
-        self.fetch(now, None, demand, keys, entropy);
+        self.fetch(now, Holders::All, demand, keys, entropy);
     }
 
-    /// Asks for keys as [`handle_fetch`](Self::handle_fetch) does, but from `replica` alone, and if
-    /// that fails the keys fail: for keys of which the other replicas may not have the latest value
-    /// yet. A query that joins keys in flight gets their result from whichever replica was asked,
-    /// so [`invalidate`](Self::invalidate) a key when this begins to matter. A replica that does
-    /// not exist is treated as one that is down.
+    /// Asks for keys as [`handle_fetch`](Self::handle_fetch) does, but only from the replicas that
+    /// hold them, and if those fail the keys fail: for keys that the other replicas do not have, or
+    /// may not have the latest value of yet. A query that joins keys in flight gets their result
+    /// from whichever replica was asked, so [`invalidate`](Self::invalidate) a key when this begins
+    /// to matter. A replica that does not exist is treated as one that is down.
     pub fn handle_fetch_from(
         &mut self,
         now: Instant,
-        replica: ReplicaId,
+        holders: Holders,
         demand: &Demand,
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
     ) {
-        self.fetch(now, Some(replica), demand, keys, entropy);
+        self.fetch(now, holders, demand, keys, entropy);
     }
 
     fn fetch(
         &mut self,
         now: Instant,
-        only: Option<ReplicaId>,
+        holders: Holders,
         demand: &Demand,
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
@@ -223,7 +225,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let mut keys = keys.into_iter().peekable();
         let mut list = List::default();
         while keys.peek().is_some() {
-            let id = self.fetches.insert(Fetch::new(now, expires_at, only, demand));
+            let id = self.fetches.insert(Fetch::new(now, expires_at, holders, demand));
             let mut batch = Vec::with_capacity(keys.size_hint().0.min(keys_max));
             while batch.len() < keys_max
                 && let Some((key, waiter)) = keys.next()

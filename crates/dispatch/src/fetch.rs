@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::rules::CancelRule;
 use crate::slab::Id;
-use crate::{Failure, FetchError};
+use crate::{Failure, FetchError, Holders};
 
 /// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
 /// are picked together.
@@ -25,8 +25,8 @@ pub(crate) struct Fetch {
     /// The end of the backend's timeout, when keys without an answer time out. The deadline of
     /// `demand` is the callers' and does not move it.
     pub(crate) expires_at: Instant,
-    /// The only replica that may be asked for the keys; none if all may.
-    pub(crate) only: Option<ReplicaId>,
+    /// The replicas that may be asked for the keys.
+    pub(crate) holders: Holders,
     /// Attempts of the fetch that are queued or started, at most
     /// [`ATTEMPTS_MAX`].
     pub(crate) live: SmallVec<[Id; 2]>,
@@ -68,19 +68,14 @@ pub(crate) enum AttemptState {
 
 impl Fetch {
     /// Returns a fetch without keys.
-    pub(crate) fn new(
-        asked_at: Instant,
-        expires_at: Instant,
-        only: Option<ReplicaId>,
-        demand: &Demand,
-    ) -> Self {
+    pub(crate) fn new(asked_at: Instant, expires_at: Instant, holders: Holders, demand: &Demand) -> Self {
         Self {
             keys: Vec::new(),
             open: 0,
             demand: *demand,
             asked_at,
             expires_at,
-            only,
+            holders,
             live: SmallVec::new(),
             made: 0,
             started: 0,
@@ -89,11 +84,6 @@ impl Fetch {
             cancel: CancelRule::Always,
             failure: None,
         }
-    }
-
-    /// Returns true if `replica` may be asked for the fetch's keys.
-    pub(crate) fn allows(&self, replica: ReplicaId) -> bool {
-        self.only.is_none_or(|only| only == replica)
     }
 
     /// Returns the error of the fetch's failed attempts; none if no attempt has failed.

@@ -18,8 +18,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub(super) fn offer(&mut self, id: Id, except: Option<ReplicaId>) -> Result<(), FetchError> {
         let Self { replicas, fetches, attempts, usable, .. } = self;
         let fetch = fetches.get(id).expect(STORED);
+        let count = replicas.len();
         let may_take = |replica: &&Replica| {
-            fetch.allows(replica.id)
+            fetch.holders.include(replica.id, count)
                 && Some(replica.id) != except
                 && replica.health.is_up()
                 && replica.queue.has_room()
@@ -35,7 +36,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     fn why_unusable(&self, id: Id) -> FetchError {
         let fetch = self.fetches.get(id).expect(STORED);
-        let allowed = self.replicas.iter().filter(|replica| fetch.allows(replica.id));
+        let count = self.replicas.len();
+        let allowed = self.replicas.iter().filter(|replica| fetch.holders.include(replica.id, count));
         if allowed.clone().any(|replica| replica.health.is_up()) {
             FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
         } else {

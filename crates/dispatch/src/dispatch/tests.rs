@@ -558,7 +558,7 @@ fn every_fetch_error_names_its_cause_and_remedy() {
 fn fetch_from_a_given_replica_asks_no_other_and_fails_with_it() {
     let mut machine = machine(3, |o| o.retry.per_call_max = 2);
     let from = |machine: &mut Machine, key| {
-        machine.handle_fetch_from(at(0), ReplicaId(1), &Demand::default(), [(key, 1)], 7);
+        machine.handle_fetch_from(at(0), Holders::One(ReplicaId(1)), &Demand::default(), [(key, 1)], 7);
         drain(machine)
     };
     for key in ["a", "b"] {
@@ -573,6 +573,18 @@ fn fetch_from_a_given_replica_asks_no_other_and_fails_with_it() {
     let refused = from(&mut machine, "c");
     assert!(matches!(error(&refused), FetchError::Unavailable { replicas: 1, .. }), "{refused:?}");
     assert_eq!(calls(&fetch(&mut machine, 0, &[("c", 1)])).len(), 1, "the others are up");
+}
+
+#[test]
+fn fetch_from_a_ring_asks_only_the_replicas_that_hold_the_keys() {
+    let mut machine = machine(5, |o| o.in_flight_calls_max = 100);
+    let holders = Holders::Ring { first: ReplicaId(4), copies: 2 };
+    let mut asked = std::collections::BTreeSet::new();
+    for (number, key) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        machine.handle_fetch_from(at(0), holders, &Demand::default(), [(key, 1)], number as u64);
+        asked.insert(call(&drain(&mut machine)).1);
+    }
+    assert_eq!(asked.into_iter().collect::<Vec<_>>(), [ReplicaId(0), ReplicaId(4)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
-use sherwood_dispatch::{AttemptId, Dispatch, OptionsError, Reply, Stats};
+use sherwood_dispatch::{AttemptId, Dispatch, Holders, OptionsError, Reply, Stats};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOrder};
@@ -160,8 +160,22 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
+        self.handle_fetch_from(now, cache, Holders::All, demand, keys, entropy);
+    }
+
+    /// Fetches a query's misses as [`handle_fetch`](Self::handle_fetch) does, but only from the
+    /// replicas that hold the keys.
+    pub fn handle_fetch_from(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        holders: Holders,
+        demand: &Demand,
+        keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
+        entropy: u64,
+    ) {
         self.advance(now, cache);
-        self.fetch(now, demand, keys, entropy);
+        self.fetch(now, holders, demand, keys, entropy);
         self.keep_answers(now, cache);
     }
 
@@ -181,7 +195,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let mut may_begin = |key: &FetchKey<K>| !dispatch.is_joinable(key) && failed_keys.may_begin(now, key);
         let keys: Vec<_> = keys.into_iter().filter(|(key, _)| may_begin(key)).collect();
         let begun = keys.len();
-        self.fetch(now, demand, keys, entropy);
+        self.fetch(now, Holders::All, demand, keys, entropy);
         self.keep_answers(now, cache);
         begun
     }
@@ -390,18 +404,19 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     fn fetch(
         &mut self,
         now: Instant,
+        holders: Holders,
         demand: &Demand,
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
         let Self { options, dispatch, fences, .. } = self;
         if !options.replicas_may_lag() {
-            return dispatch.handle_fetch(now, demand, keys, entropy);
+            return dispatch.handle_fetch_from(now, holders, demand, keys, entropy);
         }
         let (fenced, settled): (Vec<_>, Vec<_>) =
             keys.into_iter().partition(|(key, _)| fences.is_fenced(&key.key));
-        dispatch.handle_fetch(now, demand, settled, entropy);
-        dispatch.handle_fetch_from(now, PRIMARY, demand, fenced, entropy);
+        dispatch.handle_fetch_from(now, holders, demand, settled, entropy);
+        dispatch.handle_fetch_from(now, Holders::One(PRIMARY), demand, fenced, entropy);
     }
 
     fn invalidate(&mut self, now: Instant, which: Invalidation<'_, K>) {

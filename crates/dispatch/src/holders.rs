@@ -1,0 +1,46 @@
+//! The replicas that hold a key.
+
+use sherwood_model::ReplicaId;
+
+/// The replicas that may be asked for the keys of a fetch.
+///
+/// ```
+/// use sherwood_dispatch::Holders;
+/// use sherwood_model::ReplicaId;
+///
+/// let holders = Holders::Ring { first: ReplicaId(15), copies: 3 };
+/// let of_16 = (0..16).map(ReplicaId).filter(|replica| holders.include(*replica, 16));
+/// assert_eq!(of_16.collect::<Vec<_>>(), [ReplicaId(0), ReplicaId(1), ReplicaId(15)]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holders {
+    /// Every replica has every key.
+    #[default]
+    All,
+    /// Only this replica is known to have the latest values of the keys.
+    One(ReplicaId),
+    /// The keys are on `copies` neighbouring replicas of a ring, as in Dynamo and Cassandra.
+    Ring {
+        /// The first replica with the keys. The others follow it by number; the last replica is
+        /// followed by replica 0.
+        first: ReplicaId,
+        /// The number of replicas with the keys.
+        copies: u16,
+    },
+}
+
+impl Holders {
+    /// Returns true if `replica` holds the keys; `replicas` is the number of all replicas.
+    #[must_use]
+    pub fn include(self, replica: ReplicaId, replicas: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(only) => only == replica,
+            Self::Ring { first, copies } => {
+                let after = replica.index() + replicas - first.index().min(replicas);
+                let after = if after >= replicas { after - replicas } else { after };
+                after < usize::from(copies)
+            }
+        }
+    }
+}
