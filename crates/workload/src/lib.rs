@@ -8,6 +8,8 @@
 //!
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
+//! - [`ScrambledZipf`], [`deadline_of`], [`ReadTimes`]: the keys, deadlines and store of
+//!   MicroFuge's evaluation with YCSB.
 //! - [`ValueSizes`]: distributions of value sizes, parsed from text.
 //! - [`trace`]: readers of recorded accesses (cache2k, oracleGeneral, Twitter) and recorded
 //!   requests (RobinHood).
@@ -19,19 +21,23 @@
 //! return gaps.
 
 mod arrivals;
+mod deadlines;
 mod draw;
 mod fit;
 mod key_value;
 pub mod onerf;
 mod popularity;
+mod scrambled_zipf;
 pub mod trace;
 mod unique;
 mod value_sizes;
 
 pub use arrivals::{Arrivals, ArrivalsError};
+pub use deadlines::{ReadTimes, deadline_of};
 pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};
 pub use fit::{Fit, fit};
 pub use key_value::{KeyValue, KeyValueError, KeyValueOptions, Operation};
 pub use popularity::Popularity;
+pub use scrambled_zipf::ScrambledZipf;
 pub use sherwood_model::SplitMix64;
 pub use value_sizes::{ValueSizes, ValueSizesError};
