@@ -33,6 +33,7 @@ mod backend;
 mod events;
 mod frontier;
 mod key;
+pub mod microfuge;
 mod partitions;
 mod record;
 mod recorded;

@@ -24,8 +24,24 @@ pub struct Setting {
     pub about: &'static str,
 }
 
-const fn setting(key: &'static str, value: &'static str, about: &'static str) -> Setting {
+pub(crate) const fn setting(key: &'static str, value: &'static str, about: &'static str) -> Setting {
     Setting { key, value, about }
+}
+
+impl Setting {
+    /// Returns the setting of `settings` with this key.
+    pub(crate) fn of_key(settings: &[Self], key: &str) -> Result<Self, SettingError> {
+        settings.iter().find(|setting| setting.key == key).copied().ok_or_else(|| SettingError::Unknown {
+            key: key.to_owned(),
+            known: settings.iter().map(|setting| setting.key).collect(),
+        })
+    }
+
+    /// Returns the error of a value that the setting does not accept.
+    pub(crate) fn refusal(self, value: &str) -> SettingError {
+        let Self { key, value: accepted, about } = self;
+        SettingError::Value { key, value: value.to_owned(), accepted, about }
+    }
 }
 
 /// All settings.
@@ -66,10 +82,12 @@ const SETTINGS: [Setting; 22] = [
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SettingError {
     /// Unknown key.
-    #[error("there is no setting {key:?}; choose one of {}", Knobs::settings().map(|setting| setting.key).join(", "))]
+    #[error("there is no setting {key:?}; choose one of {}", known.join(", "))]
     Unknown {
         /// The unknown key that was given.
         key: String,
+        /// The known keys.
+        known: Vec<&'static str>,
     },
     /// The value is not accepted by the key.
     #[error("setting {key} to {value:?}: it takes {accepted}, {about}")]
@@ -107,12 +125,8 @@ impl Knobs {
     /// # Errors
     /// An unknown key, or a value that does not parse.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
-        let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
-            return Err(SettingError::Unknown { key: key.to_owned() });
-        };
-        let Setting { key: name, value: accepted, about } = *setting;
-        let refused = || SettingError::Value { key: name, value: value.to_owned(), accepted, about };
-        self.turn(key, value).ok_or_else(refused)
+        let setting = Setting::of_key(&SETTINGS, key)?;
+        self.turn(key, value).ok_or_else(|| setting.refusal(value))
     }
 
     fn turn(&mut self, key: &str, value: &str) -> Option<()> {

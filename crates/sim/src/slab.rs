@@ -33,6 +33,11 @@ impl<T> Slab<T> {
         self.slots.get_mut(number as usize)?.as_mut()
     }
 
+    /// Returns the values, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let value = self.slots.get_mut(number as usize)?.take();
         if value.is_some() {

@@ -1,0 +1,106 @@
+//! Settings by name, as given by `--set key=value`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::setup::{Keys, Knobs, Setup};
+use crate::settings::{Setting, SettingError, setting};
+
+/// All settings.
+const SETTINGS: [Setting; 13] = [
+    setting("clients", "N", "clients of the closed loop, each with one request at a time"),
+    setting("rate", "RATE|closed", "requests a second of an open loop, instead of clients that wait"),
+    setting("writes", "RATIO", "share of the requests that write"),
+    setting("keys", "zipf|uniform", "distribution of keys: YCSB's scrambled Zipf, or each equally often"),
+    setting("records", "N", "records; a fifth of them fits the cache"),
+    setting("slots", "N", "reads that a server serves at the same time"),
+    setting("S", "MS", "scale of the store's service times"),
+    setting("alpha", "PERCENTILE", "latency below which a deadline cannot be met"),
+    setting("beta", "PERCENTILE", "latency with which admission forecasts"),
+    setting("n", "N", "deadline classes of the cache"),
+    setting("D", "MS", "deadline from which on the last class holds all"),
+    setting("epsilon", "RATIO", "increment of a class's multiplier for a missed deadline"),
+    setting("seconds", "WARM+MEASURED", "length of the run"),
+];
+
+impl Setup {
+    /// All settings, with their effects.
+    #[must_use]
+    pub fn settings() -> &'static [Setting] {
+        &SETTINGS
+    }
+
+    /// Changes one setting. Whether a number is in its range is checked by
+    /// [`World::new`](super::World::new).
+    ///
+    /// # Errors
+    /// If there is no such setting, or the value is not of its form.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        let setting = Setting::of_key(&SETTINGS, key)?;
+        turn(&mut self.knobs, key, value).ok_or_else(|| setting.refusal(value))
+    }
+}
+
+fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
+    match key {
+        "clients" => knobs.clients = number(value)?,
+        "rate" if value == "closed" => knobs.rate = None,
+        "rate" => knobs.rate = Some(number(value)?),
+        "writes" => knobs.writes = number(value)?,
+        "keys" => {
+            knobs.keys = match value {
+                "zipf" => Keys::Zipf,
+                "uniform" => Keys::Uniform,
+                _ => return None,
+            };
+        }
+        "records" => knobs.records = number(value)?,
+        "slots" => knobs.slots = number(value)?,
+        "S" => knobs.scale = milliseconds(value)?,
+        "alpha" => knobs.alpha = number(value)?,
+        "beta" => knobs.beta = number(value)?,
+        "n" => knobs.classes = number(value)?,
+        "D" => knobs.classes_upto = milliseconds(value)?,
+        "epsilon" => knobs.epsilon = number(value)?,
+        "seconds" => {
+            let (warm_up, measured) = value.split_once('+')?;
+            (knobs.warm_up, knobs.measure) = (seconds(warm_up)?, seconds(measured)?);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn number<N: FromStr>(text: &str) -> Option<N> {
+    text.parse().ok()
+}
+
+fn milliseconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(number::<f64>(text)? / 1e3).ok()
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(number(text)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microfuge_setting_accepts_a_valid_value_and_refuses_an_invalid_one() {
+        let good = ["96", "5000", "0.1", "uniform", "1000", "2", "4.5", "20", "95", "5", "200", "0.1", "1+2"];
+        for (setting, good) in SETTINGS.iter().zip(good) {
+            let mut setup = Setup::new("memcached", 1);
+            setup.set(setting.key, good).expect(setting.key);
+            assert_ne!(setup.knobs, Knobs::default(), "{}", setting.key);
+            assert!(
+                matches!(setup.set(setting.key, "?"), Err(SettingError::Value { .. })),
+                "{}",
+                setting.key
+            );
+        }
+        let refusal = Setup::new("memcached", 1).set("tax", "1").unwrap_err().to_string();
+        assert!(refusal.starts_with("there is no setting \"tax\"; choose one of clients, rate"), "{refusal}");
+    }
+}

@@ -1,0 +1,377 @@
+//! The simulation: clients, the cache and the servers, and a clock that advances from event to
+//! event.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand_core::Rng as _;
+use sherwood_cache::{Access, Cache, Eviction, Options as CacheOptions, Partition, charge};
+use sherwood_dispatch::{FetchError, Options as DispatchOptions, Reply, RetryOptions};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId};
+use sherwood_path::{
+    Action, Backend, BackendOptions, Change, FetchKey, Write, WriteId, WriteOrder, WriteOutcome,
+};
+use sherwood_workload::Rng;
+
+use super::SERVERS;
+use super::clients::{Clients, Drawn};
+use super::key::{KEY_BYTES, Key};
+use super::policy::Policy;
+use super::results::{Outcome, Recorder, Results, Sample};
+use super::servers::{Job, Servers, Work};
+use super::setup::{Setup, SetupError};
+use crate::events::EventQueue;
+use crate::server::SizedCache;
+use crate::slab::Slab;
+use crate::traffic::stream;
+use crate::world::Imbalance;
+
+/// A simulated run, which starts with an empty cache.
+///
+/// Call [`World::advance`] with increasing times up to [`World::end`], then [`World::results`]. The
+/// state changes only at events, so results do not depend on the times at which `advance` stops.
+///
+/// # Memory
+/// The items of the cache (a record each with a declared size, no value), live requests, of which
+/// an open loop has as many as arrive within the backend's timeout, and a sample per second.
+pub struct World {
+    setup: Setup,
+    policy: Policy,
+    now: Instant,
+    events: EventQueue<Event>,
+    clients: Clients,
+    cache: Cache,
+    backend: Backend<Key, u32, u32>,
+    /// The time at which the backend is woken up next.
+    armed: Option<Instant>,
+    /// Random numbers with which the dispatcher chooses replicas.
+    route_draws: Rng,
+    servers: Servers,
+    live: Slab<Live>,
+    /// The requests of the writes in flight.
+    writes: BTreeMap<WriteId, u32>,
+    began: u64,
+    ended: u64,
+    recorder: Recorder,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A client sends its next request.
+    Begin { stream: u32 },
+    /// A request reaches the cache.
+    LookUp { request: u32 },
+    /// A server finishes this job.
+    Done { job: u32 },
+    /// A wake-up that the backend scheduled.
+    Wake,
+    /// A second is over.
+    Sample,
+}
+
+/// A request that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    stream: u32,
+    /// Number of the request since the start.
+    number: u64,
+    began: Instant,
+    drawn: Drawn,
+}
+
+/// Time of a look-up in the cache, with the network.
+const LOOK_UP: Duration = Duration::from_micros(500);
+/// The backend's timeout: far beyond the longest deadline, since deadlines cut nothing off.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Size of every value.
+const VALUE_BYTES: u32 = 1_024;
+/// Number of the stream of random draws with which the dispatcher chooses replicas.
+const ROUTES: u64 = 1;
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+const PARTITION: PartitionId = PartitionId(0);
+
+impl World {
+    /// Returns the simulation of a run at its start.
+    ///
+    /// # Errors
+    /// If the policy does not exist or a number is out of range.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let policy = setup.validate()?;
+        let hash = SeededState::new(0);
+        let records = setup.knobs.records / 5;
+        let total_bytes = records * charge(KEY_BYTES, VALUE_BYTES as usize) as u64;
+        let options = CacheOptions {
+            total_bytes,
+            shards: 1,
+            eviction: Eviction::Lru,
+            ..CacheOptions::sized(total_bytes, 1)
+        };
+        let partition = Partition::new(TenantId(0), BackendId(0), total_bytes);
+        let backend = BackendOptions::new(dispatch(setup, &policy), SERVERS.into(), vec![PARTITION]);
+        let mut world = Self {
+            policy,
+            now: Instant::ZERO,
+            events: EventQueue::default(),
+            clients: Clients::new(setup)?,
+            cache: Cache::new(options, &[partition], hash)?,
+            backend: Backend::new(backend, Instant::ZERO, hash)?,
+            armed: None,
+            route_draws: stream(setup.seed, ROUTES),
+            servers: Servers::new(setup),
+            live: Slab::new(),
+            writes: BTreeMap::new(),
+            began: 0,
+            ended: 0,
+            recorder: Recorder::new(),
+            setup: setup.clone(),
+        };
+        world.begin();
+        Ok(world)
+    }
+
+    /// End of the run's measurement.
+    #[must_use]
+    pub fn end(&self) -> Instant {
+        Instant::ZERO + self.setup.duration()
+    }
+
+    /// Current simulated time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Number of requests sent so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.began
+    }
+
+    /// Samples of the run so far, one per second.
+    #[must_use]
+    pub fn samples(&self) -> &[Sample] {
+        self.recorder.samples()
+    }
+
+    /// Processes all events up to `until`, and then checks that every request has ended once or is
+    /// still waiting.
+    ///
+    /// # Errors
+    /// If not, which is a bug.
+    pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
+        let until = until.min(self.end());
+        while let Some((at, event)) = self.events.take_before(until + Duration::from_nanos(1)) {
+            self.now = at;
+            self.happen(event);
+        }
+        self.now = self.now.max(until);
+        let found = self.ended + self.live.iter().count() as u64;
+        if found == self.began {
+            return Ok(());
+        }
+        let seconds = self.now.as_nanos() / 1_000_000_000;
+        let what = "the number of requests that ended or are waiting";
+        Err(Imbalance { seconds, what, found, expected: self.began })
+    }
+
+    /// Returns the results of the run so far. A request that still waits has missed its deadline if
+    /// that has passed.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        let mut recorder = self.recorder.clone();
+        for live in self.live.iter() {
+            let waited = self.now - live.began;
+            if waited > live.drawn.within {
+                recorder.count(live.drawn.within, waited, Outcome::Answered, self.is_measured());
+            }
+        }
+        recorder.results(&self.setup, self.now >= self.end())
+    }
+
+    fn begin(&mut self) {
+        for stream in 0..self.clients.streams() {
+            let after = self.clients.next_gap().unwrap_or_default();
+            self.events.schedule(Instant::ZERO + after, Event::Begin { stream });
+        }
+        self.events.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Begin { stream } => self.send(stream),
+            Event::LookUp { request } => self.look_up(request),
+            Event::Done { job } => self.done(job),
+            Event::Wake => self.wake(),
+            Event::Sample => {
+                self.recorder.sample(self.now.as_nanos() as f64 / 1e9);
+                self.events.schedule(self.now + SAMPLE_EVERY, Event::Sample);
+            }
+        }
+    }
+
+    /// Sends the next request of a stream.
+    fn send(&mut self, stream: u32) {
+        self.began += 1;
+        let drawn = self.clients.next_request(stream);
+        let request = self.live.insert(Live { stream, number: self.began, began: self.now, drawn });
+        self.events.schedule(self.now + LOOK_UP, Event::LookUp { request });
+        if let Some(gap) = self.clients.next_gap() {
+            self.events.schedule(self.now + gap, Event::Begin { stream });
+        }
+    }
+
+    /// Looks a request up in the cache, and asks the store for what is not there.
+    fn look_up(&mut self, request: u32) {
+        let Some(&Live { number, began, drawn, .. }) = self.live.get(request) else { return };
+        // Reads that may not be joined are different keys to the dispatcher.
+        let fetch = if self.policy.joins || drawn.is_write { 0 } else { number };
+        let key = Key::new(0, drawn.record, fetch, drawn.draw);
+        if drawn.is_write {
+            return self.write(request, key);
+        }
+        let demand = Demand { deadline: Some(began + drawn.within), ..Demand::default() };
+        let access = Access::at(self.now);
+        if self.policy.caches && self.cache.get(PARTITION, key.as_ref(), &access, |_| ()).is_some() {
+            return self.end_request(request, Outcome::Hit);
+        }
+        let entropy = self.route_draws.next_u64();
+        let keys = [(FetchKey { partition: PARTITION, key }, request)];
+        let cache = SizedCache(&self.cache);
+        let holders = if self.policy.at_random { key.any_holder(entropy) } else { key.holders() };
+        self.backend.handle_fetch_from(self.now, &cache, holders, &demand, keys, entropy);
+        self.drive();
+    }
+
+    fn write(&mut self, request: u32, key: Key) {
+        let write = Write { key, change: Change::Put(VALUE_BYTES), partition: Some(PARTITION) };
+        match self.backend.handle_write(self.now, &SizedCache(&self.cache), write) {
+            Ok(write) => {
+                self.writes.insert(write, request);
+                self.drive();
+            }
+            Err(_) => self.end_request(request, Outcome::Rejected),
+        }
+    }
+
+    /// Performs the pending actions of the backend.
+    fn drive(&mut self) {
+        while let Some(action) = self.backend.poll_action() {
+            match action {
+                Action::Call { attempt, replica, keys, .. } => {
+                    for key in keys {
+                        self.serve(Job { server: replica, work: Work::Read { attempt, key } });
+                    }
+                }
+                Action::Deliver { result, waiters, .. } => {
+                    let outcome = match result {
+                        Err(FetchError::NotAdmitted { .. } | FetchError::Overloaded { .. }) => {
+                            Outcome::Rejected
+                        }
+                        _ => Outcome::Answered,
+                    };
+                    for request in waiters {
+                        self.end_request(request, outcome);
+                    }
+                }
+                Action::StartWrite(write) => self.start_write(write),
+                Action::EndWrite { write, .. } => {
+                    if let Some(request) = self.writes.remove(&write) {
+                        self.end_request(request, Outcome::Answered);
+                    }
+                }
+                // A call that is no longer needed is served nevertheless; servers are never down.
+                Action::Cancel { .. } | Action::Probe { .. } => {}
+            }
+        }
+        if let Some(due) = self.backend.next_timeout()
+            && self.armed.is_none_or(|armed| due < armed)
+        {
+            self.armed = Some(due);
+            self.events.schedule(due, Event::Wake);
+        }
+    }
+
+    fn wake(&mut self) {
+        if self.armed == Some(self.now) {
+            self.armed = None;
+        }
+        self.backend.handle_timeout(self.now, &SizedCache(&self.cache));
+        self.drive();
+    }
+
+    /// Sends a write to the servers of its record. The others have nothing to write.
+    fn start_write(&mut self, write: WriteId) {
+        let Some(WriteOrder { replicas, key, .. }) = self.backend.take_write(self.now, write) else { return };
+        for server in replicas {
+            if key.holders().include(server, SERVERS.into()) {
+                self.serve(Job { server, work: Work::Write(write) });
+            } else {
+                self.acknowledge(write, server);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, write: WriteId, server: ReplicaId) {
+        let outcome = WriteOutcome::Acknowledged;
+        self.backend.handle_write_reply(self.now, &SizedCache(&self.cache), write, server, outcome);
+    }
+
+    fn serve(&mut self, job: Job) {
+        let server = job.server;
+        self.servers.enqueue(self.now, job);
+        self.start_jobs(server);
+    }
+
+    fn start_jobs(&mut self, server: ReplicaId) {
+        while let Some((job, time)) = self.servers.start_next(server) {
+            self.events.schedule(self.now + time, Event::Done { job });
+        }
+    }
+
+    fn done(&mut self, job: u32) {
+        let Some(Job { server, work }) = self.servers.complete(job) else { return };
+        match work {
+            Work::Read { attempt, .. } => {
+                let reply = Reply::Ok(vec![Some(VALUE_BYTES)]);
+                self.backend.handle_reply(self.now, &SizedCache(&self.cache), attempt, reply);
+            }
+            Work::Write(write) => self.acknowledge(write, server),
+        }
+        self.start_jobs(server);
+        self.drive();
+    }
+
+    /// Records a request that has its answer. In a closed loop, its client sends the next one.
+    fn end_request(&mut self, request: u32, outcome: Outcome) {
+        let Some(Live { stream, began, drawn, .. }) = self.live.remove(request) else { return };
+        self.ended += 1;
+        self.recorder.count(drawn.within, self.now - began, outcome, self.is_measured());
+        if self.setup.knobs.rate.is_none() {
+            self.events.schedule(self.now, Event::Begin { stream });
+        }
+    }
+
+    fn is_measured(&self) -> bool {
+        self.now >= self.setup.measured_from()
+    }
+}
+
+/// Options of the dispatcher: a server's queue is here, in the order of the policy's rule.
+fn dispatch(setup: &Setup, policy: &Policy) -> DispatchOptions {
+    DispatchOptions {
+        batch_keys_max: 1,
+        in_flight_calls_max: setup.knobs.slots,
+        queued_calls_max: 1_000_000,
+        waiters_max: 10_000_000,
+        timeout: TIMEOUT,
+        queue: policy.queue,
+        balance: policy.balance,
+        admit: policy.admit,
+        retry: RetryOptions { per_call_max: 0, ..RetryOptions::default() },
+        ..DispatchOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;
