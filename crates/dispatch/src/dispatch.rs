@@ -23,7 +23,8 @@ use crate::rules::ReplicaLoad;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
 use crate::{
-    Action, AttemptId, Bound, Counters, FetchError, Holders, Options, OptionsError, Reply, Stats, Waiters,
+    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError, Percent,
+    Reply, Stats, Waiters,
 };
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
@@ -244,7 +245,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// for an attempt that has ended or never was, is counted and ignored.
     pub fn handle_reply(&mut self, now: Instant, attempt: AttemptId, reply: Reply<V>) {
         self.advance(now);
-        let Some(attempt) = self.take_started(attempt.0) else {
+        let is_answer = match &reply {
+            Reply::Ok(_) | Reply::Each(_) => true,
+            Reply::Failed(failure) => failure.kind == FailureKind::Rejected,
+        };
+        let Some(attempt) = self.take_started(now, attempt.0, is_answer) else {
             self.counters.late_replies += 1;
             return;
         };
@@ -297,6 +302,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.ramp.iter_mut().for_each(Ramp::restart);
     }
 
+    /// Makes estimates take another percentile of the replicas' latencies
+    /// ([`Options::beta`]): a greater one rejects more fetches and misses fewer deadlines.
+    pub fn set_beta(&mut self, beta: Percent) {
+        self.options.beta = beta;
+        self.replicas.iter_mut().for_each(|replica| replica.queue.set_beta(beta));
+    }
+
     /// Returns true if a query for this key would join one in flight. A caller that wants a value
     /// fetched but does not wait for it need not ask then; it would only count against
     /// [`Options::waiters_max`].
@@ -345,6 +357,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             waiters: self.waiters,
             keys: self.keys.len(),
             joinable_keys: self.joinable.len(),
+            beta: self.options.beta,
             ramp: self.ramp.as_ref().map(Ramp::standing),
             calls: self.attempts.len(),
             replicas: self.replicas.iter().map(Replica::stats).collect(),
@@ -383,7 +396,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 self.counters.joined += 1;
                 let open = self.keys.get_mut(*open.get()).expect("a key that is joined is stored");
                 open.waiters.push(waiter);
-                self.fetches.get_mut(open.fetch).expect(STORED).demand.join(demand);
+                let fetch = open.fetch;
+                self.join(now, fetch, demand);
                 None
             }
             Entry::Vacant(vacant) => {
@@ -429,11 +443,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Err(FetchError::Failed { .. }) => &mut self.counters.failed,
             Err(
                 FetchError::Overloaded { .. }
+                | FetchError::Rejected { .. }
                 | FetchError::NotAdmitted { .. }
                 | FetchError::Unavailable { .. },
             ) => &mut self.counters.refused,
         };
         *ended += waiters.len() as u64;
+        if let Err(FetchError::Rejected { .. }) = result {
+            self.counters.rejected += waiters.len() as u64;
+        }
         let is_current = fresh && result.is_ok();
         self.actions.push_back(Action::Deliver { key, result, is_current, waiters });
         true

@@ -32,8 +32,17 @@ pub enum FetchError {
         /// The value of the bound that was reached.
         limit: u32,
     },
-    /// The admission rule declined the key, or the balancer took none of the replicas, before
-    /// anything was sent. Asking again later can help.
+    /// The admission rule refused the key before anything was sent: it would have come too late, or
+    /// made others come too late. Asking again later, or with a later deadline, can help.
+    #[error(
+        "fetching the key was refused: an answer is expected after {expected:?}, later than the dispatch rules admit; slow down or wait longer"
+    )]
+    Rejected {
+        /// The time after which the answer would have been expected.
+        expected: Duration,
+    },
+    /// The balancer took none of the replicas, before anything was sent. Asking again later can
+    /// help.
     #[error(
         "fetching the key was refused: the dispatch rules admit no call to any of {replicas} usable replicas; slow down"
     )]
@@ -63,6 +72,22 @@ pub enum FetchError {
         /// Number of attempts that were started, the first included.
         attempts: u32,
     },
+}
+
+impl FetchError {
+    /// Returns the time after which an answer would have been expected, if the key was refused
+    /// because of that.
+    #[must_use]
+    pub fn expected(&self) -> Option<Duration> {
+        match self {
+            Self::Rejected { expected } => Some(*expected),
+            Self::Timeout { .. }
+            | Self::Overloaded { .. }
+            | Self::NotAdmitted { .. }
+            | Self::Unavailable { .. }
+            | Self::Failed { .. } => None,
+        }
+    }
 }
 
 /// The bounds that can refuse a key.

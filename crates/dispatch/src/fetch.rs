@@ -86,6 +86,11 @@ impl Fetch {
         }
     }
 
+    /// Returns the demand with the end of the timeout as the deadline, if it has none.
+    pub(crate) fn due(&self) -> Demand {
+        Demand { deadline: Some(self.demand.deadline.unwrap_or(self.expires_at)), ..self.demand }
+    }
+
     /// Returns the error of the fetch's failed attempts; none if no attempt has failed.
     pub(crate) fn failed(&self) -> Option<FetchError> {
         self.failure.clone().map(|failure| self.error(*failure))

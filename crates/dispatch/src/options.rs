@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RampOptions};
+use crate::{AdmitChoice, BalanceChoice, CopiesChoice, Percent, QueueChoice, QueueOptions, RampOptions};
 
 /// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
 ///
@@ -29,6 +29,9 @@ pub struct Options {
     pub balance: BalanceChoice,
     /// The rule that admits or refuses a fetch.
     pub admit: AdmitChoice,
+    /// The percentile of a replica's latencies that estimates take as the time of a call (β), for
+    /// rules that use estimates. [`Dispatch::set_beta`](crate::Dispatch::set_beta) changes it.
+    pub beta: Percent,
     /// The rule for the number of attempts (calls) that a fetch makes besides retries.
     pub copies: CopiesChoice,
     /// Bounds of retries, and of extra attempts as a whole.
@@ -142,7 +145,8 @@ impl Options {
             timeout,
             queue: _,
             balance: _,
-            admit: _,
+            admit,
+            beta: _,
             copies: _,
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
@@ -155,6 +159,7 @@ impl Options {
             ("timeout", timeout.is_zero()),
             ("probe.failures_max", failures_max == 0),
             ("probe.interval_min", interval_min.is_zero()),
+            ("target_delay", admit == AdmitChoice::Delay { target: Duration::ZERO }),
         ];
         if let Some((option, _)) = zeros.into_iter().find(|(_, zero)| *zero) {
             return Err(OptionsError::Zero { option });
@@ -169,6 +174,22 @@ impl Options {
             return Err(OptionsError::ProbeIntervals { min: interval_min, max: interval_max });
         }
         ramp.map_or(Ok(()), |ramp| validate_ramp(&ramp))
+    }
+
+    /// Returns true if a rule uses the estimates of the replicas' queues.
+    pub(crate) fn use_estimates(&self) -> bool {
+        self.balance == BalanceChoice::Tickets || self.admit != AdmitChoice::Open
+    }
+
+    /// Returns the options of the queue of each replica.
+    pub(crate) fn replica_queue(&self) -> QueueOptions {
+        QueueOptions {
+            order: self.queue,
+            workers: self.in_flight_calls_max,
+            queued_max: self.queued_calls_max,
+            timeout: self.timeout,
+            beta: self.use_estimates().then_some(self.beta),
+        }
     }
 }
 
@@ -196,6 +217,7 @@ impl Default for Options {
             queue: QueueChoice::default(),
             balance: BalanceChoice::default(),
             admit: AdmitChoice::default(),
+            beta: Percent::BETA,
             copies: CopiesChoice::default(),
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),
@@ -248,6 +270,8 @@ mod tests {
         assert!(refused(|o| o.probe.failures_max = 0).contains("`probe.failures_max`"));
         assert!(refused(|o| o.probe.interval_min = Duration::ZERO).contains("`probe.interval_min`"));
         assert!(refused(|o| o.probe.interval_max = Duration::from_nanos(1)).contains("`probe.interval_max`"));
+        let none = AdmitChoice::Delay { target: Duration::ZERO };
+        assert!(refused(|o| o.admit = none).contains("`target_delay` is 0"));
         assert!(refused(|o| o.retry.ratio = f64::NAN).contains("`retry.ratio` is NaN"));
         assert!(refused(|o| o.retry.ratio = 1.5).contains("`retry.ratio` is 1.5"));
         let ramp = RampOptions::default();

@@ -18,8 +18,7 @@ pub(crate) struct Replica {
 
 impl Replica {
     pub(crate) fn new(id: ReplicaId, options: &Options) -> Self {
-        let Options { queue, in_flight_calls_max, queued_calls_max, .. } = *options;
-        let queue = ReplicaQueue::new(queue, in_flight_calls_max, queued_calls_max);
+        let queue = ReplicaQueue::new(options.replica_queue());
         Self { id, health: Health::new(), queue, downs: 0 }
     }
 
@@ -28,11 +27,19 @@ impl Replica {
             replica: self.id,
             in_flight_calls: self.queue.in_flight(),
             queued_calls: self.queue.queued(),
+            estimate: None,
         }
     }
 
     pub(crate) fn stats(&self) -> ReplicaStats {
-        let ReplicaLoad { replica, in_flight_calls, queued_calls } = self.load();
-        ReplicaStats { replica, up: self.health.is_up(), downs: self.downs, in_flight_calls, queued_calls }
+        ReplicaStats {
+            replica: self.id,
+            up: self.health.is_up(),
+            downs: self.downs,
+            in_flight_calls: self.queue.in_flight(),
+            queued_calls: self.queue.queued(),
+            deferred_calls: self.queue.deferred(),
+            dropped_latencies: self.queue.dropped_latencies(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use sherwood_model::ReplicaId;
 
-use crate::RampStanding;
+use crate::{Percent, RampStanding};
 
 /// A snapshot of one dispatcher's counters and present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Stats {
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
+    /// The percentile of latencies that estimates use at present (β).
+    pub beta: Percent,
     /// State of the ramp, which limits the misses of a cold cache; none if it is not configured.
     pub ramp: Option<RampStanding>,
     /// Statistics of each replica, in the order of their ids.
@@ -42,6 +44,8 @@ pub struct Counters {
     pub refused: u64,
     /// Keys in `refused` that the ramp refused, which limits the misses of a cold cache.
     pub ramped: u64,
+    /// Keys in `refused` that the admission rule refused.
+    pub rejected: u64,
     /// Calls made, retries included.
     pub calls: u64,
     /// Retries, counted when they were given to a replica.
@@ -70,4 +74,8 @@ pub struct ReplicaStats {
     pub in_flight_calls: u32,
     /// Calls that wait for the replica, at most `queued_calls_max`.
     pub queued_calls: u32,
+    /// Number of times that a call was deferred because it could not meet its deadline.
+    pub deferred_calls: u64,
+    /// Number of latencies that were ignored because no call takes so long.
+    pub dropped_latencies: u64,
 }

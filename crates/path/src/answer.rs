@@ -39,7 +39,8 @@ pub enum Status {
     Miss,
     /// The backend has no value, by its answer or by a cached answer.
     NotFound,
-    /// The dispatcher refused the fetch because one of its bounds was reached.
+    /// The dispatcher refused the fetch because one of its bounds was reached, or because of its
+    /// admission rule; then [`FetchError::expected`] is the time that an answer would have taken.
     Rejected,
     /// The backend did not answer in time.
     Timeout,
@@ -159,7 +160,9 @@ impl<V> End<V> {
 fn status_of(error: &FetchError) -> Status {
     match error {
         FetchError::Timeout { .. } => Status::Timeout,
-        FetchError::Overloaded { .. } | FetchError::NotAdmitted { .. } => Status::Rejected,
+        FetchError::Overloaded { .. } | FetchError::Rejected { .. } | FetchError::NotAdmitted { .. } => {
+            Status::Rejected
+        }
         FetchError::Unavailable { .. } | FetchError::Failed { .. } => Status::Error,
     }
 }
@@ -188,6 +191,7 @@ mod tests {
         assert_eq!(status(FetchError::Timeout { timeout: Duration::from_secs(1) }), Status::Timeout);
         assert_eq!(status(FetchError::Overloaded { bound: Bound::Waiters, limit: 1 }), Status::Rejected);
         assert_eq!(status(FetchError::NotAdmitted { replicas: 1 }), Status::Rejected);
+        assert_eq!(status(FetchError::Rejected { expected: Duration::from_secs(1) }), Status::Rejected);
         assert_eq!(status(FetchError::Unavailable { replicas: 1, reason: reason() }), Status::Error);
         let failed = FetchError::Failed { kind: FailureKind::Reset, reason: reason(), attempts: 1 };
         assert_eq!(status(failed), Status::Error);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sherwood_dispatch::{AttemptId, QueueChoice, ReplicaQueue};
+use sherwood_dispatch::{AttemptId, QueueOptions, ReplicaQueue};
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
 use sherwood_path::{FetchKey, WriteId};
 use sherwood_workload::onerf::{BackendModel, Limits};
@@ -56,7 +56,7 @@ pub(crate) struct SimulatedBackend {
 impl SimulatedBackend {
     pub(crate) fn new(model: &BackendModel, profile: &str, seed: u64) -> Self {
         let (workers, replicas) = (model.service.workers[profile], model.service.replicas.at(profile));
-        let queue = || ReplicaQueue::new(QueueChoice::Fifo, workers, QUEUED_MAX);
+        let queue = || ReplicaQueue::new(QueueOptions::fifo(workers, QUEUED_MAX));
         let queues = (0..replicas).map(|_| queue()).collect();
         let draws = SplitMix64::new(seed ^ (u64::from(model.id) << 48)).next_u64();
         let objects = model.objects.get(profile).copied().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_cache::Access;
-use sherwood_dispatch::{AttemptId, Reply};
+use sherwood_dispatch::{AttemptId, QueuedCall, Reply};
 use sherwood_model::{BackendId, Demand, Instant, ReplicaId, Slo};
 use sherwood_path::{Action, FetchKey, Query, Request};
 use sherwood_policy::{TaoMode, by_name};
@@ -459,7 +459,13 @@ impl World {
 
     /// Adds a job to the queue of its replica.
     fn enqueue(&mut self, backend: BackendId, replica: ReplicaId, job: u32, demand: &Demand) {
-        let is_queued = self.backends[backend.index()].queue(replica).enqueue(self.now, job, demand, 0);
+        let keys = match self.jobs.get(job).map(|job| &job.work) {
+            Some(Work::Call { keys, .. }) => keys.len() as u32,
+            Some(Work::Echo { keys }) => *keys,
+            Some(Work::Probe | Work::Write { .. }) | None => 1,
+        };
+        let call = QueuedCall { keys, attempt: 0 };
+        let is_queued = self.backends[backend.index()].queue(replica).enqueue(self.now, job, demand, call);
         debug_assert!(is_queued, "the queue has no bound of its own");
         self.start_next(backend, replica);
     }
@@ -468,11 +474,11 @@ impl World {
     /// longer than the timeout is dropped: its sender would have cancelled it, as others do.
     fn start_next(&mut self, backend: BackendId, replica: ReplicaId) {
         let timeout = self.setup.model.timeout();
-        while let Some(next) = self.backends[backend.index()].queue(replica).start_next() {
+        while let Some(next) = self.backends[backend.index()].queue(replica).start_next(self.now) {
             match self.jobs.get(next) {
                 Some(Job { work: Work::Echo { .. }, sent, .. }) if self.now - *sent > timeout => {
                     self.jobs.remove(next);
-                    self.backends[backend.index()].queue(replica).complete();
+                    self.backends[backend.index()].queue(replica).complete(next, None);
                 }
                 _ => self.serve(backend, next),
             }
@@ -489,7 +495,7 @@ impl World {
 
     fn done(&mut self, backend: BackendId, job: u32) {
         let Some(&Job { replica, .. }) = self.jobs.get(job) else { return };
-        self.backends[backend.index()].queue(replica).complete();
+        self.backends[backend.index()].queue(replica).complete(job, None);
         self.start_next(backend, replica);
         let Some(Job { server, work, sent, .. }) = self.jobs.remove(job) else { return };
         let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];

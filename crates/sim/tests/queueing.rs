@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_dispatch::{QueueChoice, ReplicaQueue};
+use sherwood_dispatch::{QueueOptions, QueuedCall, ReplicaQueue};
 use sherwood_model::{Demand, Instant};
 use sherwood_sim::{EventQueue, Setup, World};
 use sherwood_workload::onerf::Model;
@@ -33,7 +33,7 @@ fn exponential(rng: &mut Rng, mean_s: f64) -> Duration {
 /// Mean waiting time of customers before service in one run, in seconds.
 fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng) -> Duration) -> f64 {
     let mut events = EventQueue::default();
-    let mut queue = ReplicaQueue::new(QueueChoice::Fifo, workers, u32::MAX);
+    let mut queue = ReplicaQueue::new(QueueOptions::fifo(workers, u32::MAX));
     let (mut arrivals, mut services) = (rng_from_seed(2 * seed), rng_from_seed(2 * seed + 1));
     let (mut arrived, mut begun, mut waited) = (0, 0, 0.0);
     events.schedule(Instant::ZERO, Event::Arrival);
@@ -44,11 +44,11 @@ fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng)
                 if arrived < CUSTOMERS {
                     events.schedule(now + exponential(&mut arrivals, gap_s), Event::Arrival);
                 }
-                assert!(queue.enqueue(now, now, &Demand::default(), 0), "there is room");
+                assert!(queue.enqueue(now, now, &Demand::default(), QueuedCall::default()), "there is room");
             }
-            Event::Done => queue.complete(),
+            Event::Done => queue.complete(now, None),
         }
-        if let Some(since) = queue.start_next() {
+        if let Some(since) = queue.start_next(now) {
             begun += 1;
             if begun > WARM_UP {
                 waited += (now - since).as_secs_f64();

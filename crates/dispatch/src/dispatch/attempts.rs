@@ -9,7 +9,7 @@ use crate::fetch::{Attempt, AttemptState, Fetch};
 use crate::replica::Replica;
 use crate::rules::{Balancer as _, Picks};
 use crate::slab::Id;
-use crate::{Action, AttemptId, Bound, FetchError};
+use crate::{Action, AttemptId, Bound, FetchError, QueuedCall};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Lists in `usable` the replicas that a further attempt of this fetch may go to: up, with
@@ -45,11 +45,44 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Has the balancer pick up to `want` of the replicas listed in `usable`. A pick that is not in
-    /// the list, or was made before, is left out.
-    pub(super) fn pick(&mut self, demand: &Demand, want: usize) -> Picks {
+    /// Adds the demand of one more waiter to that of a fetch. Attempts of it that wait move forward
+    /// if it becomes more urgent.
+    pub(super) fn join(&mut self, now: Instant, id: Id, demand: &Demand) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        let before = fetch.demand;
+        fetch.demand.join(demand);
+        if fetch.demand == before {
+            return;
+        }
+        let due = fetch.due();
+        for &attempt in &fetch.live {
+            if let Some(Attempt { replica, state: AttemptState::Queued, .. }) = self.attempts.get(attempt) {
+                self.replicas[replica.index()].queue.update(now, AttemptId(attempt), &due);
+            }
+        }
+    }
+
+    /// Has the queues of the replicas listed in `usable` estimate when an attempt of this fetch
+    /// would end, if a rule uses that.
+    fn estimate(&mut self, now: Instant, id: Id) {
+        if !self.options.use_estimates() {
+            return;
+        }
+        let fetch = self.fetches.get(id).expect(STORED);
+        let (due, keys) = (fetch.due(), fetch.open as u32);
+        for load in &mut self.usable {
+            let queue = &self.replicas[load.replica.index()].queue;
+            load.estimate = Some(queue.estimate(now, &due, keys));
+        }
+    }
+
+    /// Has the balancer pick up to `want` of the replicas listed in `usable` for attempts of a
+    /// fetch. A pick that is not in the list, or was made before, is left out.
+    pub(super) fn pick(&mut self, now: Instant, id: Id, want: usize) -> Picks {
+        self.estimate(now, id);
+        let demand = self.fetches.get(id).expect(STORED).demand;
         let mut picks = Picks::new();
-        self.balancer.choose(demand, &self.usable, want, self.draws.next(), &mut picks);
+        self.balancer.choose(&demand, &self.usable, want, self.draws.next(), &mut picks);
         let mut kept = 0;
         for index in 0..picks.len() {
             let replica = picks[index];
@@ -77,20 +110,23 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, state, keys, asked });
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
-        let demand = fetch.demand;
-        self.enqueue(now, attempt, number, &demand, replica);
+        self.enqueue(now, attempt, replica);
     }
 
-    fn enqueue(&mut self, now: Instant, attempt: Id, number: u32, demand: &Demand, replica: ReplicaId) {
+    /// Queues a stored attempt at a replica that has room.
+    fn enqueue(&mut self, now: Instant, id: Id, replica: ReplicaId) {
+        let attempt = self.attempts.get(id).expect("a queued attempt is stored");
+        let due = self.fetches.get(attempt.fetch).expect(STORED).due();
+        let call = QueuedCall { keys: attempt.keys.len() as u32, attempt: attempt.number };
         let queue = &mut self.replicas[replica.index()].queue;
-        let is_queued = queue.enqueue(now, AttemptId(attempt), demand, number);
+        let is_queued = queue.enqueue(now, AttemptId(id), &due, call);
         debug_assert!(is_queued, "attempts are placed at replicas that have room");
         self.pump(now, replica);
     }
 
     /// Starts queued attempts of a replica while it has room for calls.
     pub(super) fn pump(&mut self, now: Instant, replica: ReplicaId) {
-        while let Some(AttemptId(id)) = self.replicas[replica.index()].queue.start_next() {
+        while let Some(AttemptId(id)) = self.replicas[replica.index()].queue.start_next(now) {
             let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
             attempt.state = AttemptState::Started(now);
             let keys = std::mem::take(&mut attempt.keys);
@@ -107,12 +143,12 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Removes an attempt that was started, whose call has ended; none if there is no such attempt.
-    pub(super) fn take_started(&mut self, id: Id) -> Option<Attempt<K>> {
-        if self.attempts.get(id)?.state == AttemptState::Queued {
-            return None;
-        }
+    /// `is_answer` is true if the replica has done the work, so that the call's time counts.
+    pub(super) fn take_started(&mut self, now: Instant, id: Id, is_answer: bool) -> Option<Attempt<K>> {
+        let AttemptState::Started(at) = self.attempts.get(id)?.state else { return None };
         let attempt = self.remove_attempt(id)?;
-        self.replicas[attempt.replica.index()].queue.complete();
+        let took = is_answer.then(|| now - at);
+        self.replicas[attempt.replica.index()].queue.complete(AttemptId(id), took);
         Some(attempt)
     }
 
@@ -143,15 +179,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// earlier attempt, or else as refused.
     fn move_or_end(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
-        let (fetch_id, number) = (attempt.fetch, attempt.number);
-        let Fetch { open, demand, .. } = *self.fetches.get(fetch_id).expect(STORED);
+        let fetch_id = attempt.fetch;
+        let open = self.fetches.get(fetch_id).expect(STORED).open;
         let refusal = if open == 0 { None } else { Some(self.offer(fetch_id, None)) };
         let refusal = match refusal {
-            Some(Ok(())) => match self.pick(&demand, 1).as_slice() {
+            Some(Ok(())) => match self.pick(now, fetch_id, 1).as_slice() {
                 [replica, ..] => {
                     let replica = *replica;
                     self.attempts.get_mut(id).expect("it was there").replica = replica;
-                    return self.enqueue(now, id, number, &demand, replica);
+                    return self.enqueue(now, id, replica);
                 }
                 [] => Some(FetchError::NotAdmitted { replicas: self.usable.len() }),
             },

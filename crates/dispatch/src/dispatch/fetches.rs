@@ -22,16 +22,18 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if let Err(refusal) = self.offer(id, None) {
             return self.end(id, &refusal);
         }
-        if self.admission.judge(now, &demand, &self.usable) == Verdict::Reject {
-            let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
-            return self.end(id, &refusal);
-        }
         let AttemptPlan { now: at_once, later, cancel } = self.replication.plan(&demand, &self.usable);
-        let picks = self.pick(&demand, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
+        let picks = self.pick(now, id, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
         let Some((first, copies)) = picks.as_slice().split_first() else {
             let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
             return self.end(id, &refusal);
         };
+        if !self.admission.is_open() {
+            self.usable.retain(|load| picks.contains(&load.replica));
+            if let Verdict::Reject { expected } = self.admission.judge(now, &demand, &self.usable) {
+                return self.end(id, &FetchError::Rejected { expected });
+            }
+        }
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.cancel = cancel;
         fetch.later = later.map(|(after, count)| (now + after, count));
@@ -46,10 +48,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         let Some((at, count)) = fetch.later.take() else { return };
         self.later.remove(&(at, id));
-        let (open, demand) = (fetch.open, fetch.demand);
+        let open = fetch.open;
         let count = usize::from(count).min(ATTEMPTS_MAX.saturating_sub(fetch.live.len()));
         if open > 0 && count > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
-            let picks = self.pick(&demand, count);
+            let picks = self.pick(now, id, count);
             self.place_copies(now, id, picks.as_slice());
         }
     }
@@ -169,7 +171,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if !fetch.live.is_empty() {
             return true;
         }
-        let demand = fetch.demand;
         if !failure.kind.is_safe_to_retry()
             || fetch.retries >= self.options.retry.per_call_max
             || !self.budget.can_take()
@@ -177,7 +178,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         {
             return false;
         }
-        let picks = self.pick(&demand, 1);
+        let picks = self.pick(now, id, 1);
         let Some(replica) = picks.as_slice().first() else { return false };
         self.budget.take();
         self.counters.retries += 1;
@@ -278,8 +279,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             AttemptState::Queued => {
                 queue.cancel(AttemptId(id));
             }
-            AttemptState::Started(_) => {
-                queue.complete();
+            AttemptState::Started(at) => {
+                // Half of the timeout without an answer is a latency too, and more than nothing.
+                let spent = self.fetches.get(attempt.fetch).expect(STORED).expires_at - at;
+                let is_long = reason == CancelReason::Timeout && spent >= self.options.timeout / 2;
+                queue.complete(AttemptId(id), is_long.then_some(spent));
                 self.counters.cancelled_calls += 1;
                 self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica, reason });
             }

@@ -515,9 +515,8 @@ fn timeouts_in_flight_take_a_replica_down() {
 }
 
 #[test]
-fn fetch_is_refused_by_admission_or_by_a_balancer_without_a_usable_pick() {
-    let refusing: [fn(&mut Machine); 3] = [
-        |machine| machine.admission = AnyAdmission::Test(|_| Verdict::Reject),
+fn fetch_is_refused_by_a_balancer_without_a_usable_pick() {
+    let refusing: [fn(&mut Machine); 2] = [
         |machine| machine.balancer = AnyBalancer::Test(|_, _| {}),
         |machine| machine.balancer = AnyBalancer::Test(|_, picks| picks.push(ReplicaId(7))),
     ];
@@ -528,6 +527,24 @@ fn fetch_is_refused_by_admission_or_by_a_balancer_without_a_usable_pick() {
         assert_eq!(error, FetchError::NotAdmitted { replicas: 2 });
         assert_empty(&machine);
     }
+}
+
+#[test]
+fn fetch_that_admission_rejects_ends_with_the_expected_time() {
+    let expected = Duration::from_millis(7);
+    let mut machine = machine(2, |_| ());
+    machine.admission = AnyAdmission::Test(|demand| match demand.best_effort {
+        true => Verdict::Admit,
+        false => Verdict::Reject { expected: Duration::from_millis(7) },
+    });
+    let error = error(&fetch(&mut machine, 0, &[("a", 1), ("a", 2)]));
+    assert_eq!((error.expected(), &error), (Some(expected), &FetchError::Rejected { expected }));
+    assert_empty(&machine);
+    let counters = machine.stats().counters;
+    assert_eq!((counters.refused, counters.rejected), (2, 2));
+    let best_effort = Demand { best_effort: true, ..Demand::default() };
+    machine.handle_fetch(at(0), &best_effort, [("a", 1)], 7);
+    call(&drain(&mut machine));
 }
 
 #[test]
@@ -545,6 +562,7 @@ fn every_fetch_error_names_its_cause_and_remedy() {
         FetchError::Timeout { timeout: TIMEOUT },
         FetchError::Overloaded { bound: Bound::QueuedCalls, limit: 3 },
         FetchError::NotAdmitted { replicas: 2 },
+        FetchError::Rejected { expected: TIMEOUT },
         FetchError::Unavailable { replicas: 2, reason: Arc::from("refused") },
         FetchError::Failed { kind: FailureKind::Unreachable, reason: Arc::from("refused"), attempts: 2 },
     ];
@@ -592,6 +610,7 @@ fn replicas_are_picked_once_each_in_order_and_up_to_the_wanted_number() {
     let mut machine = machine(3, |_| ());
     machine.usable = loads_of(&[(0, 0), (1, 0), (2, 0)]);
     machine.balancer = AnyBalancer::Test(|_, picks| picks.extend([2, 7, 2, 0, 1].map(ReplicaId)));
-    assert_eq!(machine.pick(&Demand::default(), 2).as_slice(), [ReplicaId(2), ReplicaId(0)]);
-    assert_eq!(machine.pick(&Demand::default(), 8).as_slice(), [2, 0, 1].map(ReplicaId));
+    let fetch = machine.fetches.insert(Fetch::new(at(0), at(100), Holders::All, &Demand::default()));
+    assert_eq!(machine.pick(at(0), fetch, 2).as_slice(), [ReplicaId(2), ReplicaId(0)]);
+    assert_eq!(machine.pick(at(0), fetch, 8).as_slice(), [2, 0, 1].map(ReplicaId));
 }

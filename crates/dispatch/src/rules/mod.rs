@@ -8,12 +8,17 @@
 //!
 //! A rule is pure: time and randomness are arguments. It may keep state.
 
+mod deadline;
+mod delay;
+mod edf;
 mod fifo;
 pub(crate) mod names;
 mod one;
 mod open;
 mod power_of_two;
+mod random;
 mod round_robin;
+mod tickets;
 
 use std::time::Duration;
 
@@ -21,6 +26,7 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 
 use smallvec::SmallVec;
 
+use crate::Estimate;
 use crate::fetch::ATTEMPTS_MAX;
 
 /// The load of a replica that is up and has room for one more attempt (call).
@@ -31,6 +37,8 @@ pub(crate) struct ReplicaLoad {
     pub(crate) in_flight_calls: u32,
     /// Attempts of this dispatcher that wait in the replica's queue.
     pub(crate) queued_calls: u32,
+    /// Expectation of the replica's queue about the attempt; none if no rule uses it.
+    pub(crate) estimate: Option<Estimate>,
 }
 
 impl ReplicaLoad {
@@ -58,6 +66,13 @@ pub(crate) trait QueueOrder {
     /// Returns the rank of an attempt that arrives at `now`. `attempt` is 0 for the first attempt
     /// of a fetch and greater for extra ones.
     fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank;
+
+    /// Returns a later rank for the head of a queue that is not worth starting now; none if it is.
+    /// `quickest` is a time that few of such calls stay below. An attempt is deferred once.
+    fn defer(&self, now: Instant, demand: &Demand, quickest: Duration) -> Option<Rank> {
+        let _ = (now, demand, quickest);
+        None
+    }
 }
 
 /// Chooses the replicas of attempts.
@@ -77,9 +92,9 @@ pub(crate) trait Balancer {
 
 /// Decides whether a fetch is admitted.
 pub(crate) trait Admission {
-    /// Admits or refuses a fetch before its first attempt. `usable` are the replicas that it may go
-    /// to.
-    fn judge(&mut self, now: Instant, demand: &Demand, usable: &[ReplicaLoad]) -> Verdict;
+    /// Admits or refuses a fetch before its first attempts. `picked` are the replicas that these
+    /// would go to.
+    fn judge(&mut self, now: Instant, demand: &Demand, picked: &[ReplicaLoad]) -> Verdict;
 }
 
 /// Decision of [`Admission`] about a fetch.
@@ -87,7 +102,26 @@ pub(crate) trait Admission {
 pub(crate) enum Verdict {
     Admit,
     /// Refuses the fetch before anything is sent.
-    Reject,
+    Reject {
+        /// The time after which an attempt would have been expected to end.
+        expected: Duration,
+    },
+}
+
+/// Admits best effort, and a fetch for which one of the picked replicas is `acceptable`. A replica
+/// without an estimate is.
+fn reject_unless(
+    now: Instant,
+    demand: &Demand,
+    picked: &[ReplicaLoad],
+    acceptable: impl Fn(&Estimate) -> bool,
+) -> Verdict {
+    let is_acceptable = |load: &ReplicaLoad| load.estimate.as_ref().is_none_or(&acceptable);
+    if demand.best_effort || picked.iter().any(is_acceptable) {
+        return Verdict::Admit;
+    }
+    let ends = picked.iter().filter_map(|load| load.estimate).map(|estimate| estimate.completes_at);
+    ends.min().map_or(Verdict::Admit, |end| Verdict::Reject { expected: end - now })
 }
 
 /// Decides how many attempts a fetch gets besides retries.
@@ -130,6 +164,7 @@ pub(crate) mod tests {
             replica: ReplicaId(replica),
             in_flight_calls,
             queued_calls: 0,
+            estimate: None,
         };
         replicas.iter().map(load).collect()
     }

@@ -3,15 +3,23 @@
 //! A new rule is a file beside this one, a variant of the choice and of the rule below, and its
 //! name, which moves from `planned` to the choices.
 
+use std::time::Duration;
+
 use sherwood_model::{Demand, Instant};
 use thiserror::Error;
 
+use super::deadline::Deadline;
+use super::delay::Delay;
+use super::edf::Edf;
 use super::fifo::Fifo;
 use super::one::One;
 use super::open::Open;
 use super::power_of_two::PowerOfTwo;
+use super::random::Random;
 use super::round_robin::RoundRobin;
+use super::tickets::Tickets;
 use super::{Admission, AttemptPlan, Balancer, Picks, QueueOrder, Rank, ReplicaLoad, Replication, Verdict};
+use crate::Percent;
 
 /// The order in which a replica's queue starts attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +27,12 @@ pub enum QueueChoice {
     /// First come, first served.
     #[default]
     Fifo,
+    /// The earliest deadline first; a call without one ranks by its timeout, best effort last.
+    Edf {
+        /// The percentile of a server's latencies (α): a head of the queue with less time left than
+        /// that is deferred.
+        alpha: Percent,
+    },
 }
 
 /// The way in which replicas are chosen.
@@ -29,6 +43,11 @@ pub enum BalanceChoice {
     PowerOfTwo,
     /// All replicas in turn.
     RoundRobin,
+    /// A replica drawn at random.
+    Random,
+    /// The one of two replicas drawn at random whose queue expects to meet the deadline, or to end
+    /// earlier.
+    Tickets,
 }
 
 /// The condition under which a fetch is admitted.
@@ -37,6 +56,18 @@ pub enum AdmitChoice {
     /// Every fetch is admitted.
     #[default]
     Open,
+    /// A fetch is admitted if it is expected to meet its deadline, and to make no other one miss
+    /// its.
+    Deadline {
+        /// The share of missed deadlines for which a controller chooses the percentile of the
+        /// estimates ([`Options::beta`](crate::Options::beta)); none leaves that as it is.
+        target: Option<Percent>,
+    },
+    /// A fetch is admitted if it is expected to wait no longer than a target.
+    Delay {
+        /// The longest queueing delay.
+        target: Duration,
+    },
 }
 
 /// The number of attempts of a fetch.
@@ -78,7 +109,15 @@ impl QueueChoice {
     /// # Errors
     /// If no order has that name.
     pub fn by_name(name: &str) -> Result<Self, RuleError> {
-        choose("queue", name, &[("fifo", Self::Fifo)], &["edf"])
+        choose("queue", name, &[("fifo", Self::Fifo), ("edf", Self::Edf { alpha: Percent::ALPHA })], &[])
+    }
+
+    /// Returns the percentile of latencies that the order uses; none if it uses no latencies.
+    pub(crate) fn alpha(self) -> Option<Percent> {
+        match self {
+            Self::Fifo => None,
+            Self::Edf { alpha } => Some(alpha),
+        }
     }
 }
 
@@ -88,16 +127,21 @@ impl BalanceChoice {
     /// ```
     /// use sherwood_dispatch::{BalanceChoice, RuleError};
     /// assert_eq!(BalanceChoice::by_name("round-robin")?, BalanceChoice::RoundRobin);
-    /// let refusal = BalanceChoice::by_name("tickets").unwrap_err().to_string();
-    /// assert!(refusal.ends_with("not built yet; choose power-of-two, round-robin"));
+    /// let refusal = BalanceChoice::by_name("c3").unwrap_err().to_string();
+    /// assert!(refusal.ends_with("not built yet; choose power-of-two, round-robin, random, tickets"));
     /// # Ok::<(), RuleError>(())
     /// ```
     ///
     /// # Errors
     /// If no such rule has that name.
     pub fn by_name(name: &str) -> Result<Self, RuleError> {
-        let built = [("power-of-two", Self::PowerOfTwo), ("round-robin", Self::RoundRobin)];
-        choose("balance", name, &built, &["random", "tickets", "tokens", "peak-ewma", "c3", "prequal"])
+        let built = [
+            ("power-of-two", Self::PowerOfTwo),
+            ("round-robin", Self::RoundRobin),
+            ("random", Self::Random),
+            ("tickets", Self::Tickets),
+        ];
+        choose("balance", name, &built, &["tokens", "peak-ewma", "c3", "prequal"])
     }
 }
 
@@ -107,7 +151,12 @@ impl AdmitChoice {
     /// # Errors
     /// If no admission has that name.
     pub fn by_name(name: &str) -> Result<Self, RuleError> {
-        choose("admit", name, &[("open", Self::Open)], &["deadline", "delay"])
+        let built = [
+            ("open", Self::Open),
+            ("deadline", Self::Deadline { target: None }),
+            ("delay", Self::Delay { target: TARGET_DELAY }),
+        ];
+        choose("admit", name, &built, &[])
     }
 }
 
@@ -120,6 +169,9 @@ impl CopiesChoice {
         choose("copies", name, &[("one", Self::One)], &["fixed", "hedge", "tied", "idle"])
     }
 }
+
+/// Default of the longest queueing delay: the one for which DAGOR rejects.
+const TARGET_DELAY: Duration = Duration::from_millis(20);
 
 fn choose<T: Copy>(
     key: &'static str,
@@ -141,14 +193,17 @@ fn choose<T: Copy>(
 #[derive(Clone, Debug)]
 pub(crate) enum AnyOrder {
     Fifo(Fifo),
+    Edf(Edf),
     #[cfg(test)]
     Test(fn(&Demand, u32) -> Rank),
 }
 
-impl From<QueueChoice> for AnyOrder {
-    fn from(choice: QueueChoice) -> Self {
+impl AnyOrder {
+    /// Returns the order that was chosen for a backend with this timeout.
+    pub(crate) fn new(choice: QueueChoice, timeout: Duration) -> Self {
         match choice {
             QueueChoice::Fifo => Self::Fifo(Fifo),
+            QueueChoice::Edf { .. } => Self::Edf(Edf { timeout }),
         }
     }
 }
@@ -157,8 +212,18 @@ impl QueueOrder for AnyOrder {
     fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank {
         match self {
             Self::Fifo(rule) => rule.rank(now, demand, attempt),
+            Self::Edf(rule) => rule.rank(now, demand, attempt),
             #[cfg(test)]
             Self::Test(rule) => rule(demand, attempt),
+        }
+    }
+
+    fn defer(&self, now: Instant, demand: &Demand, quickest: Duration) -> Option<Rank> {
+        match self {
+            Self::Fifo(rule) => rule.defer(now, demand, quickest),
+            Self::Edf(rule) => rule.defer(now, demand, quickest),
+            #[cfg(test)]
+            Self::Test(_) => None,
         }
     }
 }
@@ -168,6 +233,8 @@ impl QueueOrder for AnyOrder {
 pub(crate) enum AnyBalancer {
     PowerOfTwo(PowerOfTwo),
     RoundRobin(RoundRobin),
+    Random(Random),
+    Tickets(Tickets),
     #[cfg(test)]
     Test(fn(&[ReplicaLoad], &mut Picks)),
 }
@@ -177,6 +244,8 @@ impl From<BalanceChoice> for AnyBalancer {
         match choice {
             BalanceChoice::PowerOfTwo => Self::PowerOfTwo(PowerOfTwo),
             BalanceChoice::RoundRobin => Self::RoundRobin(RoundRobin::default()),
+            BalanceChoice::Random => Self::Random(Random),
+            BalanceChoice::Tickets => Self::Tickets(Tickets),
         }
     }
 }
@@ -193,6 +262,8 @@ impl Balancer for AnyBalancer {
         match self {
             Self::PowerOfTwo(rule) => rule.choose(demand, usable, want, entropy, picks),
             Self::RoundRobin(rule) => rule.choose(demand, usable, want, entropy, picks),
+            Self::Random(rule) => rule.choose(demand, usable, want, entropy, picks),
+            Self::Tickets(rule) => rule.choose(demand, usable, want, entropy, picks),
             #[cfg(test)]
             Self::Test(rule) => rule(usable, picks),
         }
@@ -203,6 +274,8 @@ impl Balancer for AnyBalancer {
 #[derive(Clone, Debug)]
 pub(crate) enum AnyAdmission {
     Open(Open),
+    Deadline(Deadline),
+    Delay(Delay),
     #[cfg(test)]
     Test(fn(&Demand) -> Verdict),
 }
@@ -211,14 +284,25 @@ impl From<AdmitChoice> for AnyAdmission {
     fn from(choice: AdmitChoice) -> Self {
         match choice {
             AdmitChoice::Open => Self::Open(Open),
+            AdmitChoice::Deadline { .. } => Self::Deadline(Deadline),
+            AdmitChoice::Delay { target } => Self::Delay(Delay { target }),
         }
     }
 }
 
+impl AnyAdmission {
+    /// Returns true if the rule admits every fetch and need not be asked.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+}
+
 impl Admission for AnyAdmission {
-    fn judge(&mut self, now: Instant, demand: &Demand, usable: &[ReplicaLoad]) -> Verdict {
+    fn judge(&mut self, now: Instant, demand: &Demand, picked: &[ReplicaLoad]) -> Verdict {
         match self {
-            Self::Open(rule) => rule.judge(now, demand, usable),
+            Self::Open(rule) => rule.judge(now, demand, picked),
+            Self::Deadline(rule) => rule.judge(now, demand, picked),
+            Self::Delay(rule) => rule.judge(now, demand, picked),
             #[cfg(test)]
             Self::Test(rule) => rule(demand),
         }
@@ -258,9 +342,15 @@ mod tests {
     #[test]
     fn names_of_built_rules_choose_them_and_the_first_is_the_default() {
         assert_eq!(QueueChoice::by_name("fifo"), Ok(QueueChoice::default()));
+        assert_eq!(QueueChoice::by_name("edf"), Ok(QueueChoice::Edf { alpha: Percent::ALPHA }));
         assert_eq!(BalanceChoice::by_name("power-of-two"), Ok(BalanceChoice::default()));
         assert_eq!(BalanceChoice::by_name("round-robin"), Ok(BalanceChoice::RoundRobin));
+        assert_eq!(BalanceChoice::by_name("random"), Ok(BalanceChoice::Random));
+        assert_eq!(BalanceChoice::by_name("tickets"), Ok(BalanceChoice::Tickets));
         assert_eq!(AdmitChoice::by_name("open"), Ok(AdmitChoice::default()));
+        assert_eq!(AdmitChoice::by_name("deadline"), Ok(AdmitChoice::Deadline { target: None }));
+        let target = Duration::from_millis(20);
+        assert_eq!(AdmitChoice::by_name("delay"), Ok(AdmitChoice::Delay { target }));
         assert_eq!(CopiesChoice::by_name("one"), Ok(CopiesChoice::default()));
     }
 
@@ -268,17 +358,21 @@ mod tests {
     fn unknown_rule_name_is_refused_with_the_known_ones() {
         let refusals = [
             (
-                QueueChoice::by_name("edf").map(drop),
-                "`queue` is \"edf\", a rule that is not built yet; choose fifo",
+                QueueChoice::by_name("lifo").map(drop),
+                "`queue` is \"lifo\", which is no rule; choose fifo, edf",
             ),
-            (QueueChoice::by_name("lifo").map(drop), "`queue` is \"lifo\", which is no rule; choose fifo"),
             (
                 BalanceChoice::by_name("p2c").map(drop),
-                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin",
+                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin, random, tickets",
             ),
             (
-                AdmitChoice::by_name("deadline").map(drop),
-                "`admit` is \"deadline\", a rule that is not built yet; choose open",
+                BalanceChoice::by_name("c3").map(drop),
+                "`balance` is \"c3\", a rule that is not built yet; choose power-of-two, round-robin, \
+                 random, tickets",
+            ),
+            (
+                AdmitChoice::by_name("lazy").map(drop),
+                "`admit` is \"lazy\", which is no rule; choose open, deadline, delay",
             ),
             (CopiesChoice::by_name("two").map(drop), "`copies` is \"two\", which is no rule; choose one"),
         ];

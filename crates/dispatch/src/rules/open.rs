@@ -9,7 +9,7 @@ use super::{Admission, ReplicaLoad, Verdict};
 pub(crate) struct Open;
 
 impl Admission for Open {
-    fn judge(&mut self, _now: Instant, _demand: &Demand, _usable: &[ReplicaLoad]) -> Verdict {
+    fn judge(&mut self, _now: Instant, _demand: &Demand, _picked: &[ReplicaLoad]) -> Verdict {
         Verdict::Admit
     }
 }

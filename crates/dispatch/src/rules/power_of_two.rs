@@ -26,23 +26,34 @@ impl Balancer for PowerOfTwo {
         entropy: u64,
         picks: &mut Picks,
     ) {
-        let Some((first, second)) = two_of(usable.len(), entropy) else { return };
-        picks.push(lighter(usable[first], usable[second]).replica);
-        let mut more = SplitMix64::new(entropy);
-        for picked in 1..want.min(usable.len()) {
-            let taken = picks.clone();
-            let left = || usable.iter().filter(|load| !taken.contains(&load.replica));
-            let drawn = two_of(usable.len() - picked, more.next_u64());
-            let Some((first, second)) = drawn.and_then(|(a, b)| left().nth(a).zip(left().nth(b))) else {
-                return;
-            };
-            picks.push(lighter(*first, *second).replica);
-        }
+        choose_of_two(usable, want, entropy, picks, |second, first| second.calls() < first.calls());
     }
 }
 
-fn lighter(first: ReplicaLoad, second: ReplicaLoad) -> ReplicaLoad {
-    if second.calls() < first.calls() { second } else { first }
+/// Picks the better of two replicas drawn at random, and so on from those that are left.
+/// `is_better` says if its first replica is to be picked instead of its second, drawn first.
+pub(super) fn choose_of_two(
+    usable: &[ReplicaLoad],
+    want: usize,
+    entropy: u64,
+    picks: &mut Picks,
+    is_better: impl Fn(&ReplicaLoad, &ReplicaLoad) -> bool,
+) {
+    let better = |first: &ReplicaLoad, second: &ReplicaLoad| {
+        if is_better(second, first) { second.replica } else { first.replica }
+    };
+    let Some((first, second)) = two_of(usable.len(), entropy) else { return };
+    picks.push(better(&usable[first], &usable[second]));
+    let mut more = SplitMix64::new(entropy);
+    for picked in 1..want.min(usable.len()) {
+        let taken = picks.clone();
+        let left = || usable.iter().filter(|load| !taken.contains(&load.replica));
+        let drawn = two_of(usable.len() - picked, more.next_u64());
+        let Some((first, second)) = drawn.and_then(|(a, b)| left().nth(a).zip(left().nth(b))) else {
+            return;
+        };
+        picks.push(better(first, second));
+    }
 }
 
 /// Returns two different indices below `len`, every pair equally likely; the same one twice if

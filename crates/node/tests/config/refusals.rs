@@ -276,17 +276,17 @@ fn invalid_dispatcher_is_refused() {
             "a.toml:3:31: [[backend]] dispatch.batch_keys_max: invalid value: integer `-1`, expected u32",
         ),
         (
-            "dispatch = { queue = \"edf\" }",
-            "a.toml:3:22: [[backend]] dispatch: `queue` is \"edf\", a rule that is not built yet; choose fifo",
+            "dispatch = { queue = \"lifo\" }",
+            "a.toml:3:22: [[backend]] dispatch: `queue` is \"lifo\", which is no rule; choose fifo, edf",
         ),
         (
             "dispatch = { balance = \"fastest\" }",
             "a.toml:3:24: [[backend]] dispatch: `balance` is \"fastest\", which is no rule; choose power-of-two, \
-             round-robin",
+             round-robin, random, tickets",
         ),
         (
-            "dispatch = { admit = \"deadline\" }",
-            "a.toml:3:22: [[backend]] dispatch: `admit` is \"deadline\", a rule that is not built yet; choose open",
+            "dispatch = { admit = \"slack\" }",
+            "a.toml:3:22: [[backend]] dispatch: `admit` is \"slack\", which is no rule; choose open, deadline, delay",
         ),
         (
             "dispatch = { copies = \"hedge\" }",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::{AttemptId, QueueChoice, ReplicaQueue};
+use sherwood_dispatch::{AttemptId, QueueOptions, QueuedCall, ReplicaQueue};
 use sherwood_model::{Demand, Instant, ReplicaId};
 use sherwood_path::{FetchKey, WriteId};
 use sherwood_workload::ReadTimes;
@@ -39,7 +39,7 @@ const WRITE_SCALES: f64 = 0.05;
 impl Servers {
     pub(super) fn new(setup: &Setup) -> Self {
         // The bound of what waits is that of the backend's reads and writes.
-        let queue = || ReplicaQueue::new(QueueChoice::Fifo, setup.knobs.slots, u32::MAX);
+        let queue = || ReplicaQueue::new(QueueOptions::fifo(setup.knobs.slots, u32::MAX));
         Self {
             queues: (0..SERVERS).map(|_| queue()).collect(),
             jobs: Slab::new(),
@@ -50,14 +50,15 @@ impl Servers {
     /// Adds a job to the queue of its server.
     pub(super) fn enqueue(&mut self, now: Instant, job: Job) {
         let number = self.jobs.insert(job);
-        let is_queued = self.queues[job.server.index()].enqueue(now, number, &Demand::default(), 0);
+        let queue = &mut self.queues[job.server.index()];
+        let is_queued = queue.enqueue(now, number, &Demand::default(), QueuedCall::default());
         debug_assert!(is_queued, "the queue has no bound of its own");
     }
 
     /// Starts the next job of a server if one waits and a slot is free. Returns its number and its
     /// service time.
-    pub(super) fn start_next(&mut self, server: ReplicaId) -> Option<(u32, Duration)> {
-        let number = self.queues[server.index()].start_next()?;
+    pub(super) fn start_next(&mut self, now: Instant, server: ReplicaId) -> Option<(u32, Duration)> {
+        let number = self.queues[server.index()].start_next(now)?;
         let time = match self.jobs.get(number)?.work {
             Work::Read { key, .. } => self.times.of(key.key.draw),
             Work::Write(_) => self.times.scale.mul_f64(WRITE_SCALES),
@@ -68,7 +69,7 @@ impl Servers {
     /// Removes a job that a server has served.
     pub(super) fn complete(&mut self, number: u32) -> Option<Job> {
         let job = self.jobs.remove(number)?;
-        self.queues[job.server.index()].complete();
+        self.queues[job.server.index()].complete(number, None);
         Some(job)
     }
 }

@@ -265,9 +265,11 @@ impl World {
                 }
                 Action::Deliver { result, waiters, .. } => {
                     let outcome = match result {
-                        Err(FetchError::NotAdmitted { .. } | FetchError::Overloaded { .. }) => {
-                            Outcome::Rejected
-                        }
+                        Err(
+                            FetchError::Rejected { .. }
+                            | FetchError::NotAdmitted { .. }
+                            | FetchError::Overloaded { .. },
+                        ) => Outcome::Rejected,
                         _ => Outcome::Answered,
                     };
                     for request in waiters {
@@ -324,7 +326,7 @@ impl World {
     }
 
     fn start_jobs(&mut self, server: ReplicaId) {
-        while let Some((job, time)) = self.servers.start_next(server) {
+        while let Some((job, time)) = self.servers.start_next(self.now, server) {
             self.events.schedule(self.now + time, Event::Done { job });
         }
     }

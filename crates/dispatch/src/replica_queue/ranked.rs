@@ -1,0 +1,197 @@
+//! Entries that wait in the order of their ranks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sherwood_model::{Demand, DemandKind, Instant};
+
+use super::work::{KeyTimes, Work};
+use crate::rules::names::AnyOrder;
+use crate::rules::{QueueOrder as _, Rank};
+
+/// Waiting entries with the least rank first, equal ones in the order of arrival. An entry is
+/// added, removed, moved and started in a time logarithmic in their number.
+#[derive(Clone, Debug)]
+pub(super) struct Ranked<T> {
+    entries: BTreeMap<Place, Waiting<T>>,
+    places: BTreeMap<T, Place>,
+    arrivals: u64,
+    /// The rank of the write that arrived last among those that wait; later ones rank behind it.
+    last_write: Option<Rank>,
+    writes: usize,
+    deferred: u64,
+}
+
+/// The rank of an entry and the number of its arrival.
+type Place = (Rank, u64);
+
+/// An entry that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting<T> {
+    pub(super) entry: T,
+    pub(super) keys: u32,
+    /// The demand of the entry, which always has a deadline.
+    pub(super) demand: Demand,
+    attempt: u32,
+    /// True if the entry was deferred, which happens once.
+    is_deferred: bool,
+}
+
+/// The waiting work before and behind a new entry, as far as estimates need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outlook {
+    /// Time that the entries before the new one take.
+    pub(super) before: Duration,
+    /// True if an entry behind the new one is expected to meet its deadline without it alone.
+    pub(super) breaks_another: bool,
+}
+
+impl<T: Copy + Ord> Ranked<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            places: BTreeMap::new(),
+            arrivals: 0,
+            last_write: None,
+            writes: 0,
+            deferred: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Number of times that an entry was deferred.
+    pub(super) fn deferred(&self) -> u64 {
+        self.deferred
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> {
+        self.entries.values().map(|waiting| waiting.entry)
+    }
+
+    /// Adds an entry. A write ranks behind the writes before it.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        order: &AnyOrder,
+        entry: T,
+        demand: Demand,
+        keys: u32,
+        attempt: u32,
+    ) {
+        let rank = self.rank(now, order, &demand, attempt);
+        if demand.kind == DemandKind::Write {
+            self.last_write = Some(rank);
+            self.writes += 1;
+        }
+        let place = (rank, self.arrivals);
+        self.arrivals += 1;
+        self.insert(place, Waiting { entry, keys, demand, attempt, is_deferred: false });
+    }
+
+    /// Returns the rank that a new entry gets.
+    fn rank(&self, now: Instant, order: &AnyOrder, demand: &Demand, attempt: u32) -> Rank {
+        let rank = order.rank(now, demand, attempt);
+        let last = if demand.kind == DemandKind::Write { self.last_write } else { None };
+        last.map_or(rank, |last| rank.max(last))
+    }
+
+    fn insert(&mut self, place: Place, waiting: Waiting<T>) {
+        self.places.insert(waiting.entry, place);
+        self.entries.insert(place, waiting);
+    }
+
+    pub(super) fn remove(&mut self, entry: T) -> Option<Waiting<T>> {
+        let place = *self.places.get(&entry)?;
+        self.remove_at(place)
+    }
+
+    fn remove_at(&mut self, place: Place) -> Option<Waiting<T>> {
+        let waiting = self.entries.remove(&place)?;
+        self.places.remove(&waiting.entry);
+        if waiting.demand.kind == DemandKind::Write {
+            self.writes -= 1;
+            if self.writes == 0 {
+                self.last_write = None;
+            }
+        }
+        Some(waiting)
+    }
+
+    /// Removes all entries.
+    pub(super) fn clear(&mut self) {
+        let Self { entries, places, arrivals: _, last_write, writes, deferred: _ } = self;
+        entries.clear();
+        places.clear();
+        (*last_write, *writes) = (None, 0);
+    }
+
+    /// Moves an entry forward because its demand has become more urgent. A write keeps its place
+    /// among the writes, and a deferred entry its later one.
+    pub(super) fn update(&mut self, now: Instant, order: &AnyOrder, entry: T, demand: Demand) {
+        let Some(&place) = self.places.get(&entry) else { return };
+        let Some(waiting) = self.entries.get_mut(&place) else { return };
+        let demand = Demand { kind: waiting.demand.kind, ..demand };
+        waiting.demand = demand;
+        let rank = order.rank(now, &demand, waiting.attempt);
+        if waiting.is_deferred || demand.kind == DemandKind::Write || rank >= place.0 {
+            return;
+        }
+        if let Some(waiting) = self.remove_at(place) {
+            self.insert((rank, place.1), waiting);
+        }
+    }
+
+    /// Removes the entry to start next, after it has deferred those before it that `order` defers.
+    /// Each entry is deferred once at most, in all calls together.
+    pub(super) fn pop(&mut self, now: Instant, order: &AnyOrder, quickest: KeyTimes) -> Option<Waiting<T>> {
+        loop {
+            let (&place, head) = self.entries.first_key_value()?;
+            let may_defer = !head.is_deferred && head.demand.kind != DemandKind::Write && self.len() > 1;
+            let least = Work::new(head.demand.kind, head.keys).time(quickest);
+            let later = if may_defer { order.defer(now, &head.demand, least) } else { None };
+            let Some(later) = later else { return self.remove_at(place) };
+            let waiting = self.remove_at(place)?;
+            self.deferred += 1;
+            self.insert((later, place.1), Waiting { is_deferred: true, ..waiting });
+        }
+    }
+
+    /// Looks at the waiting work around a new entry, which takes `own`. The work in front of all of
+    /// it is done at `start`, and `speed` workers share the rest. Linear in the waiting entries.
+    pub(super) fn outlook(&self, now: Instant, order: &AnyOrder, new: &Arriving) -> Outlook {
+        let Arriving { demand, own, start, times, workers } = *new;
+        let place = (self.rank(now, order, &demand, 0), self.arrivals);
+        let mut work = Work::default();
+        for waiting in self.entries.range(..place).map(|(_, waiting)| waiting) {
+            work += Work::new(waiting.demand.kind, waiting.keys);
+        }
+        let before = work.time(times) / workers;
+        let mut breaks_another = false;
+        for waiting in self.entries.range(place..).map(|(_, waiting)| waiting) {
+            work += Work::new(waiting.demand.kind, waiting.keys);
+            let end = start + work.time(times) / workers;
+            let Some(deadline) = waiting.demand.deadline else { continue };
+            breaks_another |= !waiting.is_deferred
+                && !waiting.demand.best_effort
+                && end <= deadline
+                && end + own / workers > deadline;
+        }
+        Outlook { before, breaks_another }
+    }
+}
+
+/// An entry that may be added, and the server that it would wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    pub(super) demand: Demand,
+    /// Time that the entry takes.
+    pub(super) own: Duration,
+    /// Time at which the calls that have been started are expected to have ended.
+    pub(super) start: Instant,
+    pub(super) times: KeyTimes,
+    /// Number of workers, at least 1.
+    pub(super) workers: u32,
+}
