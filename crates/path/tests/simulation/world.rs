@@ -450,12 +450,12 @@ impl World {
 }
 
 fn empty_cache(seed: u64) -> Cache {
-    let partition = |index: usize| Partition {
-        tenant: TenantId::from_index(index % usize::from(TENANTS)),
-        backend: BackendId::from_index(index / usize::from(TENANTS)),
-        // Room for about half of the keys.
-        budget_bytes: u64::from(NUMBERS / 2) * sherwood_cache::charge(4, 16),
-        grace: GRACE,
+    // Room for about half of the keys.
+    let budget_bytes = u64::from(NUMBERS / 2) * sherwood_cache::charge(4, 16);
+    let partition = |index: usize| {
+        let tenant = TenantId::from_index(index % usize::from(TENANTS));
+        let backend = BackendId::from_index(index / usize::from(TENANTS));
+        Partition { grace: GRACE, ..Partition::new(tenant, backend, budget_bytes) }
     };
     let partitions: Vec<_> = (0..BACKENDS * usize::from(TENANTS)).map(partition).collect();
     let options = CacheOptions { shards: 2, ..CacheOptions::default() };
