@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{Instant, TenantId};
+use crate::{DeadlineClass, Instant, TenantId};
 
 /// Largest deadline: the longest time that a caller may say it waits for an answer.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -36,10 +36,6 @@ pub enum DemandKind {
     /// An access that changes the backend's data.
     Write,
 }
-
-/// A class of deadlines, numbered from 0, the default and most urgent one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeadlineClass(pub u8);
 
 /// The error of a deadline that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]

@@ -6,6 +6,7 @@
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache
 //! ([`CachePlan`]). [`units`] parses sizes and durations as users write them.
 
+mod deadline_classes;
 mod demand;
 mod hash;
 mod ids;
@@ -19,7 +20,8 @@ mod time;
 pub mod units;
 mod window;
 
-pub use demand::{DEADLINE_MAX, DeadlineClass, DeadlineError, Demand, DemandKind, deadline_within};
+pub use deadline_classes::{DeadlineClass, DeadlineClasses, DeadlineClassesError};
+pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, deadline_within};
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, TenantId};
 pub use plan::CachePlan;
