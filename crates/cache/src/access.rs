@@ -1,15 +1,16 @@
 //! Parameters of an access: time, deadline class, tenant and flags.
 
-use sherwood_model::{Instant, TenantId};
+use sherwood_model::{DeadlineClass, Instant, TenantId};
 
 /// Parameters of an access to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The time, read by the driver once per batch of input.
     pub now: Instant,
-    /// The recency queue that the item moves to. A class beyond those of the cache counts as the
-    /// last one.
-    pub class: DeadlineClass,
+    /// The class of the caller's deadline, whose recency queue the item moves to; a class beyond
+    /// those of the partition counts as its last one. None without a deadline: an item keeps its
+    /// class, and a new one gets the last class.
+    pub class: Option<DeadlineClass>,
     /// Tenant that makes the access. The item is charged to the partition's tenant.
     pub tenant: TenantId,
     /// Flags of this access.
@@ -20,13 +21,9 @@ impl Access {
     /// Returns an access at `now` by the default tenant without a deadline.
     #[must_use]
     pub const fn at(now: Instant) -> Self {
-        Self { now, class: DeadlineClass(0), tenant: TenantId(0), flags: AccessFlags::NONE }
+        Self { now, class: None, tenant: TenantId(0), flags: AccessFlags::NONE }
     }
 }
-
-/// A range of deadlines with its own recency queue, numbered from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeadlineClass(pub u8);
 
 /// Flags of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +43,9 @@ impl AccessFlags {
     pub const SEE_ABSENT: Self = Self(1 << 2);
     /// Finds an [`ItemKind::Placeholder`](crate::ItemKind::Placeholder), whose value is empty.
     pub const SEE_PLACEHOLDERS: Self = Self(1 << 3);
+    /// Tells, with a store, that it follows a miss for which the caller waited past its deadline.
+    /// The class of the access learns from it; without a class the flag has no effect.
+    pub const DEADLINE_MISSED: Self = Self(1 << 4);
 
     /// Returns these flags and `flags` together.
     #[must_use]
@@ -67,6 +67,10 @@ impl AccessFlags {
 
     pub(crate) const fn sees_placeholders(self) -> bool {
         self.has(Self::SEE_PLACEHOLDERS)
+    }
+
+    pub(crate) const fn tells_missed_deadline(self) -> bool {
+        self.has(Self::DEADLINE_MISSED)
     }
 
     const fn has(self, flag: Self) -> bool {

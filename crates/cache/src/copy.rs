@@ -43,6 +43,8 @@ impl Cache {
             ledger,
             flushes,
             ghosts,
+            deadlines,
+            queue_sets,
             ticks,
             next_death,
             background,
@@ -53,15 +55,17 @@ impl Cache {
             next_shard,
         } = self;
         let supply = Supply::new(memory);
-        let mut balances = None;
+        let (mut balances, deadlines) = (None, Arc::new(deadlines.copy()));
         Self {
             options: *options,
             partitions: partitions.clone(),
             hash: *hash,
-            shards: shards.iter_mut().map(|shard| shard.copy(&supply, &mut balances)).collect(),
+            shards: shards.iter_mut().map(|shard| shard.copy(&supply, &mut balances, &deadlines)).collect(),
             ledger: ledger.copy(),
             flushes: flushes.copy(),
             ghosts: ghosts.copy(),
+            deadlines,
+            queue_sets: *queue_sets,
             ticks: CachePadded(AtomicU64::new(*ticks.0.get_mut())),
             next_death: AtomicU64::new(*next_death.get_mut()),
             background: Mutex::new(*background.get_mut().unwrap_or_else(PoisonError::into_inner)),

@@ -12,6 +12,7 @@ use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 use crate::access::Access;
 use crate::background::Background;
 use crate::cache_padded::CachePadded;
+use crate::deadlines::Deadlines;
 use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
 use crate::in_place::Reserved;
@@ -23,7 +24,7 @@ use crate::shard::{
     self, Annotations, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Record, Removed, Shard, Visibility,
 };
 use crate::timeline::Timeline;
-use crate::usage::Usage;
+use crate::usage::{Gets, Usage};
 
 /// A cache of any number of partitions in one memory budget. The [crate] documentation defines
 /// which items are evicted and when.
@@ -46,6 +47,9 @@ pub struct Cache {
     pub(crate) ledger: Ledger,
     pub(crate) flushes: Flushes,
     pub(crate) ghosts: Ghosts,
+    pub(crate) deadlines: Arc<Deadlines>,
+    /// Queue sets of each partition: the largest number of deadline classes of any.
+    pub(crate) queue_sets: usize,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: CachePadded<AtomicU64>,
     /// Lower bound of the next time at which any item dies (expires or is flushed), in nanoseconds;
@@ -129,15 +133,16 @@ impl Cache {
         options.validate(partitions)?;
         let budgets = partitions.iter().map(|partition| partition.budget_bytes).collect();
         let supply = Supply::new(memory);
+        let deadlines = Arc::new(Deadlines::new(partitions));
         let plan = shard::ShardOptions {
             partitions: partitions.len(),
-            classes: options.deadline_classes,
             eviction: options.eviction,
             hash,
             stripes: options.stripes(),
             bytes: options.total_bytes / u64::from(options.shards),
             supply: Arc::clone(&supply),
             balances: Arc::new(shard::Balances::new(partitions.len(), options.shards)),
+            deadlines: Arc::clone(&deadlines),
         };
         Ok(Self {
             options,
@@ -147,6 +152,8 @@ impl Cache {
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
             ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
+            queue_sets: deadlines.stride(),
+            deadlines,
             ticks: CachePadded(AtomicU64::new(1)),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
@@ -189,18 +196,18 @@ impl Cache {
         }
         let shard = self.shard(&lookup).read();
         let Some(record) = shard.find(&lookup) else {
-            shard.outcomes(partition).misses.increment();
+            self.count_get(shard.gets(), partition, access, None);
             return None;
         };
         // Read before the use is noted.
         let item = record.item();
         if self.visibility(&record, access) != Visibility::Fresh
-            || !(access.flags.keeps_recency() || record.note_use(self.class(access)))
+            || !(access.flags.keeps_recency() || record.note_use(self.class(partition, access)))
         {
             drop(shard);
             return self.get_and_change(&lookup, access, read);
         }
-        shard.outcomes(partition).hits.increment();
+        self.count_get(shard.gets(), partition, access, Some((&record, Visibility::Fresh)));
         Some(read(item))
     }
 
@@ -232,16 +239,35 @@ impl Cache {
         let Some((at, visibility)) = found.filter(|(_, visibility)| visibility.is_seen()) else {
             let dead = found.filter(|(_, visibility)| *visibility == Visibility::Dead);
             drop(dead.map(|(at, _)| shard.remove(at, Cause::Expired)));
-            shard.outcomes(partition).misses.increment();
+            self.count_get(shard.gets(), partition, access, None);
             return read(None);
         };
-        shard.outcomes(partition).count(visibility);
+        let record = shard.record(at);
+        self.count_get(shard.gets(), partition, access, Some((&record, visibility)));
         // Read before the use is noted.
-        let result = read(Some(shard.record(at).item()));
+        let result = read(Some(record.item()));
         if !access.flags.keeps_recency() {
-            shard.note_get(at, self.class(access), tick());
+            shard.note_get(at, self.class(partition, access), tick());
         }
         result
+    }
+
+    /// Counts a `get` that saw this record, or none, for its partition and its deadline class.
+    #[inline(always)]
+    fn count_get(
+        &self,
+        gets: &Gets,
+        partition: PartitionId,
+        access: &Access,
+        seen: Option<(&Record<'_>, Visibility)>,
+    ) {
+        let visibility = seen.map(|(_, visibility)| visibility);
+        gets.of(partition).count(visibility);
+        if self.queue_sets > 1 {
+            let item_class = seen.map(|(record, _)| record.class());
+            let class = self.class(partition, access).or(item_class).unwrap_or(self.last_class(partition));
+            gets.of_set(self.queue_set(partition, class)).count(visibility);
+        }
     }
 
     /// Reads an item like [`Self::get`], but counts nothing and leaves the recency unchanged.
@@ -271,6 +297,7 @@ impl Cache {
         access: &Access,
     ) -> Result<u64, Refused> {
         let lookup = self.lookup(partition, key);
+        self.note_fill(partition, access);
         if let Err(refused) = self.admit(&lookup, &item, &Annotations::default()) {
             self.take_out(&lookup, access);
             return Err(refused);
@@ -297,6 +324,7 @@ impl Cache {
         access: &Access,
     ) -> Result<bool, Refused> {
         let lookup = self.lookup(partition, key);
+        self.note_fill(partition, access);
         self.admit(&lookup, &item, &Annotations::default())?;
         let mut new = self.new_record(key, item, Annotations::default());
         let mut shard = self.lock(&lookup);
@@ -612,6 +640,7 @@ impl Cache {
                 return Ok((None, Stored::default()));
             }
         };
+        self.note_fill(lookup.partition, access);
         match self.admit(lookup, &item, &annotations) {
             Ok(()) => {
                 let mut new = self.new_record(lookup.key, item, annotations);
@@ -645,21 +674,22 @@ impl Cache {
         let at = shard.annotate(at, annotations);
         let at = shard.set_expires(at, expires);
         self.note_death(self.dies(&shard.record(at)));
-        let (charge, cas) = (shard.record(at).charge(), shard.record(at).item().cas);
+        let record = shard.record(at);
+        let (partition, charge, cas) = (record.partition(), record.charge(), record.item().cas);
         let mut used_charge = 0;
         if !access.flags.keeps_recency() {
             used_charge = charge;
-            shard.note_use(at, self.class(access), self.use_ticks(1));
+            shard.note_use(at, self.class(partition, access), self.use_ticks(1));
         }
         let charge = if annotations.cas.is_some() { charge } else { 0 };
         (cas, Stored { charge, used_charge, ..Stored::default() })
     }
 
     fn touch(&self, shard: &mut Locked<'_>, at: Handle, expires: Option<Instant>, access: &Access) -> Stored {
-        let used_charge = shard.record(at).charge();
+        let (partition, used_charge) = (shard.record(at).partition(), shard.record(at).charge());
         let at = shard.set_expires(at, expires);
         self.note_death(self.dies(&shard.record(at)));
-        shard.note_use(at, self.class(access), self.use_ticks(1));
+        shard.note_use(at, self.class(partition, access), self.use_ticks(1));
         Stored { used_charge, ..Stored::default() }
     }
 
@@ -675,7 +705,7 @@ impl Cache {
         // A flush that is due applies to earlier stores, not to this one.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
         let (charge, dies) = (new.charge(), new.dies(self.grace(lookup.partition)));
-        let class = self.class(access);
+        let class = self.class(lookup.partition, access);
         // Drawn before anything is written, since the atomic operation waits for earlier writes.
         let cas = self.tick();
         let stored = match found {
@@ -691,6 +721,7 @@ impl Cache {
             }
             None => {
                 let evicted = self.evict_for(shard, lookup.partition, (charge, new.slot_bytes()), access.now);
+                let class = class.unwrap_or(self.last_class(lookup.partition));
                 shard.insert(lookup, new, class, cas, &evicted);
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
@@ -766,9 +797,5 @@ impl Cache {
     #[inline]
     pub(crate) fn use_ticks(&self, count: u64) -> u64 {
         if self.options.eviction == Eviction::Lru { self.ticks.fetch_add(count, Relaxed) } else { 0 }
-    }
-
-    fn class(&self, access: &Access) -> u8 {
-        access.class.0.min(self.options.deadline_classes - 1)
     }
 }

@@ -219,11 +219,14 @@ impl Cache {
         Some(victim.charge)
     }
 
-    /// The oldest item of `pool`, read without a lock. Recency is compared here only; deadline
-    /// classes will weight the stamps of their queues here.
+    /// The oldest item of `pool`, or, if deadlines are told apart, the one whose age in uses is
+    /// largest in relation to the multiplier of its class. Read without a lock.
     #[inline]
     fn oldest(&self, pool: Pool) -> Option<Oldest> {
         let sets = self.sets(pool);
+        if self.queue_sets > 1 {
+            return self.oldest_by_class(sets);
+        }
         let mut oldest = Oldest { stamp: EMPTY, shard: 0, set: 0 };
         for (number, shard) in self.shards.iter().enumerate() {
             for set in sets.clone() {
@@ -236,9 +239,35 @@ impl Cache {
         (oldest.stamp != EMPTY).then_some(oldest)
     }
 
+    /// The item with the largest age in relation to its class's multiplier, the less recent of
+    /// equals.
+    fn oldest_by_class(&self, sets: Range<usize>) -> Option<Oldest> {
+        // The item used last has age 0, so a store does not evict the item that it has inserted.
+        let newest = self.ticks.load(Relaxed) - 1;
+        let mut oldest = None;
+        let mut age_max = -1.0;
+        for set in sets {
+            let multiplier = self.deadlines.multiplier(set);
+            for (number, shard) in self.shards.iter().enumerate() {
+                let stamp = shard.oldest()[set].load(Relaxed);
+                if stamp == EMPTY {
+                    continue;
+                }
+                // Other threads may have used the item since then.
+                let age = newest.saturating_sub(stamp) as f64 / multiplier;
+                let is_older = oldest.is_none_or(|oldest: Oldest| stamp < oldest.stamp);
+                if age > age_max || age == age_max && is_older {
+                    age_max = age;
+                    oldest = Some(Oldest { stamp, shard: number, set });
+                }
+            }
+        }
+        oldest
+    }
+
     #[inline]
     fn sets(&self, pool: Pool) -> Range<usize> {
-        let classes = usize::from(self.options.deadline_classes);
+        let classes = self.queue_sets;
         match pool {
             Pool::Partition(partition) => partition.index() * classes..(partition.index() + 1) * classes,
             Pool::All => 0..self.partitions.len() * classes,

@@ -66,6 +66,19 @@
 //! is inserted, for at most 32 items. `Shared` makes one S3-FIFO of all partitions' queues: they
 //! turn at the same relative speed, so that an item stays equally long in every partition.
 //!
+//! # Deadline classes
+//!
+//! A partition may tell several classes of deadlines apart ([`DeadlineOptions`]). An access with a
+//! class moves the item to that class's queues. Each class has a multiplier, which says how long
+//! its items stay in relation to those of other classes, and which follows the missed deadlines
+//! that stores tell of ([`AccessFlags::DEADLINE_MISSED`]).
+//!
+//! Under strict LRU the victim is the item, among the least recent of each class, with the largest
+//! age divided by the multiplier of its class; the less recent of equals. The age is the number of
+//! uses and stores, of any item of the cache, since the item's last use. Under S3-FIFO each class's
+//! queues turn at a speed divided by its multiplier. With one class, the default, this is what is
+//! said above.
+//!
 //! # Storage of items
 //!
 //! Items are stored in slots of 64 KiB pages, each page divided into slots of one size, or, above 8
@@ -106,7 +119,9 @@ mod background;
 mod batch;
 mod cache_padded;
 mod charge;
+mod classes;
 mod copy;
+mod deadlines;
 mod engine;
 mod eviction;
 mod flush;
@@ -125,7 +140,7 @@ mod tests;
 mod timeline;
 mod usage;
 
-pub use access::{Access, AccessFlags, DeadlineClass};
+pub use access::{Access, AccessFlags};
 pub use background::Work;
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
@@ -134,6 +149,9 @@ pub use in_place::{Pinned, Received, Reserved};
 pub use item::{Change, Item, ItemKind, Marks, NewCas, NewItem, OUTDATED, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
-pub use options::{Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT};
+pub use options::{
+    DeadlineCost, DeadlineOptions, Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT,
+};
 pub use prefetch::PREFETCH_KEYS_MAX;
-pub use usage::Usage;
+pub use sherwood_model::{DeadlineClass, DeadlineClasses};
+pub use usage::{ClassUsage, Usage};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use sherwood_model::{BackendId, TenantId};
+use sherwood_model::{BackendId, DeadlineClasses, TenantId};
 use thiserror::Error;
 
 use crate::lock::STRIPES_MAX;
@@ -28,8 +28,6 @@ pub struct Options {
     /// every hit is a change): reads by threads of different stripes do not contend, and a store
     /// takes all stripes. It affects speed only.
     pub threads: u16,
-    /// Recency queues per partition, 1 to 16, default 1.
-    pub deadline_classes: u8,
     /// Selection of victims when space is needed.
     pub eviction: Eviction,
     /// Share of the keys that each partition's miss ratio curve is sampled from, 0 to 1, default 0:
@@ -73,7 +71,6 @@ impl Options {
             key_bytes_max: 250,
             shards: shards(total_bytes, threads),
             threads,
-            deadline_classes: 1,
             eviction: Eviction::default(),
             ghost_rate: 0.0,
         }
@@ -84,16 +81,8 @@ impl Options {
     /// # Errors
     /// The first error found.
     pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
-        let Self {
-            total_bytes,
-            item_bytes_max,
-            key_bytes_max,
-            shards,
-            threads,
-            deadline_classes,
-            eviction: _,
-            ghost_rate,
-        } = *self;
+        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, threads, eviction: _, ghost_rate } =
+            *self;
         if total_bytes == 0 {
             return Err(OptionsError::NoMemory);
         }
@@ -111,9 +100,6 @@ impl Options {
         }
         if threads == 0 {
             return Err(OptionsError::NoThread);
-        }
-        if !(1..=DEADLINE_CLASSES_LIMIT).contains(&deadline_classes) {
-            return Err(OptionsError::DeadlineClasses { classes: deadline_classes });
         }
         if !(0.0..=1.0).contains(&ghost_rate) {
             return Err(OptionsError::GhostRate { rate: ghost_rate });
@@ -144,6 +130,10 @@ fn validate_partitions(partitions: &[Partition], total_bytes: u64) -> Result<(),
         return Err(OptionsError::Partitions { partitions: partitions.len() });
     }
     let sum = partitions.iter().map(|partition| u128::from(partition.budget_bytes)).sum::<u128>();
+    if let Some(partition) = partitions.iter().find(|partition| !is_step(partition.deadlines.step)) {
+        let &Partition { tenant, backend, deadlines: DeadlineOptions { step, .. }, .. } = partition;
+        return Err(OptionsError::DeadlineStep { tenant, backend, step });
+    }
     if sum > u128::from(total_bytes) {
         return Err(OptionsError::OverTotal { sum, total_bytes });
     }
@@ -156,8 +146,13 @@ fn validate_partitions(partitions: &[Partition], total_bytes: u64) -> Result<(),
     }
 }
 
+/// True if `step` is above 0 and at most 1, which NaN is not.
+fn is_step(step: f64) -> bool {
+    step > 0.0 && step <= 1.0
+}
+
 /// A declared partition: its owner and its initial budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Partition {
     /// Tenant that owns the space.
     pub tenant: TenantId,
@@ -168,13 +163,50 @@ pub struct Partition {
     /// Time for which an [`ItemKind::Graced`](crate::ItemKind::Graced) item is kept after its
     /// expiry, for accesses that accept stale items.
     pub grace: Duration,
+    /// Classes of deadlines; by default one.
+    pub deadlines: DeadlineOptions,
 }
 
 impl Partition {
-    /// Returns a partition without a grace.
+    /// Returns a partition without a grace, in which deadlines are not told apart.
     #[must_use]
     pub const fn new(tenant: TenantId, backend: BackendId, budget_bytes: u64) -> Self {
-        Self { tenant, backend, budget_bytes, grace: Duration::ZERO }
+        Self { tenant, backend, budget_bytes, grace: Duration::ZERO, deadlines: DeadlineOptions::ONE }
+    }
+}
+
+/// The deadline classes of a partition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeadlineOptions {
+    /// The classes, by default one for all deadlines: then nothing is learned and nothing costs
+    /// extra.
+    pub classes: DeadlineClasses,
+    /// Added to a class's multiplier for each missed deadline, above 0 and at most 1, default 0.01.
+    /// A larger step follows a change sooner and varies more. Only used by [`DeadlineCost::Paper`].
+    pub step: f64,
+    /// Origin of the multipliers.
+    pub cost: DeadlineCost,
+}
+
+/// Origin of the multipliers of a partition's deadline classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeadlineCost {
+    /// The class's share of all missed deadlines, as in MicroFuge.
+    #[default]
+    Paper,
+    /// The share of the class's own recent fills whose deadline was missed.
+    Measured,
+}
+
+impl DeadlineOptions {
+    /// The default: one class.
+    pub const ONE: Self = Self { classes: DeadlineClasses::ONE, step: STEP, cost: DeadlineCost::Paper };
+}
+
+impl Default for DeadlineOptions {
+    fn default() -> Self {
+        Self::ONE
     }
 }
 
@@ -210,11 +242,18 @@ pub enum OptionsError {
         /// The number of shards given.
         shards: u16,
     },
-    /// `deadline_classes` is out of range.
-    #[error("deadline_classes is {classes}: it must be 1 to {DEADLINE_CLASSES_LIMIT}")]
-    DeadlineClasses {
-        /// The number of deadline classes given.
-        classes: u8,
+    /// The step of a partition's multipliers is out of range.
+    #[error(
+        "the step of tenant {}'s deadline classes for backend {} is {step}: it must be above 0 and at most 1",
+        tenant.0, backend.0
+    )]
+    DeadlineStep {
+        /// Tenant of the partition.
+        tenant: TenantId,
+        /// Backend of the partition.
+        backend: BackendId,
+        /// The step given.
+        step: f64,
     },
     /// `ghost_rate` is out of range.
     #[error("ghost_rate is {rate}: it must be 0 (no curves) to 1 (every key)")]
@@ -248,6 +287,8 @@ pub enum OptionsError {
     },
 }
 
+/// Default of [`DeadlineOptions::step`]: follows a change within some hundred missed deadlines.
+const STEP: f64 = 0.01;
 const ITEM_BYTES_LIMIT: u32 = 1 << 30;
 const SHARDS_LIMIT: u16 = 1024;
 /// Largest size of a shard in bytes: half of what its handles can address.
@@ -262,7 +303,6 @@ const SHARD_BYTES_MIN: u64 = 128 << 20;
 /// too large to be resized quickly, since the number of segments is limited. Much smaller shards
 /// would slow strict LRU, which reads the oldest stamp of every shard for each victim.
 const SHARD_BYTES_MAX: u64 = 1 << 30;
-const DEADLINE_CLASSES_LIMIT: u8 = 16;
 /// Largest number of partitions: as many as a `PartitionId` can address.
 const PARTITIONS_LIMIT: usize = 1 << 16;
 
@@ -292,10 +332,6 @@ mod tests {
         let large = Options { total_bytes: 40 << 30, shards: 2, ..ok };
         assert_eq!(refused(large), OptionsError::ShardBytes { total_bytes: 40 << 30, shards: 2 });
         assert_eq!(refused(Options { threads: 0, ..ok }), OptionsError::NoThread);
-        assert_eq!(
-            refused(Options { deadline_classes: 0, ..ok }),
-            OptionsError::DeadlineClasses { classes: 0 }
-        );
         assert_eq!(refused(Options { ghost_rate: 1.1, ..ok }), OptionsError::GhostRate { rate: 1.1 });
         assert_eq!(ok.validate(&[]), Err(OptionsError::Partitions { partitions: 0 }));
     }
@@ -319,13 +355,16 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_or_oversized_partitions_are_refused() {
+    fn invalid_partitions_are_refused() {
         let ok = Options { total_bytes: 10, ..Options::default() };
         let error = ok.validate(&[partition(0, 6), partition(1, 5)]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the partitions' budgets sum to 11 bytes, more than the total of 10: lower them or raise it"
         );
+        let endless = DeadlineOptions { step: f64::NAN, ..DeadlineOptions::ONE };
+        let error = ok.validate(&[Partition { deadlines: endless, ..partition(0, 1) }]).unwrap_err();
+        assert!(matches!(error, OptionsError::DeadlineStep { .. }), "{error}");
         let error = ok.validate(&[partition(0, 1), partition(1, 1), partition(0, 2)]).unwrap_err();
         assert_eq!(error.to_string(), "tenant 0 has two partitions for backend 0: declare it once");
     }

@@ -5,6 +5,7 @@
 //! stripe of the lock, since a `get` holds only one stripe.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use sherwood_model::PartitionId;
 
@@ -30,6 +31,28 @@ pub struct Usage {
     pub evictions: u64,
     /// Items removed because they had expired or been flushed.
     pub expired: u64,
+}
+
+/// Usage of one deadline class of a partition. Counts are since the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassUsage {
+    /// Upper bound of the class's deadlines; the last class holds longer ones, too. None in a
+    /// partition with one class.
+    pub upto: Option<Duration>,
+    /// The class's multiplier; those of a partition sum to the number of its classes.
+    pub multiplier: f64,
+    /// Number of items, including dead ones that are not reclaimed yet.
+    pub items: u64,
+    /// Charges of these items.
+    pub bytes: u64,
+    /// `get`s that found an item that is not stale: by the class of the access, or without one by
+    /// that of the item.
+    pub hits: u64,
+    /// `get`s that found no item or a stale one: by the class of the access; without one, those
+    /// that found no item count in the last class.
+    pub misses: u64,
+    /// Missed deadlines that the cache was told of; 0 in a partition with one class.
+    pub deadline_missed: u64,
 }
 
 /// A shard's part of a partition's counters, except those of `get`s, on its own cache line.
@@ -70,7 +93,8 @@ impl Counters {
 #[derive(Debug)]
 pub(crate) struct Gets {
     first: [Outcomes; FIRST],
-    others: Box<[EightPartitions]>,
+    /// The other partitions, from the front; queue sets, if they are counted, from the back.
+    others: Box<[EightOutcomes]>,
 }
 
 /// Number of partitions whose counters directly follow the stripe's lock: with its 16 bytes they
@@ -79,7 +103,7 @@ const FIRST: usize = 6;
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct EightPartitions([Outcomes; 8]);
+struct EightOutcomes([Outcomes; 8]);
 
 /// Counts of a partition's `get`s that found an item that is not stale, and of all others.
 #[derive(Debug, Default)]
@@ -89,19 +113,20 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Counts a `get` that saw an item with this visibility.
+    /// Counts a `get` that saw an item with this visibility, or none.
     #[inline(always)]
-    pub(crate) fn count(&self, visibility: Visibility) {
+    pub(crate) fn count(&self, seen: Option<Visibility>) {
         // A stale item is fetched again, so it counts as a miss.
-        let outcome = if visibility == Visibility::Stale { &self.misses } else { &self.hits };
+        let outcome = if seen == Some(Visibility::Fresh) { &self.hits } else { &self.misses };
         outcome.increment();
     }
 }
 
 impl Gets {
-    pub(crate) fn new(partitions: usize) -> Self {
-        let others = partitions.saturating_sub(FIRST).div_ceil(8);
-        Self { first: Default::default(), others: (0..others).map(|_| EightPartitions::default()).collect() }
+    /// Returns counters for this many partitions, and for `sets` queue sets.
+    pub(crate) fn new(partitions: usize, sets: usize) -> Self {
+        let others = partitions.saturating_sub(FIRST).div_ceil(8) + sets.div_ceil(8);
+        Self { first: Default::default(), others: (0..others).map(|_| EightOutcomes::default()).collect() }
     }
 
     /// Returns a copy of the counters of `get`s, for a copy of the cache.
@@ -109,11 +134,7 @@ impl Gets {
         let outcomes = |of: &Outcomes| Outcomes { hits: of.hits.copy(), misses: of.misses.copy() };
         Self {
             first: self.first.each_ref().map(outcomes),
-            others: self
-                .others
-                .iter()
-                .map(|eight| EightPartitions(eight.0.each_ref().map(outcomes)))
-                .collect(),
+            others: self.others.iter().map(|eight| EightOutcomes(eight.0.each_ref().map(outcomes))).collect(),
         }
     }
 
@@ -124,6 +145,11 @@ impl Gets {
             Some(outcomes) => outcomes,
             None => &self.others[(index - FIRST) / 8].0[(index - FIRST) % 8],
         }
+    }
+
+    /// Counters of a queue set.
+    pub(crate) fn of_set(&self, set: usize) -> &Outcomes {
+        &self.others[self.others.len() - 1 - set / 8].0[set % 8]
     }
 }
 
@@ -138,7 +164,7 @@ impl Count {
         self.0.load(Relaxed)
     }
 
-    fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         Self(AtomicU64::new(self.get()))
     }
 

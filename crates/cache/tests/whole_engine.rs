@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sherwood_cache::{
-    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Item, ItemKind, Marks, NewCas, NewItem,
-    Options, Partition, Value, charge,
+    Access, AccessFlags, Cache, Change, DeadlineClass, DeadlineClasses, DeadlineOptions, Eviction, Item,
+    ItemKind, Marks, NewCas, NewItem, Options, Partition, Value, charge,
 };
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
 
@@ -191,17 +191,22 @@ struct Pair {
     sees_placeholders: bool,
 }
 
+fn two_classes() -> DeadlineOptions {
+    let classes = DeadlineClasses::of_equal_width(2, Duration::from_millis(100)).expect("wide enough");
+    DeadlineOptions { classes, ..DeadlineOptions::ONE }
+}
+
 impl Pair {
     fn new(eviction: Eviction, shards: u16) -> Self {
         let partition = |backend| Partition {
             grace: GRACE,
+            deadlines: two_classes(),
             ..Partition::new(TenantId(0), BackendId(backend), TOTAL / u64::from(PARTITIONS))
         };
         let options = Options {
             total_bytes: TOTAL,
             item_bytes_max: VALUE_MAX,
             shards,
-            deadline_classes: 2,
             eviction,
             ghost_rate: 0.5,
             ..Options::default()
@@ -226,7 +231,7 @@ impl Pair {
             .with(flag(self.sees_stale, AccessFlags::SEE_STALE))
             .with(flag(self.sees_absent, AccessFlags::SEE_ABSENT))
             .with(flag(self.sees_placeholders, AccessFlags::SEE_PLACEHOLDERS));
-        Access { class: DeadlineClass(self.class), flags, ..Access::at(self.now) }
+        Access { class: Some(DeadlineClass(self.class)), flags, ..Access::at(self.now) }
     }
 
     fn expiry(&self, ttl_ms: Option<u64>) -> Option<Instant> {

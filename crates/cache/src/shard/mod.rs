@@ -37,13 +37,14 @@ use self::index::Index;
 use self::pages::Pages;
 use self::queue::Queue;
 use self::record::{Field, RecordState, edit};
+use crate::deadlines::Deadlines;
 use crate::in_place::Run;
 use crate::item::{NewItem, Value};
 use crate::ledger::Ledger;
 use crate::lock::{Reading, Striped, Writing};
 use crate::memory::Supply;
 use crate::options::Eviction;
-use crate::usage::{Counters, Gets, Outcomes, Usage};
+use crate::usage::{ClassUsage, Count, Counters, Gets, Outcomes, Usage};
 
 /// A part of the cache with its own lock, aligned to cache lines.
 #[derive(Debug)]
@@ -60,6 +61,9 @@ struct Published {
     oldest: Box<[AtomicU64]>,
     /// Counters by partition.
     counters: Box<[Counters]>,
+    /// Items by queue set; empty if each partition has one.
+    set_items: Box<[Count]>,
+    /// Queue sets per partition.
     classes: usize,
 }
 
@@ -75,6 +79,7 @@ struct Store {
     sets: Box<[QueueSet]>,
     ghost: Ghost,
     balances: Arc<Balances>,
+    deadlines: Arc<Deadlines>,
     /// Turn counts (complete passes of items) of the small and the main queue that gave the last
     /// victim among several queue sets.
     turned: [u64; 2],
@@ -104,7 +109,6 @@ struct Runs {
 #[derive(Clone, Debug)]
 pub(crate) struct ShardOptions {
     pub(crate) partitions: usize,
-    pub(crate) classes: u8,
     pub(crate) eviction: Eviction,
     pub(crate) hash: SeededState,
     /// Number of stripes (parts that readers lock singly) of the shard's lock.
@@ -114,6 +118,8 @@ pub(crate) struct ShardOptions {
     pub(crate) supply: Arc<Supply>,
     /// The small queues' shares of the bytes, common to all shards.
     pub(crate) balances: Arc<Balances>,
+    /// The multipliers of deadline classes, common to all shards.
+    pub(crate) deadlines: Arc<Deadlines>,
 }
 
 /// A key with its partition and its hash, computed once per operation.
@@ -169,7 +175,9 @@ const SEGMENTS_MAX: u64 = 4096;
 
 impl Shard {
     pub(crate) fn new(plan: &ShardOptions) -> Self {
-        let sets = plan.partitions * usize::from(plan.classes);
+        let classes = plan.deadlines.stride();
+        let sets = plan.partitions * classes;
+        let sets_counted = if classes > 1 { sets } else { 0 };
         let segments = (plan.bytes / SEGMENT_SHARE).clamp(1, SEGMENTS_MAX).next_power_of_two();
         let stamps = if plan.eviction == Eviction::Lru { sets } else { 0 };
         Self {
@@ -185,27 +193,46 @@ impl Shard {
                     sets: vec![QueueSet::new(); sets].into(),
                     ghost: Ghost::new(Arc::clone(&plan.supply)),
                     balances: Arc::clone(&plan.balances),
+                    deadlines: Arc::clone(&plan.deadlines),
                     turned: [0; 2],
                     items: 0,
                 },
-                || Gets::new(plan.partitions),
+                || Gets::new(plan.partitions, sets_counted),
             ),
             published: Published {
                 oldest: (0..stamps).map(|_| AtomicU64::new(EMPTY)).collect(),
                 counters: (0..plan.partitions).map(|_| Counters::default()).collect(),
-                classes: usize::from(plan.classes),
+                set_items: (0..sets_counted).map(|_| Count::default()).collect(),
+                classes,
             },
         }
     }
 
     /// Returns a copy of the shard, for a copy of the cache. `balances` is set when the first shard
     /// is copied and shared by the others.
-    pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
-        let Self { store, published: Published { oldest, counters, classes } } = self;
+    pub(crate) fn copy(
+        &mut self,
+        supply: &Arc<Supply>,
+        balances: &mut Option<Arc<Balances>>,
+        deadlines: &Arc<Deadlines>,
+    ) -> Self {
+        let Self { store, published: Published { oldest, counters, set_items, classes } } = self;
         let (store, gets) = store.get_mut();
         let gets: Vec<Gets> = gets.map(|gets| gets.copy()).collect();
-        let Store { eviction, hash, supply: _, pages, runs, index, sets, ghost, balances: of, turned, items } =
-            store;
+        let Store {
+            eviction,
+            hash,
+            supply: _,
+            pages,
+            runs,
+            index,
+            sets,
+            ghost,
+            balances: of,
+            deadlines: _,
+            turned,
+            items,
+        } = store;
         let store = Store {
             eviction: *eviction,
             hash: *hash,
@@ -216,6 +243,7 @@ impl Shard {
             sets: sets.clone(),
             ghost: ghost.copy(supply),
             balances: Arc::clone(balances.get_or_insert_with(|| Arc::new(of.copy()))),
+            deadlines: Arc::clone(deadlines),
             turned: *turned,
             items: *items,
         };
@@ -224,6 +252,7 @@ impl Shard {
             published: Published {
                 oldest: oldest.iter_mut().map(|stamp| AtomicU64::new(*stamp.get_mut())).collect(),
                 counters: counters.iter().map(Counters::copy).collect(),
+                set_items: set_items.iter().map(Count::copy).collect(),
                 classes: *classes,
             },
         }
@@ -247,6 +276,19 @@ impl Shard {
             usage.hits += hits.get();
             usage.misses += misses.get();
         }
+    }
+
+    /// Adds this shard's part of a queue set's usage to `usage`; only if partitions have several.
+    /// Locks the shard for reading.
+    pub(crate) fn add_class_to(&self, set: usize, usage: &mut ClassUsage) {
+        usage.items += self.published.set_items[set].get();
+        for gets in self.store.of_stripes() {
+            let Outcomes { hits, misses } = gets.of_set(set);
+            usage.hits += hits.get();
+            usage.misses += misses.get();
+        }
+        let QueueSet { small, main, .. } = &self.read().store.sets[set];
+        usage.bytes += small.bytes + main.bytes;
     }
 
     /// Locks the shard for reading.
@@ -278,8 +320,8 @@ impl Read<'_> {
 
     /// Counters for a `get`.
     #[inline]
-    pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
-        self.store.own().of(partition)
+    pub(crate) fn gets(&self) -> &Gets {
+        self.store.own()
     }
 }
 
@@ -305,8 +347,8 @@ impl Locked<'_> {
     }
 
     /// Counters for a `get`; all stripes are held, so those of any stripe can be used.
-    pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
-        self.store.own().of(partition)
+    pub(crate) fn gets(&self) -> &Gets {
+        self.store.own()
     }
 
     /// Prefetches the bucket of dropped keys that an insertion of the key will read.
@@ -376,6 +418,7 @@ impl Locked<'_> {
         if was_empty {
             self.published.publish(set, store);
         }
+        self.published.count_item(set);
         let counters = &self.published.counters[partition.index()];
         counters.items.increment();
         counters.stores.increment();
@@ -406,7 +449,7 @@ impl Locked<'_> {
         at: Handle,
         lookup: &Lookup<'_>,
         new: &mut NewRecord<'_>,
-        class: u8,
+        class: Option<u8>,
         tick: u64,
     ) -> Removed {
         let (partition, charge) = (lookup.partition, new.charge());
@@ -435,12 +478,14 @@ impl Locked<'_> {
         Removed { partition, charge: old_charge, run }
     }
 
-    /// Records a use of an item at `tick` with `class`. Under strict LRU the item becomes the
-    /// newest of its queue; under S3-FIFO its count of uses is raised, up to its maximum.
+    /// Records a use of an item at `tick` with `class`, or in the class it has. Under strict LRU
+    /// the item becomes the newest of its queue; under S3-FIFO its count of uses is raised, up to
+    /// its maximum.
     #[inline]
-    pub(crate) fn note_use(&mut self, at: Handle, class: u8, tick: u64) {
+    pub(crate) fn note_use(&mut self, at: Handle, class: Option<u8>, tick: u64) {
         let store = &mut *self.store;
         let record = store.record(at);
+        let class = class.unwrap_or(record.class());
         if store.eviction == Eviction::S3Fifo && record.class() == class {
             let uses = record.uses();
             if uses < s3fifo::USES_MAX {
@@ -464,6 +509,8 @@ impl Locked<'_> {
             edit::set_class(store.pages.bytes_mut(at), class);
             store.sets[to].queue(is_main).push(&mut store.pages, at, charge);
             self.stamp(at, tick);
+            self.published.uncount_item(from);
+            self.published.count_item(to);
             self.published.publish(from, &self.store);
             self.published.publish(to, &self.store);
             return;
@@ -485,9 +532,9 @@ impl Locked<'_> {
         }
     }
 
-    /// Records that a `get` with `class` found an item at `tick`.
+    /// Records that a `get` with `class`, if any, found an item at `tick`.
     #[inline]
-    pub(crate) fn note_get(&mut self, at: Handle, class: u8, tick: u64) {
+    pub(crate) fn note_get(&mut self, at: Handle, class: Option<u8>, tick: u64) {
         edit::set_found(self.store.pages.bytes_mut(at));
         self.note_use(at, class, tick);
     }
@@ -604,6 +651,7 @@ impl Locked<'_> {
         if was_oldest {
             self.published.publish(set, store);
         }
+        self.published.uncount_item(set);
         let counters = &self.published.counters[partition.index()];
         counters.items.decrement();
         match cause {
@@ -695,6 +743,22 @@ impl Published {
     #[inline]
     fn set(&self, partition: PartitionId, class: u8) -> usize {
         partition.index() * self.classes + usize::from(class)
+    }
+
+    /// Counts an item that has come into a queue set, if those are counted.
+    #[inline]
+    fn count_item(&self, set: usize) {
+        if let Some(items) = self.set_items.get(set) {
+            items.increment();
+        }
+    }
+
+    /// Counts an item that has left a queue set.
+    #[inline]
+    fn uncount_item(&self, set: usize) {
+        if let Some(items) = self.set_items.get(set) {
+            items.decrement();
+        }
     }
 
     /// The partition of a queue set.

@@ -230,7 +230,7 @@ impl<'a> Record<'a> {
     }
 
     #[inline]
-    pub(super) fn class(&self) -> u8 {
+    pub(crate) fn class(&self) -> u8 {
         self.slot.reader_bits() & CLASS
     }
 
@@ -245,13 +245,13 @@ impl<'a> Record<'a> {
         (self.slot.reader_bits() & USES) >> USES_SHIFT
     }
 
-    /// Records that a `get` with `class` found the item; concurrent readers may call it. Returns
-    /// true if nothing else is to be done. An unchanged byte is not written, so that a hot item
-    /// stays in the caches of all cores.
+    /// Records that a `get` with `class`, if any, found the item; concurrent readers may call it.
+    /// Returns true if nothing else is to be done, false if the item must move to that class. An
+    /// unchanged byte is not written, so that a hot item stays in the caches of all cores.
     #[inline(always)]
-    pub(crate) fn note_use(&self, class: u8) -> bool {
+    pub(crate) fn note_use(&self, class: Option<u8>) -> bool {
         let before = self.slot.reader_bits();
-        if before & CLASS != class {
+        if class.is_some_and(|class| before & CLASS != class) {
             return false;
         }
         let more = if before & USES < USES_MAX << USES_SHIFT { 1 << USES_SHIFT } else { 0 };

@@ -16,7 +16,8 @@
 //! one S3-FIFO: their small queues together are limited to their share of the bytes, and among the
 //! small or the main queues the one that has turned least gives the victim. All queues therefore
 //! turn at the same relative speed, and every item is passed as often as in a single queue; a
-//! partition that is not used is passed, and evicted, too.
+//! partition that is not used is passed, and evicted, too. The turns of a deadline class count
+//! times its multiplier, so its queues turn at a speed divided by it.
 
 use std::ops::Range;
 
@@ -220,6 +221,11 @@ impl Locked<'_> {
         let turn = store.sets[chosen].turn(is_main).max(store.turned[usize::from(is_main)]);
         store.turned[usize::from(is_main)] = turn;
         let on = (u128::from(charge) * TURN / u128::from(bytes)) as u64;
+        let on = match store.deadlines.stride() {
+            1 => on,
+            // At most 16 turns, so nothing is lost and nothing overflows.
+            _ => (on as f64 * store.deadlines.multiplier(chosen)) as u64,
+        };
         *store.sets[chosen].turn_mut(is_main) = turn + on;
         if turn > TURNS_MAX {
             store.turned[usize::from(is_main)] = 0;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{ModelItem, ModelValue, contents};
-use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with, cache_with_grace};
+use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with, cache_with_classes, classes};
 use crate::{
     Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, ItemKind, NewItem, Options, Pinned, Refused,
     Value, charge,
@@ -110,14 +110,14 @@ struct Pair {
 
 impl Pair {
     fn new(eviction: Eviction, shards: u16) -> Self {
-        let options = Options { total_bytes: TOTAL, shards, deadline_classes: 2, eviction, ..LRU };
-        let cache = cache_with_grace(options, &[TOTAL / 3; PARTITIONS], GRACE);
+        let options = Options { total_bytes: TOTAL, shards, eviction, ..LRU };
+        let cache = cache_with_classes(options, &[TOTAL / 3; PARTITIONS], GRACE, |_| classes(2));
         let (now, flags) = (Instant::from_millis(1), AccessFlags::NONE);
         Self { cache, truth: BTreeMap::new(), pins: VecDeque::new(), now, class: 0, flags }
     }
 
     fn access(&self) -> Access {
-        Access { class: DeadlineClass(self.class), flags: self.flags, ..Access::at(self.now) }
+        Access { class: Some(DeadlineClass(self.class)), flags: self.flags, ..Access::at(self.now) }
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {

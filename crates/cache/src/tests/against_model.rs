@@ -1,19 +1,22 @@
 //! Random operations on the engine and on the model of [`super::model`], which must agree after
 //! each.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{Model, ModelItem, ModelValue, contents, list};
-use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with_grace};
-use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, ItemKind, Options};
+use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with_classes, classes};
+use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, DeadlineOptions, ItemKind, Options};
 
 const PARTITIONS: usize = 3;
 const TOTAL: u64 = 12_000;
 const ITEM_MAX: u32 = 3000;
 const GRACE: Duration = Duration::from_millis(15);
+/// Step of the multipliers, large enough that a few missed deadlines reach the floor.
+const STEP: f64 = 0.7;
 
 /// An operation on one of a few keys, so that operations affect each other.
 #[derive(Clone, Debug)]
@@ -38,6 +41,10 @@ enum Op {
     },
     /// Sets the visibility flags of later accesses.
     See(AccessFlags),
+    /// Sets if later stores tell of missed deadlines.
+    Late(bool),
+    /// Tells of a missed deadline without a store.
+    Missed(Key),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +107,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Idle),
         4 => (0..10u64).prop_map(|ms| Op::Wait { ms }),
         2 => any_visibility().prop_map(Op::See),
+        2 => any::<bool>().prop_map(Op::Late),
+        1 => key().prop_map(Op::Missed),
     ]
 }
 
@@ -110,30 +119,38 @@ struct Pair {
     now: Instant,
     class: u8,
     flags: AccessFlags,
+    is_late: bool,
     cas: u64,
 }
 
 impl Pair {
-    fn new(shards: u16, classes: u8) -> Self {
-        let options = Options {
-            total_bytes: TOTAL,
-            item_bytes_max: ITEM_MAX,
-            shards,
-            deadline_classes: classes,
-            ..LRU
-        };
-        let cache = cache_with_grace(options, &[TOTAL / 3; PARTITIONS], GRACE);
+    /// Returns an engine whose second partition has one class and the others `count`.
+    fn new(shards: u16, count: u8) -> Self {
+        let options = Options { total_bytes: TOTAL, item_bytes_max: ITEM_MAX, shards, ..LRU };
+        let deadlines = |index| DeadlineOptions { step: STEP, ..classes(if index == 1 { 1 } else { count }) };
+        let cache = cache_with_classes(options, &[TOTAL / 3; PARTITIONS], GRACE, deadlines);
         let flags = AccessFlags::NONE;
-        Self { model: Model::new(&cache), cache, now: Instant::from_millis(1), class: 0, flags, cas: 0 }
+        let (model, now) = (Model::new(&cache), Instant::from_millis(1));
+        Self { model, cache, now, class: 0, flags, is_late: false, cas: 0 }
     }
 
     fn access(&self) -> Access {
-        Access { class: DeadlineClass(self.class), flags: self.flags, ..Access::at(self.now) }
+        // Class 3 is beyond those of any partition, and 4 stands for none.
+        let class = (self.class < 4).then_some(DeadlineClass(self.class));
+        let late = if self.is_late { AccessFlags::DEADLINE_MISSED } else { AccessFlags::NONE };
+        Access { class, flags: self.flags.with(late), ..Access::at(self.now) }
+    }
+
+    /// Learns from a store like the engine.
+    fn note_fill(&mut self, partition: usize) {
+        if let Some(class) = self.model.class(partition, &self.access()).filter(|_| self.is_late) {
+            self.model.note_missed(partition, class, STEP);
+        }
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
-        // Any class will do, since recency alone decides.
-        self.class = self.class.wrapping_add(1) % 3;
+        self.class = (self.class + 1) % 5;
+        self.model.clock = self.cache.ticks.load(Relaxed);
         match op {
             Op::Get(key) => self.get(*key)?,
             Op::Peek(key) => self.peek(*key)?,
@@ -154,18 +171,18 @@ impl Pair {
                 self.model.pass_time(self.now);
             }
             Op::See(flags) => self.flags = *flags,
+            Op::Late(is_late) => self.is_late = *is_late,
+            Op::Missed(key) => self.miss_deadline(*key),
         }
         Ok(())
     }
 
     fn get(&mut self, key: Key) -> Result<(), TestCaseError> {
         let found = self.model.find(key.partition, &key.name(), &self.access());
-        let seen = found.map(|position| self.model.refresh(position).clone());
-        let usage = &mut self.model.usages[key.partition];
-        match &seen {
-            Some(item) if !item.is_stale(self.now) => usage.hits += 1,
-            _ => usage.misses += 1,
-        }
+        let place = self.model.places.get(&(key.partition, key.name())).map(|place| place.class);
+        let seen = found.map(|position| self.model.refresh(position, &self.access()).clone());
+        let counted = place.zip(seen.as_ref().map(|item| item.is_stale(self.now)));
+        self.model.count_get(key.partition, &self.access(), counted);
         let matches = self.cache.get(key.id(), &key.name(), &self.access(), |item| {
             seen.as_ref().is_some_and(|seen| seen.matches(&item))
         });
@@ -184,6 +201,7 @@ impl Pair {
 
     fn set(&mut self, key: Key, new: &New) -> Result<(), TestCaseError> {
         let item = self.item(key, new);
+        self.note_fill(key.partition);
         let stored = self.cache.set(key.id(), &key.name(), item.new_item(), &self.access());
         prop_assert_eq!(stored.is_err(), self.refuses(&item), "{:?}", stored);
         match stored {
@@ -199,6 +217,7 @@ impl Pair {
 
     fn add(&mut self, key: Key, new: &New) -> Result<(), TestCaseError> {
         let item = self.item(key, new);
+        self.note_fill(key.partition);
         let added = self.cache.add(key.id(), &key.name(), item.new_item(), &self.access());
         if self.refuses(&item) {
             prop_assert!(added.is_err());
@@ -224,6 +243,9 @@ impl Pair {
         let found = self.model.find(key.partition, &key.name(), &self.access());
         let old = found.map(|position| self.model.items[position].clone());
         let new = self.stored_by(key, update, old.as_ref());
+        if new.is_some() {
+            self.note_fill(key.partition);
+        }
         let matches = self.cache.update(key.id(), &key.name(), &self.access(), |item| {
             let matches = match (&item, &old) {
                 (Some(item), Some(old)) => old.matches(item),
@@ -258,7 +280,7 @@ impl Pair {
             }
             (None, Some(position), Update::Touch(ttl)) => {
                 let expires = ttl.map(|ms| self.now + Duration::from_millis(ms));
-                self.model.refresh(position).expires = expires;
+                self.model.refresh(position, &self.access()).expires = expires;
             }
             (None, _, Update::Remove) => self.take_out(key),
             _ => {}
@@ -329,14 +351,22 @@ impl Pair {
     fn store(&mut self, item: ModelItem) -> Result<(), TestCaseError> {
         prop_assert!(item.cas > self.cas, "cas {} after {}", item.cas, self.cas);
         self.cas = item.cas;
-        self.model.store(item, self.now);
+        self.model.store(item, &self.access());
         Ok(())
+    }
+
+    fn miss_deadline(&mut self, key: Key) {
+        let class = DeadlineClass(self.class);
+        self.cache.note_deadline_missed(key.id(), class);
+        let access = Access { class: Some(class), ..self.access() };
+        let class = self.model.class(key.partition, &access).expect("it has one");
+        self.model.note_missed(key.partition, class, STEP);
     }
 
     /// CAS of the item stored last under `key`; taken from the counter if the item was evicted at
     /// once or is dead already.
     fn cas_of(&self, key: Key) -> u64 {
-        let last = self.cache.ticks.load(std::sync::atomic::Ordering::Relaxed) - 1;
+        let last = self.cache.ticks.load(Relaxed) - 1;
         self.cache.peek(key.id(), &key.name(), &self.access(), |item| item.cas).unwrap_or(last)
     }
 
@@ -371,6 +401,14 @@ impl Pair {
         for partition in 0..PARTITIONS {
             let usage = self.cache.usage(PartitionId::from_index(partition));
             prop_assert_eq!(usage, self.model.usage(partition), "partition {} {}", partition, state());
+            let classes = self.cache.class_usage(PartitionId::from_index(partition));
+            prop_assert_eq!(
+                classes,
+                self.model.class_usage(partition),
+                "partition {} {}",
+                partition,
+                state()
+            );
         }
         let total = self.cache.total();
         prop_assert!(total.used_bytes <= TOTAL, "{} bytes used {}", total.used_bytes, state());

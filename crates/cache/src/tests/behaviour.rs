@@ -5,7 +5,9 @@ use std::time::Duration;
 use sherwood_model::{CachePlan, Instant, PartitionId};
 
 use super::model::contents;
-use super::{A, B, ITEM, ITEM_VALUE, LRU, at, budgets, cache, cache_with, has, put};
+use super::{
+    A, B, ITEM, ITEM_VALUE, LRU, at, budgets, cache, cache_with, cache_with_classes, classes, has, put,
+};
 use crate::{Access, Cache, Change, DeadlineClass, NewItem, Options, Refused, Value, Work};
 
 fn value(cache: &Cache, partition: PartitionId, key: &[u8], access: &Access) -> Option<Vec<u8>> {
@@ -302,14 +304,14 @@ fn flush_invalidates_earlier_items_only() {
 
 #[test]
 fn deadline_classes_have_separate_queues() {
-    let options = Options { total_bytes: 3 * ITEM, deadline_classes: 2, shards: 2, ..LRU };
-    let cache = cache_with(options, &[3 * ITEM]);
+    let options = Options { total_bytes: 3 * ITEM, shards: 2, ..LRU };
+    let cache = cache_with_classes(options, &[3 * ITEM], Duration::ZERO, |_| classes(2));
     for (class, key) in [(0, "k1"), (1, "k2"), (9, "k3")] {
-        let access = Access { class: DeadlineClass(class), ..at(0) };
+        let access = Access { class: Some(DeadlineClass(class)), ..at(0) };
         cache.set(A, key.as_bytes(), NewItem::declared(ITEM_VALUE), &access).unwrap();
     }
     // Used in another class, k1 moves to that class.
-    cache.get(A, b"k1", &Access { class: DeadlineClass(1), ..at(0) }, |_| ());
+    cache.get(A, b"k1", &Access { class: Some(DeadlineClass(1)), ..at(0) }, |_| ());
     put(&cache, A, "k4");
     assert_eq!(["k1", "k2", "k3", "k4"].map(|key| has(&cache, A, key, &at(0))), [true, false, true, true]);
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 
-use crate::{Access, Cache, Eviction, Heap, NewItem, Options, Partition, Value};
+use super::classes;
+use crate::{Access, AccessFlags, Cache, DeadlineClass, Eviction, Heap, NewItem, Options, Partition, Value};
 
 const TOTAL_BYTES: u64 = 64 << 10;
 
@@ -14,7 +15,10 @@ const TOTAL_BYTES: u64 = 64 << 10;
 type Op = (u16, u8, u32);
 
 fn new(eviction: Eviction, shards: u16) -> Cache {
-    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), TOTAL_BYTES / 2);
+    let partition = |backend| Partition {
+        deadlines: classes(3),
+        ..Partition::new(TenantId(0), BackendId(backend), TOTAL_BYTES / 2)
+    };
     let options = Options {
         total_bytes: TOTAL_BYTES,
         item_bytes_max: 1 << 20,
@@ -28,7 +32,10 @@ fn new(eviction: Eviction, shards: u16) -> Cache {
 
 /// Applies an operation at its own time; returns its result and the bytes used then.
 fn apply(cache: &Cache, second: u64, (key, kind, bytes): Op) -> (bool, u64) {
-    let (partition, access) = (PartitionId(key % 2), Access::at(Instant::from_secs(second)));
+    let partition = PartitionId(key % 2);
+    let flags = if kind % 3 == 0 { AccessFlags::DEADLINE_MISSED } else { AccessFlags::NONE };
+    let class = Some(DeadlineClass(kind % 3));
+    let access = Access { class, flags, ..Access::at(Instant::from_secs(second)) };
     let name = (key % 400).to_le_bytes();
     let declared = |bytes| NewItem { value: Value::Declared(bytes), ..NewItem::bytes(b"") };
     let found = match kind % 8 {
@@ -72,6 +79,7 @@ proptest! {
         prop_assert_eq!(of_copy, of_cache);
         for partition in [PartitionId(0), PartitionId(1)] {
             prop_assert_eq!(copy.usage(partition), cache.usage(partition));
+            prop_assert_eq!(copy.class_usage(partition), cache.class_usage(partition));
             prop_assert_eq!(copy.miss_ratio_curve(partition), cache.miss_ratio_curve(partition));
         }
         prop_assert_eq!((copy.plan(), copy.supply.held()), (cache.plan(), cache.supply.held()));

@@ -5,13 +5,17 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
 
-use crate::{Access, AccessFlags, Cache, Eviction, ItemKind, NewItem, Options, Partition};
+use crate::{
+    Access, AccessFlags, Cache, DeadlineClasses, DeadlineOptions, Eviction, ItemKind, NewItem, Options,
+    Partition,
+};
 
 mod against_map;
 mod against_model;
 mod batches;
 mod behaviour;
 mod copies;
+mod deadlines;
 mod ghosts;
 mod kinds;
 mod marks;
@@ -33,7 +37,6 @@ const LRU: Options = Options {
     key_bytes_max: 250,
     shards: 1,
     threads: 1,
-    deadline_classes: 1,
     eviction: Eviction::Lru,
     ghost_rate: 0.0,
 };
@@ -43,12 +46,31 @@ fn cache_with(options: Options, budgets: &[u64]) -> Cache {
 }
 
 fn cache_with_grace(options: Options, budgets: &[u64], grace: Duration) -> Cache {
+    cache_with_classes(options, budgets, grace, |_| DeadlineOptions::ONE)
+}
+
+/// Returns a cache whose partitions have the deadline classes that `deadlines` returns for their
+/// numbers.
+fn cache_with_classes(
+    options: Options,
+    budgets: &[u64],
+    grace: Duration,
+    deadlines: impl Fn(usize) -> DeadlineOptions,
+) -> Cache {
     let partition = |(index, &budget_bytes)| Partition {
         grace,
+        deadlines: deadlines(index),
         ..Partition::new(TenantId(0), BackendId::from_index(index), budget_bytes)
     };
     let partitions: Vec<_> = budgets.iter().enumerate().map(partition).collect();
     Cache::new(options, &partitions, SeededState::new(1)).expect("valid options")
+}
+
+/// Returns this many classes of 10 ms each.
+fn classes(count: u8) -> DeadlineOptions {
+    let upto = Duration::from_millis(10) * u32::from(count);
+    let classes = DeadlineClasses::of_equal_width(count, upto).expect("1 to 16 classes");
+    DeadlineOptions { classes, ..DeadlineOptions::ONE }
 }
 
 pub(crate) fn at(millis: u64) -> Access {

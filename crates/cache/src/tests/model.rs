@@ -2,12 +2,14 @@
 //! implementation of the rules in the crate's documentation. After every operation engine and model
 //! must hold the same items, bytes and counts.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
-use crate::{Access, AccessFlags, Cache, Item, ItemKind, NewItem, Usage, Value, charge};
+use crate::deadlines::FLOOR;
+use crate::{Access, AccessFlags, Cache, ClassUsage, Item, ItemKind, NewItem, Usage, Value, charge};
 
 /// Expected state of the engine.
 #[derive(Clone, Debug)]
@@ -22,6 +24,27 @@ pub(super) struct Model {
     budgets: Option<Vec<u64>>,
     /// Pending flush of each partition.
     flushes: Vec<Option<Instant>>,
+    /// Deadline classes of each partition.
+    pub(super) classes: Vec<Vec<ModelClass>>,
+    /// Class and last use of each item, by partition and key.
+    pub(super) places: BTreeMap<(usize, Vec<u8>), Place>,
+    /// The engine's count of uses and stores.
+    pub(super) clock: u64,
+}
+
+/// Expected state of a deadline class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ModelClass {
+    pub(super) multiplier: f64,
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) deadline_missed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) class: usize,
+    used_at: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +132,60 @@ impl Model {
             grace: cache.partitions()[0].grace,
             flushes: vec![None; budgets.len()],
             budgets: Some(budgets),
+            classes: cache
+                .partitions()
+                .iter()
+                .map(|partition| {
+                    let start = ModelClass { multiplier: 1.0, hits: 0, misses: 0, deadline_missed: 0 };
+                    vec![start; usize::from(partition.deadlines.classes.count())]
+                })
+                .collect(),
+            places: BTreeMap::new(),
+            clock: 0,
+        }
+    }
+
+    /// The class of an access to a partition, if it has one.
+    pub(super) fn class(&self, partition: usize, access: &Access) -> Option<usize> {
+        access.class.map(|class| usize::from(class.0).min(self.classes[partition].len() - 1))
+    }
+
+    /// Counts a `get` of an item of this class, or of none, for the class of the access.
+    pub(super) fn count_get(&mut self, partition: usize, access: &Access, seen: Option<(usize, bool)>) {
+        let is_hit = seen.is_some_and(|(_, is_stale)| !is_stale);
+        let class = self.class(partition, access).or(seen.map(|(class, _)| class));
+        let classes = &mut self.classes[partition];
+        let last = classes.len() - 1;
+        let class = &mut classes[class.unwrap_or(last)];
+        let usage = &mut self.usages[partition];
+        let (of_class, of_partition) = match is_hit {
+            true => (&mut class.hits, &mut usage.hits),
+            false => (&mut class.misses, &mut usage.misses),
+        };
+        *of_class += 1;
+        *of_partition += 1;
+    }
+
+    /// Learns from a store whose deadline was missed: its class's multiplier grows by `step`, then
+    /// all shrink to their sum, but not below the floor.
+    pub(super) fn note_missed(&mut self, partition: usize, class: usize, step: f64) {
+        let classes = &mut self.classes[partition];
+        if classes.len() == 1 {
+            return;
+        }
+        classes[class].deadline_missed += 1;
+        classes[class].multiplier += step;
+        let count = classes.len() as f64;
+        let sum: f64 = classes.iter().map(|class| class.multiplier).sum();
+        for class in classes.iter_mut() {
+            class.multiplier *= count / sum;
+        }
+        if classes.iter().any(|class| class.multiplier < FLOOR) {
+            let above: Vec<f64> = classes.iter().map(|class| (class.multiplier - FLOOR).max(0.0)).collect();
+            let scale = count * (1.0 - FLOOR) / above.iter().sum::<f64>();
+            for (class, above) in classes.iter_mut().zip(above) {
+                class.multiplier = FLOOR + above * scale;
+            }
         }
     }
 
@@ -134,9 +211,12 @@ impl Model {
         self.items.iter().position(|item| item.partition == partition && item.key == key)
     }
 
-    /// Makes the item at a position the most recent.
-    pub(super) fn refresh(&mut self, position: usize) -> &mut ModelItem {
+    /// Makes the item at a position the most recent, in the class of the access if it has one.
+    pub(super) fn refresh(&mut self, position: usize, access: &Access) -> &mut ModelItem {
         let item = self.items.remove(position);
+        let class = self.class(item.partition, access);
+        let place = self.places.get_mut(&(item.partition, item.key.clone())).expect("it has a place");
+        *place = Place { class: class.unwrap_or(place.class), used_at: self.clock };
         self.items.push(item);
         self.items.last_mut().expect("just pushed")
     }
@@ -149,16 +229,22 @@ impl Model {
 
     /// Stores, then evicts: steps 1 to 4 of the documentation. The item must not be one that is
     /// refused.
-    pub(super) fn store(&mut self, item: ModelItem, now: Instant) {
+    pub(super) fn store(&mut self, item: ModelItem, access: &Access) {
+        let (now, last) = (access.now, self.classes[item.partition].len() - 1);
+        let mut old_class = None;
         if let Some(old) = self.position(item.partition, &item.key) {
+            old_class = Some(self.places[&(item.partition, item.key.clone())].class);
             self.items.remove(old);
         }
+        let class = self.class(item.partition, access).or(old_class).unwrap_or(last);
+        self.places.insert((item.partition, item.key.clone()), Place { class, used_at: item.cas });
+        self.clock = item.cas + 1;
         let (partition, charge) = (item.partition, item.charge());
         self.usages[partition].stores += 1;
         self.items.push(item);
         let mut freed = 0;
         while freed < 2 * charge && self.excess(partition) > 0 {
-            let oldest = self.items.iter().position(|item| item.partition == partition);
+            let oldest = self.oldest(|item| item.partition == partition);
             freed += self.evict(oldest.expect("an item is over the budget"), now);
         }
         while self.used() > self.total_bytes {
@@ -223,6 +309,29 @@ impl Model {
         Usage { budget_bytes, items, used_bytes: own.map(ModelItem::charge).sum(), ..self.usages[partition] }
     }
 
+    /// Expected usage of a partition's classes.
+    pub(super) fn class_usage(&self, partition: usize) -> Vec<ClassUsage> {
+        let of_class = |(number, class): (usize, &ModelClass)| {
+            let &ModelClass { multiplier, hits, misses, deadline_missed } = class;
+            let is_in = |item: &&ModelItem| {
+                let place = &self.places[&(item.partition, item.key.clone())];
+                item.partition == partition && place.class == number
+            };
+            let own = self.items.iter().filter(is_in);
+            ClassUsage {
+                upto: (self.classes[partition].len() > 1)
+                    .then(|| Duration::from_millis(10 * (number as u64 + 1))),
+                multiplier,
+                items: own.clone().count() as u64,
+                bytes: own.map(ModelItem::charge).sum(),
+                hits,
+                misses,
+                deadline_missed,
+            }
+        };
+        self.classes[partition].iter().enumerate().map(of_class).collect()
+    }
+
     fn used(&self) -> u64 {
         self.items.iter().map(ModelItem::charge).sum()
     }
@@ -235,13 +344,25 @@ impl Model {
     /// Position of the next victim when the total is exceeded.
     fn victim(&self) -> Option<usize> {
         if self.budgets.is_none() {
-            return (!self.items.is_empty()).then_some(0);
+            return self.oldest(|_| true);
         }
         let held = |&partition: &usize| self.items.iter().any(|item| item.partition == partition);
         let excesses =
             (0..self.usages.len()).filter(held).map(|partition| (self.excess(partition), partition));
         let (_, most) = excesses.max_by_key(|&(excess, partition)| (excess, std::cmp::Reverse(partition)))?;
-        self.items.iter().position(|item| item.partition == most)
+        self.oldest(|item| item.partition == most)
+    }
+
+    /// Position of the item, among those that `is_in` selects, with the largest age in relation to
+    /// the multiplier of its class; the first of equals.
+    fn oldest(&self, is_in: impl Fn(&ModelItem) -> bool) -> Option<usize> {
+        let age = |position: usize| {
+            let item = &self.items[position];
+            let Place { class, used_at } = self.places[&(item.partition, item.key.clone())];
+            (self.clock - 1 - used_at) as f64 / self.classes[item.partition][class].multiplier
+        };
+        let positions = (0..self.items.len()).rev().filter(|&position| is_in(&self.items[position]));
+        positions.max_by(|&a, &b| age(a).total_cmp(&age(b)))
     }
 
     fn evict(&mut self, position: usize, now: Instant) -> u64 {
