@@ -230,7 +230,7 @@ enum Step {
 }
 
 fn demands() -> impl Strategy<Value = Demand> {
-    let deadline = prop_oneof![1 => Just(None), 5 => (0..600_u64).prop_map(|ms| Some(at(ms)))];
+    let deadline = prop_oneof![1 => Just(None), 1 => Just(Some(Instant::NEVER)), 5 => (0..600_u64).prop_map(|ms| Some(at(ms)))];
     (deadline, prop::bool::weighted(0.2), prop::bool::weighted(0.1)).prop_map(
         |(deadline, is_write, best_effort)| {
             let kind = if is_write { DemandKind::Write } else { DemandKind::Read };

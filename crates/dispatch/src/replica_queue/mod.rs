@@ -1,5 +1,6 @@
 //! The queue in front of one server.
 
+mod forecast;
 mod latencies;
 mod ranked;
 mod window;
@@ -12,8 +13,9 @@ use sherwood_model::{Demand, DemandKind, Instant};
 
 use crate::rules::names::{AnyOrder, QueueChoice};
 use crate::{AttemptId, Estimate, Percent};
+use forecast::{Arriving, Outlook};
 use latencies::Latencies;
-use ranked::{Arriving, Outlook, Ranked};
+use ranked::Ranked;
 use work::Work;
 
 /// A bounded queue in front of a bounded number of workers, in the order of a [`QueueChoice`].
@@ -33,8 +35,9 @@ use work::Work;
 /// # Complexity and memory
 /// With `fifo`, an entry is added, started and completed in O(1), and cancelled in O(entries before
 /// it); it takes its own size and 8 bytes. With `edf` all of these are O(log entries), amortised
-/// over the deferrals, and an entry takes some 150 bytes. If latencies are measured, completing is
-/// O(workers), and the latencies take 14 KB.
+/// over the deferrals, and an entry takes some 150 bytes. An estimate is a pass over 128 buckets of
+/// deadlines, each at most a fifteenth as wide as it is far away, whatever the number of entries. If
+/// latencies are measured, completing is O(workers), and the latencies take 14 KB.
 ///
 /// ```
 /// use sherwood_dispatch::{QueueOptions, QueuedCall, ReplicaQueue};
@@ -164,7 +167,7 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
             return false;
         }
         let due = self.due(now, demand);
-        let QueuedCall { keys, attempt } = call;
+        let QueuedCall { keys, attempt } = QueuedCall { keys: call.keys.max(1), ..call };
         match &mut self.waiting {
             Waiting::Arrival { queue, work } => {
                 queue.push_back((entry, demand.kind, keys));
@@ -263,7 +266,7 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
             }
             Waiting::Ranked(ranked) => {
                 let demand = self.due(now, demand);
-                ranked.outlook(now, &self.order, &Arriving { demand, own, start, times, workers })
+                ranked.outlook(now, &self.order, &demand, &Arriving { own, start, times, workers })
             }
         };
         let starts_at = if starts_at_once { now } else { start + before };

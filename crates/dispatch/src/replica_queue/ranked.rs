@@ -1,10 +1,10 @@
 //! Entries that wait in the order of their ranks.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use sherwood_model::{Demand, DemandKind, Instant};
 
+use super::forecast::{Arriving, Counted, Forecast, Outlook};
 use super::work::{KeyTimes, Work};
 use crate::rules::names::AnyOrder;
 use crate::rules::{QueueOrder as _, Rank};
@@ -20,6 +20,10 @@ pub(super) struct Ranked<T> {
     last_write: Option<Rank>,
     writes: usize,
     deferred: u64,
+    /// The work of the entries of class 0.
+    forecast: Box<Forecast>,
+    /// The work of the other entries, which are behind those.
+    last: Work,
 }
 
 /// The rank of an entry and the number of its arrival.
@@ -37,17 +41,8 @@ pub(super) struct Waiting<T> {
     is_deferred: bool,
 }
 
-/// The waiting work before and behind a new entry, as far as estimates need it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outlook {
-    /// Time that the entries before the new one take.
-    pub(super) before: Duration,
-    /// True if an entry behind the new one is expected to meet its deadline without it alone.
-    pub(super) breaks_another: bool,
-}
-
 impl<T: Copy + Ord> Ranked<T> {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -55,6 +50,8 @@ impl<T: Copy + Ord> Ranked<T> {
             last_write: None,
             writes: 0,
             deferred: 0,
+            forecast: Box::new(Forecast::new()),
+            last: Work::default(),
         }
     }
 
@@ -81,6 +78,7 @@ impl<T: Copy + Ord> Ranked<T> {
         keys: u32,
         attempt: u32,
     ) {
+        self.advance(now);
         let rank = self.rank(now, order, &demand, attempt);
         if demand.kind == DemandKind::Write {
             self.last_write = Some(rank);
@@ -99,6 +97,10 @@ impl<T: Copy + Ord> Ranked<T> {
     }
 
     fn insert(&mut self, place: Place, waiting: Waiting<T>) {
+        match place.0.class {
+            0 => self.forecast.add(waiting.counted(place)),
+            _ => self.last += waiting.work(),
+        }
         self.places.insert(waiting.entry, place);
         self.entries.insert(place, waiting);
     }
@@ -111,6 +113,10 @@ impl<T: Copy + Ord> Ranked<T> {
     fn remove_at(&mut self, place: Place) -> Option<Waiting<T>> {
         let waiting = self.entries.remove(&place)?;
         self.places.remove(&waiting.entry);
+        match place.0.class {
+            0 => self.forecast.remove(waiting.counted(place)),
+            _ => self.last -= waiting.work(),
+        }
         if waiting.demand.kind == DemandKind::Write {
             self.writes -= 1;
             if self.writes == 0 {
@@ -122,10 +128,7 @@ impl<T: Copy + Ord> Ranked<T> {
 
     /// Removes all entries.
     pub(super) fn clear(&mut self) {
-        let Self { entries, places, arrivals: _, last_write, writes, deferred: _ } = self;
-        entries.clear();
-        places.clear();
-        (*last_write, *writes) = (None, 0);
+        *self = Self { arrivals: self.arrivals, deferred: self.deferred, ..Self::new() };
     }
 
     /// Moves an entry forward because its demand has become more urgent. A write keeps its place
@@ -147,10 +150,11 @@ impl<T: Copy + Ord> Ranked<T> {
     /// Removes the entry to start next, after it has deferred those before it that `order` defers.
     /// Each entry is deferred once at most, in all calls together.
     pub(super) fn pop(&mut self, now: Instant, order: &AnyOrder, quickest: KeyTimes) -> Option<Waiting<T>> {
+        self.advance(now);
         loop {
             let (&place, head) = self.entries.first_key_value()?;
             let may_defer = !head.is_deferred && head.demand.kind != DemandKind::Write && self.len() > 1;
-            let least = Work::new(head.demand.kind, head.keys).time(quickest);
+            let least = head.work().time(quickest);
             let later = if may_defer { order.defer(now, &head.demand, least) } else { None };
             let Some(later) = later else { return self.remove_at(place) };
             let waiting = self.remove_at(place)?;
@@ -159,39 +163,36 @@ impl<T: Copy + Ord> Ranked<T> {
         }
     }
 
-    /// Looks at the waiting work around a new entry, which takes `own`. The work in front of all of
-    /// it is done at `start`, and `speed` workers share the rest. Linear in the waiting entries.
-    pub(super) fn outlook(&self, now: Instant, order: &AnyOrder, new: &Arriving) -> Outlook {
-        let Arriving { demand, own, start, times, workers } = *new;
-        let place = (self.rank(now, order, &demand, 0), self.arrivals);
-        let mut work = Work::default();
-        for waiting in self.entries.range(..place).map(|(_, waiting)| waiting) {
-            work += Work::new(waiting.demand.kind, waiting.keys);
+    /// Looks at the waiting work around a new entry with this demand.
+    pub(super) fn outlook(&self, now: Instant, order: &AnyOrder, demand: &Demand, new: &Arriving) -> Outlook {
+        let rank = self.rank(now, order, demand, 0);
+        let ranked = |at| self.forecast.outlook(at, new);
+        if rank.class == 0 {
+            return ranked(rank.at);
         }
-        let before = work.time(times) / workers;
-        let mut breaks_another = false;
-        for waiting in self.entries.range(place..).map(|(_, waiting)| waiting) {
-            work += Work::new(waiting.demand.kind, waiting.keys);
-            let end = start + work.time(times) / workers;
-            let Some(deadline) = waiting.demand.deadline else { continue };
-            breaks_another |= !waiting.is_deferred
-                && !waiting.demand.best_effort
-                && end <= deadline
-                && end + own / workers > deadline;
-        }
-        Outlook { before, breaks_another }
+        let Outlook { before, .. } = ranked(Instant::NEVER);
+        Outlook { before: before + self.last.time(new.times) / new.workers, breaks_another: false }
+    }
+
+    /// Arranges the forecast around `now`.
+    fn advance(&mut self, now: Instant) {
+        let Self { entries, forecast, .. } = self;
+        let first = |at| match at {
+            Instant::NEVER => (Rank { class: 1, at: Instant::ZERO }, 0),
+            at => (Rank { class: 0, at }, 0),
+        };
+        forecast.advance(now, entries.len(), |from, to| {
+            entries.range(first(from)..first(to)).map(|(place, waiting)| waiting.counted(*place))
+        });
     }
 }
 
-/// An entry that may be added, and the server that it would wait for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving {
-    pub(super) demand: Demand,
-    /// Time that the entry takes.
-    pub(super) own: Duration,
-    /// Time at which the calls that have been started are expected to have ended.
-    pub(super) start: Instant,
-    pub(super) times: KeyTimes,
-    /// Number of workers, at least 1.
-    pub(super) workers: u32,
+impl<T> Waiting<T> {
+    fn work(&self) -> Work {
+        Work::new(self.demand.kind, self.keys)
+    }
+
+    fn counted(&self, place: Place) -> Counted {
+        Counted { at: place.0.at, work: self.work(), is_bound: !self.is_deferred }
+    }
 }
