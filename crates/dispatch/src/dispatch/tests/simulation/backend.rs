@@ -10,9 +10,10 @@ use super::draws::Draws;
 use crate::fetch::ATTEMPTS_MAX;
 use crate::rules::names::AnyReplication;
 use crate::rules::{AttemptPlan, CancelRule};
+use crate::slab::Id;
 use crate::{
-    Action, AttemptId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, RampOptions, Reply,
-    RetryOptions, Waiters,
+    Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, Options,
+    Percent, ProbeOptions, QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -67,6 +68,8 @@ pub(super) struct Backend {
     pub(super) healthy: bool,
     /// Number of classes of demands that fetches have.
     classes: u64,
+    /// Share of the fetches with a deadline, in percent.
+    with_deadline: u64,
     pub(super) alive: Vec<bool>,
     /// Calls that were made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
@@ -98,6 +101,25 @@ impl Backend {
                 interval_max: interval_min * draws.within(1..=8) as u32,
             },
             ramp: (draws.within(0..=3) == 0).then(RampOptions::default),
+            queue: draw_of(draws, [QueueChoice::Fifo, QueueChoice::Edf { alpha: Percent::ALPHA }]),
+            balance: draw_of(
+                draws,
+                [
+                    BalanceChoice::PowerOfTwo,
+                    BalanceChoice::RoundRobin,
+                    BalanceChoice::Random,
+                    BalanceChoice::Tickets,
+                ],
+            ),
+            admit: draw_of(
+                draws,
+                [
+                    AdmitChoice::Open,
+                    AdmitChoice::Open,
+                    AdmitChoice::Deadline { target: None },
+                    AdmitChoice::Delay { target: timeout / 20 },
+                ],
+            ),
             ..Options::default()
         };
         let faults = Faults {
@@ -129,12 +151,15 @@ impl Backend {
     fn new(options: Options, faults: Faults, replicas: usize, draws: &mut Draws) -> Self {
         let mut dispatch = Dispatch::new(options, replicas, SeededState::new(draws.next())).unwrap();
         dispatch.replication = AnyReplication::Test(plan_by_class);
+        let latency = faults.delay_max / 2;
+        dispatch.replicas.iter_mut().for_each(|replica| warm_up(&mut replica.queue, latency));
         Self {
             dispatch,
             options,
             faults,
             healthy: false,
             classes: if draws.chance(50) { CLASSES } else { 1 },
+            with_deadline: draws.within(0..=1) * 80,
             alive: vec![true; replicas],
             active: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -155,7 +180,10 @@ impl Backend {
         self.next_waiter += asked.len() as u64;
         self.waiting.extend(asked.iter().map(|&(key, waiter)| (waiter, (key, now))));
         let class = DeadlineClass(draws.within(0..=self.classes - 1) as u8);
-        let demand = Demand { class, ..Demand::default() };
+        // Some deadlines are over already, and some are later than the timeout.
+        let deadline = Duration::from_nanos(draws.within(0..=2 * self.options.timeout.as_nanos() as u64));
+        let deadline = draws.chance(self.with_deadline).then_some(now + deadline / 2 - deadline / 8);
+        let demand = Demand { class, deadline, best_effort: draws.chance(10), ..Demand::default() };
         self.input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()))
     }
 
@@ -309,7 +337,11 @@ impl Backend {
                 let current = *version == self.versions[key as usize];
                 assert!(current || !is_current, "a value from before its key was written may fill");
             }
-            Err(error) => assert!(!is_current && !self.healthy, "{error}"),
+            Err(error) => {
+                assert!(!is_current && !self.healthy, "{error}");
+                let is_admission = error.expected().is_some();
+                assert!(!is_admission || self.options.admit != AdmitChoice::Open, "{error}");
+            }
         }
     }
 
@@ -376,7 +408,7 @@ impl Backend {
         self.calls_by_replica.fill(0);
         // Copies would take the room of later fetches.
         self.classes = 1;
-        let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, .. } = self.options;
+        let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, .. } = self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;
         for call in 0..room.min(waiters_max) {
             // Invalidating the key first makes every fetch a separate call.
@@ -385,10 +417,24 @@ impl Backend {
             drop(self.fetch(now, vec![key], draws));
         }
         let all_used = self.calls_by_replica.iter().all(|calls| *calls > 0);
-        // A ramp may admit fewer calls.
-        let limited = waiters_max < room || ramp.is_some();
+        // A ramp or an admission rule may admit fewer calls.
+        let limited = waiters_max < room || ramp.is_some() || admit != AdmitChoice::Open;
         assert!(all_used || limited, "calls by replica: {:?}", self.calls_by_replica);
     }
+}
+
+/// Has a replica complete as many calls as its queue's estimates need.
+fn warm_up(queue: &mut ReplicaQueue, latency: Duration) {
+    for _ in 0..64 {
+        let call = AttemptId(Id::default());
+        assert!(queue.enqueue(Instant::ZERO, call, &Demand::default(), QueuedCall::default()));
+        assert_eq!(queue.start_next(Instant::ZERO), Some(call));
+        queue.complete(call, Some(latency));
+    }
+}
+
+fn draw_of<T: Copy, const N: usize>(draws: &mut Draws, choices: [T; N]) -> T {
+    choices[draws.within(0..=N as u64 - 1) as usize]
 }
 
 fn draw_kind(draws: &mut Draws) -> FailureKind {
@@ -399,5 +445,5 @@ fn draw_kind(draws: &mut Draws) -> FailureKind {
         FailureKind::Rejected,
         FailureKind::Malformed,
     ];
-    kinds[draws.within(0..=4) as usize]
+    draw_of(draws, kinds)
 }

@@ -1,6 +1,7 @@
 //! Fault simulation of dispatchers: several backends, replicas that die and return, answers that
 //! are lost, late, repeated, reordered or wrong, and a clock that stands still and jumps. Fetches
-//! have one attempt at a time, or several at once, planned by a rule that only this simulation has.
+//! have one attempt at a time, or several at once, planned by a rule that only this simulation has;
+//! queues, choice of replicas and admission follow any of the rules.
 //! Everything is derived from one seed, which a failure prints. After a phase of faults all is
 //! healed; then the dispatchers must come to rest and use every replica again.
 
@@ -31,7 +32,7 @@ proptest! {
 #[test]
 fn every_kind_of_fault_occurs_in_the_simulation() {
     let mut sum = crate::Counters::default();
-    let mut downs = 0;
+    let (mut downs, mut deferred) = (0, 0);
     for seed in 0..40 {
         let mut world = World::new(&mut Draws::new(seed), 3);
         world.run();
@@ -41,12 +42,14 @@ fn every_kind_of_fault_occurs_in_the_simulation() {
             sum.timed_out += stats.counters.timed_out;
             sum.failed += stats.counters.failed;
             sum.refused += stats.counters.refused;
+            sum.rejected += stats.counters.rejected;
             sum.retries += stats.counters.retries;
             sum.copies += stats.counters.copies;
             sum.cancelled_calls += stats.counters.cancelled_calls;
             sum.late_replies += stats.counters.late_replies;
             sum.probes += stats.counters.probes;
             downs += stats.replicas.iter().map(|replica| replica.downs).sum::<u64>();
+            deferred += stats.replicas.iter().map(|replica| replica.deferred_calls).sum::<u64>();
         }
     }
     let seen = [
@@ -55,6 +58,7 @@ fn every_kind_of_fault_occurs_in_the_simulation() {
         sum.timed_out,
         sum.failed,
         sum.refused,
+        sum.rejected,
         sum.retries,
         sum.copies,
         sum.cancelled_calls,
@@ -63,4 +67,6 @@ fn every_kind_of_fault_occurs_in_the_simulation() {
         downs,
     ];
     assert!(seen.iter().all(|count| *count > 100), "{sum:?}, downs: {downs}");
+    // The queues are short, so that few of their heads are late.
+    assert!(deferred > 10, "{deferred}");
 }
