@@ -111,8 +111,9 @@ impl Forecast {
     }
 
     /// Arranges the buckets around `now`. `calls` are the calls between two times, the second
-    /// excluded unless it is [`Instant::NEVER`], and `count` is the number of all. Takes as many steps as ticks have passed, or a
-    /// step for each call, whichever is fewer. A clock that steps back changes nothing.
+    /// excluded unless it is [`Instant::NEVER`], and `count` is the number of all. Takes as many
+    /// steps as ticks have passed, or a step for each call, whichever is fewer. A clock that steps
+    /// back changes nothing.
     pub(super) fn advance<I: Iterator<Item = Counted>>(
         &mut self,
         now: Instant,

@@ -36,8 +36,8 @@ use work::Work;
 /// With `fifo`, an entry is added, started and completed in O(1), and cancelled in O(entries before
 /// it); it takes its own size and 8 bytes. With `edf` all of these are O(log entries), amortised
 /// over the deferrals, and an entry takes some 150 bytes. An estimate is a pass over 128 buckets of
-/// deadlines, each at most a fifteenth as wide as it is far away, whatever the number of entries. If
-/// latencies are measured, completing is O(workers), and the latencies take 14 KB.
+/// deadlines, each at most a fifteenth as wide as it is far away, whatever the number of entries.
+/// If latencies are measured, completing is O(workers), and the latencies take 14 KB.
 ///
 /// ```
 /// use sherwood_dispatch::{QueueOptions, QueuedCall, ReplicaQueue};
