@@ -22,11 +22,11 @@ pub(crate) const PER_LOCK: usize = 32;
 /// bytes takes as long as the rest of the operation.
 const ITEM_BYTES: u64 = 4096;
 
-/// Cost of releasing a block, in items evicted and in bytes moved, with a memory that returns it to
-/// the system at once: 10 to 20 microseconds in the kernel, for its pages. A memory that returns it
-/// later takes less.
-const ITEMS_A_BLOCK: usize = 32;
-const BYTES_A_BLOCK: u64 = 16 << 10;
+/// Cost of releasing a block, in items evicted and in bytes moved, with a memory that keeps it for
+/// later use, like the node's and most allocators: one to two microseconds. A memory that returns it
+/// to the system at once takes ten times as long.
+const ITEMS_A_BLOCK: usize = 4;
+const BYTES_A_BLOCK: u64 = 2 << 10;
 
 /// Time from the start of one pass over all entries in search of dead (expired or flushed) items to
 /// the next. Dead items are also found by accesses and by eviction; a pass bounds how long the
