@@ -7,9 +7,10 @@
 //! the system, in steps: some GiB in a second. The addresses stay mapped: address space is
 //! plentiful, and only addresses in use are backed by memory.
 //!
-//! A block that no warm memory fits returns as much warm memory as it takes. So blocks and warm
-//! memory together never take more than the blocks alone have taken at their most since the warm
-//! memory was released. When the process is too large, its warm memory goes first
+//! For a block that no warm memory fits, as much warm memory as it takes is returned: by the
+//! housekeeper, or by the allocating thread while more than [`OWED_BYTES_MAX`] are to be returned. So
+//! blocks and warm memory together never take more than that, and what the blocks alone have taken
+//! at their most since the warm memory was released. When the process is too large, its warm memory goes first
 //! ([`Mapped::shed`]).
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -27,6 +28,9 @@ const SPAN_BYTES: usize = 64 << 20;
 /// Time for which released memory stays warm, at least. The return of it begins before twice that
 /// time has passed.
 const WARM: Duration = Duration::from_millis(750);
+/// Bytes that the housekeeper has yet to return for blocks that no warm memory fitted, at most.
+/// Chosen: a tenth of the least slack of the process.
+const OWED_BYTES_MAX: usize = 4 << 20;
 /// Pieces taken under one hold of the lock to be returned to the system.
 const PIECES_MAX: usize = 64;
 /// Size of a system page on most machines, of which blocks are multiples, bytes.
@@ -50,6 +54,8 @@ struct Free {
     warm: [Pieces; 3],
     /// Time of the last turn, at which memory moved on in `warm`.
     turned: Instant,
+    /// Bytes of warm memory to be returned for blocks that none of it fitted.
+    owed: usize,
     /// Counts of the bytes that are not cold.
     counts: Counts,
 }
@@ -80,10 +86,9 @@ unsafe impl Memory for Mapped {
         let warm = free.take_warm(bytes);
         let start = warm.unwrap_or_else(|| free.take_cold(bytes));
         free.counts.used += bytes;
+        let surplus = if warm.is_none() { free.owe(bytes) } else { 0 };
         drop(free);
-        if warm.is_none() {
-            self.shed(bytes);
-        }
+        self.shed(surplus);
         // Initialised, too: the system fills untouched and returned pages with zeros.
         let start = NonNull::new(ptr::with_exposed_provenance_mut(start)).expect("nothing is mapped at 0");
         NonNull::slice_from_raw_parts(start, bytes)
@@ -104,13 +109,18 @@ impl Default for Mapped {
 }
 
 impl Mapped {
-    /// Returns up to `bytes_max` bytes of the memory that has been free for long enough to the
-    /// system; true if some is left.
+    /// Returns up to `bytes_max` bytes of memory to the system: of what is owed for new blocks, and
+    /// then of what has been free for long enough. True if some is left.
     pub(crate) fn step(&self, now: Instant, bytes_max: usize) -> bool {
         let mut free = self.free();
         free.turn(now);
+        let owed = free.owed.min(bytes_max);
+        free.owed -= owed;
+        drop(free);
+        let bytes_max = bytes_max - self.shed(owed);
+        let mut free = self.free();
         let pieces = free.warm[2].take_largest(bytes_max, PIECES_MAX);
-        let more = !free.warm[2].sizes.is_empty();
+        let more = free.owed > 0 || !free.warm[2].sizes.is_empty();
         drop(free);
         self.return_to_system(pieces);
         more
@@ -183,6 +193,14 @@ impl Free {
             mem::swap(young, middle);
             self.turned = now;
         }
+    }
+
+    /// Records that `bytes` of warm memory are to be returned, if there is as much, and returns the
+    /// bytes that the caller has to return itself.
+    fn owe(&mut self, bytes: usize) -> usize {
+        let owed = (self.owed + bytes).min(self.counts.backed - self.counts.used);
+        self.owed = owed.min(OWED_BYTES_MAX);
+        owed - self.owed
     }
 
     /// Takes warm memory, the oldest that fits.
@@ -382,8 +400,10 @@ mod tests {
     }
 
     #[test]
-    fn block_that_no_warm_memory_fits_returns_as_much_of_it() {
+    fn as_much_warm_memory_is_returned_as_a_block_takes_that_none_of_it_fits() {
         let mapped = Mapped::default();
+        let now = Instant::from_secs(5);
+        mapped.step(now, 0);
         let blocks = [(); 4].map(|()| mapped.allocate(PAGE));
         // SAFETY: blocks of this memory that are not used after their release.
         unsafe {
@@ -391,7 +411,28 @@ mod tests {
             mapped.release(blocks[2]);
         }
         mapped.allocate(PAGE + BLOCK_STEP);
+        assert_eq!(mapped.warm_bytes(), 2 * PAGE, "the housekeeper does it");
+        assert!(mapped.step(now, PAGE), "some is left");
+        assert!(!mapped.step(now, PAGE));
         assert_eq!(mapped.warm_bytes(), PAGE - BLOCK_STEP);
+        mapped.allocate(2 * PAGE);
+        assert!(!mapped.step(now, 2 * PAGE), "no more is owed than there is");
+        assert_eq!(mapped.warm_bytes(), 0);
+    }
+
+    #[test]
+    fn thread_returns_warm_memory_itself_if_the_housekeeper_has_much_to_return() {
+        let mapped = Mapped::default();
+        let blocks = [(); 3].map(|()| mapped.allocate(OWED_BYTES_MAX));
+        // SAFETY: blocks of this memory that are not used after their release.
+        unsafe {
+            mapped.release(blocks[0]);
+            mapped.release(blocks[2]);
+        }
+        mapped.allocate(OWED_BYTES_MAX + PAGE);
+        assert_eq!(mapped.warm_bytes(), 2 * OWED_BYTES_MAX - PAGE);
+        mapped.allocate(OWED_BYTES_MAX + PAGE);
+        assert_eq!(mapped.warm_bytes(), OWED_BYTES_MAX, "what was owed stays owed");
     }
 
     #[test]
