@@ -28,7 +28,8 @@ const RETREAT: Duration = Duration::from_millis(100);
 
 /// Background work that listener threads can help with.
 pub trait BackgroundWork: Send + Sync {
-    /// Returns true if there is background work to do.
+    /// Returns true if there is background work to do. A listener's thread asks this before it
+    /// polls for events, whether it may help or not.
     fn is_waiting(&self) -> bool;
 
     /// Does one step of the work, of some ten microseconds. Returns true if there is more work that

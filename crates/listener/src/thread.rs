@@ -123,7 +123,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let mut idle = IdleTime::default();
         while !self.group.is_stopping() {
             let background =
-                background.as_deref().filter(|work| self.again.is_empty() && idle.is_used(*work, moment.now));
+                background.as_deref().filter(|work| idle.is_used(*work, moment.now) && self.again.is_empty());
             let helps = background.is_some();
             let timeout = if helps { Some(Duration::ZERO) } else { self.time_left(moment.now) };
             self.sockets.wait(&mut events, timeout)?;

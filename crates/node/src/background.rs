@@ -3,6 +3,9 @@
 //! The housekeeper begins the work, and continues it where listeners do too little of it: because
 //! they have no clients, are busy, or other threads want the core. [`BackgroundWork`] defines when
 //! a listener helps.
+//!
+//! A listener with events looks for work before it polls again. So the housekeeper knows if any of
+//! them runs, and then works in short steps ([`Share`]), as a request may be waiting for its core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -31,12 +34,14 @@ pub(crate) struct BackgroundTasks {
     waiting: AtomicBool,
     /// Number of steps by listeners that left more work to do.
     steps: AtomicU64,
+    /// Number of times that listeners looked for work and some was pending.
+    looks: AtomicU64,
 }
 
 impl BackgroundTasks {
     /// Creates the background work of `cache`, with nothing pending.
     pub(crate) fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, waiting: AtomicBool::new(false), steps: AtomicU64::new(0) }
+        Self { cache, waiting: AtomicBool::new(false), steps: AtomicU64::new(0), looks: AtomicU64::new(0) }
     }
 
     /// Sets whether there is background work for the listeners' threads.
@@ -49,7 +54,11 @@ impl BackgroundTasks {
 
 impl BackgroundWork for BackgroundTasks {
     fn is_waiting(&self) -> bool {
-        self.waiting.load(Relaxed)
+        let waiting = self.waiting.load(Relaxed);
+        if waiting {
+            self.looks.fetch_add(1, Relaxed);
+        }
+        waiting
     }
 
     fn step(&self, now: Instant) -> bool {
@@ -62,24 +71,52 @@ impl BackgroundWork for BackgroundTasks {
     }
 }
 
-/// The listeners' progress at the housekeeper's last check.
+/// The housekeeper's share of the background work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// None: listeners do enough.
+    Nothing,
+    /// Short steps: a listener runs, or it is not known yet if one does.
+    #[default]
+    Short,
+    /// Long steps: all listeners are asleep.
+    Long,
+}
+
+/// The listeners' progress at the housekeeper's last check, and its share since then.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     at: Instant,
     steps: u64,
+    looks: u64,
+    share: Share,
 }
 
 impl Progress {
-    /// Returns whether listeners have done enough since the last check for the work to be left to
-    /// them; false if the last check was less than [`CHECK_INTERVAL`] ago.
-    pub(crate) fn is_enough(&mut self, background: &BackgroundTasks, now: Instant) -> bool {
-        if now < self.at + CHECK_INTERVAL {
-            return false;
+    /// Returns the housekeeper's share by the listeners' progress since the last check. A check is
+    /// made each [`CHECK_INTERVAL`] from when the work began; in between, only a listener that has
+    /// woken up makes a difference.
+    pub(crate) fn share(&mut self, background: &BackgroundTasks, now: Instant) -> Share {
+        let (steps, looks) = (background.steps.load(Relaxed), background.looks.load(Relaxed));
+        let has_begun = background.waiting.load(Relaxed);
+        if has_begun && now < self.at + CHECK_INTERVAL {
+            if looks != self.looks && self.share == Share::Long {
+                self.share = Share::Short;
+            }
+            return self.share;
         }
-        let steps = background.steps.load(Relaxed);
-        let last = std::mem::replace(self, Self { at: now, steps });
-        let enough = now.since(last.at).as_micros() as u64 * STEPS_A_MS / 1000;
-        steps - last.steps > enough
+        let enough = now.since(self.at).as_micros() as u64 * STEPS_A_MS / 1000;
+        let share = if !has_begun {
+            Share::Short
+        } else if steps - self.steps > enough {
+            Share::Nothing
+        } else if looks != self.looks {
+            Share::Short
+        } else {
+            Share::Long
+        };
+        *self = Self { at: now, steps, looks, share };
+        share
     }
 }
 
@@ -154,30 +191,54 @@ mod tests {
         running.join().expect("no panic");
     }
 
-    #[test]
-    fn housekeeper_leaves_background_work_to_listeners_that_do_enough_of_it() {
-        let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
-        let mut look = |millis, steps| {
-            background.steps.store(steps, Relaxed);
-            progress.is_enough(&background, Instant::from_millis(millis))
-        };
-        assert!(!look(1, 0), "nobody");
-        assert!(look(2, 17));
-        assert!(!look(4, 49), "as many in twice the time");
-        assert!(look(5, 66));
-        assert!(!look(6, 66), "they have gone to sleep");
+    /// Returns the share of the housekeeper at a time, in microseconds, when listeners have made
+    /// `steps` steps and have looked `looks` times so far.
+    fn share(
+        progress: &mut Progress,
+        background: &BackgroundTasks,
+        micros: u64,
+        counts: (u64, u64),
+    ) -> Share {
+        background.steps.store(counts.0, Relaxed);
+        background.looks.store(counts.1, Relaxed);
+        progress.share(background, at(micros))
     }
 
     #[test]
-    fn housekeeper_checks_within_a_millisecond_count_as_one() {
+    fn housekeeper_leaves_background_work_to_listeners_that_do_enough_of_it() {
         let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
-        assert!(!progress.is_enough(&background, at(0)));
-        for (micros, steps) in [(40, 1), (80, 2), (999, 16)] {
-            background.steps.store(steps, Relaxed);
-            assert!(!progress.is_enough(&background, at(micros)), "{steps} steps in {micros} µs");
-        }
-        assert!(!progress.is_enough(&background, at(1_000)), "all of it counts");
-        background.steps.store(33, Relaxed);
-        assert!(progress.is_enough(&background, at(2_000)));
+        let mut look = |micros, counts| share(&mut progress, &background, micros, counts);
+        assert_eq!(look(0, (0, 0)), Share::Short, "nothing is pending");
+        background.set_waiting(true);
+        assert_eq!(look(999, (16, 16)), Share::Short);
+        assert_eq!(look(1_000, (17, 17)), Share::Nothing);
+        assert_eq!(look(3_000, (49, 49)), Share::Short, "as many in twice the time");
+        assert_eq!(look(4_000, (66, 66)), Share::Nothing);
+        assert_eq!(look(5_000, (66, 66)), Share::Long, "they have gone to sleep");
+    }
+
+    #[test]
+    fn housekeeper_takes_long_steps_while_no_listener_looks_for_work() {
+        let (background, mut progress) = (BackgroundTasks::new(Arc::new(over())), Progress::default());
+        let mut look = |micros, looks| share(&mut progress, &background, micros, (0, looks));
+        assert_eq!(look(7_000, 3), Share::Short, "nothing is pending");
+        background.set_waiting(true);
+        assert_eq!(look(7_999, 3), Share::Short, "the work has just begun");
+        assert_eq!(look(8_000, 3), Share::Long);
+        assert_eq!(look(8_500, 4), Share::Short, "one has woken up");
+        assert_eq!(look(9_000, 4), Share::Short);
+        assert_eq!(look(10_000, 4), Share::Long);
+        background.set_waiting(false);
+        assert_eq!(look(10_001, 4), Share::Short);
+    }
+
+    #[test]
+    fn listener_that_looks_for_work_is_noticed_while_some_is_pending() {
+        let background = BackgroundTasks::new(Arc::new(over()));
+        assert!(!background.is_waiting());
+        assert_eq!(background.looks.load(Relaxed), 0);
+        background.set_waiting(true);
+        assert!(background.is_waiting());
+        assert_eq!(background.looks.load(Relaxed), 1);
     }
 }

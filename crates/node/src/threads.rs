@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Work};
 
-use crate::background::{BackgroundTasks, CHECK_INTERVAL, Progress};
+use crate::background::{BackgroundTasks, CHECK_INTERVAL, Progress, Share};
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::control::Control;
@@ -17,17 +17,21 @@ use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::vital::Vital;
 
-/// Items that the housekeeper evicts or moves between two yields: some tens of microseconds, by
-/// which it may delay a request on its core.
+/// Items that the housekeeper evicts or moves between two pauses: while listeners run, some tens of
+/// microseconds, by which it may delay a request on its core.
 const STEP_ITEMS: usize = 64;
-/// Items between two yields on a crowded machine, where each yield takes milliseconds: a lowered
-/// budget must be reached there too.
-const STEP_ITEMS_CROWDED: usize = 512;
-/// Bytes of memory that the housekeeper returns to the system between two yields, and on a crowded
+/// Items between two pauses while all listeners are asleep, and on a crowded machine, where each
+/// pause takes milliseconds and a lowered budget must be reached, too.
+const STEP_ITEMS_LONG: usize = 512;
+/// Bytes of memory that the housekeeper returns to the system between two pauses, and on a crowded
 /// machine. Chosen: 128 system pages take the system some hundred microseconds.
 const RETURN_BYTES: usize = 512 << 10;
 const RETURN_BYTES_CROWDED: usize = 4 << 20;
-/// Duration of a yield from which on the machine counts as crowded.
+/// Pause between two steps. The housekeeper sleeps rather than yields: a thread that yields is
+/// often selected again at once, for up to a whole slice of 4 ms, because a listener that has done
+/// most of the work has had more than its part of the core. Linux adds 50 µs.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Duration of a pause from which on the machine counts as crowded.
 const CROWDED: Duration = Duration::from_millis(1);
 /// Interval of searches for expired items when nothing wakes the housekeeper.
 const REST: Duration = Duration::from_millis(50);
@@ -40,21 +44,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that calls `round` repeatedly. It sleeps for the returned time unless woken,
-    /// or only yields if `round` returns none.
-    fn start(
-        name: &str,
-        mut round: impl FnMut() -> Option<Duration> + Send + 'static,
-    ) -> std::io::Result<Self> {
+    /// Starts a thread that calls `round` repeatedly and sleeps for the returned time in between,
+    /// unless woken.
+    fn start(name: &str, mut round: impl FnMut() -> Duration + Send + 'static) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let run = move || {
             let _vital = Vital;
             while !stopped.load(Relaxed) {
-                match round() {
-                    Some(rest) => thread::park_timeout(rest),
-                    None => thread::yield_now(),
-                }
+                thread::park_timeout(round());
             }
         };
         let handle = thread::Builder::new().name(name.to_owned()).spawn(run)?;
@@ -103,27 +101,26 @@ pub(crate) struct Keeper {
 pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     let Keeper { cache, memory, shadow, buffers, background, clock, mut watch } = keeper;
     let mut progress = Progress::default();
-    let mut yielded = None;
+    let mut paused = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
         let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, &memory, now));
-        let away = yielded.map_or(Duration::ZERO, |since| now - since);
+        let away = paused.take().map_or(Duration::ZERO, |since| now - since);
         let is_crowded = away >= CROWDED;
         let warm = memory.step(now, if is_crowded { RETURN_BYTES_CROWDED } else { RETURN_BYTES });
-        if progress.is_enough(&background, now) {
-            yielded = None;
-            return Some(until_look.min(CHECK_INTERVAL));
-        }
-        let items = if is_crowded { STEP_ITEMS_CROWDED } else { STEP_ITEMS };
+        let items = match progress.share(&background, now) {
+            Share::Nothing => return until_look.min(CHECK_INTERVAL),
+            Share::Short if !is_crowded => STEP_ITEMS,
+            Share::Short | Share::Long => STEP_ITEMS_LONG,
+        };
         // More work may be left than the listeners have done so far.
         let more = cache.work(now, items) != Work::Done;
         background.set_waiting(more);
         if more || warm || shadow.step(now, items) {
-            yielded = Some(clock.now());
-            return None;
+            paused = Some(clock.now());
+            return PAUSE;
         }
-        yielded = None;
-        Some(until_look.min(REST))
+        until_look.min(REST)
     })
 }
 
@@ -144,6 +141,6 @@ pub(crate) fn control(
             // Missed rounds are skipped, so that decisions do not follow each other too closely.
             due = if due + control.delta() > now { due + control.delta() } else { now + control.delta() };
         }
-        Some(observe.min(due).since(clock.now()))
+        observe.min(due).since(clock.now())
     })
 }
