@@ -324,8 +324,10 @@ impl Cache {
         access: &Access,
     ) -> Result<bool, Refused> {
         let lookup = self.lookup(partition, key);
-        self.note_fill(partition, access);
-        self.admit(&lookup, &item, &Annotations::default())?;
+        if let Err(refused) = self.admit(&lookup, &item, &Annotations::default()) {
+            self.note_fill(partition, access);
+            return Err(refused);
+        }
         let mut new = self.new_record(key, item, Annotations::default());
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
@@ -333,6 +335,7 @@ impl Cache {
         if found.seen().is_some() {
             return Ok(false);
         }
+        self.note_fill(partition, access);
         let stored = self.put(&mut shard, &lookup, found.any(), &mut new, access);
         drop(shard);
         self.settle(&lookup, stored, access);

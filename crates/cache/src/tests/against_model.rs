@@ -217,15 +217,16 @@ impl Pair {
 
     fn add(&mut self, key: Key, new: &New) -> Result<(), TestCaseError> {
         let item = self.item(key, new);
-        self.note_fill(key.partition);
         let added = self.cache.add(key.id(), &key.name(), item.new_item(), &self.access());
         if self.refuses(&item) {
+            self.note_fill(key.partition);
             prop_assert!(added.is_err());
             return Ok(());
         }
         let absent = self.model.find(key.partition, &key.name(), &self.access()).is_none();
         prop_assert_eq!(added, Ok(absent));
         if absent {
+            self.note_fill(key.partition);
             let cas = self.cas_of(key);
             self.store(ModelItem { cas, ..item })?;
         }
