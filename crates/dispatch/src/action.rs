@@ -45,6 +45,9 @@ pub enum Action<K, V, W> {
         /// True for a value or its absence if the key was not invalidated since it was asked for;
         /// only then may it enter the cache.
         is_current: bool,
+        /// The most urgent demand (deadline, class) of those who waited for the keys that were
+        /// fetched together.
+        demand: Demand,
         /// The waiters of the key.
         waiters: Waiters<W>,
     },

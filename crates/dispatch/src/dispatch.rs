@@ -94,9 +94,11 @@ use crate::{
 /// dispatch.handle_reply(now, attempt, Reply::Ok(vec![Some(10), None]));
 /// let mut waiters = Waiters::new(1);
 /// waiters.push(3);
-/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), is_current: true, waiters };
-/// let b = Action::Deliver { key: "b", result: Ok(None), is_current: true, waiters: Waiters::new(2) };
-/// assert_eq!((dispatch.poll_action(), dispatch.poll_action()), (Some(a), Some(b)));
+/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), is_current: true, demand, waiters };
+/// assert_eq!(dispatch.poll_action(), Some(a));
+/// let waiters = Waiters::new(2);
+/// let b = Action::Deliver { key: "b", result: Ok(None), is_current: true, demand, waiters };
+/// assert_eq!(dispatch.poll_action(), Some(b));
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
 /// ```
@@ -329,12 +331,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Shows `see` each [`Action::Deliver`] added since the last call that has not been polled: its
-    /// key, its result, and whether the result may fill the cache. So a cache can be filled by the
-    /// input itself, before another input invalidates a key.
-    pub fn each_new_delivery(&mut self, mut see: impl FnMut(&K, &Result<Option<V>, FetchError>, bool)) {
+    /// key, its result, whether the result may fill the cache, and its demand. So a cache can be
+    /// filled by the input itself, before another input invalidates a key.
+    pub fn each_new_delivery(
+        &mut self,
+        mut see: impl FnMut(&K, &Result<Option<V>, FetchError>, bool, &Demand),
+    ) {
         for action in self.actions.range(self.shown..) {
-            if let Action::Deliver { key, result, is_current, .. } = action {
-                see(key, result, *is_current);
+            if let Action::Deliver { key, result, is_current, demand, waiters: _ } = action {
+                see(key, result, *is_current, demand);
             }
         }
         self.shown = self.actions.len();
@@ -377,7 +382,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.counters.asked += 1;
         let limit = self.options.waiters_max;
         if self.waiters == limit {
-            self.refuse(key, waiter, Bound::Waiters, limit);
+            self.refuse(key, demand, waiter, Bound::Waiters, limit);
             return None;
         }
         // A waiter that joins costs the backend nothing.
@@ -387,7 +392,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         {
             let limit = ramp.keys();
             self.counters.ramped += 1;
-            self.refuse(key, waiter, Bound::Ramp, limit);
+            self.refuse(key, demand, waiter, Bound::Ramp, limit);
             return None;
         }
         self.waiters += 1;
@@ -410,11 +415,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Delivers a refusal to a waiter that was not taken in.
-    fn refuse(&mut self, key: K, waiter: W, bound: Bound, limit: u32) {
+    fn refuse(&mut self, key: K, demand: &Demand, waiter: W, bound: Bound, limit: u32) {
         self.counters.refused += 1;
         let result = Err(FetchError::Overloaded { bound, limit });
-        let waiters = Waiters::new(waiter);
-        self.actions.push_back(Action::Deliver { key, result, is_current: false, waiters });
+        let (demand, waiters) = (*demand, Waiters::new(waiter));
+        self.actions.push_back(Action::Deliver { key, result, is_current: false, demand, waiters });
     }
 
     /// Reports to the ramp a call for keys that were asked for at `asked_at`, and the number of its
@@ -428,7 +433,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Delivers the result of a key to its waiters, and returns true; false if the key has ended
     /// already.
     fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) -> bool {
-        let Some(Key { key, waiters, fresh, .. }) = self.keys.remove(id) else { return false };
+        let Some(Key { key, fetch, waiters, fresh }) = self.keys.remove(id) else { return false };
+        let demand = self.fetches.get(fetch).expect(STORED).demand;
         if result.is_err() {
             self.probes.note_failed(&key);
         }
@@ -453,7 +459,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.counters.rejected += waiters.len() as u64;
         }
         let is_current = fresh && result.is_ok();
-        self.actions.push_back(Action::Deliver { key, result, is_current, waiters });
+        self.actions.push_back(Action::Deliver { key, result, is_current, demand, waiters });
         true
     }
 

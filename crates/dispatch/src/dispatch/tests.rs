@@ -87,7 +87,7 @@ fn call(actions: &[Act]) -> (AttemptId, ReplicaId) {
 #[allow(clippy::type_complexity, reason = "a tuple of everything reads best in assertions")]
 fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchError>, bool, Vec<u32>)> {
     let delivery = |action: &Act| match action {
-        Action::Deliver { key, result, is_current, waiters } => {
+        Action::Deliver { key, result, is_current, waiters, .. } => {
             Some((*key, result.clone(), *is_current, waiters.clone().into_iter().collect()))
         }
         _ => None,

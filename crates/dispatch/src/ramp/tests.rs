@@ -147,7 +147,7 @@ impl World {
                     self.serial += 1;
                     self.ends.insert((*worker, self.serial), (attempt, keys.len()));
                 }
-                Action::Deliver { key, result, is_current, waiters } => {
+                Action::Deliver { key, result, is_current, waiters, .. } => {
                     let count = waiters.len() as u64;
                     if result.is_err() {
                         self.broken.extend(waiters);

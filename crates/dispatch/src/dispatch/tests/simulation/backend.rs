@@ -265,7 +265,7 @@ impl Backend {
                 assert_eq!(self.active.remove(&attempt), Some(replica));
                 Vec::new()
             }
-            Action::Deliver { key, result, is_current, waiters } => {
+            Action::Deliver { key, result, is_current, waiters, .. } => {
                 self.take_delivery(key, &result, is_current, waiters);
                 Vec::new()
             }
