@@ -1,5 +1,7 @@
 //! The deadline classes of accesses, and their usage. [`crate::deadlines`] has the multipliers.
 
+use std::time::Duration;
+
 use sherwood_model::{DeadlineClass, PartitionId};
 
 use crate::access::Access;
@@ -7,6 +9,12 @@ use crate::engine::Cache;
 use crate::usage::{ClassUsage, Usage};
 
 impl Cache {
+    /// The class of a partition's deadlines for a caller that can wait this long.
+    #[must_use]
+    pub fn deadline_class(&self, partition: PartitionId, within: Duration) -> DeadlineClass {
+        self.partitions[partition.index()].deadlines.classes.of(within)
+    }
+
     /// Usage of a partition by deadline class, in their order. Locks each shard for reading, one
     /// after the other, if the partition has several classes.
     #[must_use]

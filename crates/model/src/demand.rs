@@ -77,6 +77,12 @@ impl Demand {
         self.deadline.is_some_and(|deadline| at > deadline || deadline <= started)
     }
 
+    /// Returns the class of the deadline; none without a deadline.
+    #[must_use]
+    pub fn deadline_class(&self) -> Option<DeadlineClass> {
+        self.deadline.map(|_| self.class)
+    }
+
     /// Takes in the demand of one more waiter for the same answer. The earlier deadline counts and
     /// brings its class; the result is best effort only if both are.
     pub fn join(&mut self, other: &Self) {

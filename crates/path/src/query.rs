@@ -15,8 +15,8 @@ pub struct Query<K> {
     pub partition: PartitionId,
     /// Any number of keys, also repeated; each gets an answer of its own.
     pub keys: Vec<K>,
-    /// The tenant, class and urgency of the query. Failures of a best-effort query do not count as
-    /// failures of the request.
+    /// The tenant and urgency of the query; its deadline's class is set when it is looked up.
+    /// Failures of a best-effort query do not count as failures of the request.
     pub demand: Demand,
     /// The backend's timeout, the least latency that a failed query counts as.
     pub timeout: Duration,

@@ -168,6 +168,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.looked_up = Some(access.now);
         let mut fetches = Vec::new();
         for query in 0..self.queries.len() {
+            self.queries[query].query.classify(cache, self.started);
             let kept_before = self.kept.len();
             let Left { misses, stale } = self.look_up_query(query, cache, access, &mut read);
             if !misses.is_empty() {
@@ -345,8 +346,9 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         read: &mut impl FnMut(PartitionId, &K, Item<'_>) -> V,
     ) -> Left {
         let Self { queries, keys: states, kept, .. } = self;
-        let QueryState { query: Query { partition, keys, staleness, .. }, first_key, .. } = &queries[index];
-        let (now, access) = (access.now, &seeing(access, staleness));
+        let QueryState { query, first_key, .. } = &queries[index];
+        let (now, access) = (access.now, &seeing(access, query));
+        let Query { partition, keys, staleness, .. } = query;
         let mut left = Left::default();
         cache.get_each(*partition, keys, access, |position, item| {
             let key = &keys[position];
@@ -441,11 +443,22 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 }
 
-/// Returns the access for a query's look-up: it sees absent values, and stale ones if the query
-/// accepts them.
-fn seeing(access: &Access, staleness: &Staleness) -> Access {
+impl<K> Query<K> {
+    /// Sets the class of the deadline, which is one of those of the partition, from the time that
+    /// it leaves for the answer from the start of the request on.
+    fn classify(&mut self, cache: &Cache, started: Instant) {
+        if let Some(deadline) = self.demand.deadline {
+            self.demand.class = cache.deadline_class(self.partition, deadline - started);
+        }
+    }
+}
+
+/// Returns the access for a query's look-up, in the class of its deadline: it sees absent values,
+/// and stale ones if the query accepts them.
+fn seeing<K>(access: &Access, Query { staleness, demand, .. }: &Query<K>) -> Access {
     let stale = if staleness.takes_any() { AccessFlags::SEE_STALE } else { AccessFlags::NONE };
-    Access { flags: access.flags.with(AccessFlags::SEE_ABSENT).with(stale), ..*access }
+    let flags = access.flags.with(AccessFlags::SEE_ABSENT).with(stale);
+    Access { flags, class: demand.deadline_class(), ..*access }
 }
 
 /// Returns the first eight bytes of a key as a number, padded with zeros. If the numbers of two

@@ -1,7 +1,7 @@
 //! Fills of the cache with fetched answers.
 
-use sherwood_cache::{Access, Cache, NewItem, Refused};
-use sherwood_model::{Instant, PartitionId};
+use sherwood_cache::{Access, AccessFlags, Cache, NewItem, Refused};
+use sherwood_model::{Demand, Instant, PartitionId};
 
 use super::key::FetchKey;
 use crate::{Fetched, Rules};
@@ -35,18 +35,39 @@ pub struct FillCounts {
     pub withheld: u64,
 }
 
+/// Returns the access that stores an answer to `demand` at `now`: of the class of the deadline, if
+/// there is one, and with a flag if that was missed.
+pub(super) fn filling(now: Instant, demand: &Demand) -> Access {
+    let is_late = demand.deadline.is_some_and(|deadline| deadline < now);
+    let flags = if is_late { AccessFlags::DEADLINE_MISSED } else { AccessFlags::NONE };
+    Access { class: demand.deadline_class(), flags, ..Access::at(now) }
+}
+
+/// Tells the cache of a missed deadline where no answer is stored.
+pub(super) fn note_missed<K, V>(
+    cache: &impl AnswerCache<V>,
+    FetchKey { partition, .. }: &FetchKey<K>,
+    access: &Access,
+) {
+    if let Some(class) = access.class
+        && access.flags == AccessFlags::DEADLINE_MISSED
+    {
+        cache.cache().note_deadline_missed(*partition, class);
+    }
+}
+
 /// Stores a fetched answer in the cache as `rules` say.
 pub(super) fn fill<K: AsRef<[u8]>, V>(
     rules: &Rules,
-    now: Instant,
+    access: &Access,
     cache: &impl AnswerCache<V>,
     FetchKey { partition, key }: &FetchKey<K>,
     value: Option<&V>,
 ) {
     let (partition, key) = (*partition, key.as_ref());
-    cache.note_fill(now, partition, key, value);
+    cache.note_fill(access.now, partition, key, value);
     let fetched = value.map(|value| cache.fetched(value));
-    if let Err(refused) = rules.fill(cache.cache(), partition, key, fetched, &Access::at(now)) {
+    if let Err(refused) = rules.fill(cache.cache(), partition, key, fetched, access) {
         cache.note_refused(partition, key, &refused);
     }
 }

@@ -21,7 +21,7 @@ pub use options::{BackendOptions, WriteTo};
 use crate::WriteId;
 use crate::fences::{Fences, Lifted};
 use crate::revalidation::FailedKeys;
-use fill::fill;
+use fill::{fill, filling, note_missed};
 use running::RunningWrite;
 
 /// The replica that writes go to if the others copy from it.
@@ -290,7 +290,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
             Fetching::Cancel { attempt, replica, reason } => Action::Cancel { attempt, replica, reason },
             Fetching::Probe { replica, key, timeout } => Action::Probe { replica, key, timeout },
-            Fetching::Deliver { key, result, is_current: _, waiters } => {
+            Fetching::Deliver { key, result, is_current: _, demand: _, waiters } => {
                 Action::Deliver { key, result, waiters }
             }
         })
@@ -382,16 +382,20 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     fn keep_answers(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         let Self { dispatch, fences, failed_keys, options, fills, .. } = self;
         let revalidates = !options.rules.stale_while_revalidate.is_zero();
-        dispatch.each_new_delivery(|key, result, is_current| {
+        dispatch.each_new_delivery(|key, result, is_current, demand| {
+            let access = filling(now, demand);
             if let Ok(value) = result {
                 // The only place that decides whether an answer fills. Neither the fetch nor the
                 // key may have been fenced: a value read before a write could overwrite it.
                 if is_current && !fences.is_fenced(&key.key) {
                     fills.allowed += 1;
-                    fill(&options.rules, now, cache, key, value.as_ref());
+                    fill(&options.rules, &access, cache, key, value.as_ref());
                 } else {
                     fills.withheld += 1;
+                    note_missed(cache, key, &access);
                 }
+            } else {
+                note_missed(cache, key, &access);
             }
             if revalidates {
                 failed_keys.note(now, key, result.is_err());
