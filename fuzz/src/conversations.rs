@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Backends, Clock, ConnectionLimit, FetchedValue, InMemoryClient, ListenerOptions, ManualClock, Moment,
-    Routing, Service, Target,
+    Backends, Clock, ConnectionLimit, FetchFailure, FetchResult, InMemoryClient, ListenerOptions,
+    ManualClock, Moment, Routing, Service, Target,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -129,7 +129,7 @@ fn service() -> Service {
     }
 }
 
-/// Backends that have some keys, lack others, and fail for the rest.
+/// Backends that have some keys, lack others, and fail for or reject the rest.
 struct Known;
 
 impl Backends for Known {
@@ -137,10 +137,12 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> futures_util::future::BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
-        let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 4) {
-            0 => Err("broken".to_owned()),
-            1 => Ok(None),
+        _: Option<Instant>,
+    ) -> futures_util::future::BoxFuture<'static, Vec<FetchResult>> {
+        let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 8) {
+            0 => Err(FetchFailure::Failed("broken".to_owned())),
+            4 => Err(FetchFailure::Rejected { expected: Duration::from_millis(7) }),
+            1 | 5 => Ok(None),
             _ => Ok(Some(key.into())),
         };
         Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))

@@ -1,5 +1,7 @@
 //! The backends from which listeners fetch misses, and which learn of changes of the cache.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
@@ -20,11 +22,41 @@ impl From<Bytes> for FetchedValue {
     }
 }
 
+/// The reason why a backend has returned no answer for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchFailure {
+    /// The fetch was refused at once, because its answer was expected too late.
+    Rejected {
+        /// The time after which the answer was expected.
+        expected: Duration,
+    },
+    /// The fetch has failed, with the reason for people.
+    Failed(String),
+}
+
+/// The result of a key's fetch: its value, none if the backend has none.
+pub type FetchResult = Result<Option<FetchedValue>, FetchFailure>;
+
+impl FetchFailure {
+    /// Returns the text for the client if the fetch was rejected. Other failures are answered as
+    /// misses.
+    pub(crate) fn rejection(&self) -> Option<String> {
+        match self {
+            Self::Rejected { expected } => {
+                let ms = expected.as_micros() as f64 / 1e3;
+                Some(format!("the answer is expected after {ms} ms, too late"))
+            }
+            Self::Failed(_) => None,
+        }
+    }
+}
+
 /// Backends of the listeners that share a cache: they answer misses and learn of changes.
 pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
-    /// order. A failure is returned as text and answered as a miss, since `get` has no error for a
-    /// single key.
+    /// order. `deadline` is the time by which the client wants the values, if it has said so; they
+    /// are also used later. A key that failed is answered as a miss, since `get` has no error for a
+    /// single key, unless it was rejected and the command has no other keys.
     ///
     /// At most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) keys come at once; the callee applies a
     /// timeout.
@@ -32,7 +64,8 @@ pub trait Backends: Send + Sync {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>>;
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>>;
 
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and fences the
     /// key: afterwards no value fetched before can fill the cache.

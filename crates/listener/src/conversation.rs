@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use crate::backends::FetchedValue;
+use crate::backends::FetchResult;
 use bytes::Bytes;
-use sherwood_model::PartitionId;
+use sherwood_model::{Instant, PartitionId};
 
 use super::input::Input;
 use super::output::Output;
@@ -92,8 +92,9 @@ pub(super) struct Wanted {
     pub(super) partition: PartitionId,
     /// The key without the prefix that selects its partition, as the partition stores it.
     pub(super) key: Bytes,
+    /// The time by which the client wants the value, if it has said so.
+    pub(super) deadline: Option<Instant>,
 }
 
-/// Results of a fetch, in the order of its keys: the value, none if the key does not exist, or the
-/// text of a failure.
-pub(super) type Fetched = Vec<Result<Option<FetchedValue>, String>>;
+/// Results of a fetch, in the order of its keys.
+pub(super) type Fetched = Vec<FetchResult>;

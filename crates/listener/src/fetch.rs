@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use sherwood_model::PartitionId;
+use sherwood_model::{Instant, PartitionId};
 
-use super::backends::Backends;
+use super::backends::{Backends, FetchFailure};
 use super::conversation::{Fetched, Wanted};
 
 /// Fetches `wanted`. The future borrows nothing; its results are in the order of the keys. Keys
@@ -15,13 +15,14 @@ pub(super) fn fetch(
     backends: Option<&Arc<dyn Backends>>,
     wanted: Vec<Wanted>,
 ) -> impl Future<Output = Fetched> + Send + use<> {
-    let mut fetched: Fetched = wanted.iter().map(|_| Err("nobody answered".to_owned())).collect();
+    let mut fetched: Fetched =
+        wanted.iter().map(|_| Err(FetchFailure::Failed("nobody answered".to_owned()))).collect();
     let fetches: Vec<_> = backends
         .into_iter()
-        .flat_map(|backends| by_partition(&wanted).into_iter().map(move |part| (backends, part)))
-        .map(|(backends, (partition, places))| {
+        .flat_map(|backends| groups(&wanted).into_iter().map(move |group| (backends, group)))
+        .map(|(backends, ((partition, deadline), places))| {
             let keys = places.iter().map(|&place| wanted[place].key.clone()).collect();
-            let results = backends.fetch(partition, keys);
+            let results = backends.fetch(partition, keys, deadline);
             async move { (places, results.await) }
         })
         .collect();
@@ -35,15 +36,19 @@ pub(super) fn fetch(
     }
 }
 
-/// Groups the keys to fetch by partition; returns each partition with the indices of its keys in
-/// `wanted`.
-fn by_partition(wanted: &[Wanted]) -> Vec<(PartitionId, Vec<usize>)> {
-    let mut parts: Vec<(PartitionId, Vec<usize>)> = Vec::new();
-    for (place, Wanted { partition, .. }) in wanted.iter().enumerate() {
-        match parts.iter_mut().find(|(known, _)| known == partition) {
+/// The partition and the deadline of keys that are fetched together.
+type Group = (PartitionId, Option<Instant>);
+
+/// Groups the keys to fetch by partition and deadline; returns each group with the indices of its
+/// keys in `wanted`.
+fn groups(wanted: &[Wanted]) -> Vec<(Group, Vec<usize>)> {
+    let mut groups: Vec<(Group, Vec<usize>)> = Vec::new();
+    for (place, Wanted { partition, deadline, .. }) in wanted.iter().enumerate() {
+        let group = (*partition, *deadline);
+        match groups.iter_mut().find(|(known, _)| *known == group) {
             Some((_, places)) => places.push(place),
-            None => parts.push((*partition, vec![place])),
+            None => groups.push((group, vec![place])),
         }
     }
-    parts
+    groups
 }

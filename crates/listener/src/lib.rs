@@ -39,7 +39,8 @@
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or,
 //! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of
 //! Redis's `GET` or `MGET`, is fetched from the backend; a failed fetch is answered as a miss and
-//! counted, because the protocols have no error for one key among several).
+//! counted, because `get` has no error for one key among several; a rejected one is an error where
+//! the protocol has one for a single key).
 
 #![allow(
     clippy::disallowed_methods,
@@ -88,7 +89,7 @@ mod unix;
 
 pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};
-pub use backends::{Backends, FetchedValue};
+pub use backends::{Backends, FetchFailure, FetchResult, FetchedValue};
 pub use clock::{Clock, ManualClock, Moment};
 pub use counters::{Count, Counts};
 pub use idle::BackgroundWork;

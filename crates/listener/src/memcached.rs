@@ -70,11 +70,15 @@ struct KeyList {
     cas: bool,
     touch: Option<Exptime>,
     last: bool,
+    /// True if the command has no other keys than the first, so that an error is about that one.
+    alone: bool,
+    /// The text of the error that ends the command, if its only key was rejected.
+    rejection: Option<String>,
 }
 
 impl KeyList {
     fn retrieval(&self) -> Retrieval<'_> {
-        let Self { ref text, done, cas, touch, last } = *self;
+        let Self { ref text, done, cas, touch, last, .. } = *self;
         Retrieval { keys: Keys::of(&text[done..]), cas, touch, last }
     }
 }
@@ -136,7 +140,10 @@ impl Conversation for Client {
         let Self { shared, thread, aside, misses, .. } = self;
         let session = Session { shared, counters: &shared.counters[*thread], received: None };
         match aside {
-            Some(Aside::Keys(list)) => session.insert(moment, list.cas, misses, fetched, output),
+            Some(Aside::Keys(list)) => {
+                let rejection = session.insert(moment, list.cas, misses, fetched, output);
+                list.rejection = rejection.filter(|_| list.alone);
+            }
             Some(Aside::Get { key, flags }) => {
                 // They came from a valid `mg`, which fetches exactly one key.
                 if let (Ok(meta), Some(fetched)) = (Meta::get(key, flags), fetched.first()) {
@@ -186,9 +193,11 @@ fn begin(
     misses: &mut Misses,
     output: &mut Output,
 ) -> Option<NextStep> {
+    let all = retrieval.keys;
     let next = retrieve(session, moment, &mut retrieval, misses, output)?;
     let Retrieval { keys, cas, touch, last } = retrieval;
-    let list = KeyList { text: keys.text().to_vec(), done: 0, cas, touch, last };
+    let alone = last && all.take(2).count() == 1;
+    let list = KeyList { text: keys.text().to_vec(), done: 0, cas, touch, last, alone, rejection: None };
     *aside = Some(Aside::Keys(list));
     Some(next)
 }
@@ -202,6 +211,11 @@ fn go_on(
     output: &mut Output,
 ) -> Option<NextStep> {
     let Some(Aside::Keys(list)) = aside else { return None };
+    if let Some(text) = &list.rejection {
+        reply::rejected(output, text);
+        *aside = None;
+        return None;
+    }
     let mut retrieval = list.retrieval();
     let next = retrieve(session, moment, &mut retrieval, misses, output);
     let left = retrieval.keys.text().len();

@@ -56,7 +56,8 @@ impl Misses {
 
     /// Returns the keys to fetch, in the order of the misses.
     pub(super) fn wanted(&self) -> Vec<Wanted> {
-        let wanted = |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone() };
+        let wanted =
+            |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone(), deadline: None };
         self.list.iter().map(wanted).collect()
     }
 }
@@ -130,7 +131,8 @@ impl Session<'_> {
         }
     }
 
-    /// Inserts the fetched values into `out` at their offsets and clears the misses.
+    /// Inserts the fetched values into `out` at their offsets and clears the misses. Returns the
+    /// text for the client of a fetch that was rejected.
     pub(super) fn insert(
         &self,
         moment: Moment,
@@ -138,11 +140,11 @@ impl Session<'_> {
         misses: &mut Misses,
         fetched: Fetched,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Option<String> {
         self.counters.add(Count::Fetches, misses.list.len() as u64);
-        let Some(first) = misses.list.first().map(|miss| miss.at) else { return };
+        let first = misses.list.first()?.at;
         let hits = out.split_off(first);
-        let mut copied = 0;
+        let (mut copied, mut rejection) = (0, None);
         for (miss, result) in misses.list.drain(..).zip(fetched) {
             let until = miss.at - first;
             out.extend_from_slice(&hits[copied..until]);
@@ -150,10 +152,14 @@ impl Session<'_> {
             match result {
                 Ok(Some(found)) => self.fetched_value(moment, cas, &miss, &found, out),
                 Ok(None) => {}
-                Err(_) => self.counters.increment(Count::FetchErrors),
+                Err(failure) => {
+                    self.counters.increment(Count::FetchErrors);
+                    rejection = failure.rejection().or(rejection);
+                }
             }
         }
         out.extend_from_slice(&hits[copied..]);
+        rejection
     }
 
     /// Appends the answer for a fetched value. With `cas`, the value and CAS of the stored item are

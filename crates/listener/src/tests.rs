@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
-use super::backends::{Backends, FetchedValue};
+use super::backends::{Backends, FetchFailure, FetchResult};
 use super::clock::{ManualClock, Moment};
 use super::counters::Count;
 use super::fetch::fetch;
@@ -371,12 +371,15 @@ impl Backends for Fake {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>> {
         let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-        self.log.lock().unwrap().push(format!("fetch {} {}", partition.0, keys.join(",")));
+        let by = deadline.map_or(String::new(), |at| format!(" by {} ms", at.as_nanos() / 1_000_000));
+        self.log.lock().unwrap().push(format!("fetch {} {}{by}", partition.0, keys.join(",")));
         let answer = |key: String| match key.get(..2) {
             Some("no") => Ok(None),
-            Some("ba") => Err("down".to_owned()),
+            Some("ba") => Err(FetchFailure::Failed("down".to_owned())),
+            Some("re") => Err(FetchFailure::Rejected { expected: Duration::from_micros(35_200) }),
             _ => Ok(Some(Bytes::from(format!("<{key}>")).into())),
         };
         Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
@@ -437,7 +440,8 @@ fn fetched_value_has_the_cas_of_the_stored_item() {
             &self,
             partition: PartitionId,
             _: Vec<Bytes>,
-        ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+            _: Option<Instant>,
+        ) -> BoxFuture<'static, Vec<FetchResult>> {
             self.0
                 .set(partition, b"1", NewItem::bytes(b"newer"), &Access::at(Instant::from_secs(1)))
                 .unwrap();
@@ -459,6 +463,18 @@ fn fetched_value_has_the_cas_of_the_stored_item() {
     let unique =
         cache.peek(PartitionId(0), b"1", &Access::at(Instant::from_secs(1)), |item| item.cas).unwrap();
     assert!(filled.starts_with(&format!("VALUE a/1 0 5 {unique}\r\n")), "{filled}");
+}
+
+#[test]
+fn rejected_key_is_an_error_if_it_is_the_only_one_of_its_get_and_else_a_miss() {
+    let (mut client, _, _) = read_through();
+    let error = "SERVER_ERROR rejected: the answer is expected after 35.2 ms, too late\r\n";
+    client.check(&[
+        ("get a/reject\r\nget a/1\r\n", &format!("{error}VALUE a/1 0 3\r\n<1>\r\nEND\r\n")),
+        ("gat 0 a/reject\r\n", error),
+        ("get a/1 a/reject\r\n", "VALUE a/1 0 3\r\n<1>\r\nEND\r\n"),
+        ("get a/reject a/reject\r\n", "END\r\n"),
+    ]);
 }
 
 #[test]

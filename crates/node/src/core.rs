@@ -14,6 +14,7 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses};
+use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::events::Events;
 use crate::http::HasBuffers;
 use crate::names::Names;
@@ -36,6 +37,10 @@ pub(crate) struct Core {
     pub(crate) recording: Arc<Recording>,
     pub(crate) events: Arc<Events>,
     pub(crate) classes: Classes,
+    /// Deadlines of keys whose client states none.
+    pub(crate) deadline_rules: DeadlineRules,
+    /// Counts of deadlines met and missed.
+    pub(crate) deadlines: DeadlineCounts,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.

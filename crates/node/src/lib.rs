@@ -24,6 +24,7 @@ pub mod clock;
 pub mod config;
 mod control;
 mod core;
+mod deadlines;
 mod entropy;
 mod errors;
 mod events;
@@ -49,6 +50,7 @@ mod write;
 
 pub use access::{AccessError, Refusal};
 pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin};
+pub use deadlines::DeadlineRule;
 pub use events::Event;
 pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
 pub use sherwood_path::Rules;

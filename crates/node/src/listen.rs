@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, TenantId};
+use sherwood_path::Status;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
 
@@ -14,14 +16,15 @@ use crate::backend::FetchKey;
 use crate::buffers::Buffers;
 use crate::config::Protocol;
 use crate::core::Core;
+use crate::deadlines::Kept;
 use crate::entropy::Entropy;
 use crate::names::PartitionName;
 use crate::setup::{ListenerSetup, RouteSetup};
 use crate::start::StartError;
 use crate::waiter::Waiter;
 use sherwood_listener::{
-    Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchedValue,
-    ListenerOptions, Passwords, Routing, Running, Service, Target,
+    Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
+    FetchResult, FetchedValue, ListenerOptions, Passwords, Routing, Running, Service, Target,
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
@@ -104,23 +107,30 @@ impl Backends for Behind {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>> {
         let mut results = vec![Ok(None); keys.len()];
         let (sender, mut arrivals) = mpsc::unbounded_channel();
-        let PartitionName { tenant, backend, .. } = self.0.names.partitions()[partition.index()];
-        if let Some(backend) = self.0.backend(backend) {
-            let demand = Demand { tenant, ..Demand::default() };
-            let waiter = |(i, key)| (FetchKey { partition, key }, Waiter::new(sender.clone(), i));
-            backend.fetch(&demand, keys.into_iter().enumerate().map(waiter));
+        let core = Arc::clone(&self.0);
+        let (asked_at, id) = (core.clock.now(), core.names.partitions()[partition.index()].backend);
+        let demands = demands(&core, partition, &keys, asked_at, deadline);
+        if let Some(backend) = core.backend(id) {
+            for (demand, positions) in &demands {
+                let waiter = |&i: &usize| {
+                    (FetchKey { partition, key: keys[i].clone() }, Waiter::new(sender.clone(), i))
+                };
+                backend.fetch(demand, positions.iter().map(waiter));
+            }
         }
-        let buffers = Arc::clone(&self.0.buffers);
         async move {
             drop(sender);
             while let Some((position, result)) = arrivals.recv().await {
+                note_end(&core, id, asked_at, demand_of(&demands, position), &result);
                 results[position] = match result {
-                    Ok(Some(found)) => held(&buffers, found).map(Some),
+                    Ok(Some(found)) => held(&core.buffers, found).map(Some),
                     Ok(None) => Ok(None),
-                    Err(error) => Err(error.to_string()),
+                    Err(FetchError::Rejected { expected }) => Err(FetchFailure::Rejected { expected }),
+                    Err(error) => Err(FetchFailure::Failed(error.to_string())),
                 };
             }
             results
@@ -137,13 +147,60 @@ impl Backends for Behind {
     }
 }
 
+/// A demand, and the positions of the keys that have it, ascending.
+type DemandOfKeys = (Demand, Vec<usize>);
+
+/// Groups the keys of a partition by their demand. Keys of a client that states no `deadline` have
+/// the deadlines of the rules.
+fn demands(
+    core: &Core,
+    partition: PartitionId,
+    keys: &[Bytes],
+    asked_at: Instant,
+    deadline: Option<Instant>,
+) -> Vec<DemandOfKeys> {
+    let PartitionName { tenant, backend, .. } = core.names.partitions()[partition.index()];
+    let mut demands: Vec<DemandOfKeys> = Vec::new();
+    for (position, key) in keys.iter().enumerate() {
+        let of_rule = || Some(asked_at + core.deadline_rules.within(tenant, backend, key)?);
+        let demand = Demand { tenant, deadline: deadline.or_else(of_rule), ..Demand::default() };
+        match demands.iter_mut().find(|(known, _)| *known == demand) {
+            Some((_, positions)) => positions.push(position),
+            None => demands.push((demand, vec![position])),
+        }
+    }
+    demands
+}
+
+/// Returns the demand of the key at `position`.
+fn demand_of(demands: &[DemandOfKeys], position: usize) -> &Demand {
+    let has_it = |(_, positions): &&DemandOfKeys| positions.binary_search(&position).is_ok();
+    &demands.iter().find(has_it).expect("each key has a demand").0
+}
+
+/// Counts whether the deadline of a key was met, if it has one.
+fn note_end(
+    core: &Core,
+    backend: BackendId,
+    asked_at: Instant,
+    demand: &Demand,
+    result: &Result<Option<Found>, FetchError>,
+) {
+    if demand.deadline.is_some() {
+        let status = result.as_ref().map_or_else(Status::of_error, |_| Status::Miss);
+        let mut kept = Kept::default();
+        kept.count(status, demand.is_late(asked_at, core.clock.now()));
+        core.deadlines.add(backend, demand, kept);
+    }
+}
+
 /// Takes the buffer budget for a fetched value and for its copies in the output; fails if too
 /// little is left.
-fn held(buffers: &Arc<Buffers>, found: Found) -> Result<FetchedValue, String> {
+fn held(buffers: &Arc<Buffers>, found: Found) -> Result<FetchedValue, FetchFailure> {
     let mut hold = buffers.hold();
     if hold.take((1 + FETCHED_COPIES) * found.value.len()) {
         Ok(FetchedValue { value: hold.guard(found.value), flags: found.flags })
     } else {
-        Err("no buffers left".to_owned())
+        Err(FetchFailure::Failed("no buffers left".to_owned()))
     }
 }

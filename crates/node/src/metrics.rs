@@ -11,11 +11,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sherwood_model::{BackendId, PartitionId, SloStanding};
+use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
 
 use crate::backend::BackendDriver;
 use crate::core::Core;
+use crate::deadlines::Kept;
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
@@ -118,6 +119,7 @@ impl Reading {
             current,
         )?;
         self.slos(encoder)?;
+        self.deadlines(encoder)?;
         let band = core.control().band();
         let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
         let reach = one(reach.as_secs_f64());
@@ -128,6 +130,30 @@ impl Reading {
             "request_blocking_count",
             "Requests of the band that the backend blocked",
             rbc.collect(),
+        )
+    }
+
+    /// Encodes the deadlines met and missed, by backend, tenant and class of the deadline.
+    fn deadlines(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let names = &self.0.names;
+        let counts = self.0.deadlines.all();
+        let each = |value: fn(&Kept) -> u64| {
+            let sample = |((backend, tenant, class), kept): &((BackendId, TenantId, DeadlineClass), Kept)| {
+                let labels = vec![
+                    ("backend", names.backend(*backend).to_owned()),
+                    ("tenant", names.tenant(*tenant).to_owned()),
+                    ("class", class.0.to_string()),
+                ];
+                (labels, value(kept))
+            };
+            counts.iter().map(sample).collect()
+        };
+        counters(encoder, "deadline_met", "Keys answered by their deadline", each(|kept| kept.met))?;
+        counters(
+            encoder,
+            "deadline_missed",
+            "Keys with a deadline answered later or not at all, rejected ones excluded",
+            each(|kept| kept.missed),
         )
     }
 

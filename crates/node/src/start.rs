@@ -37,6 +37,7 @@ use crate::config::Protocol;
 use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger, Report};
 use crate::control::{Actuator, Control, ControlParts, Instances, Losses, OwnCache, Pin};
 use crate::core::Core;
+use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::entropy::Entropy;
 use crate::events::Events;
 use crate::memory::Mapped;
@@ -357,6 +358,8 @@ impl Parts {
             recording,
             events,
             classes: Classes::default(),
+            deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
+            deadlines: DeadlineCounts::default(),
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),

@@ -49,6 +49,18 @@ pub enum Status {
 }
 
 impl Status {
+    /// Returns the outcome of a key whose fetch has ended with `error`.
+    #[must_use]
+    pub const fn of_error(error: &FetchError) -> Self {
+        match error {
+            FetchError::Timeout { .. } => Self::Timeout,
+            FetchError::Overloaded { .. } | FetchError::Rejected { .. } | FetchError::NotAdmitted { .. } => {
+                Self::Rejected
+            }
+            FetchError::Unavailable { .. } | FetchError::Failed { .. } => Self::Error,
+        }
+    }
+
     /// Returns true if the key ended without an answer, which counts as a failure of the request.
     #[must_use]
     pub const fn is_failure(self) -> bool {
@@ -144,7 +156,7 @@ impl<V> End<V> {
             Self::Stale(stale) => (Status::Stale, Some(&stale.value), None),
             Self::Miss { value, .. } => (Status::Miss, Some(value), None),
             Self::Absent | Self::NotFound { .. } => (Status::NotFound, None, None),
-            Self::Failed(failed) => (status_of(&failed.error), None, Some(&failed.error)),
+            Self::Failed(failed) => (Status::of_error(&failed.error), None, Some(&failed.error)),
         };
         let (waited, stale_for) = match self {
             Self::Hit(_) | Self::Absent => (false, None),
@@ -154,16 +166,6 @@ impl<V> End<V> {
         let at = self.at(hits_at);
         let late = demand.is_late(started, at);
         Answer { status, value, latency: at - started, waited, demand, late, stale_for, error }
-    }
-}
-
-fn status_of(error: &FetchError) -> Status {
-    match error {
-        FetchError::Timeout { .. } => Status::Timeout,
-        FetchError::Overloaded { .. } | FetchError::Rejected { .. } | FetchError::NotAdmitted { .. } => {
-            Status::Rejected
-        }
-        FetchError::Unavailable { .. } | FetchError::Failed { .. } => Status::Error,
     }
 }
 

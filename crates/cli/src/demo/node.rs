@@ -101,6 +101,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         partitions: (0..count).map(partition).collect(),
         slo: times.slo(&model.slo()),
         slos: Vec::new(),
+        deadlines: Vec::new(),
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options {

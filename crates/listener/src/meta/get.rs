@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::backends::FetchedValue;
+use crate::backends::{FetchFailure, FetchResult, FetchedValue};
 use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
@@ -85,12 +85,15 @@ impl Session<'_> {
         &self,
         moment: Moment,
         meta: Meta<'_>,
-        fetched: &Result<Option<FetchedValue>, String>,
+        fetched: &FetchResult,
         out: &mut Vec<u8>,
     ) {
         self.counters.increment(Count::Fetches);
         if fetched.is_err() {
             self.counters.increment(Count::FetchErrors);
+        }
+        if let Some(text) = fetched.as_ref().err().and_then(FetchFailure::rejection) {
+            return reply::rejected(out, &text);
         }
         let mut room = [0; KEY_BYTES_MAX];
         if let Some(asked) = self.asked(moment, meta, meta.key.bytes(&mut room)) {

@@ -66,7 +66,12 @@ impl Asked<'_> {
     }
 
     fn wanted(&self) -> Wanted {
-        Wanted { partition: self.target.partition, key: Bytes::copy_from_slice(self.name) }
+        let within = self.meta.flags.options().within;
+        Wanted {
+            partition: self.target.partition,
+            key: Bytes::copy_from_slice(self.name),
+            deadline: within.map(|within| self.moment.now + within),
+        }
     }
 }
 

@@ -178,6 +178,33 @@ fn read_through_listener_fetches_misses_of_meta_get() {
 }
 
 #[test]
+fn flag_u_of_meta_get_gives_the_fetch_a_deadline() {
+    let (mut client, fake, _) = read_through();
+    client.check(&[
+        ("mg a/1 v U50\r\nmg a/2 U86400000 v O1\r\n", "VA 3\r\n<1>\r\nVA 3 O1\r\n<2>\r\n"),
+        (
+            "mg a/3 v U0\r\nmg a/3 v U86400001\r\nmg a/3 v U\r\nmg a/3 v U-1\r\n",
+            &"CLIENT_ERROR deadline of U must be 1 to 86400000 ms\r\n".repeat(4),
+        ),
+        ("ms a/4 1 U20\r\nx\r\nmg a/4 v U20\r\n", "HD\r\nVA 1\r\nx\r\n"),
+    ]);
+    assert_eq!(fake.log(), ["fetch 0 1 by 1050 ms", "fetch 0 2 by 86401000 ms", "write 0 4"]);
+}
+
+#[test]
+fn meta_get_of_a_rejected_key_is_an_error_even_in_quiet_mode() {
+    let (mut client, fake, cache) = read_through();
+    let error = "SERVER_ERROR rejected: the answer is expected after 35.2 ms, too late\r\n";
+    client.check(&[(
+        "mg a/reject v\r\nmg a/reject v q N30\r\nmg a/1 v\r\n",
+        &format!("{error}{error}VA 3\r\n<1>\r\n"),
+    )]);
+    assert_eq!(fake.log().len(), 3);
+    assert_eq!(cache.usage(PartitionId(0)).items, 0);
+    assert_eq!((client.count(Count::Fetches), client.count(Count::FetchErrors)), (3, 2));
+}
+
+#[test]
 fn meta_get_answers_the_item_that_was_stored_during_its_fetch() {
     let (mut client, _, cache) = read_through();
     let now = client.now();

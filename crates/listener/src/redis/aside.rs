@@ -123,9 +123,13 @@ impl Session<'_> {
             let until = miss.at - first;
             out.extend_from_slice(&hits[copied..until]);
             copied = until;
-            match result.ok().flatten() {
-                Some(found) => reply::bulk(out, &found.value),
-                None => reply::null(out, version),
+            match result {
+                Ok(Some(found)) => reply::bulk(out, &found.value),
+                Ok(None) => reply::null(out, version),
+                Err(failure) => match failure.rejection() {
+                    Some(text) => reply::error(out, format!("REJECTED {text}").as_bytes()),
+                    None => reply::null(out, version),
+                },
             }
         }
         out.extend_from_slice(&hits[copied..]);
@@ -141,7 +145,8 @@ impl Session<'_> {
         let backends = self.shared.service.backends.is_some();
         match self.shared.service.routing.find(key).filter(|(target, _)| backends && target.read_through) {
             Some((target, name)) => {
-                let wanted = Wanted { partition: target.partition, key: Bytes::copy_from_slice(name) };
+                let key = Bytes::copy_from_slice(name);
+                let wanted = Wanted { partition: target.partition, key, deadline: None };
                 misses.push(Miss { at: out.len(), wanted });
             }
             None => reply::null(out, self.version()),

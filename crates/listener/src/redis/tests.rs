@@ -13,7 +13,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
-use crate::backends::{Backends, FetchedValue};
+use crate::backends::{Backends, FetchFailure, FetchResult};
 use crate::clock::{ManualClock, Moment};
 use crate::counters::Count;
 use crate::in_memory_client::InMemoryClient;
@@ -136,8 +136,8 @@ fn target(partition: u16, read_through: bool) -> Target {
     Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
 }
 
-/// Backends that have a value for every key but `none`, fail for `bad`, and record the keys
-/// requested.
+/// Backends that have a value for every key but `none`, fail for `bad`, reject `late`, and record
+/// the keys requested.
 #[derive(Default)]
 struct Known {
     asked: Mutex<Vec<String>>,
@@ -148,12 +148,14 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        _: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>> {
         let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         self.asked.lock().unwrap().extend(names.iter().cloned());
         let answer = |name: String| match name.as_str() {
             "none" => Ok(None),
-            "bad" => Err("broken".to_owned()),
+            "bad" => Err(FetchFailure::Failed("broken".to_owned())),
+            "late" => Err(FetchFailure::Rejected { expected: Duration::from_millis(35) }),
             name => Ok(Some(Bytes::from(format!("<{name}>")).into())),
         };
         futures_util::future::ready(names.into_iter().map(answer).collect()).boxed()

@@ -9,7 +9,7 @@ use crate::support::{Client, Server, options};
 use crate::wait::{TIMEOUT, eventually};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, FetchedValue, ListenerOptions};
+use sherwood_listener::{Backends, FetchResult, ListenerOptions};
 use sherwood_model::{Instant, PartitionId};
 
 /// Value size at which ten answers exceed the output that is sent at once.
@@ -126,7 +126,8 @@ impl Backends for Gate {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        _: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>> {
         Box::pin(async move { keys.iter().map(|_| Ok(None)).collect() })
     }
 

@@ -9,7 +9,9 @@ use crate::support::{Server, options};
 use crate::wait::eventually;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, BindError, Bound, Count, FetchedValue, ListenerOptions, VERSION};
+use sherwood_listener::{
+    Backends, BindError, Bound, Count, FetchFailure, FetchResult, ListenerOptions, VERSION,
+};
 use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
 
@@ -250,13 +252,16 @@ fn stopped_listener_answers_commands_already_sent_and_closes() {
 /// Backends that answer a fetch only when the test tells them to.
 #[derive(Default)]
 struct Slow {
-    waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,
+    waiting: Mutex<BTreeMap<String, oneshot::Sender<FetchResult>>>,
 }
 
-type Fetched = Result<Option<FetchedValue>, String>;
-
 impl Backends for Slow {
-    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>) -> BoxFuture<'static, Vec<Fetched>> {
+    fn fetch(
+        &self,
+        _: PartitionId,
+        keys: Vec<Bytes>,
+        _: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>> {
         let mut waiting = self.waiting.lock().unwrap();
         let answers: Vec<_> = keys
             .iter()
@@ -269,7 +274,7 @@ impl Backends for Slow {
         Box::pin(async {
             let mut results = Vec::new();
             for answer in answers {
-                results.push(answer.await.unwrap_or_else(|_| Err("gone".to_owned())));
+                results.push(answer.await.unwrap_or_else(|_| Err(FetchFailure::Failed("gone".to_owned()))));
             }
             results
         })
@@ -289,7 +294,7 @@ impl Slow {
         self.waiting.lock().unwrap().contains_key(key)
     }
 
-    fn answer(&self, key: &str, result: Fetched) {
+    fn answer(&self, key: &str, result: FetchResult) {
         self.waiting.lock().unwrap().remove(key).unwrap().send(result).unwrap();
     }
 }
@@ -305,7 +310,7 @@ fn client_that_waits_for_a_backend_does_not_delay_others() {
     eventually("the backend is asked", || slow.is_asked("three"));
     other.check("get hit\r\n", "VALUE hit 0 1\r\nx\r\nEND\r\n");
     slow.answer("three", Ok(Some(Bytes::from_static(b"3").into())));
-    slow.answer("two", Err("down".to_owned()));
+    slow.answer("two", Err(FetchFailure::Failed("down".to_owned())));
     slow.answer("one", Ok(Some(Bytes::from_static(b"1").into())));
     waiting.expect("VALUE one 0 1\r\n1\r\nVALUE hit 0 1\r\nx\r\nVALUE three 0 1\r\n3\r\nEND\r\n");
     waiting.expect(&format!("VERSION {VERSION}\r\n"));

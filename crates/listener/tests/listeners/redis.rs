@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, FetchedValue};
+use sherwood_listener::{Backends, FetchResult};
 use sherwood_model::{Instant, PartitionId};
 
 use crate::support::{Server, options};
@@ -55,7 +55,8 @@ impl Backends for OneValue {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        _: Option<Instant>,
+    ) -> BoxFuture<'static, Vec<FetchResult>> {
         let value = || Bytes::from_owner(Reference(Arc::clone(&self.0)));
         let found = keys.iter().map(|_| Ok(Some(value().into()))).collect();
         Box::pin(std::future::ready(found))

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem};
-use sherwood_listener::{Backends, FetchedValue};
+use sherwood_listener::{Backends, FetchFailure, FetchResult};
 use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
 
-type Results = Vec<Result<Option<FetchedValue>, String>>;
+type Results = Vec<FetchResult>;
 
 /// Simulated backends that fill `cache` with the values they return.
 pub(crate) struct SimulatedBackends {
@@ -70,17 +70,17 @@ impl SimulatedBackends {
 }
 
 /// Returns the simulated backends' value of a key, or their failure.
-fn value(key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+fn value(key: &[u8]) -> Result<Option<Vec<u8>>, FetchFailure> {
     let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
     match sum % 5 {
         0 => Ok(None),
-        1 => Err("down".to_owned()),
+        1 => Err(FetchFailure::Failed("down".to_owned())),
         size => Ok(Some([b"fetched ", key, &b"f".repeat(60 * size)].concat())),
     }
 }
 
 impl Backends for SimulatedBackends {
-    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>) -> BoxFuture<'static, Results> {
+    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>, _: Option<Instant>) -> BoxFuture<'static, Results> {
         let number = self.fetches.fetch_add(1, Relaxed);
         if number.is_multiple_of(self.at_once_of) {
             return Box::pin(std::future::ready(self.results(&keys, START)));

@@ -11,6 +11,7 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::control::InstanceSetup;
+use crate::deadlines::DeadlineRule;
 use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
 use crate::{http, tls};
@@ -39,6 +40,8 @@ pub struct Config {
     pub slo: Slo,
     /// `[[slo.class]]` and `[[slo.tenant]]`, at most 32 of each.
     pub slos: Vec<SloSetup>,
+    /// `[[deadline]]`, at most 64: deadlines of keys whose client states none.
+    pub deadlines: Vec<DeadlineRule>,
     /// `[control]`: policy and period of the control loop.
     pub control: Control,
     /// Address of the admin API and the gateway; none when they are off.

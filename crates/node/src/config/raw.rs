@@ -24,6 +24,7 @@ pub(super) struct RawFile {
     pub(super) backend: Vec<Spanned<RawBackend>>,
     pub(super) partition: Vec<Spanned<RawPartition>>,
     pub(super) slo: RawSlo,
+    pub(super) deadline: Vec<Spanned<RawDeadline>>,
     pub(super) control: RawControl,
     pub(super) admin: RawAdmin,
 }
@@ -260,6 +261,15 @@ pub(super) struct RawScopedSlo {
     pub(super) name: Key<String>,
     pub(super) percentile: Key<f64>,
     pub(super) bound: Key<Span>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawDeadline {
+    pub(super) backend: Key<String>,
+    pub(super) prefix: Key<String>,
+    pub(super) tenant: Key<String>,
+    pub(super) within: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -116,6 +116,9 @@ pub(crate) struct KeyAnswer<'a> {
     /// True if the query has a deadline and this answer came after it.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) late: bool,
+    /// Time after which an answer was expected, if the key was rejected because of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expected_ms: Option<f64>,
     /// The reason there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,

@@ -8,7 +8,7 @@
 use super::body::{KeyAnswer, RequestAnswer};
 
 /// Upper bound of a key's object without its texts, bytes.
-const KEY_BYTES: usize = 180;
+const KEY_BYTES: usize = 216;
 /// The quotes around a text.
 const QUOTES: usize = 2;
 
@@ -59,8 +59,19 @@ fn escape_bytes(byte: u8) -> usize {
 }
 
 fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
-    let KeyAnswer { backend, key, status, value, value_bytes, encoding, latency_ms, age_ms, late, error } =
-        answer;
+    let KeyAnswer {
+        backend,
+        key,
+        status,
+        value,
+        value_bytes,
+        encoding,
+        latency_ms,
+        age_ms,
+        late,
+        expected_ms,
+        error,
+    } = answer;
     out.extend_from_slice(b"{\"backend\":");
     text(out, backend);
     out.extend_from_slice(b",\"key\":");
@@ -88,6 +99,10 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     }
     if *late {
         out.extend_from_slice(b",\"late\":true");
+    }
+    if let Some(expected_ms) = expected_ms {
+        out.extend_from_slice(b",\"expected_ms\":");
+        other(out, expected_ms);
     }
     if let Some(error) = error {
         out.extend_from_slice(b",\"error\":");
@@ -165,6 +180,7 @@ mod tests {
             latency_ms: f64::from(*latency_us) / 1e3,
             age_ms: error.as_ref().map(|error| error.len() as f64 / 8.0),
             late: latency_us % 2 == 0,
+            expected_ms: error.as_ref().map(|error| error.len() as f64 / 3.0),
             error: error.clone(),
         });
         let latency_ms = f64::from(latency_us) / 1e3;

@@ -15,13 +15,15 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
-use sherwood_model::{Demand, Instant, TenantId};
-use sherwood_path::{Query, QueryFetch, Request, Slot, Staleness, Status};
+use sherwood_dispatch::FetchError;
+use sherwood_model::{BackendId, Demand, Instant, TenantId};
+use sherwood_path::{Answer, Query, QueryFetch, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
 
 use crate::backend::FetchKey;
 use crate::clock::millis;
 use crate::core::Core;
+use crate::deadlines::Kept;
 use crate::http::{Problem, WholeBody, listed};
 use crate::slos::Counted;
 use crate::waiter::{Arrival, Waiter};
@@ -67,6 +69,9 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::Unknown { path, .. } => Problem::unprocessable(error).with("path", path),
     }
 }
+
+/// A key of a request that has ended, with its backend and its answer.
+type Ended<'a> = (BackendId, &'a Bytes, Answer<'a, Held>);
 
 /// A request in flight. If its client disconnects, keys without an answer count as failed: the
 /// client waited too long, and its request must count in the tail latency.
@@ -201,13 +206,19 @@ fn resolve(
                 known: listed(core.names.backends()),
             });
         };
+        let of_rule = || {
+            let keys = query.keys.iter().map(|key| key.as_bytes());
+            core.deadline_rules.within_all(tenant, backend, keys)
+        };
         Ok(Query {
             backend,
             partition,
             keys: query.keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
             demand: Demand {
                 tenant,
-                deadline: deadline::earlier(within, query.deadline_ms).map(|within| arrival + within),
+                deadline: deadline::earlier(within, query.deadline_ms)
+                    .or_else(of_rule)
+                    .map(|within| arrival + within),
                 best_effort: query.best_effort.unwrap_or(false),
                 ..Demand::default()
             },
@@ -240,9 +251,22 @@ fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
                 core.telemetry.miss(now, backend, latency, missed as u64);
             }
         }
+        note_deadlines(core, answers);
         let stale = answers.iter().filter(|(_, _, answer)| answer.status == Status::Stale).count();
         if let (true, Some(backend)) = (stale > 0, core.backend(answers[0].0)) {
             backend.stale_answers.fetch_add(stale as u64, Relaxed);
+        }
+    }
+}
+
+/// Counts the keys of one backend whose queries have a deadline, by deadlines met and missed.
+fn note_deadlines(core: &Core, answers: &[Ended<'_>]) {
+    for query in answers.chunk_by(|a, b| a.2.demand == b.2.demand) {
+        let (backend, _, Answer { demand, .. }) = query[0];
+        if demand.deadline.is_some() {
+            let mut kept = Kept::default();
+            query.iter().for_each(|(.., answer)| kept.count(answer.status, answer.late));
+            core.deadlines.add(backend, demand, kept);
         }
     }
 }
@@ -268,6 +292,7 @@ fn answer<'a>(
             latency_ms: millis(answer.latency),
             age_ms: answer.stale_for.map(millis),
             late: answer.late,
+            expected_ms: answer.error.and_then(FetchError::expected).map(millis),
             error: answer.error.as_ref().map(ToString::to_string),
         };
         let text = match &answer.value {

@@ -43,6 +43,7 @@ impl Setup {
             instances,
             slo: slo(&config.slo),
             slos: config.slos.clone(),
+            deadlines: config.deadlines.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
             listeners: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),

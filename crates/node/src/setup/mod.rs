@@ -14,6 +14,7 @@ use sherwood_store::Store;
 
 use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
+use crate::deadlines::DeadlineRule;
 use crate::slos::SloSetup;
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
@@ -35,6 +36,8 @@ pub struct Setup {
     pub slo: Slo,
     /// SLOs per class and per tenant, in addition to the global one.
     pub slos: Vec<SloSetup>,
+    /// Deadlines of keys whose client states none.
+    pub deadlines: Vec<DeadlineRule>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.

@@ -1,8 +1,8 @@
-//! Tests of ramps, the guard, SLOs and external caches.
+//! Tests of ramps, the guard, SLOs, deadlines and external caches.
 
 use super::*;
-use sherwood_node::InstanceKind;
 use sherwood_node::SloScope;
+use sherwood_node::{DeadlineRule, InstanceKind};
 
 #[test]
 fn ramp_table_switches_the_ramp_on_and_is_validated() {
@@ -84,4 +84,39 @@ fn slos_and_guard_default_to_the_global_slo() {
     assert!(problem("[[slo.class]]\nbound = \"1s\"").contains("[[slo.class]] has no name"));
     let twice = "[[slo.class]]\nname = \"a\"\n[[slo.class]]\nname = \"a\"";
     assert!(problem(twice).contains("is there on line 2 already"), "{}", problem(twice));
+}
+
+#[test]
+fn deadline_rules_name_known_backends_and_tenants_and_a_time_in_range() {
+    let file = |rules: &str| {
+        format!("[[backend]]\nname = \"a\"\n[[partition]]\nbackend = \"a\"\ntenant = \"gold\"\n{rules}")
+    };
+    let rules = "[[deadline]]\nwithin = \"1s\"\n\
+                 [[deadline]]\nbackend = \"a\"\nprefix = \"p:\"\ntenant = \"gold\"\nwithin = \"50ms\"";
+    let rules = config(&file(rules)).deadlines;
+    let all =
+        DeadlineRule { backend: None, prefix: String::new(), tenant: None, within: Duration::from_secs(1) };
+    let (backend, tenant) = (Some(sherwood_model::BackendId(0)), Some(sherwood_model::TenantId(1)));
+    let within = Duration::from_millis(50);
+    assert_eq!(rules, [all, DeadlineRule { backend, prefix: "p:".to_owned(), tenant, within }]);
+    let wrong = |rule: &str, what: &str| {
+        let said = problem(&file(&format!("[[deadline]]\n{rule}")));
+        assert!(said.contains(what), "{said}");
+    };
+    wrong("backend = \"b\"\nwithin = \"1s\"", "[[deadline]] backend is \"b\"; it must be \"a\"");
+    wrong(
+        "tenant = \"silver\"\nwithin = \"1s\"",
+        "[[deadline]] tenant is \"silver\"; it must be \"default\" or \"gold\"",
+    );
+    wrong("prefix = \"p:\"", "[[deadline]] has no within");
+    wrong("within = \"0s\"", "[[deadline]] within is 0s; it must be at least 1us");
+    wrong("within = \"25h\"", "[[deadline]] within is 25h; it must be 1us to 1d");
+    wrong("within = \"-1s\"", "[[deadline]] within: ");
+    wrong("within = 50", "[[deadline]] within: ");
+    wrong("wihtin = \"1s\"", "did you mean `within`?");
+    wrong("within = \"1s\"\n[[deadline]]\nwithin = \"2s\"", "for the same keys as the one on line 6");
+    let many: Vec<_> =
+        (0..65).map(|i| format!("[[deadline]]\nprefix = \"{i}\"\nwithin = \"1s\"\n")).collect();
+    let said = problem(&file(&many.concat()));
+    assert!(said.contains("there are 65 [[deadline]]; at most 64 are accepted"), "{said}");
 }

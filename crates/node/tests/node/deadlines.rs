@@ -1,12 +1,15 @@
-//! Tests of deadlines: of requests and queries to the gateway.
+//! Tests of deadlines: of requests and queries to the gateway, of listeners' clients, and by rule.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use sherwood_node::Node;
+use sherwood_model::{BackendId, TenantId};
+use sherwood_node::config::Protocol;
+use sherwood_node::{DeadlineRule, ListenerSetup, Node};
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, answer, setup};
+use crate::support::{Client, Fake, Http, Mood, answer, listener, partition, setup};
 use crate::wait::eventually;
 
 fn node() -> (Node, Arc<Fake>) {
@@ -90,4 +93,79 @@ fn malformed_deadline_header_is_refused_by_name() {
         assert!(body["error"].as_str().unwrap().contains(part), "{body}");
     }
     assert_eq!(fake.calls(), 0);
+}
+
+/// A time that no answer meets.
+const NO_TIME: Duration = Duration::from_nanos(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn rule(prefix: &str, tenant: Option<u16>, within: Duration) -> DeadlineRule {
+    let (backend, tenant) = (Some(BackendId(0)), tenant.map(TenantId));
+    DeadlineRule { backend, prefix: prefix.to_owned(), tenant, within }
+}
+
+fn node_with_rules(rules: Vec<DeadlineRule>, listeners: Vec<ListenerSetup>) -> (Node, Arc<Fake>) {
+    let fake = Fake::new([("a", &b"1"[..]), ("b", b"2"), ("c", b"3")]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.tenants.push("gold".to_owned());
+    setup.partitions.push(partition(1, 0));
+    (setup.deadlines, setup.listeners) = (rules, listeners);
+    (Node::start(setup).unwrap(), fake)
+}
+
+#[test]
+fn rule_applies_to_queries_without_a_deadline_of_their_own() {
+    let rules = vec![rule("a", None, NO_TIME), rule("", Some(1), NO_TIME), rule("b", None, DAY)];
+    let (node, _) = node_with_rules(rules, Vec::new());
+    let http = Http::of(&node);
+    let late = |tenant: &str, keys: &[&str], deadline_ms: Value| {
+        let query = json!({"backend": "catalog", "keys": keys, "deadline_ms": deadline_ms});
+        let answer = http.request(&json!({"tenant": tenant, "queries": [query]}));
+        answer["results"][0].get("late").is_some()
+    };
+    let default = |key: &str| late("default", &[key], Value::Null);
+    assert_eq!(["a", "b", "c"].map(default), [true, false, false]);
+    assert_eq!(["b", "c"].map(|key| late("gold", &[key], Value::Null)), [false, true]);
+    assert!(!late("default", &["a"], json!(86_400_000)), "the query's own deadline counts");
+    assert!(late("default", &["b", "a"], Value::Null), "keys of a query end together");
+}
+
+#[test]
+fn deadlines_met_and_missed_are_counted_by_backend_tenant_and_class() {
+    let (node, fake) = node_with_rules(vec![rule("", Some(1), DAY)], Vec::new());
+    let http = Http::of(&node);
+    let query = |key: &str, deadline_ms: Value| json!({"backend": "catalog", "keys": [key], "deadline_ms": deadline_ms});
+    http.request(&json!({"queries": [query("a", json!(1e-6)), query("b", json!(86_400_000)), query("c", Value::Null)]}));
+    http.request(
+        &json!({"tenant": "gold", "queries": [query("a", Value::Null), query("none", Value::Null)]}),
+    );
+    fake.be(Mood::Fail);
+    http.request(&json!({"queries": [query("failing", json!(86_400_000))]}));
+    let count = |name: &str, tenant: &str| {
+        http.metric(&format!(
+            "sherwood_deadline_{name}_total{{backend=\"catalog\",tenant=\"{tenant}\",class=\"0\"}}"
+        ))
+    };
+    assert_eq!((count("met", "default"), count("missed", "default")), (1.0, 2.0));
+    assert_eq!((count("met", "gold"), count("missed", "gold")), (2.0, 0.0));
+}
+
+#[test]
+fn deadlines_of_keys_fetched_for_listeners_are_counted() {
+    let redis = ListenerSetup { protocol: Protocol::Redis, ..listener(0) };
+    let (node, _) =
+        node_with_rules(vec![rule("a", None, NO_TIME), rule("b", None, DAY)], vec![listener(0), redis]);
+    let mut memcached = Client::connect(&node);
+    assert_eq!(memcached.ask("get a b c", "END").len(), 7);
+    assert_eq!(memcached.ask("mg none1 v U86400000", "EN"), ["EN"]);
+    assert_eq!(memcached.ask("mg ab v U86400000", "EN"), ["EN"]);
+    let mut redis = Client::connect_to(&node.redis()[0]);
+    assert_eq!(redis.ask("GET az", "$-1"), ["$-1"]);
+    let http = Http::of(&node);
+    let count = |name: &str| {
+        http.metric(&format!(
+            "sherwood_deadline_{name}_total{{backend=\"catalog\",tenant=\"default\",class=\"0\"}}"
+        ))
+    };
+    assert_eq!((count("met"), count("missed")), (3.0, 2.0));
 }

@@ -225,6 +225,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
             observe: Duration::from_millis(10),
         },
         slos: Vec::new(),
+        deadlines: Vec::new(),
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options { delta: Duration::from_secs(3600), ..Default::default() },

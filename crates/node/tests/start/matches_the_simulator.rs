@@ -235,6 +235,7 @@ impl Driven {
                 observe: Duration::from_secs(5),
             },
             slos: Vec::new(),
+            deadlines: Vec::new(),
             instances: None,
             snapshot: None,
             control: simulated.knobs.control.clone(),

@@ -6,10 +6,13 @@
 //! once: [`MetaFlags`] iterates over them in order, and [`MetaFlags::options`] collects those that
 //! change the operation.
 //!
-//! Texts and corner cases are those of memcached 1.6.45. Differences: base64 is checked strictly
+//! Texts and corner cases are those of memcached 1.6.45. Differences: flag `U`, which memcached
+//! refuses as unknown, gives a deadline; base64 is checked strictly
 //! (no other characters, nothing after the padding), the value of an `ms` with a flag that is
 //! neither letter nor digit is not read as a command, and an opaque token that is too long is
 //! refused before the command is executed.
+
+use std::time::Duration;
 
 use super::line::{flags as flags_of, signed, split_word, unsigned};
 use super::{Exptime, KEY_BYTES_MAX, base64};
@@ -18,6 +21,8 @@ use super::{Exptime, KEY_BYTES_MAX, base64};
 const WORDS_MAX: usize = 20;
 /// Longest opaque token (flag `O`) in bytes, the `O` included.
 const OPAQUE_BYTES_MAX: usize = 32;
+/// Largest deadline (flag `U`) in milliseconds: 24 hours.
+const DEADLINE_MS_MAX: u64 = 24 * 3600 * 1000;
 
 /// A meta command other than `mn`, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +187,9 @@ pub enum MetaFlag<'a> {
     ReturnTtl,
     /// `T`: the item's new time to live.
     Ttl(Exptime),
+    /// `U`, of our own: the time by which the client wants the value, from now on; of an `ms`, that
+    /// of the reads of the item.
+    Within(Duration),
     /// `u`: do not count the command as a use of the item.
     KeepRecency,
     /// `v`: return the value.
@@ -214,6 +222,8 @@ pub struct MetaOptions {
     pub vivify: Option<Exptime>,
     /// `R`: the time to live below which one client is told to recache the item.
     pub recache: Option<Exptime>,
+    /// `U`: the time by which the client wants the value, above 0 and at most 24 hours.
+    pub within: Option<Duration>,
     /// `F`: the client's flags of the stored item; 0 by default.
     pub client_flags: u32,
     /// `D`: the amount by which to change the number; 1 by default.
@@ -244,6 +254,7 @@ impl<'a> MetaFlags<'a> {
             ttl: None,
             vivify: None,
             recache: None,
+            within: None,
             client_flags: 0,
             delta: 1,
             initial: 0,
@@ -255,6 +266,7 @@ impl<'a> MetaFlags<'a> {
                 MetaFlag::Ttl(ttl) => options.ttl = Some(ttl),
                 MetaFlag::Vivify(ttl) => options.vivify = Some(ttl),
                 MetaFlag::Recache(ttl) => options.recache = Some(ttl),
+                MetaFlag::Within(within) => options.within = Some(within),
                 MetaFlag::ClientFlags(flags) => options.client_flags = flags,
                 MetaFlag::Delta(delta) => options.delta = delta,
                 MetaFlag::Initial(initial) => options.initial = initial,
@@ -302,6 +314,7 @@ impl<'a> MetaFlag<'a> {
             b's' => Self::ReturnSize,
             b't' => Self::ReturnTtl,
             b'T' => Self::Ttl(time()?),
+            b'U' => Self::Within(within(token).ok_or(MetaRefusal::BadDeadline)?),
             b'u' => Self::KeepRecency,
             b'v' => Self::Value,
             b'x' => Self::RemoveValue,
@@ -309,6 +322,12 @@ impl<'a> MetaFlag<'a> {
             _ => return Err(MetaRefusal::InvalidFlag),
         })
     }
+}
+
+/// Parses a deadline: whole milliseconds.
+fn within(token: &[u8]) -> Option<Duration> {
+    let ms = unsigned(token)?;
+    (1..=DEADLINE_MS_MAX).contains(&ms).then(|| Duration::from_millis(ms))
 }
 
 /// Parses an expiry time of at most 32 bits.
@@ -342,6 +361,8 @@ pub enum MetaRefusal {
     BadInitial,
     /// The amount in flag `D` is not a 64-bit number.
     BadDelta,
+    /// The deadline in flag `U` is not a number of milliseconds of at most 24 hours.
+    BadDeadline,
     /// The opaque token in flag `O` has more than 31 bytes after the letter.
     OpaqueTooLong,
     /// An `ma` has an invalid key or invalid flags, other than the mode, the opaque token and a
@@ -366,6 +387,7 @@ impl MetaRefusal {
             Self::BadKey => b"CLIENT_ERROR error decoding key\r\n",
             Self::BadInitial => b"CLIENT_ERROR invalid numeric initial value\r\n",
             Self::BadDelta => b"CLIENT_ERROR invalid numeric delta value\r\n",
+            Self::BadDeadline => b"CLIENT_ERROR deadline of U must be 1 to 86400000 ms\r\n",
             Self::OpaqueTooLong => b"CLIENT_ERROR opaque token too long\r\n",
             Self::BadArithmetic => b"CLIENT_ERROR invalid or duplicate flag\r\n",
             Self::BadSetMode => b"CLIENT_ERROR invalid mode for ms M token\r\n",

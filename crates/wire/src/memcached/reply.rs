@@ -124,6 +124,14 @@ pub struct MetaDebug {
     pub bytes: u64,
 }
 
+/// Appends the error of a key whose fetch was rejected, for the reason `text`, which has no line
+/// end.
+pub fn rejected(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(b"SERVER_ERROR rejected: ");
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends the result of an `incr` or `decr`.
 pub fn number(out: &mut Vec<u8>, number: u64) {
     decimal(out, number);

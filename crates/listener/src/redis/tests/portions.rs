@@ -96,11 +96,13 @@ fn mget_answers_fetched_values_in_the_order_of_the_keys() {
             ("GET a", "$3 <a>"),
             ("GET b", "$1 v"),
             ("MGET a none b bad c b", "*6 $3 <a> $-1 $1 v $-1 $3 <c> $1 v"),
+            ("MGET late", "*1 -REJECTED the answer is expected after 35 ms, too late"),
+            ("GET late", "-REJECTED the answer is expected after 35 ms, too late"),
             ("STRLEN d", ":0"),
         ],
     );
-    assert_eq!(*known.asked.lock().unwrap(), ["a", "a", "none", "bad", "c"]);
-    assert_eq!((listener.count(Count::Fetches), listener.count(Count::FetchErrors)), (5, 1));
+    assert_eq!(*known.asked.lock().unwrap(), ["a", "a", "none", "bad", "c", "late", "late"]);
+    assert_eq!((listener.count(Count::Fetches), listener.count(Count::FetchErrors)), (7, 3));
 
     let names: Vec<String> = (0..200).map(|key| format!("k{key}")).collect();
     let answer = listener.ask(&mut client, &format!("MGET {}", names.join(" ")));

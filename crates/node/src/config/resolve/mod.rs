@@ -7,6 +7,7 @@ mod access;
 mod backends;
 mod binds;
 mod control;
+mod deadlines;
 mod dispatch;
 mod freshness;
 mod guard;
@@ -63,6 +64,7 @@ pub(super) fn resolve(
     let binds::Binds { listeners, admin, access } = binds::resolve(file, flags, &backends, problems);
     let slo = control::slo(&file.slo, problems);
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
+    let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
     let control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
     instances::check(file, flags, (&partitions, &listeners), &control, problems);
@@ -76,6 +78,7 @@ pub(super) fn resolve(
         partitions,
         slo,
         slos,
+        deadlines,
         control,
         admin,
         access,

@@ -270,6 +270,10 @@ fn meta_commands_are_parsed_with_their_flags() {
                Opaque([79, 120, 121]) Ttl(Exptime(30)) Vivify(Exptime(-1)) Recache(Exptime(5)) Cas(7) NewCas(8)",
             ],
         ),
+        (
+            "mg a U1 u v\r\nms a 0 U86400000\r\n\r\n",
+            &["Get a Within(1ms) KeepRecency Value", "Set  a Within(86400s)"],
+        ),
         ("ms a 3 F4294967295 I S\r\nabc\r\n", &["CLIENT_ERROR invalid flag"]),
         ("ms a 3 F4294967295 I\r\nabc\r\n", &["Set abc a ClientFlags(4294967295) Invalidate"]),
         ("ms a 0 ME\n\r\nms a 1 MA N5\r\nx\r\n", &["Add  a Mode", "Append x a Mode Vivify(Exptime(5))"]),
@@ -311,8 +315,8 @@ fn invalid_meta_commands_are_refused() {
         refusals.iter().map(text).collect()
     };
     use MetaRefusal::{
-        BadArithmetic, BadArithmeticMode, BadDelta, BadFormat, BadInitial, BadKey, BadSetMode, BadToken,
-        DuplicateFlag, InvalidFlag, OpaqueTooLong, TooManyFlags,
+        BadArithmetic, BadArithmeticMode, BadDeadline, BadDelta, BadFormat, BadInitial, BadKey, BadSetMode,
+        BadToken, DuplicateFlag, InvalidFlag, OpaqueTooLong, TooManyFlags,
     };
     let cases: &[(&str, &[MetaRefusal])] = &[
         ("mg\r\nmg \r\nms a\r\nms\r\nmd\r\nma\r\nme\r\n", &[BadFormat; 7]),
@@ -325,6 +329,7 @@ fn invalid_meta_commands_are_refused() {
         ("mg a T99999999999\r\nmg a C18446744073709551616\r\n", &[BadToken; 2]),
         ("mg a F\r\nmg a Fx\r\nmg a F4294967296\r\n", &[BadFormat; 3]),
         ("mg a Jx\r\nmg a Dx\r\n", &[BadInitial, BadDelta]),
+        ("mg a U\r\nmg a U0\r\nmg a U-1\r\nmg a U2.5\r\nmg a U86400001\r\n", &[BadDeadline; 5]),
         (
             "mg a Tx z\r\nmg a Tx v v\r\nmg a Tx Jx\r\nmg a Jx Fx\r\nmg a Jx Tx\r\n",
             &[InvalidFlag, DuplicateFlag, BadInitial, BadInitial, BadToken],
@@ -380,8 +385,8 @@ fn meta_options_collect_the_flags_that_change_the_operation() {
         ["v", "T", "q", "t", "b", "\n", "~"].map(|flag| meta.flags.has(flag.as_bytes()[0])),
         [true, true, true, false, false, false, false]
     );
-    let MetaOptions { cas, new_cas, ttl, vivify, recache, client_flags, delta, initial } =
+    let MetaOptions { cas, new_cas, ttl, vivify, recache, client_flags, delta, initial, within } =
         meta.flags.options();
     assert_eq!((cas, new_cas, ttl, vivify, recache), (None, None, Some(Exptime(5)), None, None));
-    assert_eq!((client_flags, delta, initial), (0, 1, 0));
+    assert_eq!((client_flags, delta, initial, within), (0, 1, 0, None));
 }
