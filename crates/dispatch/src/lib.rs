@@ -34,6 +34,7 @@ mod replica_queue;
 mod rules;
 mod slab;
 mod stats;
+mod tickets;
 mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
@@ -47,4 +48,7 @@ pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
+pub use tickets::{
+    GivenTicket, TicketAction, TicketError, TicketId, TicketOptions, TicketRequest, TicketStats, Tickets,
+};
 pub use waiters::Waiters;

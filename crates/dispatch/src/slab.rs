@@ -8,6 +8,18 @@ pub(crate) struct Id {
     generation: u32,
 }
 
+impl Id {
+    /// Returns the id as a number.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// Returns the id of a number, which may be invalid.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
 /// A vector of reused entries. It never shrinks: it has as many entries as were ever in use at
 /// once.
 #[derive(Clone, Debug)]
