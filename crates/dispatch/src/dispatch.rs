@@ -159,10 +159,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             return Err(OptionsError::Replicas { replicas });
         }
         let replica = |index| Replica::new(ReplicaId::from_index(index), &options);
+        let workers = u64::from(options.in_flight_calls_max) * replicas as u64;
         Ok(Self {
             options,
             balancer: options.balance.into(),
-            admission: options.admit.into(),
+            admission: AnyAdmission::new(options.admit, workers),
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
             joinable: HashMap::with_hasher(hash),

@@ -29,8 +29,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             return self.end(id, &refusal);
         };
         if !self.admission.is_open() {
+            let due = self.fetches.get(id).expect(STORED).due();
             self.usable.retain(|load| picks.contains(&load.replica));
-            if let Verdict::Reject { expected } = self.admission.judge(now, &demand, &self.usable) {
+            if let Verdict::Reject { expected } = self.admission.judge(now, &due, &self.usable) {
                 return self.end(id, &FetchError::Rejected { expected });
             }
         }

@@ -18,6 +18,7 @@ mod open;
 mod power_of_two;
 mod random;
 mod round_robin;
+mod shares;
 mod tickets;
 
 use std::time::Duration;

@@ -280,17 +280,17 @@ pub(crate) enum AnyAdmission {
     Test(fn(&Demand) -> Verdict),
 }
 
-impl From<AdmitChoice> for AnyAdmission {
-    fn from(choice: AdmitChoice) -> Self {
+impl AnyAdmission {
+    /// Returns the rule that was chosen for replicas that work on so many calls at a time, all
+    /// together.
+    pub(crate) fn new(choice: AdmitChoice, workers: u64) -> Self {
         match choice {
             AdmitChoice::Open => Self::Open(Open),
-            AdmitChoice::Deadline { .. } => Self::Deadline(Deadline),
+            AdmitChoice::Deadline { .. } => Self::Deadline(Deadline::new(workers)),
             AdmitChoice::Delay { target } => Self::Delay(Delay { target }),
         }
     }
-}
 
-impl AnyAdmission {
     /// Returns true if the rule admits every fetch and need not be asked.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open(_))
