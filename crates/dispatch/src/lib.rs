@@ -16,6 +16,7 @@
 //! its [`Action`]s, and calls it at [`Dispatch::next_timeout`].
 
 mod action;
+mod beta;
 mod dispatch;
 mod draws;
 mod error;
@@ -38,6 +39,7 @@ mod tickets;
 mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
+pub use beta::{BetaController, BetaDecision, DeadlineCounts};
 pub use dispatch::Dispatch;
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;

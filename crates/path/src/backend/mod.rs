@@ -10,7 +10,7 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
-use sherwood_dispatch::{AttemptId, Dispatch, Holders, OptionsError, Reply, Stats};
+use sherwood_dispatch::{AttemptId, Dispatch, Holders, OptionsError, Percent, Reply, Stats};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOrder};
@@ -268,6 +268,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// values are gone.
     pub fn handle_cold_cache(&mut self) {
         self.dispatch.restart_ramp();
+    }
+
+    /// Makes estimates of the replicas' queues take another percentile of latencies (β).
+    pub fn set_beta(&mut self, beta: Percent) {
+        self.dispatch.set_beta(beta);
     }
 
     /// Carries out what is due by `now`: timeouts, probes, flushes, ends of fences and waiting

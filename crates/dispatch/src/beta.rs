@@ -1,0 +1,145 @@
+//! The choice of β for a wanted share of missed deadlines.
+
+use crate::Percent;
+
+/// Chooses the percentile of latencies that estimates take (β), so that a given share of deadlines
+/// is missed.
+///
+/// A greater β assumes longer calls, and so rejects more and misses less; by how much depends on
+/// the load. The controller looks at the deadlines of an interval and multiplies what β leaves out
+/// (100% − β) by the ratio of the wanted share to the observed one: by at least a half, since
+/// missed deadlines are to end soon, and at most 1.25, since an interval with few of them may be
+/// luck. Within a fifth of the wanted share it keeps β. It suggests 50% to 99.5%.
+///
+/// ```
+/// use sherwood_dispatch::{BetaController, DeadlineCounts, Percent, PercentError};
+/// let controller = BetaController::new(Percent::new("target", 3.0)?);
+/// let decision = controller.decide(Percent::BETA, &DeadlineCounts { met: 1_880, missed: 120 });
+/// assert_eq!(decision.beta, Percent::new("beta", 94.0)?);
+/// assert_eq!(
+///     decision.reason,
+///     "6% of 2000 deadlines were missed, where 3% are wanted: beta rises from 88% to 94%"
+/// );
+/// # Ok::<(), PercentError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BetaController {
+    target: Percent,
+}
+
+/// Requests with a deadline that ended within an interval, by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadlineCounts {
+    /// Requests that were answered by their deadline, or rejected.
+    pub met: u64,
+    /// Requests that were answered later, or failed.
+    pub missed: u64,
+}
+
+/// The β for the next interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BetaDecision {
+    /// The percentile, which may be the present one.
+    pub beta: Percent,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+impl BetaController {
+    /// Returns a controller for this share of missed deadlines.
+    #[must_use]
+    pub const fn new(target: Percent) -> Self {
+        Self { target }
+    }
+
+    /// Chooses the next β, after an interval with the present one.
+    #[must_use]
+    pub fn decide(&self, beta: Percent, seen: &DeadlineCounts) -> BetaDecision {
+        let DeadlineCounts { met, missed } = *seen;
+        let (target, total) = (self.target, met + missed);
+        if total < SEEN_MIN {
+            let reason = format!("only {total} deadlines were seen, of {SEEN_MIN} needed: beta stays {beta}");
+            return BetaDecision { beta, reason };
+        }
+        let ratio = missed as f64 / total as f64;
+        let seen = format!(
+            "{}% of {total} deadlines were missed, where {target} are wanted",
+            (ratio * 10_000.0).round() / 100.0
+        );
+        if (ratio / target.ratio() - 1.0).abs() <= KEEP {
+            return BetaDecision { beta, reason: format!("{seen}: beta stays {beta}") };
+        }
+        let factor = (target.ratio() / ratio.max(f64::MIN_POSITIVE)).clamp(FACTOR_MIN, FACTOR_MAX);
+        let left = ((100.0 - beta.percent()) * factor).clamp(LEFT_MIN, LEFT_MAX);
+        let next = Percent::new("beta", 100.0 - left).unwrap_or(beta);
+        let change = match next.cmp(&beta) {
+            std::cmp::Ordering::Greater => format!("beta rises from {beta} to {next}"),
+            std::cmp::Ordering::Less => format!("beta falls from {beta} to {next}"),
+            std::cmp::Ordering::Equal => format!("beta stays {beta}, its limit"),
+        };
+        BetaDecision { beta: next, reason: format!("{seen}: {change}") }
+    }
+}
+
+/// Fewest deadlines of which the share that was missed says something.
+const SEEN_MIN: u64 = 100;
+
+/// Relative distance from the wanted share within which β stays.
+const KEEP: f64 = 0.2;
+
+/// Bounds of the factor by which what β leaves out changes.
+const FACTOR_MIN: f64 = 0.5;
+const FACTOR_MAX: f64 = 1.25;
+
+/// Bounds of what β leaves out, in percent. Lower percentiles say little about long calls, and
+/// higher ones are those of a handful of latencies.
+const LEFT_MIN: f64 = 0.5;
+const LEFT_MAX: f64 = 50.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percent(percent: f64) -> Percent {
+        Percent::new("beta", percent).unwrap()
+    }
+
+    fn decide(beta: f64, met: u64, missed: u64) -> BetaDecision {
+        BetaController::new(percent(3.0)).decide(percent(beta), &DeadlineCounts { met, missed })
+    }
+
+    #[test]
+    fn beta_stays_while_few_deadlines_were_seen_or_the_share_is_about_right() {
+        for (met, missed) in [(0, 0), (0, 99), (970, 30), (975, 25), (965, 35)] {
+            let decision = decide(88.0, met, missed);
+            assert_eq!(decision.beta, percent(88.0), "{decision:?}");
+            assert!(decision.reason.ends_with("beta stays 88%"), "{decision:?}");
+        }
+    }
+
+    #[test]
+    fn beta_rises_quickly_falls_slowly_and_stops_at_its_limits() {
+        assert_eq!(decide(88.0, 0, 1_000).beta, percent(94.0));
+        assert_eq!(decide(88.0, 1_000, 0).beta, percent(85.0));
+        for (start, met, missed, limit) in [(88.0, 0, 1_000, 99.5), (88.0, 1_000, 0, 50.0)] {
+            let mut beta = start;
+            for _ in 0..20 {
+                beta = decide(beta, met, missed).beta.percent();
+            }
+            let last = decide(beta, met, missed);
+            assert_eq!(last.beta, percent(limit));
+            assert!(last.reason.ends_with("its limit"), "{last:?}");
+        }
+    }
+
+    #[test]
+    fn beta_settles_where_the_wanted_share_is_missed() {
+        // A backend that misses a third of what beta leaves out.
+        let mut beta = 60.0;
+        for _ in 0..20 {
+            let missed = ((100.0 - beta) / 3.0 * 100.0) as u64;
+            beta = decide(beta, 10_000 - missed, missed).beta.percent();
+        }
+        assert!((89.0..93.0).contains(&beta), "{beta}");
+    }
+}
