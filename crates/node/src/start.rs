@@ -423,8 +423,9 @@ fn cache(
     memory: Arc<Mapped>,
 ) -> Result<Cache, sherwood_cache::OptionsError> {
     let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| {
-        let grace = setup.backends[partition.backend.index()].rules.grace();
-        Partition { grace, ..Partition::new(partition.tenant, partition.backend, budget_bytes) }
+        let crate::setup::BackendSetup { rules, deadlines, .. } = &setup.backends[partition.backend.index()];
+        let (grace, deadlines) = (rules.grace(), *deadlines);
+        Partition { grace, deadlines, ..Partition::new(partition.tenant, partition.backend, budget_bytes) }
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
     let hash = SeededState::new(entropy.draw());

@@ -7,9 +7,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sherwood_cache::ClassUsage;
 use sherwood_model::PartitionId;
 
 use super::aside::aside;
+use crate::clock::millis;
 use crate::control::instances::Instance;
 use crate::control::{Control, InstanceSetup, Pin, Room};
 use crate::core::Core;
@@ -34,10 +36,33 @@ pub(crate) struct PartitionView {
     /// Maximum of the partition's budget, bytes; null for no limit.
     pub(crate) max_bytes: Option<u64>,
     pub(crate) dry_run: bool,
+    /// The deadline classes, in the order of their deadlines; none where the partition is in an
+    /// external cache.
+    pub(crate) classes: Vec<ClassView>,
     /// The external cache that holds the partition; left out where the partition is in this node's
     /// cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<InstanceView>,
+}
+
+/// A deadline class of a partition, as the admin API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClassView {
+    /// Upper bound of the class's deadlines in milliseconds; null where there is only one class.
+    upto_ms: Option<f64>,
+    multiplier: f64,
+    items: u64,
+    bytes: u64,
+    hits: u64,
+    misses: u64,
+    deadline_missed: u64,
+}
+
+impl ClassView {
+    fn of(usage: &ClassUsage) -> Self {
+        let &ClassUsage { upto, multiplier, items, bytes, hits, misses, deadline_missed } = usage;
+        Self { upto_ms: upto.map(millis), multiplier, items, bytes, hits, misses, deadline_missed }
+    }
 }
 
 /// An external cache that the node resizes, as the admin API shows it.
@@ -75,10 +100,18 @@ pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
             min_bytes: pin.min_bytes,
             max_bytes: pin.max_bytes,
             dry_run: pin.dry_run,
+            classes: classes(core, PartitionId::from_index(index)),
             instance: core.instances.get(index).map(|instance| InstanceView::of(instance)),
         }
     };
     core.names.partitions().iter().enumerate().zip(&pins).map(view).collect()
+}
+
+fn classes(core: &Core, partition: PartitionId) -> Vec<ClassView> {
+    if !core.instances.is_empty() {
+        return Vec::new();
+    }
+    core.cache.class_usage(partition).iter().map(ClassView::of).collect()
 }
 
 pub(crate) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<PartitionView>>, Problem> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sherwood_cache::Eviction;
+use sherwood_cache::{DeadlineOptions, Eviction};
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::{Rules, WriteTo};
 use sherwood_store::StoreOptions;
@@ -163,6 +163,9 @@ pub struct BackendConfig {
     /// Limits, retries and probes of the backend's dispatcher, with the timeout of its queries: 1
     /// ms to 10 min, 2 s by default.
     pub dispatch: sherwood_dispatch::Options,
+    /// Deadline classes of each of the backend's partitions: by default one, with the table
+    /// `deadlines` ten up to 100 ms.
+    pub deadlines: DeadlineOptions,
     /// Time-to-live of the backend's values, and use of stale ones.
     pub freshness: Freshness,
     /// Replicas that are written to, and the replication delay after a write.

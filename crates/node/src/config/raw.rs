@@ -90,6 +90,7 @@ pub(super) struct RawBackend {
     pub(super) writes: RawWrites,
     pub(super) dispatch: RawDispatch,
     pub(super) ramp: Key<RawRamp>,
+    pub(super) deadlines: Key<RawDeadlineClasses>,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
 }
@@ -142,6 +143,17 @@ pub(super) struct RawRamp {
     pub(super) wait: Key<f64>,
     pub(super) interval: Key<Span>,
     pub(super) settle: Key<Span>,
+}
+
+/// The table `deadlines` of a `[[backend]]`: the deadline classes of its partitions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawDeadlineClasses {
+    pub(super) classes: Key<u32>,
+    pub(super) upto: Key<Span>,
+    pub(super) bounds: Key<Vec<Span>>,
+    pub(super) step: Key<f64>,
+    pub(super) cost: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 
 use super::raw::{
-    RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDispatch, RawFair,
-    RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawPartition, RawProbe, RawRamp,
-    RawRetry, RawScopedSlo, RawServer, RawSlo, RawSnapshot, RawStale, RawStore, RawTao, RawTls, RawTtlRule,
-    RawWrites,
+    RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses,
+    RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawPartition,
+    RawProbe, RawRamp, RawRetry, RawScopedSlo, RawServer, RawSlo, RawSnapshot, RawStale, RawStore, RawTao,
+    RawTls, RawTtlRule, RawWrites,
 };
 use super::*;
 

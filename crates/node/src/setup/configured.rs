@@ -108,8 +108,8 @@ fn backend(backend: &config::BackendConfig) -> Result<BackendSetup, OpenError> {
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let config::Freshness { rules, late_after } = backend.freshness.clone();
-    let config::BackendConfig { name, dispatch, writes, .. } = backend;
-    Ok(BackendSetup { name: name.clone(), dispatch: *dispatch, rules, late_after, writes: *writes, stores })
+    let &config::BackendConfig { ref name, dispatch, deadlines, writes, .. } = backend;
+    Ok(BackendSetup { name: name.clone(), dispatch, deadlines, rules, late_after, writes, stores })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {

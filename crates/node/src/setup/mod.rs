@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sherwood_cache::DeadlineOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
 use sherwood_store::Store;
@@ -101,6 +102,8 @@ pub struct BackendSetup {
     pub name: String,
     /// Limits and times of the backend's dispatcher.
     pub dispatch: sherwood_dispatch::Options,
+    /// Deadline classes of each of the backend's partitions.
+    pub deadlines: DeadlineOptions,
     /// Time-to-live rules of the backend's values, and use of stale ones.
     pub rules: Rules,
     /// Time after which a fetch counts as late, for queries that then accept a stale value; by

@@ -317,6 +317,7 @@ mod meaning {
 }
 
 mod access;
+mod classes;
 mod freshness;
 mod rails;
 mod refusals;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use sherwood_cache::{DeadlineClasses, DeadlineOptions};
 use sherwood_model::{Slo, TenantId};
 use sherwood_node::{Node, SloScope, SloSetup};
 use sherwood_store::Store;
@@ -38,13 +39,51 @@ fn admin_api_lists_partitions() {
     let http = Http::of(&node);
     http.key("catalog", "a/1");
     http.key("catalog", "a/1");
+    let class = |counts: [u64; 4]| class(None, 1.0, counts, 0);
     let expected = json!([
         {"name": "catalog", "backend": "catalog", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 44,
-         "items": 1, "hits": 1, "misses": 1, "evictions": 0, "min_bytes": 0, "max_bytes": null, "dry_run": false},
+         "items": 1, "hits": 1, "misses": 1, "evictions": 0, "min_bytes": 0, "max_bytes": null, "dry_run": false,
+         "classes": [class([1, 44, 1, 1])]},
         {"name": "plain", "backend": "plain", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 0,
-         "items": 0, "hits": 0, "misses": 0, "evictions": 0, "min_bytes": 0, "max_bytes": null, "dry_run": false},
+         "items": 0, "hits": 0, "misses": 0, "evictions": 0, "min_bytes": 0, "max_bytes": null, "dry_run": false,
+         "classes": [class([0; 4])]},
     ]);
     assert_eq!(http.get("/v1/partitions"), expected);
+}
+
+/// A deadline class as it is listed: items, bytes, hits and misses in `counts`.
+fn class(
+    upto_ms: Option<f64>,
+    multiplier: f64,
+    [items, bytes, hits, misses]: [u64; 4],
+    deadline_missed: u64,
+) -> Value {
+    json!({"upto_ms": upto_ms, "multiplier": multiplier, "items": items, "bytes": bytes, "hits": hits,
+           "misses": misses, "deadline_missed": deadline_missed})
+}
+
+#[test]
+fn deadline_classes_show_items_and_missed_deadlines() {
+    let fake = Fake::new([("a", &b"1"[..]), ("b", b"2"), ("c", b"3")]);
+    let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>])]);
+    let hours = [1, 2, 3].map(|hours| Duration::from_secs(3_600 * hours));
+    let classes = DeadlineClasses::with_bounds(&hours).unwrap();
+    setup.backends[0].deadlines = DeadlineOptions { classes, step: 1.0, ..DeadlineOptions::ONE };
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    // A microsecond is over before any store answers.
+    for (key, deadline_ms) in [("a", Some(1e-3)), ("b", Some(5_400_000.0)), ("c", None)] {
+        for _ in 0..2 {
+            let query = json!({"backend": "catalog", "keys": [key]});
+            http.request(&json!({"deadline_ms": deadline_ms, "queries": [query]}));
+        }
+    }
+    let expected = json!([
+        class(Some(3_600_000.0), 1.5, [1, 44, 1, 1], 1),
+        class(Some(7_200_000.0), 0.75, [1, 44, 1, 1], 0),
+        class(Some(10_800_000.0), 0.75, [1, 44, 1, 1], 0),
+    ]);
+    assert_eq!(http.get("/v1/partitions")[0]["classes"], expected);
 }
 
 #[test]

@@ -205,6 +205,7 @@ impl Driven {
                 timeout: model.timeout(),
                 ..Default::default()
             },
+            deadlines: sherwood_cache::DeadlineOptions::ONE,
             rules: sherwood_path::Rules::default(),
             late_after: None,
             writes: crate::config::Writes::default(),

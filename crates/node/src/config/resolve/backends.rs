@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sherwood_cache::DeadlineOptions;
 use sherwood_path::WriteTo;
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
-use super::{dispatch, freshness, stores};
+use super::{classes, dispatch, freshness, stores};
 use crate::config::meaning::{BackendConfig, Freshness, Writes};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
@@ -64,6 +65,7 @@ fn plain() -> BackendConfig {
         name: "default".to_owned(),
         prefix: None,
         dispatch: sherwood_dispatch::Options::default(),
+        deadlines: DeadlineOptions::ONE,
         freshness: Freshness::default(),
         writes: Writes::default(),
         replicas: Vec::new(),
@@ -84,6 +86,7 @@ fn backend(
         name: name(table, seen, problems),
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
+        deadlines: classes::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
         writes: writes(&raw.writes, stores.len(), problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),

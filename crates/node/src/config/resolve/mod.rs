@@ -6,6 +6,7 @@
 mod access;
 mod backends;
 mod binds;
+mod classes;
 mod control;
 mod deadlines;
 mod dispatch;

@@ -67,6 +67,7 @@ fn every_configuration_key_is_in_the_example_file() {
     }
     assert_eq!(shown, keys::<RawDispatch>());
     assert_eq!(present(&below(&backends, "ramp")), keys::<RawRamp>());
+    assert_eq!(present(&below(&backends, "deadlines")), keys::<RawDeadlineClasses>());
     assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
     assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
     let stores = backends.iter().filter_map(|backend| backend.get("store"));

@@ -36,6 +36,7 @@ fn every_configuration_key_is_on_the_documentation_page() {
     assert_eq!(below(&backend, "dispatch.retry."), keys::<RawRetry>());
     assert_eq!(below(&backend, "dispatch.probe."), keys::<RawProbe>());
     assert_eq!(below(&backend, "ramp."), keys::<RawRamp>());
+    assert_eq!(below(&backend, "deadlines."), keys::<RawDeadlineClasses>());
     let store = listed("A store");
     assert_eq!(below(&store, ""), keys::<RawStore>());
     assert_eq!(below(&store, "tls."), keys::<RawTls>());
