@@ -78,6 +78,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     let backend = |(store, backend): (&Arc<Paced>, &sherwood_workload::onerf::BackendModel)| BackendSetup {
         name: backend.name.clone(),
         dispatch: dispatch(timeout),
+        deadlines: sherwood_cache::DeadlineOptions::ONE,
         writes: Writes::default(),
         rules: Rules::default(),
         late_after: None,
