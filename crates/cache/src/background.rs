@@ -23,8 +23,8 @@ pub(crate) const PER_LOCK: usize = 32;
 const ITEM_BYTES: u64 = 4096;
 
 /// Cost of releasing a block, in items evicted and in bytes moved, with a memory that keeps it for
-/// later use, like the node's and most allocators: one to two microseconds. A memory that returns it
-/// to the system at once takes ten times as long.
+/// later use, like the node's and most allocators: one to two microseconds. A memory that returns
+/// it to the system at once takes ten times as long.
 const ITEMS_A_BLOCK: usize = 4;
 const BYTES_A_BLOCK: u64 = 2 << 10;
 

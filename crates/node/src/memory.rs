@@ -8,10 +8,10 @@
 //! plentiful, and only addresses in use are backed by memory.
 //!
 //! For a block that no warm memory fits, as much warm memory as it takes is returned: by the
-//! housekeeper, or by the allocating thread while more than [`OWED_BYTES_MAX`] are to be returned. So
-//! blocks and warm memory together never take more than that, and what the blocks alone have taken
-//! at their most since the warm memory was released. When the process is too large, its warm memory goes first
-//! ([`Mapped::shed`]).
+//! housekeeper, or by the allocating thread while more than [`OWED_BYTES_MAX`] are to be returned.
+//! So blocks and warm memory together never take more than that, and what the blocks alone have
+//! taken at their most since the warm memory was released. When the process is too large, its warm
+//! memory goes first ([`Mapped::shed`]).
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
