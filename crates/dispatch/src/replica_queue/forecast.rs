@@ -164,42 +164,42 @@ impl Forecast {
     /// the bucket of its own are taken to be before it, and those of a later bucket to have their
     /// deadline in its middle.
     pub(super) fn outlook(&self, at: Instant, new: &Arriving) -> Outlook {
-        let Arriving { own, start, times, workers } = *new;
-        let place = self.place(tick_of(at));
-        let mut work = Work::default();
-        let mut before = Duration::ZERO;
+        let tick = tick_of(at);
+        let mut seen = Work::default();
+        let mut before = Work::default();
         let mut breaks_another = false;
-        for (bucket_place, bucket) in self.buckets() {
-            if bucket.is_empty() {
-                continue;
-            }
-            let earlier = work.time(times) / workers;
-            work += bucket.work;
-            let until = work.time(times) / workers;
-            if bucket_place <= place {
-                before = until;
+        self.each_bucket(|first_tick, power, bucket| {
+            let earlier = seen;
+            seen += bucket.work;
+            if first_tick <= tick {
+                before = seen;
             } else if bucket.bound > 0 && !breaks_another {
-                // The bucket's calls end in equal steps from the first end to the last one.
-                let (deadline, step) = (self.middle(bucket_place), (until - earlier) / bucket.bound);
-                breaks_another =
-                    start + earlier + step <= deadline && start + until + own / workers > deadline;
+                breaks_another = new.breaks(earlier, seen, bucket.bound, middle_of(first_tick, power));
             }
-        }
-        Outlook { before, breaks_another }
+        });
+        Outlook { before: before.time(new.times) / new.workers, breaks_another }
     }
 
-    /// Returns all buckets in the order of time.
-    fn buckets(&self) -> impl Iterator<Item = (Place, &Bucket)> {
-        let near = (self.now..first_tick(1, self.now))
-            .map(|tick| (Place::Near(tick), &self.near[(tick % NEAR) as usize]));
-        let levels = self.levels.iter().enumerate().flat_map(move |(level, buckets)| {
-            let power = level as u32 + 1;
+    /// Calls `see` with each bucket that is not empty, in the order of time, with its first tick
+    /// and the power of two of ticks that is its width.
+    #[inline]
+    fn each_bucket(&self, mut see: impl FnMut(u64, u32, &Bucket)) {
+        let mut see = |first_tick, power, bucket: &Bucket| {
+            if !bucket.is_empty() {
+                see(first_tick, power, bucket);
+            }
+        };
+        see(0, 0, &self.overdue);
+        for tick in self.now..first_tick(1, self.now) {
+            see(tick, 0, &self.near[(tick % NEAR) as usize]);
+        }
+        for (power, buckets) in (1..).zip(&self.levels) {
             let (from, to) = (first_tick(power, self.now), first_tick(power + 1, self.now));
-            (from >> power..to >> power)
-                .map(move |number| (Place::Level(level, number), &buckets[(number % WIDTHS) as usize]))
-        });
-        let overdue = std::iter::once((Place::Overdue, &self.overdue));
-        overdue.chain(near).chain(levels).chain(std::iter::once((Place::Far, &self.far)))
+            for number in from >> power..to >> power {
+                see(number << power, power, &buckets[(number % WIDTHS) as usize]);
+            }
+        }
+        see(first_tick(LEVELS as u32 + 1, self.now), 0, &self.far);
     }
 
     fn place(&self, tick: u64) -> Place {
@@ -221,18 +221,36 @@ impl Forecast {
             Place::Far => &mut self.far,
         }
     }
+}
 
-    /// Returns the deadline that stands for a bucket's. It is over for overdue calls, and as early
-    /// as possible for far ones.
-    fn middle(&self, place: Place) -> Instant {
-        let half = Duration::from_nanos(1 << (TICK_POWER - 1));
-        match place {
-            Place::Overdue => Instant::ZERO,
-            Place::Near(tick) => instant_of(tick) + half,
-            Place::Level(level, number) => instant_of(number << (level + 1)) + half * (2 << level),
-            Place::Far => instant_of(first_tick(LEVELS as u32 + 1, self.now)),
+impl Arriving {
+    /// Returns true if one of `count` calls between `earlier` and `until`, which end in equal
+    /// steps, is expected to meet the deadline without the new call alone.
+    #[inline]
+    fn breaks(&self, earlier: Work, until: Work, count: u32, deadline: Instant) -> bool {
+        if deadline < self.start {
+            return false;
         }
+        // Work is compared with the time of all workers until the deadline, without a division.
+        let slack = nanos(deadline - self.start).saturating_mul(u64::from(self.workers));
+        let until = nanos(until.time(self.times));
+        if until.saturating_add(nanos(self.own)) <= slack {
+            return false;
+        }
+        let earlier = nanos(earlier.time(self.times));
+        let first = |slack: u64| until - earlier <= slack.saturating_mul(u64::from(count));
+        slack.checked_sub(earlier).is_some_and(first)
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns the deadline that stands for those of a bucket. Overdue calls have one that is over, and
+/// far ones an early one.
+fn middle_of(first_tick: u64, power: u32) -> Instant {
+    instant_of(first_tick) + Duration::from_nanos(1 << (TICK_POWER - 1 + power))
 }
 
 /// A tick is 2^20 ns, about a millisecond: the buckets reach 2 seconds ahead, the default timeout,
@@ -274,6 +292,15 @@ mod tests {
         calls.iter().filter(move |call| from <= call.at && call.at < to).copied()
     }
 
+    fn middle(forecast: &Forecast, place: Place) -> Instant {
+        match place {
+            Place::Overdue => middle_of(0, 0),
+            Place::Near(tick) => middle_of(tick, 0),
+            Place::Level(level, number) => middle_of(number << (level + 1), level as u32 + 1),
+            Place::Far => middle_of(first_tick(LEVELS as u32 + 1, forecast.now), 0),
+        }
+    }
+
     /// Looks at the work around a new call exactly, in a pass over all calls, if each has its
     /// deadline in the middle of its bucket.
     fn exact(forecast: &Forecast, calls: &[Counted], at: Instant, new: &Arriving) -> Outlook {
@@ -287,9 +314,10 @@ mod tests {
             if rounded(call.at) <= rounded(at) {
                 before = until;
             } else if call.is_bound {
-                let deadline = forecast.middle(rounded(call.at));
-                breaks_another |=
-                    new.start + until <= deadline && new.start + until + new.own / new.workers > deadline;
+                let deadline = middle(forecast, rounded(call.at));
+                let slack = (deadline - new.start) * new.workers;
+                let until = work.time(new.times);
+                breaks_another |= deadline >= new.start && until <= slack && until + new.own > slack;
             }
         }
         Outlook { before, breaks_another }
@@ -361,7 +389,7 @@ mod tests {
                 Place::Overdue | Place::Far => return Err(TestCaseError::fail(format!("{place:?}"))),
             };
             prop_assert!(width <= (after / 15).max(1), "{width}");
-            let middle = forecast.middle(place);
+            let middle = middle(&forecast, place);
             prop_assert!(middle >= instant_of(now + after) - Duration::from_nanos(width << TICK_POWER));
             prop_assert!(middle <= instant_of(now + after + width));
         }
