@@ -178,7 +178,8 @@ impl Options {
 
     /// Returns true if a rule uses the estimates of the replicas' queues.
     pub(crate) fn use_estimates(&self) -> bool {
-        self.balance == BalanceChoice::Tickets || self.admit != AdmitChoice::Open
+        let asks = matches!(self.balance, BalanceChoice::Tickets | BalanceChoice::AllTickets);
+        asks || self.admit != AdmitChoice::Open
     }
 
     /// Returns the options of the queue of each replica.

@@ -17,7 +17,7 @@ use super::open::Open;
 use super::power_of_two::PowerOfTwo;
 use super::random::Random;
 use super::round_robin::RoundRobin;
-use super::tickets::Tickets;
+use super::tickets::{AllTickets, Tickets};
 use super::{Admission, AttemptPlan, Balancer, Picks, QueueOrder, Rank, ReplicaLoad, Replication, Verdict};
 use crate::Percent;
 
@@ -48,6 +48,8 @@ pub enum BalanceChoice {
     /// The one of two replicas drawn at random whose queue expects to meet the deadline, or to end
     /// earlier.
     Tickets,
+    /// The one of all replicas whose queue expects to meet the deadline, or to end earlier.
+    AllTickets,
 }
 
 /// The condition under which a fetch is admitted.
@@ -128,7 +130,7 @@ impl BalanceChoice {
     /// use sherwood_dispatch::{BalanceChoice, RuleError};
     /// assert_eq!(BalanceChoice::by_name("round-robin")?, BalanceChoice::RoundRobin);
     /// let refusal = BalanceChoice::by_name("c3").unwrap_err().to_string();
-    /// assert!(refusal.ends_with("not built yet; choose power-of-two, round-robin, random, tickets"));
+    /// assert!(refusal.ends_with("not built yet; choose power-of-two, round-robin, random, tickets, tickets-all"));
     /// # Ok::<(), RuleError>(())
     /// ```
     ///
@@ -140,6 +142,7 @@ impl BalanceChoice {
             ("round-robin", Self::RoundRobin),
             ("random", Self::Random),
             ("tickets", Self::Tickets),
+            ("tickets-all", Self::AllTickets),
         ];
         choose("balance", name, &built, &["tokens", "peak-ewma", "c3", "prequal"])
     }
@@ -235,6 +238,7 @@ pub(crate) enum AnyBalancer {
     RoundRobin(RoundRobin),
     Random(Random),
     Tickets(Tickets),
+    AllTickets(AllTickets),
     #[cfg(test)]
     Test(fn(&[ReplicaLoad], &mut Picks)),
 }
@@ -246,6 +250,7 @@ impl From<BalanceChoice> for AnyBalancer {
             BalanceChoice::RoundRobin => Self::RoundRobin(RoundRobin::default()),
             BalanceChoice::Random => Self::Random(Random),
             BalanceChoice::Tickets => Self::Tickets(Tickets),
+            BalanceChoice::AllTickets => Self::AllTickets(AllTickets),
         }
     }
 }
@@ -264,6 +269,7 @@ impl Balancer for AnyBalancer {
             Self::RoundRobin(rule) => rule.choose(demand, usable, want, entropy, picks),
             Self::Random(rule) => rule.choose(demand, usable, want, entropy, picks),
             Self::Tickets(rule) => rule.choose(demand, usable, want, entropy, picks),
+            Self::AllTickets(rule) => rule.choose(demand, usable, want, entropy, picks),
             #[cfg(test)]
             Self::Test(rule) => rule(usable, picks),
         }
@@ -363,12 +369,12 @@ mod tests {
             ),
             (
                 BalanceChoice::by_name("p2c").map(drop),
-                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin, random, tickets",
+                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin, random, tickets, tickets-all",
             ),
             (
                 BalanceChoice::by_name("c3").map(drop),
                 "`balance` is \"c3\", a rule that is not built yet; choose power-of-two, round-robin, \
-                 random, tickets",
+                 random, tickets, tickets-all",
             ),
             (
                 AdmitChoice::by_name("lazy").map(drop),

@@ -1,9 +1,11 @@
-//! `balance = "tickets"`: the one of two random replicas that is expected to meet the deadline.
+//! `balance = "tickets"`: the one of two random replicas that is expected to meet the deadline;
+//! and `balance = "tickets-all"`: the one of all replicas.
 
 use sherwood_model::Demand;
 
 use super::power_of_two::choose_of_two;
 use super::{Balancer, Picks, ReplicaLoad};
+use crate::draws::below;
 
 /// Picks the one of two replicas drawn at random whose queue expects to meet the deadline without
 /// breaking another one; the one that expects to end earlier if both or none do, and the less
@@ -24,6 +26,31 @@ impl Balancer for Tickets {
         picks: &mut Picks,
     ) {
         choose_of_two(usable, want, entropy, picks, is_better);
+    }
+}
+
+/// Picks the replicas as [`Tickets`] does, but of all instead of two: a dispatcher with the queues
+/// of all replicas in its own memory need not ask for tickets over the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllTickets;
+
+impl Balancer for AllTickets {
+    fn choose(
+        &mut self,
+        _demand: &Demand,
+        usable: &[ReplicaLoad],
+        want: usize,
+        entropy: u64,
+        picks: &mut Picks,
+    ) {
+        // Equal replicas are picked from a random place on, not always the first.
+        let start = below(entropy, usable.len() as u64) as usize;
+        for _ in 0..want.min(usable.len()) {
+            let from_start = usable[start..].iter().chain(&usable[..start]);
+            let left = from_start.filter(|load| !picks.contains(&load.replica));
+            let best = left.reduce(|first, second| if is_better(second, first) { second } else { first });
+            picks.extend(best.map(|load| load.replica));
+        }
     }
 }
 
@@ -72,6 +99,25 @@ mod tests {
     fn shorter_expected_time_decides_between_two_that_meet_or_miss_the_deadline() {
         assert_eq!(pick(estimate(9, true, false), estimate(5, true, false)), 1);
         assert_eq!(pick(estimate(5, false, false), estimate(9, true, true)), 0);
+    }
+
+    #[test]
+    fn tickets_of_all_replicas_find_the_best_one_for_every_draw() {
+        let mut usable = loads_of(&[(0, 0), (1, 0), (2, 0)]);
+        let estimates = [estimate(9, true, false), estimate(2, false, false), estimate(5, true, false)];
+        for (load, estimate) in usable.iter_mut().zip(estimates) {
+            load.estimate = Some(estimate);
+        }
+        let mut draws = Draws::default();
+        for _ in 0..20 {
+            assert_eq!(picked(&mut AllTickets, &usable, 3, draws.next()), [2, 0, 1]);
+        }
+        let equal = loads_of(&[(0, 0), (1, 0), (2, 0)]);
+        let mut firsts: Vec<_> =
+            (0..50).map(|_| picked(&mut AllTickets, &equal, 1, draws.next())[0]).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts, [0, 1, 2]);
     }
 
     #[test]

@@ -282,7 +282,7 @@ fn invalid_dispatcher_is_refused() {
         (
             "dispatch = { balance = \"fastest\" }",
             "a.toml:3:24: [[backend]] dispatch: `balance` is \"fastest\", which is no rule; choose power-of-two, \
-             round-robin, random, tickets",
+             round-robin, random, tickets, tickets-all",
         ),
         (
             "dispatch = { admit = \"slack\" }",
