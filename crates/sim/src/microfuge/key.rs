@@ -41,13 +41,6 @@ impl Key {
         Holders::Ring { first: ReplicaId(self.place() as u16), copies: COPIES }
     }
 
-    /// Returns one of the servers that have the record, which the client chose with these random
-    /// bits.
-    pub(super) fn any_holder(self, entropy: u64) -> Holders {
-        let place = (self.place() + entropy % u64::from(COPIES)) % u64::from(SERVERS);
-        Holders::One(ReplicaId(place as u16))
-    }
-
     /// Number of the first server with the record.
     fn place(self) -> u64 {
         let number = self.bytes.iter().fold(0_u64, |number, byte| (number << 4) + u64::from(byte & 15));

@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod clairvoyant;
 mod clients;
 mod key;
 mod policy;

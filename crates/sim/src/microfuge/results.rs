@@ -69,6 +69,9 @@ pub struct Sample {
     pub rejection_ratio: f64,
     /// Share of the requests that were hits.
     pub hit_ratio: f64,
+    /// Multipliers of the cache's deadline classes at the end of that second, the shortest
+    /// deadlines first.
+    pub multipliers: Vec<f64>,
 }
 
 /// End of a request.
@@ -147,13 +150,14 @@ impl Recorder {
     }
 
     /// Ends a second of the run.
-    pub(super) fn sample(&mut self, second: f64) {
+    pub(super) fn sample(&mut self, second: f64, multipliers: Vec<f64>) {
         let counts = std::mem::take(&mut self.second);
         self.samples.push(Sample {
             second,
             deadline_miss_ratio: counts.ratio(counts.missed),
             rejection_ratio: counts.ratio(counts.rejected),
             hit_ratio: counts.ratio(counts.hits),
+            multipliers,
         });
     }
 

@@ -60,10 +60,15 @@ impl Servers {
     pub(super) fn start_next(&mut self, now: Instant, server: ReplicaId) -> Option<(u32, Duration)> {
         let number = self.queues[server.index()].start_next(now)?;
         let time = match self.jobs.get(number)?.work {
-            Work::Read { key, .. } => self.times.of(key.key.draw),
+            Work::Read { key, .. } => self.read_time(key.key),
             Work::Write(_) => self.times.scale.mul_f64(WRITE_SCALES),
         };
         Some((number, time))
+    }
+
+    /// Returns the time that a read takes.
+    pub(super) fn read_time(&self, key: Key) -> Duration {
+        self.times.of(key.draw)
     }
 
     /// Removes a job that a server has served.

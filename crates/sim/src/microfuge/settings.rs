@@ -58,7 +58,7 @@ fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
         "slots" => knobs.slots = number(value)?,
         "S" => knobs.scale = milliseconds(value)?,
         "alpha" => knobs.alpha = number(value)?,
-        "beta" => knobs.beta = number(value)?,
+        "beta" => knobs.beta = Some(number(value)?),
         "n" => knobs.classes = number(value)?,
         "D" => knobs.classes_upto = milliseconds(value)?,
         "epsilon" => knobs.epsilon = number(value)?,

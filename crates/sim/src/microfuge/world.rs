@@ -5,18 +5,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_cache::{Access, Cache, Eviction, Options as CacheOptions, Partition, charge};
-use sherwood_dispatch::{FetchError, Options as DispatchOptions, Reply, RetryOptions};
-use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId};
+use sherwood_cache::{
+    Access, Cache, DeadlineOptions, Eviction, NewItem, Options as CacheOptions, Partition, charge,
+};
+use sherwood_dispatch::{FetchError, Reply};
+use sherwood_model::{
+    BackendId, DeadlineClasses, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId,
+};
 use sherwood_path::{
     Action, Backend, BackendOptions, Change, FetchKey, Write, WriteId, WriteOrder, WriteOutcome,
 };
 use sherwood_workload::Rng;
 
 use super::SERVERS;
+use super::clairvoyant::{Clairvoyant, Read};
 use super::clients::{Clients, Drawn};
 use super::key::{KEY_BYTES, Key};
-use super::policy::Policy;
+use super::policy::{Caching, Policy, Scheduling};
 use super::results::{Outcome, Recorder, Results, Sample};
 use super::servers::{Job, Servers, Work};
 use super::setup::{Setup, SetupError};
@@ -47,6 +52,7 @@ pub struct World {
     /// Random numbers with which the dispatcher chooses replicas.
     route_draws: Rng,
     servers: Servers,
+    clairvoyant: Clairvoyant,
     live: Slab<Live>,
     /// The requests of the writes in flight.
     writes: BTreeMap<WriteId, u32>,
@@ -63,6 +69,8 @@ enum Event {
     LookUp { request: u32 },
     /// A server finishes this job.
     Done { job: u32 },
+    /// A server of the clairvoyant scheduler finishes the read in this slot.
+    DoneClairvoyant { server: ReplicaId, slot: u32 },
     /// A wake-up that the backend scheduled.
     Wake,
     /// A second is over.
@@ -81,8 +89,6 @@ struct Live {
 
 /// Time of a look-up in the cache, with the network.
 const LOOK_UP: Duration = Duration::from_micros(500);
-/// The backend's timeout: far beyond the longest deadline, since deadlines cut nothing off.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of every value.
 const VALUE_BYTES: u32 = 1_024;
 /// Number of the stream of random draws with which the dispatcher chooses replicas.
@@ -107,8 +113,16 @@ impl World {
             eviction: Eviction::Lru,
             ..CacheOptions::sized(total_bytes, 1)
         };
-        let partition = Partition::new(TenantId(0), BackendId(0), total_bytes);
-        let backend = BackendOptions::new(dispatch(setup, &policy), SERVERS.into(), vec![PARTITION]);
+        let deadlines = match policy.caching {
+            Caching::None | Caching::Lru => DeadlineOptions::ONE,
+            Caching::Deadlines(cost) => DeadlineOptions {
+                classes: DeadlineClasses::of_equal_width(setup.knobs.classes, setup.knobs.classes_upto)?,
+                step: setup.knobs.epsilon,
+                cost,
+            },
+        };
+        let partition = Partition { deadlines, ..Partition::new(TenantId(0), BackendId(0), total_bytes) };
+        let backend = BackendOptions::new(policy.dispatch(&setup.knobs)?, SERVERS.into(), vec![PARTITION]);
         let mut world = Self {
             policy,
             now: Instant::ZERO,
@@ -119,6 +133,7 @@ impl World {
             armed: None,
             route_draws: stream(setup.seed, ROUTES),
             servers: Servers::new(setup),
+            clairvoyant: Clairvoyant::new(setup),
             live: Slab::new(),
             writes: BTreeMap::new(),
             began: 0,
@@ -202,9 +217,12 @@ impl World {
             Event::Begin { stream } => self.send(stream),
             Event::LookUp { request } => self.look_up(request),
             Event::Done { job } => self.done(job),
+            Event::DoneClairvoyant { server, slot } => self.done_clairvoyant(server, slot),
             Event::Wake => self.wake(),
             Event::Sample => {
-                self.recorder.sample(self.now.as_nanos() as f64 / 1e9);
+                let classes = self.cache.class_usage(PARTITION);
+                let multipliers = classes.iter().map(|class| class.multiplier).collect();
+                self.recorder.sample(self.now.as_nanos() as f64 / 1e9, multipliers);
                 self.events.schedule(self.now + SAMPLE_EVERY, Event::Sample);
             }
         }
@@ -230,17 +248,49 @@ impl World {
         if drawn.is_write {
             return self.write(request, key);
         }
-        let demand = Demand { deadline: Some(began + drawn.within), ..Demand::default() };
-        let access = Access::at(self.now);
-        if self.policy.caches && self.cache.get(PARTITION, key.as_ref(), &access, |_| ()).is_some() {
+        let class = self.cache.deadline_class(PARTITION, drawn.within);
+        let demand = Demand { deadline: Some(began + drawn.within), class, ..Demand::default() };
+        let access = Access { class: Some(class), ..Access::at(self.now) };
+        let caches = self.policy.caching != Caching::None;
+        if caches && self.cache.get(PARTITION, key.as_ref(), &access, |_| ()).is_some() {
             return self.end_request(request, Outcome::Hit);
+        }
+        if matches!(self.policy.scheduling, Scheduling::Clairvoyant) {
+            return self.read_clairvoyantly(request, key, &demand);
         }
         let entropy = self.route_draws.next_u64();
         let keys = [(FetchKey { partition: PARTITION, key }, request)];
         let cache = SizedCache(&self.cache);
-        let holders = if self.policy.at_random { key.any_holder(entropy) } else { key.holders() };
-        self.backend.handle_fetch_from(self.now, &cache, holders, &demand, keys, entropy);
+        self.backend.handle_fetch_from(self.now, &cache, key.holders(), &demand, keys, entropy);
         self.drive();
+    }
+
+    /// Has the clairvoyant scheduler read a record.
+    fn read_clairvoyantly(&mut self, request: u32, key: Key, demand: &Demand) {
+        let Demand { class, deadline: Some(deadline), .. } = *demand else { return };
+        let time = self.servers.read_time(key);
+        let read = Read { key, class, deadline, time, requests: vec![request] };
+        match self.clairvoyant.accept(self.now, key.holders(), read) {
+            Some(server) => self.start_clairvoyantly(server),
+            None => self.end_request(request, Outcome::Rejected),
+        }
+    }
+
+    fn start_clairvoyantly(&mut self, server: ReplicaId) {
+        while let Some((slot, end)) = self.clairvoyant.start_next(self.now, server) {
+            self.events.schedule(end, Event::DoneClairvoyant { server, slot });
+        }
+    }
+
+    fn done_clairvoyant(&mut self, server: ReplicaId, slot: u32) {
+        let Some(Read { key, class, requests, .. }) = self.clairvoyant.complete(server, slot) else { return };
+        // The cache has room for more than one record, so that none is refused for its size.
+        let access = Access { class: Some(class), ..Access::at(self.now) };
+        let _ = self.cache.set(PARTITION, key.as_ref(), NewItem::declared(VALUE_BYTES), &access);
+        for request in requests {
+            self.end_request(request, Outcome::Answered);
+        }
+        self.start_clairvoyantly(server);
     }
 
     fn write(&mut self, request: u32, key: Key) {
@@ -356,22 +406,6 @@ impl World {
 
     fn is_measured(&self) -> bool {
         self.now >= self.setup.measured_from()
-    }
-}
-
-/// Options of the dispatcher: a server's queue is here, in the order of the policy's rule.
-fn dispatch(setup: &Setup, policy: &Policy) -> DispatchOptions {
-    DispatchOptions {
-        batch_keys_max: 1,
-        in_flight_calls_max: setup.knobs.slots,
-        queued_calls_max: 1_000_000,
-        waiters_max: 10_000_000,
-        timeout: TIMEOUT,
-        queue: policy.queue,
-        balance: policy.balance,
-        admit: policy.admit,
-        retry: RetryOptions { per_call_max: 0, ..RetryOptions::default() },
-        ..DispatchOptions::default()
     }
 }
 
