@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use sherwood_policy::available_without_options;
 use sherwood_sim::Knobs;
 
+use super::microfuge;
 use crate::exit::Failure;
 
 /// Parts of the full system that `--scale` accepts, and the names of their profiles.
@@ -56,9 +57,27 @@ impl BatchFlags {
 /// The policies that a command compares.
 #[derive(Debug, clap::Args)]
 pub(super) struct Policies {
-    /// Who divides the caches
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values = PAPER_POLICIES, value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()), hide_possible_values = true)]
-    pub(super) policies: Vec<String>,
+    /// Who divides the caches [default: those of RobinHood's paper; for microfuge, all of its own]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known_policy(), hide_possible_values = true)]
+    policies: Vec<String>,
+}
+
+impl Policies {
+    /// Returns the given policies, or the `default` ones.
+    pub(super) fn chosen_or<'a>(&self, default: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        if self.policies.is_empty() {
+            default.into_iter().map(str::to_owned).collect()
+        } else {
+            self.policies.clone()
+        }
+    }
+}
+
+/// Returns the parser of a policy's name, which may be one of scenario `microfuge`.
+pub(super) fn known_policy() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(
+        available_without_options().iter().copied().chain(microfuge::policies()),
+    )
 }
 
 /// Policies compared in RobinHood's paper.
@@ -75,15 +94,18 @@ impl Flags {
     /// Applies the settings to `knobs`.
     pub(super) fn apply(&self, knobs: &mut Knobs) -> Result<(), Failure> {
         for setting in &self.all_settings() {
-            let Some((key, value)) = setting.split_once('=') else {
-                return Err(Failure::usage(format!(
-                    "--set {setting}: write it as KEY=VALUE, such as delta=5"
-                )));
-            };
+            let (key, value) = key_and_value(setting)?;
             knobs.set(key, value).map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
         }
         Ok(())
     }
+}
+
+/// Splits a setting into its key and its value.
+pub(super) fn key_and_value(setting: &str) -> Result<(&str, &str), Failure> {
+    setting
+        .split_once('=')
+        .ok_or_else(|| Failure::usage(format!("--set {setting}: write it as KEY=VALUE, such as delta=5")))
 }
 
 /// Parses N from `1/N`.

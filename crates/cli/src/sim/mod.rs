@@ -7,6 +7,7 @@ mod frontier;
 mod keep;
 mod learning;
 mod list;
+mod microfuge;
 mod play;
 mod record;
 mod run;
@@ -28,6 +29,7 @@ use crate::exit::Failure;
   sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
   sherwood sim frontier --scenario onerf-spikes --policies robinhood,shared-lru
+  sherwood sim compare --scenario microfuge --report deadlines.html
   sherwood sim ablate --scenario onerf-random --seeds 1,2,3
   sherwood sim record --node http://127.0.0.1:8080 shop.json
 

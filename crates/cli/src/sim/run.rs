@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use sherwood_policy::available_without_options;
 use sherwood_sim::{Results, Setup, TraceStop, World};
 use sherwood_workload::onerf::Model;
 
-use super::flags::Flags;
+use super::flags::{Flags, known_policy};
 use super::learning::{Learned, Learning};
 use super::runs::Run;
 use super::subject::Subject;
-use super::{play, series};
+use super::{microfuge, play, series};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -27,6 +26,7 @@ use crate::out;
   sherwood sim run --scenario ramp-7-quick --policy shared-lru --seed 2 --json
   sherwood sim run --scenario none --policy equal --set minutes=5+5 --series none.csv
   sherwood sim run --scenario our-shop.json --policy robinhood
+  sherwood sim run --scenario microfuge --policy memcached --set clients=96
   sherwood sim run --scenario onerf-spikes --policy robinhood --scale 1 --sample 1/16
 
 Equal seeds give equal results on every machine, and meet the same requests whatever the policy.
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
     scenario: String,
     /// Who divides the caches
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()))]
+    #[arg(long, value_name = "NAME", value_parser = known_policy())]
     policy: String,
     /// Seed of every draw
     #[arg(long, default_value_t = 1)]
@@ -63,6 +63,9 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if microfuge::is_asked_for(std::slice::from_ref(&args.scenario))? {
+        return microfuge::run(&args.flags, &args.policy, args.seed, args.json, args.series.as_deref());
+    }
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
     let run = Run::new(&args.flags, &subject, &args.policy, args.seed)?;
     // Invalid setups are refused before a lengthy learning phase.

@@ -26,6 +26,11 @@ pub(super) struct Inputs {
     pub(super) settings: Vec<String>,
 }
 
+/// Returns the version of Sherwood with a hash of the simulation's sources.
+pub(super) fn version() -> String {
+    concat!(env!("CARGO_PKG_VERSION"), "+", env!("SHERWOOD_SOURCES")).to_owned()
+}
+
 /// A run to be simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
@@ -39,7 +44,7 @@ impl Run {
     pub(super) fn new(flags: &Flags, subject: &Subject, policy: &str, seed: u64) -> Result<Self, Failure> {
         let setup = subject.setup(flags, policy, seed)?;
         let inputs = Inputs {
-            version: concat!(env!("CARGO_PKG_VERSION"), "+", env!("SHERWOOD_SOURCES")).to_owned(),
+            version: version(),
             scenario: subject.scenario.clone(),
             document: subject.document.clone(),
             policy: policy.to_owned(),

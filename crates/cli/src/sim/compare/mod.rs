@@ -20,8 +20,9 @@ use std::time::Instant;
 use serde::Serialize;
 use sherwood_sim::LimitLine;
 
-use super::flags::{BatchFlags, Policies};
+use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
 use super::keep::Keep;
+use super::microfuge;
 use super::runs::{self, Run, distinct};
 use crate::exit::Failure;
 use crate::interrupt;
@@ -38,6 +39,7 @@ use workers::Workers;
   sherwood sim compare --report report.html --plots plots
   sherwood sim compare --scenario onerf-spikes,onerf-random --policies robinhood,shared-lru
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3,4,5 --json
+  sherwood sim compare --scenario microfuge --seeds 1,2,3,4,5 --report deadlines.html
 
 Runs are kept in the directory of --results as they finish. The same command goes on with those that
 are missing; results of another build or of other settings are made anew. With several seeds,
@@ -82,7 +84,15 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (policies, seeds) = (distinct(&args.policies.policies), distinct(&args.batch.seeds));
+    if microfuge::is_asked_for(&args.scenarios)? {
+        if args.plots.is_some() || args.hits.is_some() {
+            return Err(Failure::usage("--plots and --hits: there are none of microfuge; use --report"));
+        }
+        let policies = args.policies.chosen_or(microfuge::policies());
+        return microfuge::compare(&policies, &args.batch, args.report.as_deref());
+    }
+    let policies = distinct(&args.policies.chosen_or(PAPER_POLICIES));
+    let seeds = distinct(&args.batch.seeds);
     let subjects = runs::subjects(&distinct(&args.scenarios))?;
     let runs = runs::of(&args.batch.flags, &subjects, &policies, &seeds)?;
     let hits = args.hits.as_deref().map(hits::read).transpose()?.unwrap_or_default();

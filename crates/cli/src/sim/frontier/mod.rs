@@ -15,8 +15,9 @@ use std::sync::Arc;
 use sherwood_sim::Board;
 use sherwood_workload::onerf::Model;
 
-use super::flags::{BatchFlags, Policies};
+use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
 use super::keep::Keep;
+use super::microfuge;
 use super::runs::distinct;
 use super::subject::Subject;
 use crate::exit::Failure;
@@ -33,6 +34,7 @@ use workers::Workers;
   sherwood sim frontier --scenario onerf-random --policies robinhood,lama --seeds 1,2,3,4,5
   sherwood sim frontier --scenario onerf-spikes --violation 0.01 --plot frontier.svg
   sherwood sim frontier --scenario our-shop.json --policies robinhood,shared-lru --json
+  sherwood sim frontier --scenario microfuge --missed 0.03 --rejected 0.05
 
 One condition is changed at a time, in steps of 5%, from a fifteenth of what it is to fifteen times
 that. The first seed is searched from the conditions as they are, the others from where it ended;
@@ -51,9 +53,15 @@ pub(crate) struct Args {
     scenario: String,
     #[command(flatten)]
     policies: Policies,
-    /// Share of the observations that may violate the SLO
-    #[arg(long, value_name = "RATIO", default_value_t = 0.003)]
-    violation: f64,
+    /// Share of the observations that may violate the SLO [default: 0.003]
+    #[arg(long, value_name = "RATIO")]
+    violation: Option<f64>,
+    /// Share of the requests that may miss their deadline, in microfuge [default: 0.03]
+    #[arg(long, value_name = "RATIO")]
+    missed: Option<f64>,
+    /// Share of the requests that may be rejected, in microfuge [default: 0.05]
+    #[arg(long, value_name = "RATIO")]
+    rejected: Option<f64>,
     #[command(flatten)]
     batch: BatchFlags,
     /// Draw what was found into this file, as SVG
@@ -61,18 +69,33 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
+/// Default of `--violation`.
+const VIOLATION: f64 = 0.003;
+/// Defaults of `--missed` and `--rejected`.
+const MISSED: f64 = 0.03;
+const REJECTED: f64 = 0.05;
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if !(0.0..1.0).contains(&args.violation) {
+    if microfuge::is_asked_for(std::slice::from_ref(&args.scenario))? {
+        return microfuge_rate(args);
+    }
+    if args.missed.is_some() || args.rejected.is_some() {
+        return Err(Failure::usage(
+            "--missed and --rejected: they are for scenario microfuge; other scenarios have --violation",
+        ));
+    }
+    let violation = args.violation.unwrap_or(VIOLATION);
+    if !(0.0..1.0).contains(&violation) {
         return Err(Failure::usage(format!(
-            "--violation {}: it is a share of the observations; the accepted range is 0 up to, but not including, 1",
-            args.violation
+            "--violation {violation}: it is a share of the observations; the accepted range is 0 up to, but not including, 1"
         )));
     }
-    let (policies, seeds) = (distinct(&args.policies.policies), distinct(&args.batch.seeds));
+    let policies = distinct(&args.policies.chosen_or(PAPER_POLICIES));
+    let seeds = distinct(&args.batch.seeds);
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
     let threads = args.batch.threads();
     // Each thread executes one run and may leave the warm-up of another for the next.
-    let trials = Trials::new(&args.batch.flags, subject, policies, args.violation, 2 * threads)?;
+    let trials = Trials::new(&args.batch.flags, subject, policies, violation, 2 * threads)?;
     let keep = Keep::open(&args.batch.results)?;
     let stop = interrupt::stop_flag()?;
     let board = Board::new(trials.policies().len(), &seeds);
@@ -91,4 +114,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::write_file(path, &found.plot())?;
     }
     out::print(&if args.batch.json { found.json() } else { found.text() })
+}
+
+/// Finds the highest rate of requests that each policy of scenario `microfuge` stands.
+fn microfuge_rate(args: &Args) -> Result<(), Failure> {
+    if args.violation.is_some() || args.plot.is_some() {
+        return Err(Failure::usage(
+            "--violation and --plot: microfuge has no SLO of all requests; bound --missed and --rejected",
+        ));
+    }
+    let bounds = microfuge::Bounds {
+        missed: args.missed.unwrap_or(MISSED),
+        rejected: args.rejected.unwrap_or(REJECTED),
+    };
+    for (flag, share) in [("--missed", bounds.missed), ("--rejected", bounds.rejected)] {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Failure::usage(format!(
+                "{flag} {share}: it is a share of the requests; the accepted range is 0 to 1"
+            )));
+        }
+    }
+    let policies = args.policies.chosen_or(microfuge::policies());
+    microfuge::frontier(&policies, &args.batch, bounds)
 }

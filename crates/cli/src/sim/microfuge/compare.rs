@@ -1,0 +1,138 @@
+//! `sherwood sim compare --scenario microfuge`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::report;
+use super::runs::{Kept, Outcome, Run, make_all};
+use super::summary::{self, Claim, SummaryLine};
+use crate::exit::Failure;
+use crate::out;
+use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::keep::Keep;
+use crate::sim::runs::distinct;
+
+/// The JSON document of a comparison.
+#[derive(Serialize)]
+struct Document<'a> {
+    version: &'static str,
+    settings: &'a [String],
+    seeds: &'a [u64],
+    /// Time that the runs without kept results took, seconds.
+    wall_s: f64,
+    summary: &'a [SummaryLine],
+    /// Figures of MicroFuge's paper and ours; none with changed settings.
+    claims: &'a [Claim],
+    runs: Vec<&'a Outcome>,
+}
+
+/// Runs with the same settings and policy, one for each seed.
+pub(super) struct Group {
+    pub(super) value: Option<String>,
+    pub(super) kept: Vec<Kept>,
+}
+
+/// The settings of a comparison, one of which may have several values.
+struct Sweep {
+    /// The key of the setting with several values, and its values.
+    swept: Option<(String, Vec<String>)>,
+    /// The other settings.
+    fixed: Vec<String>,
+}
+
+impl Sweep {
+    fn of(settings: &[String]) -> Result<Self, Failure> {
+        let mut sweep = Self { swept: None, fixed: Vec::new() };
+        for setting in settings {
+            let (key, value) = key_and_value(setting)?;
+            let values: Vec<String> = value.split(',').map(str::to_owned).collect();
+            if values.len() == 1 {
+                sweep.fixed.push(setting.clone());
+            } else if let Some((swept, _)) = &sweep.swept {
+                return Err(Failure::usage(format!(
+                    "--set {setting}: {swept} has several values already; give one setting a list"
+                )));
+            } else {
+                sweep.swept = Some((key.to_owned(), values));
+            }
+        }
+        Ok(sweep)
+    }
+
+    /// Returns each value with all settings.
+    fn values(&self) -> Vec<(Option<String>, Vec<String>)> {
+        let Some((key, values)) = &self.swept else { return vec![(None, self.fixed.clone())] };
+        let with = |value: &String| {
+            let settings = self.fixed.iter().cloned().chain([format!("{key}={value}")]);
+            (Some(value.clone()), settings.collect())
+        };
+        values.iter().map(with).collect()
+    }
+}
+
+/// Simulates `policies` with several seeds, and with each value of a setting that has a list.
+pub(in crate::sim) fn compare(
+    policies: &[String],
+    batch: &BatchFlags,
+    page: Option<&Path>,
+) -> Result<(), Failure> {
+    let (policies, seeds) = (distinct(policies), distinct(&batch.seeds));
+    let settings = batch.flags.all_settings();
+    let sweep = Sweep::of(&settings)?;
+    let mut runs = Vec::new();
+    let mut values = Vec::new();
+    for policy in &policies {
+        for (value, settings) in sweep.values() {
+            for &seed in &seeds {
+                runs.push(Run::new(&batch.flags, settings.clone(), policy, seed)?);
+            }
+            values.push(value);
+        }
+    }
+    let keep = Keep::open(&batch.results)?;
+    let began = Instant::now();
+    let kept = make_all(&keep, &runs, batch.threads())?;
+    let wall_s = began.elapsed().as_secs_f64();
+    let groups = values.into_iter().zip(kept.chunks(seeds.len()));
+    let groups: Vec<Group> = groups.map(|(value, kept)| Group { value, kept: kept.to_vec() }).collect();
+    let lines: Vec<SummaryLine> =
+        groups.iter().map(|group| summary::line(&group.kept, group.value.as_deref())).collect();
+    let claims = summary::claims(&lines, &settings);
+    let swept = sweep.swept.as_ref().map(|(key, _)| key.as_str());
+    if let Some(path) = page {
+        let study =
+            report::Study { groups: &groups, lines: &lines, claims: &claims, settings: &settings, swept };
+        out::write_file(path, &report::page(&study))?;
+    }
+    if !batch.json {
+        return out::print(&summary::text(&lines, &claims, swept));
+    }
+    let document = Document {
+        version: env!("CARGO_PKG_VERSION"),
+        settings: &settings,
+        seeds: &seeds,
+        wall_s,
+        summary: &lines,
+        claims: &claims,
+        runs: kept.iter().map(|kept| &kept.outcome).collect(),
+    };
+    out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setting_with_a_list_is_swept_and_a_second_list_is_refused() {
+        let settings = ["clients=96".to_owned(), "beta=50,88".to_owned()];
+        let sweep = Sweep::of(&settings).expect("one list");
+        let values = sweep.values();
+        assert_eq!(values.len(), 2);
+        assert_eq!(values[1], (Some("88".to_owned()), vec!["clients=96".to_owned(), "beta=88".to_owned()]));
+        assert!(Sweep::of(&["beta=1,2".to_owned(), "alpha=1,2".to_owned()]).is_err());
+        assert_eq!(Sweep::of(&settings[..1]).expect("no list").values(), [(None, settings[..1].to_vec())]);
+    }
+}

@@ -1,0 +1,167 @@
+//! `sherwood sim frontier --scenario microfuge`: the highest rate that each policy stands.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::runs::{Run, make_all};
+use crate::exit::Failure;
+use crate::out;
+use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::keep::Keep;
+use crate::sim::runs::distinct;
+
+/// Largest shares of all requests that may miss their deadline, and be rejected.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sim) struct Bounds {
+    pub(in crate::sim) missed: f64,
+    pub(in crate::sim) rejected: f64,
+}
+
+/// The highest rate at which a policy stays within the bounds.
+#[derive(Clone, Debug, Serialize)]
+struct Found {
+    policy: String,
+    /// Requests per second, a step of the search below the least rate that failed; none if the
+    /// lowest rate fails already.
+    rate: Option<f64>,
+    deadline_miss_ratio: Option<f64>,
+    rejection_ratio: Option<f64>,
+    hit_ratio_overall: Option<f64>,
+}
+
+/// Lowest rate of the search, in requests per second.
+const RATE_MIN: f64 = 100.0;
+/// Ratio of a rate to the next lower one.
+const STEP: f64 = 1.02;
+/// Number of rates: up to 16 million.
+const STEPS: u32 = 606;
+/// Number of the rate that is tried first, about 2,600.
+const FIRST: u32 = 165;
+/// Number of rates by which the search goes on until it has passed the frontier; doubled each time.
+const STRIDE: u32 = 16;
+
+/// Finds the highest open-loop rate of each policy.
+pub(in crate::sim) fn frontier(
+    policies: &[String],
+    batch: &BatchFlags,
+    bounds: Bounds,
+) -> Result<(), Failure> {
+    let settings = batch.flags.all_settings();
+    for setting in &settings {
+        if key_and_value(setting)?.0 == "rate" {
+            return Err(Failure::usage(format!("--set {setting}: frontier looks for the rate by itself")));
+        }
+    }
+    let keep = Keep::open(&batch.results)?;
+    let found = distinct(policies)
+        .iter()
+        .map(|policy| find(&keep, policy, &settings, batch, bounds))
+        .collect::<Result<Vec<_>, _>>()?;
+    out::print(&if batch.json {
+        serde_json::to_string(&found).expect("results have string keys only") + "\n"
+    } else {
+        text(&found, bounds)
+    })
+}
+
+fn find(
+    keep: &Keep,
+    policy: &str,
+    settings: &[String],
+    batch: &BatchFlags,
+    bounds: Bounds,
+) -> Result<Found, Failure> {
+    let seeds = distinct(&batch.seeds);
+    let mut best = None;
+    let step = search(|step| {
+        let settings: Vec<String> =
+            settings.iter().cloned().chain([format!("rate={:.0}", rate(step))]).collect();
+        let runs = seeds.iter().map(|&seed| Run::new(&batch.flags, settings.clone(), policy, seed));
+        let kept = make_all(keep, &runs.collect::<Result<Vec<_>, _>>()?, batch.threads())?;
+        let line = super::summary::line(&kept, None);
+        let stands =
+            line.deadline_miss_ratio.mean <= bounds.missed && line.rejection_ratio.mean <= bounds.rejected;
+        if stands {
+            best = Some((step, line));
+        }
+        Ok(stands)
+    })?;
+    let line = best.filter(|(found, _)| Some(*found) == step).map(|(_, line)| line);
+    Ok(Found {
+        policy: policy.to_owned(),
+        rate: step.map(|step| rate(step).round()),
+        deadline_miss_ratio: line.as_ref().map(|line| line.deadline_miss_ratio.mean),
+        rejection_ratio: line.as_ref().map(|line| line.rejection_ratio.mean),
+        hit_ratio_overall: line.as_ref().map(|line| line.hit_ratio_overall.mean),
+    })
+}
+
+fn rate(step: u32) -> f64 {
+    RATE_MIN * STEP.powi(step.cast_signed())
+}
+
+/// Returns the greatest step that stands, if the first does: doubles its stride until it has passed
+/// the frontier, and halves what is between.
+fn search(mut stands: impl FnMut(u32) -> Result<bool, Failure>) -> Result<Option<u32>, Failure> {
+    // All steps below `low` stand, and none from `high` on.
+    let (mut low, mut high, mut stride, mut next) = (0, STEPS, STRIDE, FIRST);
+    while low < high {
+        if stands(next)? {
+            low = next + 1;
+        } else {
+            high = next;
+        }
+        next = match (low, high) {
+            (_, STEPS) => (low + stride).min(STEPS - 1),
+            (0, _) => high.saturating_sub(stride),
+            _ => low + (high - low) / 2,
+        };
+        stride *= 2;
+    }
+    Ok(low.checked_sub(1))
+}
+
+fn text(found: &[Found], bounds: Bounds) -> String {
+    let mut text = format!(
+        "highest rate with at most {}% missed and {}% rejected\n\n{:<16} {:>10} {:>9} {:>11} {:>8}\n",
+        bounds.missed * 100.0,
+        bounds.rejected * 100.0,
+        "policy",
+        "requests/s",
+        "missed %",
+        "rejected %",
+        "hits %",
+    );
+    let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2}", share * 100.0));
+    for one in found {
+        let rate = one.rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+        let _ = writeln!(
+            text,
+            "{:<16} {rate:>10} {:>9} {:>11} {:>8}",
+            one.policy,
+            percent(one.deadline_miss_ratio),
+            percent(one.rejection_ratio),
+            percent(one.hit_ratio_overall),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_finds_the_greatest_step_that_stands() {
+        for last in [None, Some(0), Some(1), Some(149), Some(165), Some(166), Some(400), Some(STEPS - 1)] {
+            let mut tried = 0;
+            let found = search(|step| {
+                tried += 1;
+                Ok(last.is_some_and(|last| step <= last))
+            });
+            assert_eq!(found.expect("no failure"), last);
+            assert!(tried <= 16, "{last:?}: {tried}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `sherwood sim run --scenario microfuge`.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sherwood_sim::microfuge::{Results, Sample, World};
+
+use super::runs::{Outcome, play};
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::out;
+use crate::sim::flags::Flags;
+
+/// Simulates one policy and prints the results; writes what was observed over time into `series`.
+pub(in crate::sim) fn run(
+    flags: &Flags,
+    policy: &str,
+    seed: u64,
+    json: bool,
+    series: Option<&Path>,
+) -> Result<(), Failure> {
+    let setup = super::setup(flags, &flags.all_settings(), policy, seed)?;
+    let mut world = World::new(&setup).map_err(Failure::usage)?;
+    let stop = interrupt::stop_flag()?;
+    let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
+    let bar = ProgressBar::new(setup.duration().as_secs()).with_style(style.expect("a valid template"));
+    let began = Instant::now();
+    let is_finished = play(&mut world, &stop, |passed| bar.inc(passed.as_secs()))?;
+    bar.finish_and_clear();
+    if !is_finished {
+        return Err(Failure::interrupted("stopped before the end: there is no result"));
+    }
+    let outcome = Outcome::of(&world, began.elapsed());
+    if let Some(path) = series {
+        out::write_file(path, &csv(world.samples()))?;
+    }
+    if json {
+        return out::print(&(serde_json::to_string(&outcome).expect("results have string keys only") + "\n"));
+    }
+    out::print(&text(&outcome.results))
+}
+
+fn text(results: &Results) -> String {
+    let mut text = format!(
+        "microfuge under {}, seed {}\n\n\
+         {:>9.2}%  of the requests were answered after their deadline\n\
+         {:>9.2}%  of the requests were rejected\n\
+         {:>9.2}%  of the requests were hits\n\
+         {:>7.1} ms  P50 of latency, P90 {:.1}, P99 {:.1}\n\
+         {:>10.0}  requests a second\n\n\
+         deadline ms     requests   missed  rejected     hits\n",
+        results.policy,
+        results.seed,
+        results.deadline_miss_ratio * 100.0,
+        results.rejection_ratio * 100.0,
+        results.hit_ratio_overall * 100.0,
+        results.p50_ms,
+        results.p90_ms,
+        results.p99_ms,
+        results.requests_per_s,
+    );
+    for range in &results.by_deadline {
+        let _ = writeln!(
+            text,
+            "{:>4} to {:<5} {:>10}  {:>6.2}%   {:>6.2}%  {:>6.2}%",
+            range.lo_ms,
+            range.hi_ms,
+            range.requests,
+            range.miss_ratio * 100.0,
+            range.rejection_ratio * 100.0,
+            range.hit_ratio * 100.0,
+        );
+    }
+    text
+}
+
+/// Formats a line for each second, with a column for each deadline class of the cache.
+fn csv(samples: &[Sample]) -> String {
+    let mut text = "second,deadline_miss_ratio,rejection_ratio,hit_ratio".to_owned();
+    let classes = samples.first().map_or(0, |sample| sample.multipliers.len());
+    (0..classes).for_each(|class| text += &format!(",multiplier_{class}"));
+    text.push('\n');
+    for Sample { second, deadline_miss_ratio, rejection_ratio, hit_ratio, multipliers } in samples {
+        let _ = write!(text, "{second},{deadline_miss_ratio:.6},{rejection_ratio:.6},{hit_ratio:.6}");
+        multipliers.iter().for_each(|multiplier| text += &format!(",{multiplier:.6}"));
+        text.push('\n');
+    }
+    text
+}
