@@ -181,7 +181,7 @@ fn by_deadline(study: &Study<'_>, title: &str, y: &str, caption: &str, of: fn(&B
     framed(&lines.svg(), caption)
 }
 
-/// Draws the multipliers of the deadline classes over time for each policy that has several classes.
+/// Draws the multipliers over time of each policy that has several deadline classes.
 fn multipliers(study: &Study<'_>) -> String {
     let mut figures = String::new();
     for group in study.groups {
