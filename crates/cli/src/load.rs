@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, cache, http};
+use sherwood_model::deadline_within;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
 use sherwood_workload::{KeyValueOptions, ValueSizes};
@@ -106,6 +107,11 @@ pub(crate) struct LoadArgs {
     profile: Option<String>,
     #[command(flatten)]
     token: TokenFile,
+    /// Deadline of every operation, in milliseconds from its start, up to 24 h: `deadline_ms` of
+    /// requests to a gateway, flag U of memcached's meta commands (rounded up to whole
+    /// milliseconds); the report says how many were missed and rejected
+    #[arg(long, value_name = "MS", value_parser = deadline)]
+    deadline_ms: Option<Duration>,
     /// Ask the gateway for the values, not only for the outcome of each key
     #[arg(long)]
     values: bool,
@@ -222,6 +228,10 @@ fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> 
         ("--token-file", args.token.is_given()),
     ];
     refuse_given(&for_gateways, "an http:// target only")?;
+    if protocol == cache::Protocol::Redis {
+        let stated = [("--deadline-ms", args.deadline_ms.is_some())];
+        refuse_given(&stated, "a memcached:// or http:// target only: Redis's protocol states none")?;
+    }
     Ok(LoadPlan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
 }
 
@@ -263,6 +273,7 @@ fn cache_options(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> c
         duration: duration(args),
         operations_max: args.ops,
         look_aside: args.look_aside,
+        deadline: args.deadline_ms,
         seed: args.seed,
     }
 }
@@ -270,7 +281,11 @@ fn cache_options(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> c
 fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
     let Some(trace) = &args.trace else {
         let multi_get = args.batch.is_some_and(|batch| batch > 1);
-        refuse_given(&[("--look-aside", args.look_aside && multi_get)], "gets of one key: --batch 1")?;
+        let single = [
+            ("--look-aside", args.look_aside && multi_get),
+            ("--deadline-ms", args.deadline_ms.is_some() && multi_get),
+        ];
+        refuse_given(&single, "gets of one key: --batch 1")?;
         return Ok(cache::Workload::KeyValue {
             options: key_value_options(args),
             batch: args.batch.unwrap_or(1),
@@ -316,6 +331,7 @@ fn http_options(args: &LoadArgs, address: &str) -> http::Options {
         requests_max: args.ops,
         outstanding_max: args.connections.unwrap_or(outstanding_max),
         values: args.values,
+        deadline: args.deadline_ms,
         seed: args.seed,
         ..usual
     }
@@ -396,6 +412,12 @@ fn open(trace: &Path) -> Result<Box<dyn BufRead + Send>, String> {
     let file =
         File::open(trace).map_err(|error| format!("opening the trace {}: {error}", trace.display()))?;
     Ok(Box::new(BufReader::new(file)))
+}
+
+fn deadline(text: &str) -> Result<Duration, String> {
+    let ms: f64 =
+        text.parse().map_err(|_| format!("{text:?} is not a number of milliseconds, such as 50"))?;
+    deadline_within(ms).map_err(|error| error.to_string())
 }
 
 fn load_time(text: &str) -> Result<Duration, String> {

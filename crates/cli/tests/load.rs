@@ -29,6 +29,16 @@ fn invalid_load_command_exits_with_2_and_the_reason() {
         ("--target memcached://localhost:1 --connections 0", "connections of 0 is out of range"),
         ("--target http://localhost:1 --mix onerf --profile s1000", "no profile `s1000`"),
         ("--target http://localhost:1 --mix drf", "onerf"),
+        ("--target redis://localhost:1 --deadline-ms 5", "Redis's protocol states none"),
+        (
+            "--target memcached://localhost:1 --deadline-ms 5 --batch 2",
+            "--deadline-ms applies to gets of one key",
+        ),
+        ("--target memcached://localhost:1 --deadline-ms 0", "above 0 and at most 86400000 ms"),
+        ("--target memcached://localhost:1 --deadline-ms -1", "above 0 and at most 86400000 ms"),
+        ("--target memcached://localhost:1 --deadline-ms NaN", "above 0 and at most 86400000 ms"),
+        ("--target memcached://localhost:1 --deadline-ms 86400001", "above 0 and at most 86400000 ms"),
+        ("--target memcached://localhost:1 --deadline-ms soon", "is not a number of milliseconds"),
     ] {
         let stderr = stderr(load(line).code(2).stdout(""));
         assert!(stderr.contains(part), "{line}: {stderr}");

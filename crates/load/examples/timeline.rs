@@ -72,6 +72,7 @@ fn run(
         duration: Some(Duration::from_secs_f64(seconds)),
         operations_max: None,
         look_aside: true,
+        deadline: None,
         seed: 1,
     };
     let workload = cache::Workload::KeyValue {

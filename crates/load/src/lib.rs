@@ -37,8 +37,10 @@ mod target;
 pub use control::Control;
 pub use latencies::Latencies;
 pub use pace::{Gaps, Pace, RATE_MAX};
-pub use report::{HitsMisses, LatencySummary, Report};
+pub use report::{DeadlineCounts, Deadlines, HitsMisses, LatencySummary, Report};
 pub use target::{Target, TargetError};
+
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -94,6 +96,16 @@ pub enum LoadError {
 /// The most keys of one multi-get or request; with the longest keys they take a quarter of a
 /// megabyte.
 pub const BATCH_MAX: usize = 1_000;
+
+/// Checks that a deadline can be sent.
+fn check_deadline(deadline: Duration) -> Result<(), LoadError> {
+    let day = Duration::from_secs(24 * 3600);
+    if deadline.is_zero() || deadline > day {
+        let found = format!("{deadline:?}");
+        return Err(LoadError::Option { option: "deadline", found, accepted: "above 0 ms and up to 24 h" });
+    }
+    Ok(())
+}
 
 /// Returns `value` if it is in `range`, and an error that names `option` otherwise.
 fn within<T: PartialOrd + ToString>(

@@ -42,6 +42,9 @@ pub struct Report {
     pub unsent: u64,
     /// Length of the run in seconds, from the first intended start to the last answer.
     pub duration_s: f64,
+    /// Deadlines missed and operations rejected, if the operations have a deadline.
+    #[serde(flatten)]
+    pub deadlines: Option<Deadlines>,
     /// True if the run reached its planned end.
     pub complete: bool,
     /// The reason why the run ended early, if it did.
@@ -50,6 +53,65 @@ pub struct Report {
     /// The answer to the first operation that failed, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
+}
+
+/// Ends of the operations of a run whose operations have a deadline. Ratios are of all operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Deadlines {
+    /// The deadline of every operation, from its start on.
+    pub deadline_ms: f64,
+    /// Operations that took longer than that, by the clock of this program and from their intended
+    /// start, or that failed; rejected ones excluded.
+    pub missed: u64,
+    /// Operations with a key that the target refused at once, because its answer would have come
+    /// too late or a bound was reached.
+    pub rejected: u64,
+    /// Operations with a key that the gateway marked as late.
+    pub late: u64,
+    /// Missed deadlines as a share of all operations.
+    pub deadline_miss_ratio: f64,
+    /// Rejected operations as a share of all operations.
+    pub rejection_ratio: f64,
+}
+
+/// Counts of the ends of operations with a deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadlineCounts {
+    /// As in [`Deadlines::missed`].
+    pub missed: u64,
+    /// As in [`Deadlines::rejected`].
+    pub rejected: u64,
+    /// As in [`Deadlines::late`].
+    pub late: u64,
+}
+
+impl DeadlineCounts {
+    /// Counts an operation that was rejected, or else was in time or not.
+    pub(crate) fn count(&mut self, rejected: bool, in_time: bool) {
+        self.rejected += u64::from(rejected);
+        self.missed += u64::from(!rejected && !in_time);
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { missed, rejected, late } = other;
+        self.missed += missed;
+        self.rejected += rejected;
+        self.late += late;
+    }
+
+    /// Returns the counts of a run of `ops` operations with this deadline.
+    pub(crate) fn of_run(self, deadline: Duration, ops: u64) -> Deadlines {
+        let ratio = |count: u64| if ops > 0 { count as f64 / ops as f64 } else { 0.0 };
+        let Self { missed, rejected, late } = self;
+        Deadlines {
+            deadline_ms: deadline.as_nanos() as f64 / 1e6,
+            missed,
+            rejected,
+            late,
+            deadline_miss_ratio: ratio(missed),
+            rejection_ratio: ratio(rejected),
+        }
+    }
 }
 
 /// Keys found and not found.
@@ -141,6 +203,12 @@ impl fmt::Display for Report {
             "latency us    p50 {p50:.0}  p90 {p90:.0}  p99 {p99:.0}  p99.9 {p99_9:.0}  max {max:.0}"
         )?;
         writeln!(formatter, "late us       p99 {:.0}", self.late_p99_us)?;
+        if let Some(Deadlines { deadline_ms, missed, rejected, late, .. }) = self.deadlines {
+            writeln!(
+                formatter,
+                "deadline      {deadline_ms} ms: {missed} missed, {rejected} rejected, {late} marked late"
+            )?;
+        }
         if self.by_partition.len() > 1 {
             writeln!(formatter, "{:<12} {:>10} {:>10} {:>8}", "partition", "hits", "misses", "hits %")?;
             for (name, counts) in &self.by_partition {
@@ -169,6 +237,21 @@ mod tests {
         for field in ["p50", "p90", "p99", "p99_9", "max"] {
             assert!(json["latency_us"][field].is_number(), "{field}");
         }
+        assert!(json.get("deadline_ms").is_none());
+        let deadlines = DeadlineCounts { missed: 3, rejected: 1, late: 2 };
+        let report = Report { deadlines: Some(deadlines.of_run(Duration::from_micros(2_500), 4)), ..report };
+        let with_deadline = serde_json::to_value(&report).unwrap();
+        for (field, value) in [
+            ("deadline_ms", 2.5),
+            ("missed", 3.0),
+            ("rejected", 1.0),
+            ("late", 2.0),
+            ("deadline_miss_ratio", 0.75),
+            ("rejection_ratio", 0.25),
+        ] {
+            assert_eq!(with_deadline[field].as_f64(), Some(value), "{field}");
+        }
+        assert!(report.to_string().contains("deadline      2.5 ms: 3 missed, 1 rejected, 2 marked late\n"));
         assert_eq!(json["by_partition"]["t07"], serde_json::json!({ "hits": 1, "misses": 2 }));
     }
 

@@ -115,6 +115,7 @@ fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Repo
         duration: Some(LEAD + MOVE_INTERVAL * MOVES),
         operations_max: None,
         look_aside: true,
+        deadline: None,
         seed: 1,
     };
     let workload = cache::Workload::KeyValue {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use thiserror::Error;
 
-use super::Protocol;
+use super::Options;
 use super::operations::Operation;
 use super::pipeline::{AnswerError, Ending, Pipeline, Values};
 
@@ -29,9 +29,9 @@ pub(super) enum Lost {
 }
 
 impl Connection {
-    /// A connection that pipelines at most `in_flight_max` operations.
-    pub(super) fn new(stream: TcpStream, protocol: Protocol, in_flight_max: usize) -> Self {
-        Self { stream, pipeline: Pipeline::new(protocol, in_flight_max), listed: false }
+    /// A connection of a run with these options.
+    pub(super) fn new(stream: TcpStream, options: &Options) -> Self {
+        Self { stream, pipeline: Pipeline::new(options), listed: false }
     }
 
     pub(super) fn in_flight(&self) -> usize {

@@ -79,10 +79,7 @@ impl<'a> Driver<'a> {
             operations,
             events: Vec::with_capacity(streams.len()),
             free: VecDeque::with_capacity(streams.len()),
-            connections: streams
-                .into_iter()
-                .map(|stream| Some(Connection::new(stream, options.protocol, options.pipeline)))
-                .collect(),
+            connections: streams.into_iter().map(|stream| Some(Connection::new(stream, options))).collect(),
             queue,
             issuing: true,
             incomplete_because: None,

@@ -64,6 +64,10 @@ pub struct Options {
     pub operations_max: Option<u64>,
     /// True if a get that misses is followed by a set.
     pub look_aside: bool,
+    /// The deadline of each operation: above 0 and at most 24 hours, sent in whole milliseconds,
+    /// rounded up. Only with memcached's protocol, whose meta commands state it, and gets of one
+    /// key.
+    pub deadline: Option<Duration>,
     /// Seed of the times at which operations start; the workload has a seed of its own.
     pub seed: u64,
 }
@@ -116,6 +120,8 @@ pub struct Ended {
     pub misses: u32,
     /// True if the operation was refused, disconnected or never sent.
     pub failed: bool,
+    /// True if the operation failed because its key, or one of its keys, was rejected.
+    pub rejected: bool,
 }
 
 /// Runs the workload to its end, its bounds, or [`Control::stop`]. Blocks; at most 11 s longer for
@@ -133,13 +139,27 @@ pub fn run(
 ) -> Result<Report, LoadError> {
     within("connections", options.connections, 1..=1_024, "1 to 1024")?;
     within("pipeline", options.pipeline, 1..=65_536, "1 to 65536")?;
+    if let Some(deadline) = options.deadline {
+        check_deadline(options.protocol, deadline, &workload)?;
+    }
     let schedule = Schedule::new(options.pace, options.seed)?;
     let operations = operations::from_workload(workload, options.operations_max)?;
     let streams = connect(&options.address, options.connections)?;
     wake_on_time();
-    let tally = tally::Tally::new(&mut observe);
+    let tally = tally::Tally::new(options.deadline, &mut observe);
     let driver = driver::Driver::new(options, schedule, operations, streams, control, tally);
     Ok(driver.map_err(|error| LoadError::System { source: error.into() })?.run())
+}
+
+fn check_deadline(protocol: Protocol, deadline: Duration, workload: &Workload) -> Result<(), LoadError> {
+    crate::check_deadline(deadline)?;
+    let batch = if let Workload::KeyValue { batch, .. } = workload { *batch } else { 1 };
+    let found = match protocol {
+        Protocol::Memcached if batch == 1 => return Ok(()),
+        Protocol::Memcached => format!("{deadline:?} for gets of {batch} keys"),
+        Protocol::Redis => format!("{deadline:?} for a redis:// target"),
+    };
+    Err(LoadError::Option { option: "deadline", found, accepted: "gets of one key by memcached's protocol" })
 }
 
 /// The time within which a connection has to be made.

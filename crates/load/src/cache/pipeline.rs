@@ -10,9 +10,9 @@ use sherwood_wire::pipeline::{self, Exchange, Limits, Step};
 use thiserror::Error;
 
 use super::operations::{Operation, VALUE_BYTES_MAX, Verb};
-use super::protocol::{ANSWER_BYTES_MAX, Answer, Progress, ReplyError};
+use super::protocol::{ANSWER_BYTES_MAX, Answer, Deadline, Progress, ReplyError};
 use super::tally::Tally;
-use super::{Ended, Protocol};
+use super::{Ended, Options, Protocol};
 
 /// An operation in flight, and the part of its answers that has arrived.
 struct InFlight {
@@ -24,6 +24,8 @@ struct InFlight {
     found: u32,
     /// Keys without a value, known once all answers to a get have arrived.
     missed: u32,
+    /// The target's text about the first key of a list that it rejected.
+    rejection: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -42,6 +44,8 @@ enum CommandOutcome {
     Stored,
     /// The target refused the request; its error text.
     Refused(String),
+    /// The target rejected a key, because its answer would have come too late; its error text.
+    Rejected(String),
 }
 
 /// Bytes that do not answer the first request in flight: later answers cannot be told apart.
@@ -94,10 +98,18 @@ impl InFlight {
             (Stage::Listing(left), Answer::Next(hit)) => {
                 self.found += u32::from(hit);
                 self.stage = Stage::Listing(left - 1);
-                (left == 1).then_some(CommandOutcome::LookedUp)
+                (left == 1).then(|| self.list_ended())
+            }
+            (Stage::Listing(left), answer @ Answer::Rejected { .. }) => {
+                self.rejection.get_or_insert_with(|| answer.to_string());
+                self.stage = Stage::Listing(left - 1);
+                (left == 1).then(|| self.list_ended())
+            }
+            (Stage::Getting, answer @ Answer::Rejected { .. }) => {
+                Some(CommandOutcome::Rejected(answer.to_string()))
             }
             (Stage::Storing, Answer::Stored) => Some(CommandOutcome::Stored),
-            // In a list it would answer one of several keys, which no cache sends.
+            // In a list it would answer one of several keys, for which no cache sends other errors.
             (Stage::Getting | Stage::Storing, Answer::Refused { .. }) => {
                 Some(CommandOutcome::Refused(answer.to_string()))
             }
@@ -106,9 +118,16 @@ impl InFlight {
     }
 }
 
+impl InFlight {
+    fn list_ended(&mut self) -> CommandOutcome {
+        self.rejection.take().map_or(CommandOutcome::LookedUp, CommandOutcome::Rejected)
+    }
+}
+
 /// The operations in flight on one connection.
 pub(super) struct Pipeline {
     protocol: Protocol,
+    deadline: Option<Duration>,
     requests: pipeline::Pipeline<InFlight>,
 }
 
@@ -137,10 +156,11 @@ impl Values {
 }
 
 impl Pipeline {
-    /// A pipeline of at most `in_flight_max` operations.
-    pub(super) fn new(protocol: Protocol, in_flight_max: usize) -> Self {
+    /// The pipeline of a connection of a run with these options.
+    pub(super) fn new(options: &Options) -> Self {
+        let Options { protocol, pipeline: in_flight_max, deadline, .. } = *options;
         let limits = Limits { in_flight_max, piece_bytes_max: ANSWER_BYTES_MAX };
-        Self { protocol, requests: pipeline::Pipeline::new(limits) }
+        Self { protocol, deadline, requests: pipeline::Pipeline::new(limits) }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -173,13 +193,19 @@ impl Pipeline {
             Verb::Get => Stage::Getting,
             Verb::Set => Stage::Storing,
         };
-        self.push(InFlight { protocol, operation, intended_ns, stage, found: 0, missed: 0 }, values);
+        let begun =
+            InFlight { protocol, operation, intended_ns, stage, found: 0, missed: 0, rejection: None };
+        self.push(begun, false, values);
     }
 
-    fn push(&mut self, in_flight: InFlight, values: &mut Values) {
+    /// Appends the request of an operation. `missed` is true for a set after a miss that has taken
+    /// longer than the deadline.
+    fn push(&mut self, in_flight: InFlight, missed: bool, values: &mut Values) {
+        let within = self.deadline;
+        let deadline = within.map(|within| Deadline { within, missed });
         self.requests.push(in_flight, |InFlight { protocol, operation, stage, .. }, out| match stage {
-            Stage::Storing => protocol.set(out, operation, values.of(operation.value_bytes)),
-            Stage::Getting | Stage::Listing(_) => protocol.get(out, operation),
+            Stage::Storing => protocol.set(out, operation, values.of(operation.value_bytes), deadline),
+            Stage::Getting | Stage::Listing(_) => protocol.get(out, operation, within),
         });
     }
 
@@ -191,11 +217,15 @@ impl Pipeline {
                 CommandOutcome::LookedUp => self.looked_up(first, ending),
                 CommandOutcome::Stored => {
                     ending.tally.sets += 1;
-                    end(first, true, ending);
+                    end(first, OperationEnd::Done, ending);
                 }
                 CommandOutcome::Refused(text) => {
                     ending.tally.refused(text);
-                    end(first, false, ending);
+                    end(first, OperationEnd::Failed, ending);
+                }
+                CommandOutcome::Rejected(text) => {
+                    ending.tally.refused(text);
+                    end(first, OperationEnd::Rejected, ending);
                 }
             }
         }
@@ -221,25 +251,36 @@ impl Pipeline {
         ending.tally.looked_up(get.operation.partition, get.found, get.missed);
         if get.missed > 0 && ending.look_aside && get.operation.cacheable {
             get.stage = Stage::Storing;
-            self.push(get, ending.values);
+            let took = Duration::from_nanos(ending.now_ns.saturating_sub(get.intended_ns));
+            let missed = self.deadline.is_some_and(|within| took > within);
+            self.push(get, missed, ending.values);
         } else {
-            end(get, true, ending);
+            end(get, OperationEnd::Done, ending);
         }
     }
 
     /// Ends every operation in flight as failed, because no answers will arrive.
     pub(super) fn give_up(&mut self, ending: &mut Ending<'_, '_>) {
-        self.requests.abandon().for_each(|in_flight| end(in_flight, false, ending));
+        self.requests.abandon().for_each(|in_flight| end(in_flight, OperationEnd::Failed, ending));
     }
 }
 
-fn end(in_flight: InFlight, ok: bool, ending: &mut Ending<'_, '_>) {
+/// The end of an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OperationEnd {
+    Done,
+    Failed,
+    Rejected,
+}
+
+fn end(in_flight: InFlight, how: OperationEnd, ending: &mut Ending<'_, '_>) {
     ending.tally.ended(&Ended {
         intended: Duration::from_nanos(in_flight.intended_ns),
         latency: Duration::from_nanos(ending.now_ns.saturating_sub(in_flight.intended_ns)),
         hits: in_flight.found,
         misses: in_flight.missed,
-        failed: !ok,
+        failed: how != OperationEnd::Done,
+        rejected: how == OperationEnd::Rejected,
     });
     ending.spare.push(in_flight.operation);
 }
@@ -260,6 +301,21 @@ mod tests {
         in_flight: usize,
     }
 
+    fn options(protocol: Protocol) -> Options {
+        Options {
+            protocol,
+            address: String::new(),
+            pace: crate::Pace::Closed,
+            connections: 1,
+            pipeline: 8,
+            duration: None,
+            operations_max: None,
+            look_aside: false,
+            deadline: None,
+            seed: 1,
+        }
+    }
+
     fn operation(verb: Verb, keys: u32) -> Operation {
         let key = vec!["k"; keys as usize].join(" ").into_bytes();
         Operation { verb, key, keys, cacheable: keys == 1, ..Operation::default() }
@@ -275,8 +331,9 @@ mod tests {
     ) -> AnswerCounts {
         let mut ended = Vec::new();
         let mut observe = |end: &Ended| ended.push((end.hits, end.misses, end.failed));
-        let (mut tally, mut values, mut spare) = (Tally::new(&mut observe), Values::default(), Vec::new());
-        let mut pipeline = Pipeline::new(protocol, 8);
+        let (mut tally, mut values, mut spare) =
+            (Tally::new(None, &mut observe), Values::default(), Vec::new());
+        let mut pipeline = Pipeline::new(&options(protocol));
         for operation in operations {
             pipeline.start(operation, 0, &mut values);
         }
@@ -306,6 +363,7 @@ mod tests {
             Answer::Stored if is_memcached => "STORED\r\n".to_owned(),
             Answer::Stored => "+OK\r\n".to_owned(),
             Answer::Refused { text, .. } => format!("-{}\r\n", String::from_utf8_lossy(text)),
+            Answer::Rejected { text } => format!("-{}\r\n", String::from_utf8_lossy(text)),
             Answer::Other => ":1\r\n".to_owned(),
         });
         let bytes: String = bytes.collect();
@@ -322,6 +380,27 @@ mod tests {
             let seen = play(vec![operation(Verb::Get, 3)], answers, true);
             assert_eq!((seen.ended, seen.sets, seen.error), (vec![(2, 1, false)], 0, None));
         }
+    }
+
+    #[test]
+    fn rejected_key_ends_its_operation_and_nothing_else() {
+        let text = b"REJECTED the answer is expected after 7 ms, too late";
+        let rejected = Answer::Rejected { text };
+        let said = Some(format!("`{}`", String::from_utf8_lossy(text)));
+        let gets = || vec![operation(Verb::Get, 1), operation(Verb::Get, 1)];
+        let seen = play(gets(), &[rejected, Answer::Next(true)], true);
+        assert_eq!(
+            (seen.ended, seen.first_error, seen.sets),
+            (vec![(0, 0, true), (1, 0, false)], said.clone(), 0)
+        );
+        let list = [Answer::List(3), Answer::Next(true), rejected, rejected];
+        let seen = play(vec![operation(Verb::Get, 3)], &list, true);
+        assert_eq!((seen.ended, seen.first_error, seen.error), (vec![(1, 0, true)], said, None));
+
+        let bytes = b"SERVER_ERROR rejected: the answer is expected after 7 ms, too late\r\nVA 1\r\nv\r\nEN\r\nHD\r\n";
+        let gets = (0..3).map(|_| operation(Verb::Get, 1)).collect();
+        let seen = play_bytes(Protocol::Memcached, gets, bytes, 1, true);
+        assert_eq!((seen.ended, seen.sets), (vec![(0, 0, true), (1, 0, false), (0, 1, false)], 1));
     }
 
     #[test]

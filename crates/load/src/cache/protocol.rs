@@ -4,7 +4,9 @@
 //! Redis answers every key in turn, after their number if there is more than one. [`Answer`]
 //! represents both, so that the code that counts them is independent of the protocol.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use sherwood_wire::memcached::client::{self as memcached, Item, Key};
 use sherwood_wire::memcached::{Exptime, StorageVerb};
@@ -34,6 +36,11 @@ pub(super) enum Answer<'a> {
         /// The target's text of the error.
         text: &'a [u8],
     },
+    /// A key was rejected, because its answer would have come too late.
+    Rejected {
+        /// The target's text, which names the expected time.
+        text: &'a [u8],
+    },
     /// An answer to neither a get nor a set.
     Other,
 }
@@ -57,25 +64,38 @@ pub(super) enum ReplyError {
 }
 
 impl Protocol {
-    /// Appends a get of the operation's keys.
-    pub(super) fn get(self, out: &mut Vec<u8>, operation: &Operation) {
+    /// Appends a get of the operation's keys. Only memcached's protocol states a deadline, of a
+    /// single key.
+    pub(super) fn get(self, out: &mut Vec<u8>, operation: &Operation, deadline: Option<Duration>) {
         let keys = operation.key.split(|&byte| byte == b' ');
-        match self {
-            Self::Memcached => memcached::get(out, keys.map(checked)),
-            Self::Redis if operation.keys == 1 => redis::get(out, &operation.key),
-            Self::Redis => redis::mget(out, keys),
+        match (self, deadline) {
+            (Self::Memcached, Some(deadline)) => {
+                memcached::meta_get(out, checked(&operation.key), millis(deadline));
+            }
+            (Self::Memcached, None) => memcached::get(out, keys.map(checked)),
+            (Self::Redis, _) if operation.keys == 1 => redis::get(out, &operation.key),
+            (Self::Redis, _) => redis::mget(out, keys),
         }
     }
 
-    /// Appends a set of the operation's key.
-    pub(super) fn set(self, out: &mut Vec<u8>, operation: &Operation, value: &[u8]) {
-        match self {
-            Self::Memcached => {
+    /// Appends a set of the operation's key, which is read with this deadline.
+    pub(super) fn set(
+        self,
+        out: &mut Vec<u8>,
+        operation: &Operation,
+        value: &[u8],
+        deadline: Option<Deadline>,
+    ) {
+        match (self, deadline) {
+            (Self::Memcached, Some(Deadline { within, missed })) => {
+                memcached::meta_set(out, checked(&operation.key), value, millis(within), missed);
+            }
+            (Self::Memcached, None) => {
                 let item = Item { value, flags: 0, exptime: Exptime(0) };
                 let answer = memcached::Answer::Expected;
                 memcached::store(out, StorageVerb::Set, checked(&operation.key), item, answer);
             }
-            Self::Redis => redis::set(out, &operation.key, value),
+            (Self::Redis, _) => redis::set(out, &operation.key, value),
         }
     }
 
@@ -97,6 +117,19 @@ impl Protocol {
 /// Most bytes of one answer that are held: the largest value and the longest line before it.
 pub(super) const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX as usize + LINE_BYTES_MAX;
 
+/// The deadline with which the key of a set is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    pub(super) within: Duration,
+    /// True if the set follows a miss that has taken longer.
+    pub(super) missed: bool,
+}
+
+/// Returns a deadline in whole milliseconds, rounded up.
+fn millis(deadline: Duration) -> u64 {
+    deadline.as_nanos().div_ceil(1_000_000) as u64
+}
+
 fn checked(bytes: &[u8]) -> Key<'_> {
     Key::new(bytes).expect("workloads yield keys that can be sent")
 }
@@ -107,10 +140,13 @@ impl<'a> From<memcached::Reply<'a>> for Answer<'a> {
         match reply {
             Reply::Value { .. } => Self::Found,
             Reply::End => Self::End,
-            Reply::Stored => Self::Stored,
+            Reply::MetaValue(_) => Self::Next(true),
+            Reply::MetaMiss => Self::Next(false),
+            Reply::Stored | Reply::MetaDone => Self::Stored,
             Reply::NotStored => Self::Refused { kind: "NOT_STORED", text: b"" },
             Reply::Error(text) => Self::Refused { kind: "ERROR", text },
             Reply::ClientError(text) => Self::Refused { kind: "CLIENT_ERROR", text },
+            Reply::ServerError(text) if text.starts_with(b"rejected: ") => Self::Rejected { text },
             Reply::ServerError(text) => Self::Refused { kind: "SERVER_ERROR", text },
             _ => Self::Other,
         }
@@ -125,6 +161,7 @@ impl<'a> From<redis::Reply<'a>> for Answer<'a> {
             Reply::Null => Self::Next(false),
             Reply::Array(len) => Self::List(len),
             Reply::Simple(b"OK") => Self::Stored,
+            Reply::Error(text) if text.starts_with(b"REJECTED ") => Self::Rejected { text },
             Reply::Error(text) => Self::Refused { kind: "", text },
             Reply::Simple(_) | Reply::Integer(_) => Self::Other,
         }
@@ -142,13 +179,18 @@ impl fmt::Display for Answer<'_> {
             Self::Next(false) => formatter.write_str("no value"),
             Self::Stored => formatter.write_str("that a value was set"),
             Self::Refused { kind, text } => {
-                let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]);
+                let text = quoted(text);
                 let between = if kind.is_empty() || text.is_empty() { "" } else { " " };
                 write!(formatter, "`{kind}{between}{text}`")
             }
+            Self::Rejected { text } => write!(formatter, "`{}`", quoted(text)),
             Self::Other => formatter.write_str("what no get or set is answered with"),
         }
     }
+}
+
+fn quoted(text: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)])
 }
 
 /// Most bytes of an error text that are quoted: enough for a sentence, and less than an HTML page
@@ -172,12 +214,22 @@ mod tests {
 
     #[test]
     fn gets_and_sets_are_encoded_in_each_protocol() {
-        let one = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a"));
-        let two = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a bc"));
-        let set = |protocol: Protocol, out: &mut Vec<u8>| protocol.set(out, &operation("a"), b"vv");
+        let one = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a"), None);
+        let two = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a bc"), None);
+        let set = |protocol: Protocol, out: &mut Vec<u8>| protocol.set(out, &operation("a"), b"vv", None);
         assert_eq!(encoded(Protocol::Memcached, one), "get a\r\n");
         assert_eq!(encoded(Protocol::Memcached, two), "get a bc\r\n");
         assert_eq!(encoded(Protocol::Memcached, set), "set a 0 0 2\r\nvv\r\n");
+        let within = Some(Duration::from_micros(2_001));
+        let due = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a"), within);
+        assert_eq!(encoded(Protocol::Memcached, due), "mg a v U3\r\n");
+        for (missed, expected) in [(false, "ms a 2 U3\r\nvv\r\n"), (true, "ms a 2 U3 d\r\nvv\r\n")] {
+            let deadline = within.map(|within| Deadline { within, missed });
+            let due = |protocol: Protocol, out: &mut Vec<u8>| {
+                protocol.set(out, &operation("a"), b"vv", deadline);
+            };
+            assert_eq!(encoded(Protocol::Memcached, due), expected);
+        }
         assert_eq!(encoded(Protocol::Redis, one), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
         assert_eq!(encoded(Protocol::Redis, two), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
         assert_eq!(encoded(Protocol::Redis, set), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nvv\r\n");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Ended;
 use super::operations::Operations;
 use crate::report::{sent_per_s, us};
-use crate::{HitsMisses, Latencies, LatencySummary, Report};
+use crate::{DeadlineCounts, HitsMisses, Latencies, LatencySummary, Report};
 
 /// The counts of a run so far, and its observer.
 pub(super) struct Tally<'a> {
@@ -14,6 +14,9 @@ pub(super) struct Tally<'a> {
     pub(super) errors: u64,
     pub(super) unsent: u64,
     pub(super) sets: u64,
+    /// The deadline of each operation, and the counts of their ends.
+    deadline: Option<Duration>,
+    deadlines: DeadlineCounts,
     /// The text with which the first operation was refused.
     pub(super) first_error: Option<String>,
     /// Hits and misses by the index of the partition.
@@ -26,13 +29,15 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    pub(super) fn new(observe: &'a mut dyn FnMut(&Ended)) -> Self {
+    pub(super) fn new(deadline: Option<Duration>, observe: &'a mut dyn FnMut(&Ended)) -> Self {
         Self {
             observe,
             ops: 0,
             errors: 0,
             unsent: 0,
             sets: 0,
+            deadline,
+            deadlines: DeadlineCounts::default(),
             first_error: None,
             by_partition: Vec::new(),
             latency: Latencies::default(),
@@ -71,7 +76,14 @@ impl<'a> Tally<'a> {
         self.ops += 1;
         self.errors += u64::from(ended.failed);
         self.latency.record(ended.latency);
+        self.count_deadline(ended);
         (self.observe)(ended);
+    }
+
+    fn count_deadline(&mut self, ended: &Ended) {
+        if let Some(deadline) = self.deadline {
+            self.deadlines.count(ended.rejected, !ended.failed && ended.latency <= deadline);
+        }
     }
 
     /// Notes the text with which the target refused an operation. Does not end the operation.
@@ -87,7 +99,9 @@ impl<'a> Tally<'a> {
         self.errors += 1;
         self.latency.record(waited);
         self.lateness.record(waited);
-        (self.observe)(&Ended { intended, latency: waited, hits: 0, misses: 0, failed: true });
+        let ended = Ended { intended, latency: waited, hits: 0, misses: 0, failed: true, rejected: false };
+        self.count_deadline(&ended);
+        (self.observe)(&ended);
     }
 
     pub(super) fn report(self, operations: &dyn Operations, duration_s: f64, open: bool) -> Report {
@@ -110,6 +124,7 @@ impl<'a> Tally<'a> {
             sets: self.sets,
             unsent: self.unsent,
             duration_s,
+            deadlines: self.deadline.map(|deadline| self.deadlines.of_run(deadline, self.ops)),
             complete: true,
             incomplete_because: None,
             first_error: self.first_error,
@@ -138,7 +153,7 @@ mod tests {
     #[test]
     fn lateness_of_operations_counts_until_their_batch_is_sent() {
         let mut observe = |_: &Ended| {};
-        let mut tally = Tally::new(&mut observe);
+        let mut tally = Tally::new(None, &mut observe);
         tally.built(0);
         tally.built(7_000_000);
         assert!(tally.has_built());
@@ -151,9 +166,10 @@ mod tests {
     #[test]
     fn operations_never_sent_count_as_operations_and_errors() {
         let mut observe = |_: &Ended| {};
-        let mut tally = Tally::new(&mut observe);
+        let mut tally = Tally::new(None, &mut observe);
         let moment = Duration::from_micros(1);
-        let ended = |failed| Ended { intended: moment, latency: moment, hits: 0, misses: 0, failed };
+        let ended =
+            |failed| Ended { intended: moment, latency: moment, hits: 0, misses: 0, failed, rejected: false };
         tally.ended(&ended(false));
         tally.ended(&ended(true));
         tally.never_sent(moment, 5 * moment);
@@ -161,5 +177,22 @@ mod tests {
         let report = report(tally);
         assert_eq!((report.ops, report.errors, report.unsent), (4, 3, 2));
         assert_eq!(report.ops_per_s, 1.0, "two were sent in two seconds");
+    }
+
+    #[test]
+    fn operations_miss_their_deadline_when_they_are_slow_or_fail_unless_rejected() {
+        let mut observe = |_: &Ended| {};
+        let ms = Duration::from_millis;
+        let mut tally = Tally::new(Some(ms(5)), &mut observe);
+        for (latency, failed, rejected) in
+            [(5, false, false), (6, false, false), (1, true, false), (1, true, true), (9, true, true)]
+        {
+            let ended = Ended { intended: ms(1), latency: ms(latency), hits: 0, misses: 0, failed, rejected };
+            tally.ended(&ended);
+        }
+        tally.never_sent(ms(1), ms(1));
+        let deadlines = report(tally).deadlines.expect("there is a deadline");
+        assert_eq!((deadlines.missed, deadlines.rejected, deadlines.late), (3, 2, 0));
+        assert_eq!((deadlines.deadline_miss_ratio, deadlines.rejection_ratio), (0.5, 2.0 / 6.0));
     }
 }

@@ -146,6 +146,9 @@ pub(super) struct KeyResult<'a> {
     #[serde(borrow)]
     pub(super) backend: Cow<'a, str>,
     pub(super) status: Status,
+    /// True if the gateway answered the key after its deadline.
+    #[serde(default)]
+    pub(super) late: bool,
     /// The latency measured by the gateway; none if the answer does not contain it.
     pub(super) latency_ms: Option<f64>,
 }

@@ -44,7 +44,13 @@ pub(super) fn run(
         Ok(pacing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     let Driver { phases, first_error, .. } = driver;
-    Ok(RunOutcome { phases, elapsed: origin.elapsed(), incomplete_because, first_error })
+    Ok(RunOutcome {
+        phases,
+        elapsed: origin.elapsed(),
+        deadline: options.deadline,
+        incomplete_because,
+        first_error,
+    })
 }
 
 struct Driver<'a, F> {
@@ -148,6 +154,8 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
             hits: 0,
             misses: 0,
             failed_keys: 0,
+            rejected: false,
+            marked_late: false,
             failed: true,
         });
     }
@@ -155,8 +163,18 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
     fn end(&mut self, ended: Ended) {
         let Ended { intended, late, latency, answer, _place } = ended;
         let phase = self.phase_of(intended);
-        let mut finished =
-            Finished { phase, intended, late, latency, hits: 0, misses: 0, failed_keys: 0, failed: false };
+        let mut finished = Finished {
+            phase,
+            intended,
+            late,
+            latency,
+            hits: 0,
+            misses: 0,
+            failed_keys: 0,
+            rejected: false,
+            marked_late: false,
+            failed: false,
+        };
         if let Err(error) = self.count(answer, &mut finished) {
             finished.failed = true;
             self.first_error.get_or_insert(error);
@@ -180,6 +198,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         let answer = Answer::parse(&body).map_err(|error| error.to_string())?;
         let Phase { by_backend, hit_latency, .. } = &mut self.phases[finished.phase];
         for result in answer.results {
+            finished.marked_late |= result.late;
             if let (Status::Hit, Some(ms)) = (result.status, result.latency_ms) {
                 let latency = Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
                 match hit_latency.get_mut(result.backend.as_ref()) {
@@ -192,6 +211,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
                 Status::Miss | Status::NotFound => false,
                 Status::Rejected | Status::Timeout | Status::Error => {
                     finished.failed_keys += 1;
+                    finished.rejected |= result.status == Status::Rejected;
                     continue;
                 }
             };
@@ -206,7 +226,18 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
     }
 
     fn finish(&mut self, finished: Finished) {
-        let Finished { phase, intended: _, late, latency, hits, misses, failed_keys, failed } = finished;
+        let Finished {
+            phase,
+            intended: _,
+            late,
+            latency,
+            hits,
+            misses,
+            failed_keys,
+            rejected,
+            marked_late,
+            failed,
+        } = finished;
         let phase = &mut self.phases[phase];
         phase.requests += 1;
         phase.queries += u64::from(hits) + u64::from(misses) + u64::from(failed_keys);
@@ -214,6 +245,11 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         phase.failed_keys += u64::from(failed_keys);
         phase.latency.record(latency);
         phase.lateness.record(late);
+        if let Some(deadline) = self.options.deadline {
+            let in_time = !failed && failed_keys == 0 && latency <= deadline;
+            phase.deadlines.count(rejected, in_time);
+            phase.deadlines.late += u64::from(marked_late);
+        }
         self.done += 1;
         (self.observe)(&finished);
     }

@@ -29,7 +29,9 @@ use sherwood_workload::onerf::Model;
 
 use crate::pace::Schedule;
 use crate::report::{sent_per_s, us};
-use crate::{Control, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, within};
+use crate::{
+    Control, DeadlineCounts, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, within,
+};
 
 /// Options of a run of requests against a gateway.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,8 @@ pub struct Options {
     pub failed_latency: Duration,
     /// True if answers contain the values.
     pub values: bool,
+    /// The deadline that each request states, above 0 and at most 24 hours.
+    pub deadline: Option<Duration>,
     /// The bearer token, if the gateway requires one.
     pub bearer: Option<Bearer>,
     /// Seed of the times at which requests start; the workload has a seed of its own.
@@ -70,6 +74,7 @@ impl Default for Options {
             timeout: Duration::from_secs(15),
             failed_latency: Duration::from_secs(10),
             values: false,
+            deadline: None,
             bearer: None,
             seed: 1,
         }
@@ -140,6 +145,10 @@ pub struct Finished {
     pub misses: u32,
     /// Keys that were refused, timed out or failed.
     pub failed_keys: u32,
+    /// True if a key of the request was rejected.
+    pub rejected: bool,
+    /// True if a key of the request was marked as late.
+    pub marked_late: bool,
     /// True if the request as a whole failed: not sent, not answered, or not answered with status
     /// 200 and a valid body.
     pub failed: bool,
@@ -167,6 +176,8 @@ pub struct Phase {
     pub latency: Latencies,
     /// Times between the intended start and the sending of requests.
     pub lateness: Latencies,
+    /// Ends of requests, if they have a deadline.
+    pub deadlines: DeadlineCounts,
 }
 
 /// The result of a run.
@@ -176,6 +187,8 @@ pub struct RunOutcome {
     pub phases: Vec<Phase>,
     /// Length of the run.
     pub elapsed: Duration,
+    /// The deadline of each request.
+    pub deadline: Option<Duration>,
     /// The reason why the run ended early, if it did.
     pub incomplete_because: Option<String>,
     /// The first failure of a request, in words.
@@ -202,8 +215,10 @@ pub fn run(
         let found = format!("{:?}", options.timeout);
         return Err(LoadError::Option { option: "timeout", found, accepted: "above 0 s and up to 3600 s" });
     }
+    options.deadline.map_or(Ok(()), crate::check_deadline)?;
     let schedule = Schedule::new(options.pace, options.seed)?;
-    let requests = requests::from_workload(workload, options.values, options.requests_max)?;
+    let answers = requests::Answers { values: options.values, deadline: options.deadline };
+    let requests = requests::from_workload(workload, answers, options.requests_max)?;
     driver::run(options, schedule, requests, control, observe)
 }
 
@@ -221,7 +236,9 @@ impl RunOutcome {
             all.misses += counts.misses;
         }
         let (mut latency, mut lateness) = (Latencies::default(), Latencies::default());
+        let mut deadlines = DeadlineCounts::default();
         for phase in phases {
+            deadlines.add(&phase.deadlines);
             latency.merge(&phase.latency);
             lateness.merge(&phase.lateness);
         }
@@ -244,6 +261,7 @@ impl RunOutcome {
             sets: 0,
             unsent,
             duration_s,
+            deadlines: self.deadline.map(|deadline| deadlines.of_run(deadline, ops)),
             complete: self.incomplete_because.is_none(),
             incomplete_because: self.incomplete_because.clone(),
             first_error: self.first_error.clone(),

@@ -1,6 +1,7 @@
 //! Workloads as a stream of request bodies.
 
 use std::io::BufRead;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -17,14 +18,22 @@ pub(super) trait Requests: Send {
     fn next(&mut self) -> Result<Option<Bytes>, TraceError>;
 }
 
-/// Returns the workload's requests, at most `max`. `values` is true if the answers are to contain
-/// the values.
+/// The answers that requests ask for.
+#[derive(Clone, Copy)]
+pub(super) struct Answers {
+    /// True if they contain the values.
+    pub(super) values: bool,
+    /// The time by which they are wanted.
+    pub(super) deadline: Option<Duration>,
+}
+
+/// Returns the workload's requests, at most `max`.
 pub(super) fn from_workload(
     workload: Workload,
-    values: bool,
+    answers: Answers,
     max: Option<u64>,
 ) -> Result<Box<dyn Requests>, LoadError> {
-    let requests = all_of(workload, values)?;
+    let requests = all_of(workload, answers)?;
     Ok(match max {
         Some(left) => Box::new(Bounded { requests, left }),
         None => requests,
@@ -45,23 +54,25 @@ impl Requests for Bounded {
     }
 }
 
-fn all_of(workload: Workload, values: bool) -> Result<Box<dyn Requests>, LoadError> {
+fn all_of(workload: Workload, answers: Answers) -> Result<Box<dyn Requests>, LoadError> {
     Ok(match workload {
         Workload::Mix { model, profile, seed } => {
             let names = model.backends().iter().map(|backend| backend.name.clone()).collect();
-            Box::new(Mix { mix: model.mix(&profile)?, rng: rng_from_seed(seed), names, values })
+            Box::new(Mix { mix: model.mix(&profile)?, rng: rng_from_seed(seed), names, answers })
         }
         Workload::KeySpace { backend, options, batch, seed } => {
             crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
-            Box::new(KeySpace { backend, stream: KeyValue::new(options, seed)?, batch, values })
+            Box::new(KeySpace { backend, stream: KeyValue::new(options, seed)?, batch, answers })
         }
-        Workload::RobinHood { input } => Box::new(RobinHood { requests: robinhood::read(input), values }),
+        Workload::RobinHood { input } => Box::new(RobinHood { requests: robinhood::read(input), answers }),
     })
 }
 
 #[derive(Serialize)]
 struct Body<'a> {
     values: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<f64>,
     queries: Vec<Query<'a>>,
 }
 
@@ -71,15 +82,18 @@ struct Query<'a> {
     keys: Vec<String>,
 }
 
-fn encode(body: &Body<'_>) -> Bytes {
-    serde_json::to_vec(body).expect("a body has string keys only and a vector takes every write").into()
+fn encode(answers: Answers, queries: Vec<Query<'_>>) -> Bytes {
+    let Answers { values, deadline } = answers;
+    let body =
+        Body { values, deadline_ms: deadline.map(|deadline| deadline.as_nanos() as f64 / 1e6), queries };
+    serde_json::to_vec(&body).expect("a body has string keys only and a vector takes every write").into()
 }
 
 struct Mix {
     mix: RequestMix,
     rng: Rng,
     names: Vec<String>,
-    values: bool,
+    answers: Answers,
 }
 
 impl Requests for Mix {
@@ -89,7 +103,7 @@ impl Requests for Mix {
             backend: &self.names[backend.index()],
             keys: objects.iter().map(|object| object_key(*object)).collect(),
         });
-        Ok(Some(encode(&Body { values: self.values, queries: queries.collect() })))
+        Ok(Some(encode(self.answers, queries.collect())))
     }
 }
 
@@ -102,7 +116,7 @@ struct KeySpace {
     backend: String,
     stream: KeyValue,
     batch: usize,
-    values: bool,
+    answers: Answers,
 }
 
 impl Requests for KeySpace {
@@ -115,13 +129,13 @@ impl Requests for KeySpace {
             String::from_utf8(text).expect("keys are made of ASCII digits and a letter")
         };
         let query = Query { backend: &self.backend, keys: drawn.into_iter().map(text).collect() };
-        Ok(Some(encode(&Body { values: self.values, queries: vec![query] })))
+        Ok(Some(encode(self.answers, vec![query])))
     }
 }
 
 struct RobinHood {
     requests: robinhood::Requests<Box<dyn BufRead + Send>>,
-    values: bool,
+    answers: Answers,
 }
 
 impl Requests for RobinHood {
@@ -133,6 +147,6 @@ impl Requests for RobinHood {
             backend: &query.backend,
             keys: query.objects.iter().map(|object| object.key.clone()).collect(),
         });
-        Ok(Some(encode(&Body { values: self.values, queries: queries.collect() })))
+        Ok(Some(encode(self.answers, queries.collect())))
     }
 }

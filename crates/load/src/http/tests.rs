@@ -189,3 +189,40 @@ fn error_names_an_unreachable_gateway() {
     let error = run(&options(gone.clone()), mix(5), &Control::default(), |_| {}).unwrap_err().to_string();
     assert!(error.contains(&gone), "{error}");
 }
+
+#[test]
+fn requests_with_a_deadline_count_as_missed_or_rejected() {
+    let (_runtime, address) = gateway(|body| {
+        assert_eq!(body["deadline_ms"], json!(9_999.5));
+        let key = body["queries"][0]["keys"][0].as_str().unwrap();
+        let mut answer = answer_all(&body, |_| "hit");
+        let result = &mut answer["results"][0];
+        match key.as_bytes()[key.len() - 1] % 4 {
+            0 => result["late"] = json!(true),
+            1 => result["status"] = json!("rejected"),
+            2 => result["status"] = json!("timeout"),
+            _ => {}
+        }
+        (StatusCode::OK, Json(answer))
+    });
+    let key_space = KeyValueOptions::default();
+    let workload = Workload::KeySpace { backend: "kv".to_owned(), options: key_space, batch: 2, seed: 1 };
+    let options = Options { deadline: Some(Duration::from_micros(9_999_500)), ..options(address) };
+    let mut seen = Vec::new();
+    let report = run(&options, workload, &Control::default(), |end| seen.push(*end)).unwrap().report(true);
+    let deadlines = report.deadlines.expect("there is a deadline");
+    let count = |of: fn(&Finished) -> bool| seen.iter().filter(|end| of(end)).count() as u64;
+    let rejected = count(|end| end.rejected);
+    assert_eq!((deadlines.rejected, deadlines.late), (rejected, count(|end| end.marked_late)));
+    assert_eq!(deadlines.missed, count(|end| end.failed_keys > 0) - rejected);
+    assert!(rejected > 0 && deadlines.late > 0 && deadlines.missed > 0, "{deadlines:?}");
+}
+
+#[test]
+fn deadline_out_of_range_is_refused() {
+    for deadline in [Duration::ZERO, Duration::from_secs(24 * 3600 + 1)] {
+        let options = Options { deadline: Some(deadline), ..options("127.0.0.1:1".to_owned()) };
+        let error = run(&options, mix(5), &Control::default(), |_| {}).unwrap_err().to_string();
+        assert!(error.contains("above 0 ms and up to 24 h"), "{error}");
+    }
+}

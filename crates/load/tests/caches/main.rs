@@ -160,6 +160,7 @@ fn error_names_an_unreachable_cache() {
         duration: None,
         operations_max: None,
         look_aside: false,
+        deadline: None,
         seed: 1,
     };
     let error = run(&options, key_value(KeyValueOptions::default()), &Control::default(), |_| {})

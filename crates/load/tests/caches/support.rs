@@ -78,6 +78,7 @@ impl Cache {
             duration: None,
             operations_max: None,
             look_aside: true,
+            deadline: None,
             seed: 1,
         }
     }

@@ -89,6 +89,32 @@ fn keys_after<'a>(out: &mut Vec<u8>, name: &[u8], keys: impl IntoIterator<Item =
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends `mg <key> v U<ms>`: a read of one key whose value is wanted within `ms` milliseconds, 1
+/// to 86,400,000; flag `U` is one of our own. It is answered by [`Reply::MetaValue`] or
+/// [`Reply::MetaMiss`].
+pub fn meta_get(out: &mut Vec<u8>, key: Key<'_>, within_ms: u64) {
+    out.extend_from_slice(b"mg ");
+    out.extend_from_slice(key.0);
+    out.extend_from_slice(b" v U");
+    decimal(out, within_ms);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `ms <key> <size> U<ms>` and the value: a store of a key that is read with this deadline,
+/// answered by [`Reply::MetaDone`] or an error. `missed` says that it follows a miss for which the
+/// reader has waited past its deadline (flag `d`).
+pub fn meta_set(out: &mut Vec<u8>, key: Key<'_>, value: &[u8], within_ms: u64, missed: bool) {
+    out.extend_from_slice(b"ms ");
+    out.extend_from_slice(key.0);
+    out.push(b' ');
+    decimal(out, value.len() as u64);
+    out.extend_from_slice(b" U");
+    decimal(out, within_ms);
+    out.extend_from_slice(if missed { b" d\r\n" } else { b"\r\n" });
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// A value to store, with its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
@@ -214,6 +240,12 @@ pub enum Reply<'a> {
         /// The value of the item.
         value: &'a [u8],
     },
+    /// `VA`: the value that a meta command has read.
+    MetaValue(&'a [u8]),
+    /// `EN`: a meta command has found no item.
+    MetaMiss,
+    /// `HD`: a meta command has succeeded, without a value.
+    MetaDone,
     /// `END`: the list of values or statistics is complete.
     End,
     /// `STORED`: the value was stored.
@@ -319,6 +351,9 @@ pub fn parse(buf: &[u8], value_bytes_max: u32) -> Result<Progress<'_>, ReplyErro
     if line.starts_with(b"VALUE ") {
         return value(line, buf, at + 1, value_bytes_max);
     }
+    if line.starts_with(b"VA ") {
+        return meta_value(line, buf, at + 1, value_bytes_max);
+    }
     let reply = one_line(line).ok_or_else(|| unknown(line))?;
     Ok(Progress::Reply { consumed: at + 1, reply })
 }
@@ -338,13 +373,34 @@ fn value<'a>(
     let (Some(cas), Some(flags), Some(bytes)) = (cas, flags(words.get(2)), unsigned(words.get(3))) else {
         return Err(unknown(line));
     };
+    block(buf, start, bytes, bytes_max, |value| Reply::Value { key: words.get(1), flags, cas, value })
+}
+
+fn meta_value<'a>(
+    line: &'a [u8],
+    buf: &'a [u8],
+    start: usize,
+    bytes_max: u32,
+) -> Result<Progress<'a>, ReplyError> {
+    let bytes = unsigned(Words::of(line).get(1)).ok_or_else(|| unknown(line))?;
+    block(buf, start, bytes, bytes_max, Reply::MetaValue)
+}
+
+/// Parses the value of `bytes` bytes that begins at `start`, and its line end.
+fn block<'a>(
+    buf: &'a [u8],
+    start: usize,
+    bytes: u64,
+    bytes_max: u32,
+    reply: impl FnOnce(&'a [u8]) -> Reply<'a>,
+) -> Result<Progress<'a>, ReplyError> {
     if bytes > u64::from(bytes_max) {
         return Err(ReplyError::ValueTooLarge { bytes, bytes_max });
     }
     let consumed = start + bytes as usize + 2;
     let Some(value) = buf.get(start..consumed) else { return Ok(Progress::Incomplete { need: consumed }) };
     let value = value.strip_suffix(b"\r\n").ok_or(ReplyError::ValueEnd(bytes))?;
-    Ok(Progress::Reply { consumed, reply: Reply::Value { key: words.get(1), flags, cas, value } })
+    Ok(Progress::Reply { consumed, reply: reply(value) })
 }
 
 fn one_line(line: &[u8]) -> Option<Reply<'_>> {
@@ -354,6 +410,8 @@ fn one_line(line: &[u8]) -> Option<Reply<'_>> {
     };
     Some(match name {
         b"END" => Reply::End,
+        b"EN" => Reply::MetaMiss,
+        b"HD" => Reply::MetaDone,
         b"STORED" => Reply::Stored,
         b"NOT_STORED" => Reply::NotStored,
         b"EXISTS" => Reply::Exists,
