@@ -67,6 +67,18 @@ pub trait Backends: Send + Sync {
         deadline: Option<Instant>,
     ) -> BoxFuture<'static, Vec<FetchResult>>;
 
+    /// Returns true if keys may have deadlines of which their clients do not know, which
+    /// [`within`](Self::within) returns. Asked once, when a listener starts.
+    fn have_deadlines(&self) -> bool {
+        false
+    }
+
+    /// Returns the time within which a key of a partition is wanted if its client states none.
+    fn within(&self, partition: PartitionId, key: &[u8]) -> Option<Duration> {
+        let _ = (partition, key);
+        None
+    }
+
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and fences the
     /// key: afterwards no value fetched before can fill the cache.
     ///

@@ -102,7 +102,7 @@ impl Session<'_> {
             self.counters.increment(Count::GetMisses);
             return;
         };
-        let access = access(moment, target);
+        let access = self.access(moment, target, name);
         let found = self.shared.service.cache.get(target.partition, name, &access, |item| match item.value {
             Value::Bytes(value) => {
                 let cas = retrieval.cas.then_some(item.cas);

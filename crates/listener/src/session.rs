@@ -85,6 +85,12 @@ impl Session<'_> {
         AfterCommand::Continue
     }
 
+    /// Returns the access to the cache of a command that reads or stores a key, in the class of the
+    /// key's deadline.
+    pub(super) fn access(&self, moment: Moment, target: Target, key: &[u8]) -> Access {
+        Access { class: self.shared.deadline_class(target, key), ..access(moment, target) }
+    }
+
     /// Answers bytes that are not a memcached command.
     pub(super) fn refuse(&self, refusal: Refusal, noreply: bool, out: &mut Vec<u8>) {
         self.counters.increment(Count::ProtocolErrors);
@@ -116,7 +122,7 @@ impl Session<'_> {
         storage: &Storage<'_>,
     ) -> Result<&'static [u8], Refused> {
         let cache = &self.shared.service.cache;
-        let access = access(moment, target);
+        let access = self.access(moment, target, key);
         let item = NewItem {
             flags: storage.flags,
             expires: expiry(storage.exptime, moment),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sherwood_cache::{Cache, Usage};
+use sherwood_model::DeadlineClass;
 
 use super::account::{Account, BufferBytes};
 use super::backends::Backends;
@@ -107,6 +108,8 @@ pub(super) struct Shared {
     /// The counters of the listener's threads, by number of the thread.
     pub(super) counters: Box<[Counters]>,
     pub(super) connections: Connections,
+    /// True if keys may have deadlines that their clients do not state.
+    has_deadlines: bool,
     /// The counts at the last `stats reset` of a client.
     baseline: Mutex<Counts>,
 }
@@ -117,11 +120,21 @@ impl Shared {
             started: clock.moment(),
             counters: (0..options.threads).map(|_| Counters::default()).collect(),
             connections: Connections::default(),
+            has_deadlines: service.backends.as_ref().is_some_and(|backends| backends.have_deadlines()),
             baseline: Mutex::default(),
             options,
             service,
             clock,
         }
+    }
+
+    /// Returns the deadline class of a key whose client states no deadline, if it has one.
+    pub(super) fn deadline_class(&self, target: Target, key: &[u8]) -> Option<DeadlineClass> {
+        if !self.has_deadlines {
+            return None;
+        }
+        let within = self.service.backends.as_ref()?.within(target.partition, key)?;
+        Some(self.service.cache.deadline_class(target.partition, within))
     }
 
     /// Returns the counts of all threads since the start.

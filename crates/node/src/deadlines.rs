@@ -37,6 +37,11 @@ impl DeadlineRules {
         Self(rules)
     }
 
+    /// Returns true if no key has a deadline by rule.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the time by which `tenant` wants a key of `backend`; none if no rule applies.
     pub(crate) fn within(&self, tenant: TenantId, backend: BackendId, key: &[u8]) -> Option<Duration> {
         let applies = |rule: &&DeadlineRule| {
@@ -54,7 +59,7 @@ impl DeadlineRules {
         backend: BackendId,
         keys: impl Iterator<Item = &'k [u8]>,
     ) -> Option<Duration> {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return None;
         }
         keys.filter_map(|key| self.within(tenant, backend, key)).min()

@@ -1,6 +1,7 @@
 //! Starts the listeners of a setup, and connects them to the backends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -138,6 +139,15 @@ impl Backends for Behind {
         .boxed()
     }
 
+    fn have_deadlines(&self) -> bool {
+        !self.0.deadline_rules.is_empty()
+    }
+
+    fn within(&self, partition: PartitionId, key: &[u8]) -> Option<Duration> {
+        let PartitionName { tenant, backend, .. } = self.0.names.partitions()[partition.index()];
+        self.0.deadline_rules.within(tenant, backend, key)
+    }
+
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
         self.0.write(partition, key, change);
     }
@@ -163,7 +173,9 @@ fn demands(
     let mut demands: Vec<DemandOfKeys> = Vec::new();
     for (position, key) in keys.iter().enumerate() {
         let of_rule = || Some(asked_at + core.deadline_rules.within(tenant, backend, key)?);
-        let demand = Demand { tenant, deadline: deadline.or_else(of_rule), ..Demand::default() };
+        let deadline = deadline.or_else(of_rule);
+        let class = deadline.map(|deadline| core.cache.deadline_class(partition, deadline - asked_at));
+        let demand = Demand { tenant, deadline, class: class.unwrap_or_default(), ..Demand::default() };
         match demands.iter_mut().find(|(known, _)| *known == demand) {
             Some((_, positions)) => positions.push(position),
             None => demands.push((demand, vec![position])),

@@ -20,6 +20,7 @@ mod tests;
 use bytes::Bytes;
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, AccessFlags, Item, Marks, Value};
+use sherwood_model::DeadlineClass;
 use sherwood_wire::memcached::{KEY_BYTES_MAX, Meta, MetaVerb};
 
 use super::conversation::Wanted;
@@ -46,12 +47,14 @@ struct Asked<'a> {
     /// The key without the prefix that selects its partition, as the partition stores it.
     name: &'a [u8],
     target: Target,
+    /// The class of the deadline, stated by flag `U` or by rule.
+    class: Option<DeadlineClass>,
 }
 
 impl Asked<'_> {
     /// Returns the access to the cache of a command that counts as a use of the item.
     fn access(&self) -> Access {
-        access(self.moment, self.target)
+        Access { class: self.class, ..access(self.moment, self.target) }
     }
 
     /// Returns the access to the cache of a command that does not count as a use of the item.
@@ -102,7 +105,11 @@ impl Session<'_> {
     /// Returns the command with the partition of its key; none if the key matches no route.
     fn asked<'a>(&self, moment: Moment, meta: Meta<'a>, key: &'a [u8]) -> Option<Asked<'a>> {
         let (target, name) = self.shared.service.routing.find(key)?;
-        Some(Asked { moment, meta, key, name, target })
+        let class = match meta.flags.has(b'U').then(|| meta.flags.options().within).flatten() {
+            Some(within) => Some(self.shared.service.cache.deadline_class(target.partition, within)),
+            None => self.shared.deadline_class(target, name),
+        };
+        Some(Asked { moment, meta, key, name, target, class })
     }
 }
 

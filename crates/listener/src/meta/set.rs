@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas, NewItem, Refused};
+use sherwood_cache::{AccessFlags, Change, Item, ItemKind, Marks, NewCas, NewItem, Refused};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
@@ -77,7 +77,10 @@ impl Session<'_> {
 
     fn set(&self, asked: &Asked<'_>, new: &New<'_>) -> Result<SetOutcome, Refused> {
         let cache = &self.shared.service.cache;
-        let (partition, access) = (asked.target.partition, asked.access());
+        let (partition, mut access) = (asked.target.partition, asked.access());
+        if asked.meta.flags.has(b'd') {
+            access.flags = access.flags.with(AccessFlags::DEADLINE_MISSED);
+        }
         if let Some(item) = new.plain() {
             let item = NewItem { received: self.received, ..item };
             let cas = cache.set(partition, asked.name, item, &access)?;

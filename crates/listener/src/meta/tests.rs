@@ -1,9 +1,12 @@
 //! Meta commands without sockets: answers recorded from memcached, and the deviations from them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use sherwood_cache::{Access, Eviction, Marks, NewItem};
-use sherwood_model::{Instant, PartitionId};
+use sherwood_cache::{
+    Access, Cache, DeadlineClasses, DeadlineOptions, Eviction, Marks, NewItem, Options, Partition,
+};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use super::super::counters::Count;
 use super::super::routing::Routing;
@@ -189,6 +192,29 @@ fn flag_u_of_meta_get_gives_the_fetch_a_deadline() {
         ("ms a/4 1 U20\r\nx\r\nmg a/4 v U20\r\n", "HD\r\nVA 1\r\nx\r\n"),
     ]);
     assert_eq!(fake.log(), ["fetch 0 1 by 1050 ms", "fetch 0 2 by 86401000 ms", "write 0 4"]);
+}
+
+#[test]
+fn flags_u_and_d_choose_a_deadline_class_and_tell_of_missed_deadlines() {
+    let ms = Duration::from_millis;
+    let classes = DeadlineClasses::with_bounds(&[ms(10), ms(30), ms(100)]).unwrap();
+    let deadlines = DeadlineOptions { classes, ..DeadlineOptions::ONE };
+    let partition = Partition { deadlines, ..Partition::new(TenantId(0), BackendId(0), 1 << 20) };
+    let options = Options { total_bytes: 1 << 20, shards: 1, ..Options::default() };
+    let cache = Arc::new(Cache::new(options, &[partition], SeededState::new(1)).unwrap());
+    let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
+    let classes = || -> Vec<_> {
+        let usage = cache.class_usage(PartitionId(0));
+        usage.iter().map(|class| (class.items, class.hits, class.misses, class.deadline_missed)).collect()
+    };
+    client.check(&[
+        ("ms a 1 U5\r\nx\r\nms b 1 U20 d\r\nx\r\nms c 1 d\r\nx\r\n", "HD\r\nHD\r\nHD\r\n"),
+        ("mg a v U5\r\nmg none v U20\r\n", "VA 1\r\nx\r\nEN\r\n"),
+    ]);
+    assert_eq!(classes(), [(1, 1, 0, 0), (1, 0, 1, 1), (1, 0, 0, 0)]);
+    // A read with another deadline moves the item to that class.
+    client.check(&[("mg a v U20\r\n", "VA 1\r\nx\r\n")]);
+    assert_eq!(classes()[..2], [(0, 1, 0, 0), (2, 1, 1, 1)]);
 }
 
 #[test]

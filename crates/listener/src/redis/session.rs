@@ -233,10 +233,15 @@ impl Session<'_> {
         Access { tenant: target.tenant, ..Access::at(self.moment.now) }
     }
 
+    /// Returns the access of a command that reads or stores a key, in the class of its deadline.
+    pub(super) fn access_in_class(&self, target: Target, name: &[u8]) -> Access {
+        Access { class: self.shared.deadline_class(target, name), ..self.access(target) }
+    }
+
     /// Calls `read` with the item of a key, which counts as a use of it.
     pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
-            let access = self.access(target);
+            let access = self.access_in_class(target, name);
             let cache = &self.shared.service.cache;
             cache.get(target.partition, name, &access, |item| Old::of(item).map(read))?
         });

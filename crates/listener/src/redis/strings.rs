@@ -303,8 +303,10 @@ impl Session<'_> {
     pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> CommandResult {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
-        let (access, item) =
-            (self.access(target), NewItem { expires, received: self.received, ..NewItem::bytes(value) });
+        let (access, item) = (
+            self.access_in_class(target, name),
+            NewItem { expires, received: self.received, ..NewItem::bytes(value) },
+        );
         let cache = &self.shared.service.cache;
         let stored = self
             .shared

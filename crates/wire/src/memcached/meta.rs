@@ -6,8 +6,8 @@
 //! once: [`MetaFlags`] iterates over them in order, and [`MetaFlags::options`] collects those that
 //! change the operation.
 //!
-//! Texts and corner cases are those of memcached 1.6.45. Differences: flag `U`, which memcached
-//! refuses as unknown, gives a deadline; base64 is checked strictly
+//! Texts and corner cases are those of memcached 1.6.45. Differences: flags `U` and `d`, which
+//! memcached refuses as unknown, are about deadlines; base64 is checked strictly
 //! (no other characters, nothing after the padding), the value of an `ms` with a flag that is
 //! neither letter nor digit is not read as a command, and an opaque token that is too long is
 //! refused before the command is executed.
@@ -152,6 +152,9 @@ pub enum MetaFlag<'a> {
     ReturnCas,
     /// `C`: execute the command only if the item has this CAS; for `mg`, omit the value if it does.
     Cas(u64),
+    /// `d`, of our own: the value is stored after a miss for which its reader has waited past its
+    /// deadline.
+    DeadlineMissed,
     /// `D`: the amount by which to change the number.
     Delta(u64),
     /// `E`: the CAS that the stored item gets.
@@ -297,6 +300,7 @@ impl<'a> MetaFlag<'a> {
             b'b' => Self::Base64,
             b'c' => Self::ReturnCas,
             b'C' => Self::Cas(number()?),
+            b'd' => Self::DeadlineMissed,
             b'D' => Self::Delta(unsigned(token).ok_or(MetaRefusal::BadDelta)?),
             b'E' => Self::NewCas(number()?),
             b'f' => Self::ReturnFlags,

@@ -271,8 +271,8 @@ fn meta_commands_are_parsed_with_their_flags() {
             ],
         ),
         (
-            "mg a U1 u v\r\nms a 0 U86400000\r\n\r\n",
-            &["Get a Within(1ms) KeepRecency Value", "Set  a Within(86400s)"],
+            "mg a U1 u v\r\nms a 0 U86400000 d\r\n\r\n",
+            &["Get a Within(1ms) KeepRecency Value", "Set  a Within(86400s) DeadlineMissed"],
         ),
         ("ms a 3 F4294967295 I S\r\nabc\r\n", &["CLIENT_ERROR invalid flag"]),
         ("ms a 3 F4294967295 I\r\nabc\r\n", &["Set abc a ClientFlags(4294967295) Invalidate"]),
