@@ -177,7 +177,8 @@ impl Options {
     }
 
     /// Returns true if a rule uses the estimates of the replicas' queues.
-    pub(crate) fn use_estimates(&self) -> bool {
+    #[must_use]
+    pub fn uses_estimates(&self) -> bool {
         let asks = matches!(self.balance, BalanceChoice::Tickets | BalanceChoice::AllTickets);
         asks || self.admit != AdmitChoice::Open
     }
@@ -189,7 +190,7 @@ impl Options {
             workers: self.in_flight_calls_max,
             queued_max: self.queued_calls_max,
             timeout: self.timeout,
-            beta: self.use_estimates().then_some(self.beta),
+            beta: self.uses_estimates().then_some(self.beta),
         }
     }
 }

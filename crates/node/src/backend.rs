@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
-use sherwood_dispatch::{AttemptId, CancelReason, Failure, FailureKind, Options, OptionsError, Reply, Stats};
+use sherwood_dispatch::{
+    AdmitChoice, AttemptId, CancelReason, Failure, FailureKind, Options, OptionsError, Reply, Stats,
+};
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, Fetched, Invalidation, Rules, WriteId,
@@ -88,6 +90,10 @@ pub(crate) struct BackendDriver {
     pub(crate) errors: Errors,
     /// Upper bound of calls in flight to all replicas together.
     pub(crate) calls_at_once_max: u64,
+    /// The rule that admits or refuses fetches.
+    pub(crate) admit: AdmitChoice,
+    /// True if a rule uses estimates, whose percentile is then of interest.
+    pub(crate) uses_estimates: bool,
     /// Longest wait of a write for earlier writes of the same key.
     pub(crate) turn_timeout: Duration,
     id: BackendId,
@@ -146,6 +152,8 @@ impl BackendDriver {
             late_after,
             stale_answers: AtomicU64::new(0),
             calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
+            admit: options.admit,
+            uses_estimates: options.uses_estimates(),
             turn_timeout,
             replicas,
             written: Written::default(),

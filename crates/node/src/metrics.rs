@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats};
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
 
@@ -314,13 +315,27 @@ impl Reading {
         )?;
         let warm = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(u8::from(ramp.warm))));
         gauges(encoder, "backend_ramp_warm", "1 when the ramp has ended", warm.collect())?;
-        let up = stats.iter().flat_map(|(name, stats)| {
-            stats.replicas.iter().map(move |replica| {
-                let labels = vec![("backend", name.clone()), ("replica", replica.replica.0.to_string())];
-                (labels, f64::from(u8::from(replica.up)))
+        let replicas: Vec<(Labels, &ReplicaStats)> = stats
+            .iter()
+            .flat_map(|(name, stats)| {
+                stats.replicas.iter().map(move |replica| {
+                    let labels = vec![("backend", name.clone()), ("replica", replica.replica.0.to_string())];
+                    (labels, replica)
+                })
             })
-        });
+            .collect();
+        let up = replicas.iter().map(|(labels, replica)| (labels.clone(), f64::from(u8::from(replica.up))));
         gauges(encoder, "replica_up", "Whether the replica gets calls", up.collect())?;
+        let waiting = replicas.iter().map(|(labels, replica)| (labels.clone(), replica.queued_calls.into()));
+        gauges(encoder, "queue_waiting", "Calls that wait for the replica", waiting.collect())?;
+        let deferred = replicas.iter().map(|(labels, replica)| (labels.clone(), replica.deferred_calls));
+        counters(
+            encoder,
+            "queue_deferred",
+            "Calls put back because they could not meet their deadline",
+            deferred.collect(),
+        )?;
+        self.rejections(encoder)?;
         let now = core.clock.now();
         let p99 = (0..core.names.backends().len()).filter_map(|i| {
             let p99 = core.telemetry.query_sketch(now, BackendId::from_index(i)).quantile(0.99)?;
@@ -331,6 +346,26 @@ impl Reading {
             "query_p99_seconds",
             "P99 of query latency, hits and misses, in the RBC window",
             p99.collect(),
+        )
+    }
+
+    /// Encodes the keys that were refused at once, and the percentile that estimates use.
+    fn rejections(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let backends = || self.0.backends.iter().flatten();
+        let mut rejected = RejectedKeys::default();
+        backends().for_each(|backend| rejected.add(backend.admit, &backend.stats().counters));
+        let RejectedKeys { deadline, delay, ramp, bound } = rejected;
+        let reasons = [("deadline", deadline), ("delay", delay), ("ramp", ramp), ("bound", bound)];
+        let samples = reasons.map(|(reason, count)| (vec![("reason", reason.to_owned())], count));
+        counters(encoder, "rejected", "Keys refused at once, by why", samples.to_vec())?;
+        let beta = backends()
+            .filter(|backend| backend.uses_estimates)
+            .map(|backend| (vec![("backend", backend.name.clone())], backend.stats().beta.percent()));
+        gauges(
+            encoder,
+            "admission_beta",
+            "Percentile of latencies that estimates take for each call",
+            beta.collect(),
         )
     }
 
@@ -359,6 +394,28 @@ impl Reading {
 
     fn backend_label(&self, index: usize) -> Labels {
         vec![("backend", self.0.names.backends()[index].clone())]
+    }
+}
+
+/// Keys that were refused at once, by the reason, of all backends.
+#[derive(Default)]
+struct RejectedKeys {
+    deadline: u64,
+    delay: u64,
+    ramp: u64,
+    bound: u64,
+}
+
+impl RejectedKeys {
+    /// Adds those of a backend with this admission rule.
+    fn add(&mut self, admit: AdmitChoice, counters: &Counters) {
+        let Counters { refused, ramped, rejected, .. } = *counters;
+        match admit {
+            AdmitChoice::Delay { .. } => self.delay += rejected,
+            AdmitChoice::Deadline { .. } | AdmitChoice::Open => self.deadline += rejected,
+        }
+        self.ramp += ramped;
+        self.bound += refused - ramped - rejected;
     }
 }
 

@@ -65,7 +65,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Has the queues of the replicas listed in `usable` estimate when an attempt of this fetch
     /// would end, if a rule uses that.
     fn estimate(&mut self, now: Instant, id: Id) {
-        if !self.options.use_estimates() {
+        if !self.options.uses_estimates() {
             return;
         }
         let fetch = self.fetches.get(id).expect(STORED);

@@ -224,6 +224,22 @@ mod meaning {
         };
         assert_eq!(config(&text).backends[0].dispatch, expected);
         assert_eq!(config("").backends[0].dispatch, sherwood_dispatch::Options::default());
+        let rules = |keys: &str| {
+            config(&format!("[[backend]]\nname = \"a\"\ndispatch = {{ {keys} }}")).backends[0].dispatch
+        };
+        let percent = |percent| sherwood_dispatch::Percent::new("alpha", percent).expect("in range");
+        let expected = sherwood_dispatch::Options {
+            queue: sherwood_dispatch::QueueChoice::Edf { alpha: percent(7.5) },
+            balance: sherwood_dispatch::BalanceChoice::Tickets,
+            admit: sherwood_dispatch::AdmitChoice::Deadline { target: None },
+            beta: percent(70.0),
+            ..sherwood_dispatch::Options::default()
+        };
+        let microfuge = "queue = \"edf\", balance = \"tickets\", admit = \"deadline\"";
+        assert_eq!(rules(&format!("{microfuge}, alpha = 7.5, beta = 70")), expected);
+        let target = Duration::from_millis(5);
+        let delay = rules("admit = \"delay\", target_delay = \"5ms\"").admit;
+        assert_eq!(delay, sherwood_dispatch::AdmitChoice::Delay { target });
     }
 
     #[test]

@@ -293,8 +293,36 @@ fn invalid_dispatcher_is_refused() {
             "a.toml:3:23: [[backend]] dispatch: `copies` is \"hedge\", a rule that is not built yet; choose one",
         ),
         (
-            "[backend.dispatch]\nalpha = 15",
-            "a.toml:4:1: [[backend]] dispatch: no rule that is built uses key `alpha`: remove it",
+            "[backend.dispatch]\ntarget = 0.03",
+            "a.toml:4:1: [[backend]] dispatch: no rule that is built uses key `target`: remove it",
+        ),
+        (
+            "dispatch = { alpha = 15 }",
+            "a.toml:3:22: [[backend]] dispatch: `alpha` has an effect with queue = \"edf\" only; choose that rule, or \
+             remove `alpha`",
+        ),
+        (
+            "dispatch = { queue = \"edf\", beta = 88 }",
+            "a.toml:3:36: [[backend]] dispatch: `beta` has an effect with balance = \"tickets\", admit = \"deadline\" or \
+             admit = \"delay\" only; choose that rule, or remove `beta`",
+        ),
+        (
+            "dispatch = { admit = \"deadline\", target_delay = \"20ms\" }",
+            "a.toml:3:49: [[backend]] dispatch: `target_delay` has an effect with admit = \"delay\" only; choose that \
+             rule, or remove `target_delay`",
+        ),
+        (
+            "dispatch = { queue = \"edf\", alpha = 0 }",
+            "a.toml:3:37: [[backend]] dispatch: `alpha` is 0 percent, must be 0.01 to 99.99; leave it out for the default",
+        ),
+        (
+            "dispatch = { balance = \"tickets\", beta = 100 }",
+            "a.toml:3:42: [[backend]] dispatch: `beta` is 100 percent, must be 0.01 to 99.99; leave it out for the default",
+        ),
+        (
+            "dispatch = { admit = \"delay\", target_delay = \"0s\" }",
+            "a.toml:3:46: [[backend]] dispatch.target_delay is 0s; it must be at least 1ms: set dispatch.target_delay = \
+             \"20ms\"",
         ),
         (
             "dispatch = { cancel = \"always\" }",

@@ -7,15 +7,16 @@
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    AdmitChoice, BalanceChoice, CopiesChoice, Options, QueueChoice, RampOptions, RuleError,
+    AdmitChoice, BalanceChoice, CopiesChoice, Options, Percent, QueueChoice, RampOptions, RuleError,
 };
 
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{Key, RawBackend, RawDispatch, RawProbe, RawRamp, RawRetry};
-use crate::config::scope::{Setting, bytes, given, in_range};
+use crate::config::scope::{Given, Setting, bytes, given, in_range};
 use crate::config::units::Span;
 
 const TIMEOUT: Setting = Setting::new("[[backend]]", "timeout", "\"2s\"");
+const TARGET_DELAY: Setting = Setting::new("[[backend]]", "dispatch.target_delay", "\"20ms\"");
 const INTERVAL_MIN: Setting = Setting::new("[[backend]]", "dispatch.probe.interval_min", "\"100ms\"");
 const INTERVAL_MAX: Setting = Setting::new("[[backend]]", "dispatch.probe.interval_max", "\"10s\"");
 
@@ -32,6 +33,9 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
         balance,
         admit,
         copies,
+        alpha,
+        beta,
+        target_delay,
         extra_ratio,
         extra_burst,
         batch_keys_max,
@@ -55,6 +59,9 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
     draft.rule(balance, BalanceChoice::by_name, |options, rule| options.balance = rule);
     draft.rule(admit, AdmitChoice::by_name, |options, rule| options.admit = rule);
     draft.rule(copies, CopiesChoice::by_name, |options, rule| options.copies = rule);
+    draft.alpha(alpha);
+    draft.beta(beta);
+    draft.target_delay(target_delay);
     draft.count(batch_keys_max, |options, value| options.batch_keys_max = value);
     draft.count(in_flight_calls_max, |options, value| options.in_flight_calls_max = value);
     draft.count(queued_calls_max, |options, value| options.queued_calls_max = value);
@@ -95,6 +102,65 @@ impl Draft<'_, '_> {
             Ok(rule) => self.change(&name.origin, |options| set(options, rule)),
             Err(error) => self.problems.add(&name.origin, format!("[[backend]] dispatch: {error}")),
         }
+    }
+
+    /// Sets the percentile below which a call of `queue = "edf"` is hopeless.
+    fn alpha(&mut self, key: &Key<f64>) {
+        let is_used = matches!(self.options.queue, QueueChoice::Edf { .. });
+        if let Some((origin, alpha)) = self.percent("alpha", key, is_used, "queue = \"edf\"") {
+            self.change(&origin, |options| options.queue = QueueChoice::Edf { alpha });
+        }
+    }
+
+    /// Sets the percentile that estimates take for a call.
+    fn beta(&mut self, key: &Key<f64>) {
+        let is_used = self.options.uses_estimates();
+        let rules = "balance = \"tickets\", admit = \"deadline\" or admit = \"delay\"";
+        if let Some((origin, beta)) = self.percent("beta", key, is_used, rules) {
+            self.change(&origin, |options| options.beta = beta);
+        }
+    }
+
+    /// Sets the longest queueing delay of `admit = "delay"`.
+    fn target_delay(&mut self, key: &Key<Span>) {
+        let Some(target) = given(key) else { return };
+        if !matches!(self.options.admit, AdmitChoice::Delay { .. }) {
+            return self.unused("target_delay", &target.origin, "admit = \"delay\"");
+        }
+        let origin = target.origin.clone();
+        let target =
+            in_range(self.problems, TARGET_DELAY, Some(target), MILLISECOND, MILLISECOND..=TIMEOUT_MAX).0;
+        self.change(&origin, |options| options.admit = AdmitChoice::Delay { target });
+    }
+
+    /// Returns a percentage of a rule and its place; none, with a problem, if it is out of range or
+    /// belongs to `rules` that were not chosen.
+    fn percent(
+        &mut self,
+        name: &'static str,
+        key: &Key<f64>,
+        is_used: bool,
+        rules: &str,
+    ) -> Option<(Origin, Percent)> {
+        let Given { value, origin } = given(key)?;
+        if !is_used {
+            self.unused(name, &origin, rules);
+            return None;
+        }
+        match Percent::new(name, value) {
+            Ok(percent) => Some((origin, percent)),
+            Err(error) => {
+                self.problems.add(&origin, format!("[[backend]] dispatch: {error}"));
+                None
+            }
+        }
+    }
+
+    fn unused(&mut self, name: &str, origin: &Origin, rules: &str) {
+        let message = format!(
+            "[[backend]] dispatch: `{name}` has an effect with {rules} only; choose that rule, or remove `{name}`"
+        );
+        self.problems.add(origin, message);
     }
 
     /// Sets an option of the budget of extra attempts, which is `retry.…` or `extra_…` in the file.
