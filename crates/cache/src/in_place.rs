@@ -9,7 +9,7 @@
 //! never the block.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::memory::{Block, RUN_STEP, Supply};
@@ -17,49 +17,48 @@ use crate::memory::{Block, RUN_STEP, Supply};
 /// Bytes by which a block of received bytes may exceed key and value to be kept with the item. The
 /// rest of the command, and less than a page that every block may have left over.
 const EXCESS_BYTES_MAX: usize = 2 * RUN_STEP;
+/// Bytes reserved beyond those that are known to come, for what may follow a value in its command.
+const SPARE_BYTES: usize = 128;
 
 /// Reserved memory for bytes that are being received. They are in no item, and their memory is
 /// released when this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
-    room: Room,
+    block: Block,
+    /// Bytes of the block that can be filled.
     bytes_max: usize,
     filled: usize,
+    counted: Counted,
 }
 
-/// A block that counts as reserved.
+/// Bytes that count as reserved until this is dropped.
 #[derive(Debug)]
-struct Room {
-    block: Option<Block>,
+struct Counted {
     supply: Arc<Supply>,
-    bytes: usize,
+    bytes: u64,
 }
 
-impl Drop for Room {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.supply.unreserve(self.bytes as u64);
+        self.supply.unreserve(self.bytes);
     }
 }
 
 impl Reserved {
     /// Reserves memory unless more than `total_max` bytes would be reserved in all.
     pub(crate) fn new(supply: &Arc<Supply>, bytes_max: usize, total_max: u64) -> Option<Self> {
-        let bytes = bytes_max.next_multiple_of(RUN_STEP);
-        supply.reserve(bytes as u64, total_max).then(|| {
-            let room = Room { block: Some(supply.block(bytes)), supply: Arc::clone(supply), bytes };
-            Self { room, bytes_max, filled: 0 }
+        let bytes = bytes_max.checked_add(SPARE_BYTES)?.next_multiple_of(RUN_STEP);
+        supply.reserve(bytes as u64, total_max).then(|| Self {
+            block: supply.block(bytes),
+            bytes_max,
+            filled: 0,
+            counted: Counted { supply: Arc::clone(supply), bytes: bytes as u64 },
         })
-    }
-
-    fn block(&self) -> &Block {
-        self.room.block.as_ref().expect("taken only when this is consumed")
     }
 
     /// The room for the bytes that are still missing; empty if there are none.
     pub fn room(&mut self) -> &mut [u8] {
-        let (filled, bytes_max) = (self.filled, self.bytes_max);
-        &mut self.room.block.as_mut().expect("taken only when this is consumed").deref_mut()
-            [filled..bytes_max]
+        &mut self.block[self.filled..self.bytes_max]
     }
 
     /// Adds the first `bytes` bytes of [`room`](Self::room) to those that were received.
@@ -73,9 +72,9 @@ impl Reserved {
 
     /// Ends receiving: the bytes do not change any more, and an item can keep them.
     #[must_use]
-    pub fn finish(mut self) -> Received {
-        let block = self.room.block.take().expect("taken only here");
-        Received { block: Arc::new(block), filled: self.filled }
+    pub fn finish(self) -> Received {
+        let Self { block, filled, counted, .. } = self;
+        Received { block: Arc::new(block), filled, counted }
     }
 }
 
@@ -83,17 +82,39 @@ impl Deref for Reserved {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.block()[..self.filled]
+        &self.block[..self.filled]
     }
 }
 
-/// Received bytes in a block of the cache's memory, which a large item stored from them keeps.
+/// Received bytes in a block of the cache's memory, which a large item stored from them keeps. They
+/// count as reserved until this is dropped.
 pub struct Received {
     block: Arc<Block>,
     filled: usize,
+    counted: Counted,
 }
 
 impl Received {
+    /// Continues receiving if the block has room for `bytes_max` bytes in all and no item keeps it:
+    /// the command goes on behind its value, as with an expiry in the Redis protocol.
+    ///
+    /// # Errors
+    /// Returns the received bytes unchanged if they do not fit or are in use.
+    pub fn reopen(self, bytes_max: usize) -> Result<Reserved, Self> {
+        let Self { block, filled, counted } = self;
+        if bytes_max > block.size() {
+            return Err(Self { block, filled, counted });
+        }
+        match Arc::try_unwrap(block) {
+            Ok(block) => {
+                // Also for parts of the command of which the length is not known yet.
+                let bytes_max = bytes_max.max(filled + SPARE_BYTES).min(block.size());
+                Ok(Reserved { block, bytes_max, filled, counted })
+            }
+            Err(block) => Err(Self { block, filled, counted }),
+        }
+    }
+
     /// The block as the run of an item with this key and value, if both lie in it and it is hardly
     /// larger.
     pub(crate) fn run_of(&self, key: &[u8], value: &[u8]) -> Option<Run> {
@@ -227,14 +248,30 @@ mod tests {
     #[test]
     fn reserved_memory_is_limited_and_released_when_dropped_or_received() {
         let supply = supply();
-        let one =
-            Reserved::new(&supply, TOTAL_MAX as usize - RUN_STEP, TOTAL_MAX).expect("it is within the limit");
-        assert!(Reserved::new(&supply, RUN_STEP + 1, TOTAL_MAX).is_none());
-        let other = Reserved::new(&supply, RUN_STEP, TOTAL_MAX).expect("it fits exactly");
+        let bytes = |steps: usize| steps * RUN_STEP - SPARE_BYTES;
+        let one = Reserved::new(&supply, bytes(15), TOTAL_MAX).expect("it is within the limit");
+        assert!(Reserved::new(&supply, bytes(1) + 1, TOTAL_MAX).is_none());
+        let other = Reserved::new(&supply, bytes(1), TOTAL_MAX).expect("it fits exactly");
         drop(other.finish());
         drop(one);
         assert_eq!(supply.held(), 0);
-        assert!(Reserved::new(&supply, TOTAL_MAX as usize, TOTAL_MAX).is_some());
+        assert!(Reserved::new(&supply, bytes(16), TOTAL_MAX).is_some());
+    }
+
+    #[test]
+    fn received_bytes_are_continued_within_their_block_unless_an_item_keeps_it() {
+        let supply = supply();
+        let text = [&b"k"[..], &[b'v'; 20_000], b"\r\n"].concat();
+        let mut more = received(&supply, &text).reopen(text.len() + 4).expect("there is room");
+        more.room()[..4].copy_from_slice(b"EX 9");
+        more.add(4);
+        let bytes = more.finish();
+        assert_eq!(&bytes[text.len()..], b"EX 9");
+        assert_eq!(supply.reserved(), 20_480, "it counts once");
+        let bytes = bytes.reopen(1 << 20).expect_err("it is longer than the block");
+        let run = bytes.run_of(&bytes[..1], &bytes[1..20_001]).expect("it lies in the block");
+        assert!(bytes.reopen(text.len() + 8).is_err(), "an item keeps it");
+        assert_eq!((run.value(20_000), supply.reserved()), (&[b'v'; 20_000][..], 0));
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     pub(super) fn answer(&mut self, input: &[u8], context: &mut ThreadContext<'_>) -> Turn {
         let cache = &context.shared.service.cache;
         let next = self.advance_over(input, context.moment, &mut context.output, cache);
-        let turn = self.follow(next, context);
+        let turn = self.follow_reading(next, context);
         self.note_buffers();
         turn.unwrap_or_else(Turn::End)
     }
@@ -286,7 +286,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
                 return Ok(Turn::Wait(Wait::Input));
             }
             let cache = &context.shared.service.cache;
-            self.advance_over(&context.input, context.moment, &mut context.output, cache)
+            let next = self.advance_over(&context.input, context.moment, &mut context.output, cache);
+            return self.follow_reading(next, context);
         } else {
             if !self.receive_more(context)? {
                 return Ok(Turn::Wait(Wait::Input));
@@ -308,12 +309,19 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         next
     }
 
+    /// Carries out the next step after a first read, and continues a large value that has begun: no
+    /// other turn is needed if the rest has arrived.
+    fn follow_reading(&mut self, next: NextStep, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
+        let turn = self.follow(next, context)?;
+        match turn {
+            Turn::Again if self.input.is_in_place() => self.advance_or_read(context),
+            _ => Ok(turn),
+        }
+    }
+
     fn advance(&mut self, context: &mut ThreadContext<'_>) -> NextStep {
         let Self { input, conversation, .. } = self;
-        input.consume(|input| {
-            let Advance { consumed, next } = conversation.advance(context.moment, input, &mut context.output);
-            (consumed, next)
-        })
+        input.consume(|input| conversation.advance(context.moment, input, &mut context.output))
     }
 
     /// Carries out the next step of the connection, as the conversation returned it.
@@ -321,12 +329,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match next {
             NextStep::Need(need) => {
                 self.need = need;
-                match self.send(context)? {
-                    // The rest of a large value needs no other turn if it has arrived.
-                    true if self.input.is_in_place() => self.advance_or_read(context),
-                    true => Ok(self.go_on()),
-                    false => Ok(Turn::Wait(Wait::Output)),
-                }
+                Ok(if self.send(context)? { self.go_on() } else { Turn::Wait(Wait::Output) })
             }
             NextStep::Send => {
                 self.need = 0;

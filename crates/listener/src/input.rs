@@ -11,6 +11,7 @@ use std::io;
 use sherwood_cache::{Cache, Received, Reserved};
 
 use super::connection::retry;
+use super::conversation::{Advance, NextStep};
 use super::sockets::Socket;
 
 /// Size of a read from a client, in bytes, unless a longer command is incomplete.
@@ -123,22 +124,23 @@ impl PendingInput {
         matches!(self, Self::Block(_))
     }
 
-    /// Has `advance` consume input; it returns how many bytes, with a result.
-    pub(super) fn consume<R>(&mut self, advance: impl FnOnce(Input<'_>) -> (usize, R)) -> R {
-        let (rest, result) = match std::mem::take(self) {
+    /// Has `advance` consume input; it returns how many bytes, and what comes next. A command that
+    /// goes on behind its value stays where it is.
+    pub(super) fn consume(&mut self, advance: impl FnOnce(Input<'_>) -> Advance) -> NextStep {
+        let (rest, next) = match std::mem::take(self) {
             Self::Buffer(mut buffer) => {
-                let (consumed, result) = advance(Input::from(&buffer[..]));
+                let Advance { consumed, next } = advance(Input::from(&buffer[..]));
                 buffer.drain(..consumed);
-                (if buffer.is_empty() { Vec::new() } else { buffer }, result)
+                (Self::Buffer(if buffer.is_empty() { Vec::new() } else { buffer }), next)
             }
             Self::Block(block) => {
                 let received = block.finish();
-                let (consumed, result) = advance(Input::from(&received));
-                (received[consumed..].to_vec(), result)
+                let Advance { consumed, next } = advance(Input::from(&received));
+                (rest_of(received, consumed, &next), next)
             }
         };
-        *self = Self::Buffer(rest);
-        result
+        *self = rest;
+        next
     }
 
     /// Keeps `bytes` that were received elsewhere, of a command of `need` bytes; there is no other
@@ -148,6 +150,19 @@ impl PendingInput {
             Some(block) => Self::Block(block),
             None => Self::Buffer(bytes.to_vec()),
         };
+    }
+}
+
+/// Returns the received bytes behind the `consumed` ones: in their block if none were and the
+/// command is to be continued there, else in a buffer.
+fn rest_of(received: Received, consumed: usize, next: &NextStep) -> PendingInput {
+    let received = match *next {
+        NextStep::Need(need) if consumed == 0 => received.reopen(need),
+        _ => Err(received),
+    };
+    match received {
+        Ok(block) => PendingInput::Block(block),
+        Err(received) => PendingInput::Buffer(received[consumed..].to_vec()),
     }
 }
 

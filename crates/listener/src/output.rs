@@ -26,7 +26,8 @@ const PINNED_RATIO: usize = 16;
 /// Room for a line before a value and the line end behind it.
 const LINE_BYTES: usize = sherwood_wire::memcached::reply::VALUE_LINE_BYTES_MAX;
 
-/// Bytes to be sent, with values that lie elsewhere. Derefs to the bytes without these values.
+/// Bytes to be sent, with values that lie elsewhere. Derefs to the bytes without these values,
+/// which are to be shortened by [`reset`](Self::reset) only.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,

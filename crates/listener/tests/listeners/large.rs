@@ -131,6 +131,25 @@ fn large_memcached_value_is_stored_without_reply() {
 }
 
 #[test]
+fn large_redis_value_with_options_behind_it_is_stored_however_it_arrives() {
+    let server = Server::redis(options());
+    let (text, bytes) = (value('a'), BYTES);
+    let head = format!("*5\r\n$3\r\nSET\r\n$3\r\nkey\r\n${bytes}\r\n{text}");
+    let options = "\r\n$2\r\nEX\r\n$4\r\n1000\r\n";
+    let mut client = server.connect();
+    for cut in 0..=options.len() {
+        client.send(&head.as_bytes()[..PART]);
+        eventually("the value is received in place", || server.cache().reserved_bytes() > 0);
+        client.send([&head[PART..], &options[..cut]].concat().as_bytes());
+        // The answer to another client shows that the listener had time to read.
+        server.connect().check("PING\r\n", "+PONG\r\n");
+        client.check(&format!("{}GET key\r\nTTL key\r\n", &options[cut..]), "+OK\r\n");
+        client.expect(&format!("{}:1000\r\n", Protocol::Redis.found("key", &text)));
+        nothing_is_reserved(&server);
+    }
+}
+
+#[test]
 fn reader_that_is_slow_gets_whole_values_although_they_are_gone_from_the_cache() {
     const VALUES: usize = 40;
     with_each(&options_with_buffers(), 8, |protocol, server| {
