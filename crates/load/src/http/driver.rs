@@ -146,35 +146,13 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         self.first_error
             .get_or_insert_with(|| format!("{outstanding} requests were under way, the most allowed"));
         let latency = self.options.failed_latency.max(late);
-        self.finish(Finished {
-            phase,
-            intended,
-            late,
-            latency,
-            hits: 0,
-            misses: 0,
-            failed_keys: 0,
-            rejected: false,
-            marked_late: false,
-            failed: true,
-        });
+        self.finish(Finished { failed: true, ..Finished::new(phase, intended, late, latency) });
     }
 
     fn end(&mut self, ended: Ended) {
         let Ended { intended, late, latency, answer, _place } = ended;
         let phase = self.phase_of(intended);
-        let mut finished = Finished {
-            phase,
-            intended,
-            late,
-            latency,
-            hits: 0,
-            misses: 0,
-            failed_keys: 0,
-            rejected: false,
-            marked_late: false,
-            failed: false,
-        };
+        let mut finished = Finished::new(phase, intended, late, latency);
         if let Err(error) = self.count(answer, &mut finished) {
             finished.failed = true;
             self.first_error.get_or_insert(error);

@@ -154,6 +154,24 @@ pub struct Finished {
     pub failed: bool,
 }
 
+impl Finished {
+    /// Returns a request without keys that did not fail.
+    fn new(phase: usize, intended: Duration, late: Duration, latency: Duration) -> Self {
+        Self {
+            phase,
+            intended,
+            late,
+            latency,
+            hits: 0,
+            misses: 0,
+            failed_keys: 0,
+            rejected: false,
+            marked_late: false,
+            failed: false,
+        }
+    }
+}
+
 /// The result of one phase of a run, such as the measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
