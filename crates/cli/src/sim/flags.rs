@@ -57,7 +57,7 @@ impl BatchFlags {
 /// The policies that a command compares.
 #[derive(Debug, clap::Args)]
 pub(super) struct Policies {
-    /// Who divides the caches [default: those of RobinHood's paper; for microfuge, all of its own]
+    /// Policies to compare [default: those of RobinHood's paper; for microfuge, all of its own]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known_policy(), hide_possible_values = true)]
     policies: Vec<String>,
 }

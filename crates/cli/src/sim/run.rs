@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// What happens to the backends: a scenario of the list, or one of a file
     #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
     scenario: String,
-    /// Who divides the caches
+    /// Policy that divides the caches or, in microfuge, set-up of cache, queues and admission
     #[arg(long, value_name = "NAME", value_parser = known_policy())]
     policy: String,
     /// Seed of every draw
