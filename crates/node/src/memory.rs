@@ -11,7 +11,7 @@
 //! housekeeper, or by the allocating thread while more than [`OWED_BYTES_MAX`] are to be returned.
 //! So blocks and warm memory together never take more than that, and what the blocks alone have
 //! taken at their most since the warm memory was released. When the process is too large, its warm
-//! memory goes first ([`Mapped::shed`]).
+//! memory goes first ([`Mapped::return_excess`]).
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +56,8 @@ struct Free {
     turned: Instant,
     /// Bytes of warm memory to be returned for blocks that none of it fitted.
     owed: usize,
+    /// Bytes of warm memory to be returned because the process is too large.
+    excess: usize,
     /// Counts of the bytes that are not cold.
     counts: Counts,
 }
@@ -109,26 +111,36 @@ impl Default for Mapped {
 }
 
 impl Mapped {
-    /// Returns up to `bytes_max` bytes of memory to the system: of what is owed for new blocks, and
-    /// then of what has been free for long enough. True if some is left.
+    /// Returns up to `bytes_max` bytes of memory to the system: of what is owed for new blocks, of
+    /// the excess, and then of what has been free for long enough. True if some is left.
     pub(crate) fn step(&self, now: Instant, bytes_max: usize) -> bool {
         let mut free = self.free();
         free.turn(now);
         let owed = free.owed.min(bytes_max);
+        let excess = free.excess.min(bytes_max - owed);
         free.owed -= owed;
+        free.excess -= excess;
         drop(free);
-        let bytes_max = bytes_max - self.shed(owed);
+        let bytes_max = bytes_max - self.shed(owed + excess);
         let mut free = self.free();
         let pieces = free.warm[2].take_largest(bytes_max, PIECES_MAX);
-        let more = free.owed > 0 || !free.warm[2].sizes.is_empty();
+        let more = free.owed + free.excess > 0 || !free.warm[2].sizes.is_empty();
         drop(free);
         self.return_to_system(pieces);
         more
     }
 
+    /// Has the next steps return up to `bytes` bytes of warm memory, in place of what an earlier
+    /// call asked for. Returns how many there are. O(1).
+    pub(crate) fn return_excess(&self, bytes: usize) -> usize {
+        let mut free = self.free();
+        free.excess = bytes.min(free.counts.backed - free.counts.used);
+        free.excess
+    }
+
     /// Returns up to `bytes_max` bytes of warm memory to the system, the oldest first; returns how
     /// many. In as few pieces as possible, at most one for each system page.
-    pub(crate) fn shed(&self, bytes_max: usize) -> usize {
+    fn shed(&self, bytes_max: usize) -> usize {
         let mut left = bytes_max;
         while left > 0 {
             let pieces = self.free().take_for_return(left);
@@ -356,7 +368,7 @@ mod tests {
                 }
                 _ => {
                     let (warm, most) = (mapped.warm_bytes(), draw(60) * BLOCK_STEP);
-                    assert_eq!(mapped.shed(most), most.min(warm));
+                    assert_eq!(mapped.return_excess(most), most.min(warm));
                 }
             }
             for (block, tag) in used.values() {
@@ -397,6 +409,24 @@ mod tests {
         assert_eq!(mapped.warm_bytes(), 0);
         // SAFETY: a block of this memory, read through one reference.
         assert_eq!((mapped.allocate(PAGE), unsafe { block.as_ref()[0] }), (block, 0), "zeros after a return");
+    }
+
+    #[test]
+    fn excess_of_warm_memory_is_returned_in_steps_and_no_longer_than_it_exists() {
+        let (mapped, now) = (Mapped::default(), Instant::from_secs(5));
+        mapped.step(now, 0);
+        let block = mapped.allocate(4 * PAGE);
+        // SAFETY: a block of this memory that is not used after its release.
+        unsafe { mapped.release(block) };
+        assert_eq!(mapped.return_excess(3 * PAGE), 3 * PAGE);
+        assert!(mapped.step(now, PAGE), "some is left");
+        assert_eq!(mapped.warm_bytes(), 3 * PAGE);
+        assert_eq!(mapped.return_excess(0), 0);
+        assert!(!mapped.step(now, PAGE));
+        assert_eq!(mapped.warm_bytes(), 3 * PAGE, "the process is small enough again");
+        assert_eq!(mapped.return_excess(9 * PAGE), 3 * PAGE, "no more than there is");
+        assert!(!mapped.step(now, 9 * PAGE));
+        assert_eq!(mapped.warm_bytes(), 0);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Watch {
         if now >= self.next_look {
             self.grant(buffers.bytes());
             let resident = self.resident(Counted::of(cache, memory), resident_bytes, now);
-            let resident = self.after_shedding(resident, |excess| memory.shed(excess));
+            let resident = self.without_excess(resident, |excess| memory.return_excess(excess));
             cache.set_ceiling(self.ceiling(resident, cache.used_bytes(), cache.ceiling()));
             self.next_look = now + if resident > self.bytes_near { LOOK_NEAR } else { LOOK_FAR };
         }
@@ -156,11 +156,11 @@ impl Watch {
         self.reading.estimate(counted)
     }
 
-    /// Has up to the excess of warm memory returned by `shed`, which says how much it was, and
-    /// returns the resident bytes that are left.
-    fn after_shedding(&self, resident: u64, shed: impl FnOnce(usize) -> usize) -> u64 {
+    /// Asks `return_excess` for the bytes above the limit, which says how many of them are warm
+    /// memory and so will be returned, and returns the resident bytes that will be left.
+    fn without_excess(&self, resident: u64, return_excess: impl FnOnce(usize) -> usize) -> u64 {
         let excess = resident.saturating_sub(self.bytes_max);
-        if excess == 0 { resident } else { resident.saturating_sub(shed(excess as usize) as u64) }
+        resident.saturating_sub(return_excess(excess as usize) as u64)
     }
 
     /// Sets the allowance of the buffers to the `held` bytes. It falls only gradually, because an
@@ -228,13 +228,17 @@ mod tests {
     #[test]
     fn warm_memory_goes_before_items_are_evicted() {
         let watch = watch();
-        assert_eq!(watch.after_shedding(90 * MIB, |_| unreachable!("within the limit")), 90 * MIB);
-        let left = watch.after_shedding(96 * MIB, |excess| {
+        let within = watch.without_excess(90 * MIB, |excess| {
+            assert_eq!(excess, 0, "ends what an earlier check asked for");
+            0
+        });
+        assert_eq!(within, 90 * MIB);
+        let left = watch.without_excess(96 * MIB, |excess| {
             assert_eq!(excess as u64, 6 * MIB);
             excess
         });
         assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 64 * MIB, "nothing is evicted");
-        let left = watch.after_shedding(96 * MIB, |excess| excess - MIB as usize);
+        let left = watch.without_excess(96 * MIB, |excess| excess - MIB as usize);
         assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 58 * MIB, "twice the megabyte that is left");
     }
 
