@@ -51,6 +51,9 @@ test_packages() {
   command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || printf 'mariadb-server '
   ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || printf 'postgresql '
   has_python_venv || printf 'python3 python3-venv '
+  command -v go >/dev/null || printf 'golang-go '
+  command -v node >/dev/null || printf 'nodejs '
+  command -v npm >/dev/null || printf 'npm '
 }
 
 # The Debian packages that tests on other processors lack.
