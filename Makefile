@@ -11,10 +11,10 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom miri elsewhere conformance fuzz bench fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: need-build ## target/release/sherwood
 	$(CARGO) build --release --locked -p sherwood
@@ -48,6 +48,10 @@ miri: need-miri ## the cache's unsafe code, under an interpreter that detects un
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)
 	scripts/bench.sh $(ARGS)
+
+bench-microfuge: build need-test ## deadlines before a limited store, beside memcached (15 minutes; flags: make bench-microfuge ARGS=--help)
+	$(CARGO) build --release --locked -p sherwood-store --example fill
+	scripts/microfuge.py $(ARGS)
 
 fmt: need-build ## format every crate
 	$(CARGO) fmt --all
