@@ -11,7 +11,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge bench-ycsb fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench: build ## the measurements of docs/benchmarks.md (one of them: make bench 
 bench-microfuge: build need-test ## deadlines before a limited store, beside memcached (15 minutes; flags: make bench-microfuge ARGS=--help)
 	$(CARGO) build --release --locked -p sherwood-store --example fill
 	scripts/microfuge.py $(ARGS)
+
+bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (10 minutes; flags: make bench-ycsb ARGS=--help)
+	scripts/ycsb.py $(ARGS)
 
 fmt: need-build ## format every crate
 	$(CARGO) fmt --all
