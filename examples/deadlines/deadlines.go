@@ -1,20 +1,20 @@
 // States deadlines by the header grpc-timeout, taken from a context.
 //
 //	sherwood serve --config examples/deadlines.toml
-//	go run examples/deadlines/deadlines.go http://127.0.0.1:8080 [DEADLINE, such as 200ms]
+//	go run examples/deadlines/deadlines.go http://127.0.0.1:8080
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
+	"math"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 )
-
-const requests = 20
 
 type answer struct {
 	Results []struct {
@@ -23,8 +23,8 @@ type answer struct {
 	}
 }
 
-// ask reads a key and returns `met`, `late`, `rejected` or an error. The answer may come after the
-// deadline of ctx: a deadline cuts nothing off.
+// ask reads a key and returns the outcome: met, late, rejected or an error. The answer may come
+// after the deadline of ctx: a deadline cuts nothing off.
 func ask(ctx context.Context, gateway, key string) string {
 	body := fmt.Sprintf(`{"queries":[{"backend":"ranking","keys":[%q]}]}`, key)
 	request, err := http.NewRequest("POST", gateway+"/v1/requests", strings.NewReader(body))
@@ -32,11 +32,8 @@ func ask(ctx context.Context, gateway, key string) string {
 		return err.Error()
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline).Milliseconds()
-		if left < 0 {
-			left = 0 // the answer is late in any case
-		}
-		request.Header.Set("grpc-timeout", fmt.Sprintf("%dm", left))
+		left := math.Max(0, float64(time.Until(deadline).Milliseconds())) // at 0 it is late in any case
+		request.Header.Set("grpc-timeout", fmt.Sprintf("%.0fm", left))
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -47,35 +44,31 @@ func ask(ctx context.Context, gateway, key string) string {
 	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || len(got.Results) != 1 {
 		return fmt.Sprintf("status %d: %v", response.StatusCode, err)
 	}
-	switch result := got.Results[0]; {
-	case result.Status == "rejected":
-		return "rejected"
-	case result.Status != "hit" && result.Status != "miss":
-		return result.Error
-	case result.Late:
+	result := got.Results[0]
+	if result.Status != "hit" && result.Status != "miss" {
+		return result.Status // "rejected", or a failure, with result.Error
+	}
+	if result.Late {
 		return "late"
 	}
 	return "met"
 }
 
 func main() {
-	within := 200 * time.Millisecond
-	if len(os.Args) > 2 {
-		within, _ = time.ParseDuration(os.Args[2])
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	const requests = 20
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	run := time.Now().UnixNano() // keys of its own, which are not cached yet
 	outcomes, count := make(chan string), map[string]int{}
 	for at := 0; at < requests; at++ {
-		go func(key string) { outcomes <- ask(ctx, os.Args[1], key) }(fmt.Sprintf("go:%d:%d", run, at))
+		// Keys of its own, which are not cached yet.
+		key := fmt.Sprintf("go:%d:%d", time.Now().UnixNano(), at)
+		go func() { outcomes <- ask(ctx, os.Args[1], key) }()
 	}
 	for at := 0; at < requests; at++ {
 		count[<-outcomes]++
 	}
 	fmt.Printf("%d requests: %d met, %d late, %d rejected\n", requests, count["met"], count["late"], count["rejected"])
 	if count["met"]+count["late"]+count["rejected"] != requests {
-		fmt.Fprintln(os.Stderr, "failed:", count)
-		os.Exit(1)
+		log.Fatal("failed: ", count)
 	}
 }
