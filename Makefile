@@ -53,7 +53,7 @@ bench-microfuge: build need-test ## deadlines before a limited store, beside mem
 	$(CARGO) build --release --locked -p sherwood-store --example fill
 	scripts/microfuge.py $(ARGS)
 
-bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (10 minutes; flags: make bench-ycsb ARGS=--help)
+bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (7 minutes; flags: make bench-ycsb ARGS=--help)
 	scripts/ycsb.py $(ARGS)
 
 fmt: need-build ## format every crate
