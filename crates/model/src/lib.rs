@@ -17,6 +17,7 @@ mod slo;
 mod split_mix;
 mod tags;
 mod time;
+mod token_bucket;
 pub mod units;
 mod window;
 
@@ -31,4 +32,5 @@ pub use slo::{Slo, SloMonitor, SloStanding};
 pub use split_mix::SplitMix64;
 pub use tags::Tags;
 pub use time::Instant;
+pub use token_bucket::TokenBucket;
 pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};

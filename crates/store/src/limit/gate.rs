@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sherwood_model::Instant;
+use sherwood_model::{Instant, TokenBucket};
 
-use super::{Limit, Limits, Pace};
+use super::{Limit, Limits};
 
 /// Time for which a rate of operations that was not used up may be caught up later: enough to
 /// compensate for a thread that wakes late, too little for a noticeable burst.
@@ -18,8 +18,8 @@ const CPU_BURST: Duration = Duration::from_millis(10);
 pub(crate) struct Gate {
     limits: Limits,
     running: u32,
-    ops: Pace,
-    cpu: Pace,
+    ops: TokenBucket,
+    cpu: TokenBucket,
 }
 
 /// The time at which the next queued call of a store may start.
@@ -38,8 +38,8 @@ impl Gate {
         Self {
             limits: Limits::default(),
             running: 0,
-            ops: Pace::unlimited(OPS_BURST),
-            cpu: Pace::unlimited(CPU_BURST),
+            ops: TokenBucket::unlimited(OPS_BURST),
+            cpu: TokenBucket::unlimited(CPU_BURST),
         }
     }
 

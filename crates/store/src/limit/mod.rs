@@ -4,17 +4,15 @@
 //! and the share of a processor. Latency follows from them through the queue that forms; no limit
 //! sets or reads a latency, so latencies measured behind the limits are real effects of queueing.
 //!
-//! [`Gate`] and [`Pace`] are state machines with the time as an argument. The pool checks them
-//! before each call and parks its threads until the call is admitted.
+//! [`Gate`] is a state machine with the time as an argument. The pool checks it before each call
+//! and parks its threads until the call is admitted.
 
 mod gate;
-mod pace;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub(crate) use gate::{Admission, Gate};
-pub(crate) use pace::Pace;
 
 /// The limits on a store's use of resources; `None` means that the resource is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,11 +11,11 @@
 
 use std::time::Duration;
 
-use sherwood_model::Instant;
+use crate::Instant;
 
 /// A limit on units per second; the unit is the caller's (operations, seconds of processor time).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub struct TokenBucket {
     /// Units admitted per second, positive; `None` is no limit.
     rate: Option<f64>,
     /// Most unused time for which units may be caught up later.
@@ -24,15 +24,17 @@ pub(crate) struct Pace {
     paid_at: Instant,
 }
 
-impl Pace {
+impl TokenBucket {
     /// Makes a rate limit that is not set yet; once it is, up to `burst` of unused time may be
     /// caught up.
-    pub(crate) fn unlimited(burst: Duration) -> Self {
+    #[must_use]
+    pub fn unlimited(burst: Duration) -> Self {
         Self { rate: None, burst, paid_at: Instant::ZERO }
     }
 
-    /// Changes the rate. A debt stays the same number of units, which are paid for at the new rate.
-    pub(crate) fn set_rate(&mut self, now: Instant, rate: Option<f64>) {
+    /// Changes the rate to a positive number, or lifts the limit. A debt stays the same number of
+    /// units, which are paid for at the new rate.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<f64>) {
         let debt_s = self.paid_at.since(now).as_secs_f64();
         self.paid_at = match (self.rate, rate) {
             (Some(before), Some(after)) => now + seconds(debt_s * before / after),
@@ -43,7 +45,8 @@ impl Pace {
     }
 
     /// The time at which the next unit may start; now or in the past means at once.
-    pub(crate) fn ready_at(&self) -> Instant {
+    #[must_use]
+    pub fn ready_at(&self) -> Instant {
         match self.rate {
             Some(_) => self.paid_at,
             None => Instant::ZERO,
@@ -51,7 +54,7 @@ impl Pace {
     }
 
     /// Charges `units` that start or were used now.
-    pub(crate) fn charge(&mut self, now: Instant, units: f64) {
+    pub fn charge(&mut self, now: Instant, units: f64) {
         if let Some(rate) = self.rate {
             self.paid_at = self.paid_at.max(now - self.burst) + seconds(units / rate);
         }
@@ -69,72 +72,72 @@ mod tests {
 
     const BURST: Duration = Duration::from_millis(10);
 
-    fn limited(rate: f64) -> Pace {
-        let mut pace = Pace::unlimited(BURST);
-        pace.set_rate(Instant::from_secs(1), Some(rate));
-        pace
+    fn limited(rate: f64) -> TokenBucket {
+        let mut bucket = TokenBucket::unlimited(BURST);
+        bucket.set_rate(Instant::from_secs(1), Some(rate));
+        bucket
     }
 
     /// Charges amounts of `units` each, as early as the rate allows, until `end`; returns how many.
-    fn drain(pace: &mut Pace, units: f64, mut now: Instant, end: Instant) -> u32 {
+    fn drain(bucket: &mut TokenBucket, units: f64, mut now: Instant, end: Instant) -> u32 {
         let mut begun = 0;
         loop {
-            now = now.max(pace.ready_at());
+            now = now.max(bucket.ready_at());
             if now >= end {
                 return begun;
             }
-            pace.charge(now, units);
+            bucket.charge(now, units);
             begun += 1;
         }
     }
 
     #[test]
     fn units_admitted_at_the_limit_are_the_rate_plus_one_burst() {
-        let mut pace = limited(100.0);
-        let begun = drain(&mut pace, 1.0, Instant::from_secs(1), Instant::from_secs(11));
+        let mut bucket = limited(100.0);
+        let begun = drain(&mut bucket, 1.0, Instant::from_secs(1), Instant::from_secs(11));
         // 1000 in ten seconds, 1 for the burst of 10 ms, 1 that finds no debt at the end.
         assert!((1000..=1002).contains(&begun), "{begun}");
     }
 
     #[test]
     fn amounts_larger_than_the_burst_are_admitted_at_the_rate() {
-        let mut pace = limited(100.0);
-        let begun = drain(&mut pace, 300.0, Instant::from_secs(1), Instant::from_secs(301));
+        let mut bucket = limited(100.0);
+        let begun = drain(&mut bucket, 300.0, Instant::from_secs(1), Instant::from_secs(301));
         assert!((100..=101).contains(&begun), "{begun}");
     }
 
     #[test]
     fn units_of_unused_time_are_admitted_later_up_to_the_burst() {
-        let mut pace = limited(1000.0);
+        let mut bucket = limited(1000.0);
         let later = Instant::from_secs(100);
-        let begun = drain(&mut pace, 1.0, later, later + Duration::from_nanos(1));
+        let begun = drain(&mut bucket, 1.0, later, later + Duration::from_nanos(1));
         assert_eq!(begun, 11, "ten for the burst of 10 ms and one that may leave a debt");
     }
 
     #[test]
     fn changed_rate_applies_to_the_debt_at_once() {
         let now = Instant::from_secs(1);
-        let mut pace = limited(1.0);
-        pace.charge(now, 10.0);
-        assert_eq!(pace.ready_at(), now + Duration::from_secs(10));
-        pace.set_rate(now, Some(10.0));
-        assert_eq!(pace.ready_at(), now + Duration::from_secs(1));
-        pace.set_rate(now, None);
-        assert_eq!(pace.ready_at(), Instant::ZERO);
+        let mut bucket = limited(1.0);
+        bucket.charge(now, 10.0);
+        assert_eq!(bucket.ready_at(), now + Duration::from_secs(10));
+        bucket.set_rate(now, Some(10.0));
+        assert_eq!(bucket.ready_at(), now + Duration::from_secs(1));
+        bucket.set_rate(now, None);
+        assert_eq!(bucket.ready_at(), Instant::ZERO);
     }
 
     #[test]
     fn units_charged_without_a_rate_leave_no_debt() {
-        let mut pace = Pace::unlimited(BURST);
-        pace.charge(Instant::from_secs(1), 1e12);
-        pace.set_rate(Instant::from_secs(1), Some(1.0));
-        assert_eq!(pace.ready_at(), Instant::from_secs(1));
+        let mut bucket = TokenBucket::unlimited(BURST);
+        bucket.charge(Instant::from_secs(1), 1e12);
+        bucket.set_rate(Instant::from_secs(1), Some(1.0));
+        assert_eq!(bucket.ready_at(), Instant::from_secs(1));
     }
 
     #[test]
     fn debt_too_large_for_the_clock_is_never_paid() {
-        let mut pace = limited(0.001);
-        pace.charge(Instant::from_secs(1), 1e300);
-        assert_eq!(pace.ready_at(), Instant::NEVER);
+        let mut bucket = limited(0.001);
+        bucket.charge(Instant::from_secs(1), 1e300);
+        assert_eq!(bucket.ready_at(), Instant::NEVER);
     }
 }
