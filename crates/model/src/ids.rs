@@ -48,3 +48,8 @@ id!(
     /// A server of a backend, numbered from 0 within its backend.
     ReplicaId
 );
+id!(
+    /// A resource that tenants share beside the cache, numbered from 0 in the order of the
+    /// configuration.
+    ResourceId
+);

@@ -8,10 +8,12 @@
 
 mod deadline_classes;
 mod demand;
+mod demand_curve;
 mod hash;
 mod ids;
 mod plan;
 mod request;
+mod resource;
 mod sketch;
 mod slo;
 mod split_mix;
@@ -23,10 +25,12 @@ mod window;
 
 pub use deadline_classes::{DeadlineClass, DeadlineClasses, DeadlineClassesError};
 pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, deadline_within};
+pub use demand_curve::DemandCurve;
 pub use hash::SeededState;
-pub use ids::{BackendId, PartitionId, ReplicaId, TenantId};
+pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
 pub use plan::CachePlan;
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
+pub use resource::{Rates, ResourceKind};
 pub use sketch::{LatencySketch, LatencyWindow};
 pub use slo::{Slo, SloMonitor, SloStanding};
 pub use split_mix::SplitMix64;

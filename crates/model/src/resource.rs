@@ -1,0 +1,77 @@
+//! Resources that tenants share beside the cache, and their rates.
+
+use crate::{BackendId, ResourceId, TenantId};
+
+/// Kind of a resource that refills every second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceKind {
+    /// Read units of a backend. Hits of the cache use none.
+    Reads(BackendId),
+    /// Write units of a backend. The cache saves none.
+    Writes(BackendId),
+    /// Bytes of network. A hit saves those between the node and the backend.
+    Network,
+}
+
+/// Units per second of each resource for each tenant: a row per tenant, each with a rate per
+/// resource. An infinite rate is no limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates {
+    resources: usize,
+    per_s: Vec<f64>,
+}
+
+impl Rates {
+    /// Returns rates of 0 for `tenants` tenants and `resources` resources; 8 bytes for each pair.
+    #[must_use]
+    pub fn zero(tenants: usize, resources: usize) -> Self {
+        Self { resources, per_s: vec![0.0; tenants * resources] }
+    }
+
+    /// The tenant's rate of the resource, in units per second.
+    ///
+    /// # Panics
+    /// If either id is unknown.
+    #[must_use]
+    pub fn get(&self, tenant: TenantId, resource: ResourceId) -> f64 {
+        self.row(tenant)[resource.index()]
+    }
+
+    /// Number of tenants.
+    #[must_use]
+    pub fn tenants(&self) -> usize {
+        self.per_s.len().checked_div(self.resources).unwrap_or(0)
+    }
+
+    /// The tenant's rates, in the order of the resources' ids.
+    ///
+    /// # Panics
+    /// If the tenant is unknown.
+    #[must_use]
+    pub fn row(&self, tenant: TenantId) -> &[f64] {
+        let start = tenant.index() * self.resources;
+        &self.per_s[start..start + self.resources]
+    }
+
+    /// The tenant's rates, to be changed.
+    ///
+    /// # Panics
+    /// If the tenant is unknown.
+    pub fn row_mut(&mut self, tenant: TenantId) -> &mut [f64] {
+        let start = tenant.index() * self.resources;
+        &mut self.per_s[start..start + self.resources]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_that_is_set_in_a_tenants_row_is_the_rate_of_that_pair() {
+        let mut rates = Rates::zero(2, 3);
+        rates.row_mut(TenantId(1))[2] = 5.0;
+        assert_eq!(rates.get(TenantId(1), ResourceId(2)), 5.0);
+        assert_eq!(rates.row(TenantId(0)), [0.0; 3]);
+    }
+}
