@@ -35,6 +35,7 @@ mod policy;
 mod request_log;
 mod share;
 mod tax;
+pub mod tenants;
 
 pub use controller::{Aim, Controller, Decision, Kept, Move, Reason};
 pub use counter_window::CounterWindow;

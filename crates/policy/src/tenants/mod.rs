@@ -1,0 +1,45 @@
+//! Decisions between tenants: a division of the cache and of the rates of several resources.
+//!
+//! A [`Policy`](crate::Policy) divides one cache among partitions. A [`TenantPolicy`] divides the
+//! cache and the resources behind it (read and write units of backends, network) among tenants,
+//! each of which has a baseline: the share that it would have on its own. Cache replaces units: a
+//! tenant with more cache takes fewer read units per request, so it can give units for cache, and
+//! another tenant cache for units.
+//!
+//! ```text
+//!   driver ──▶ Tenants ──▶ TenantPolicy ──▶ Division { bytes, rates, gain, trades } ──▶ driver
+//! ```
+//!
+//! The model: a request of tenant *t* takes `D_ti(c)` units of resource *i* with *c* bytes of cache
+//! ([`DemandCurve`](sherwood_model::DemandCurve)), so with the rates `r_ti` its throughput is
+//! `min_i r_ti / D_ti(c)`. The *normalized* throughput is that divided by the throughput at the
+//! baseline, and policies are judged by its minimum over the tenants, which is 1 if all keep their
+//! baselines.
+//!
+//! After "Cache-Centric Multi-Resource Allocation for Storage Services" (Ye, Zhong,
+//! Arpaci-Dusseau, Arpaci-Dusseau, FAST 2026). `hare-published` is its algorithm, the others are those that the paper compares with.
+
+mod baseline;
+mod division;
+mod drf;
+mod memshare;
+mod names;
+mod proportional;
+mod published;
+mod seen;
+
+pub use division::{Division, Trade};
+pub use names::{TenantOptions, TenantPolicyError, available, by_name};
+pub use seen::{Share, TenantSeen, Tenants};
+
+/// An algorithm that divides the cache and the rates of all resources among tenants.
+///
+/// It may keep small state between decisions and has no clock. Any [`Tenants`] get a division
+/// within the totals.
+pub trait TenantPolicy: Send {
+    /// Name by which the policy is chosen, such as `drf`.
+    fn name(&self) -> &'static str;
+
+    /// Divides the totals among the tenants.
+    fn divide(&mut self, tenants: &Tenants) -> Division;
+}

@@ -1,0 +1,85 @@
+//! Construction of policies between tenants by name.
+
+use thiserror::Error;
+
+use super::TenantPolicy;
+use super::baseline::Baseline;
+use super::drf::Drf;
+use super::memshare::Memshare;
+use super::published::Published;
+
+/// Names of the policies, in the order in which they are shown.
+const AVAILABLE: [&str; 4] = ["hare-published", "drf", "memshare", "baseline"];
+
+/// Parameters of the policies between tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantOptions {
+    /// Bytes of cache that `hare-published` and `memshare` move at a time, at least 1; the authors
+    /// of HARE use a 64th of a tenant's baseline.
+    pub chunk_bytes: u64,
+    /// True if rates that do not raise the least throughput are divided, too; false if they are
+    /// left in reserve.
+    pub conserving: bool,
+}
+
+/// Reason why a policy cannot be constructed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TenantPolicyError {
+    /// No policy has that name.
+    #[error("cannot use policy {name:?} between tenants: it is not known; choose one of {}", AVAILABLE.join(", "))]
+    Unknown {
+        /// The name that no policy has.
+        name: String,
+    },
+    /// Policies that move chunks would not end.
+    #[error(
+        "cannot divide the cache in chunks of 0 bytes: choose at least 1, such as a 64th of a tenant's baseline"
+    )]
+    NoChunk,
+}
+
+/// The names that [`by_name`] accepts.
+#[must_use]
+pub fn available() -> &'static [&'static str] {
+    &AVAILABLE
+}
+
+/// Constructs the policy called `name`.
+///
+/// # Errors
+/// A name that is unknown; chunks without bytes.
+pub fn by_name(name: &str, options: TenantOptions) -> Result<Box<dyn TenantPolicy>, TenantPolicyError> {
+    let TenantOptions { chunk_bytes, conserving } = options;
+    if chunk_bytes == 0 {
+        return Err(TenantPolicyError::NoChunk);
+    }
+    Ok(match name {
+        "hare-published" => Box::new(Published { chunk_bytes, conserving }),
+        "drf" => Box::new(Drf { conserving }),
+        "memshare" => Box::new(Memshare { chunk_bytes, conserving }),
+        "baseline" => Box::new(Baseline),
+        _ => return Err(TenantPolicyError::Unknown { name: name.to_owned() }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: TenantOptions = TenantOptions { chunk_bytes: 1, conserving: true };
+
+    #[test]
+    fn every_available_policy_between_tenants_has_its_name() {
+        for name in available() {
+            assert_eq!(by_name(name, OPTIONS).expect("it is available").name(), *name);
+        }
+    }
+
+    #[test]
+    fn policy_between_tenants_that_is_unknown_or_without_chunk_is_refused() {
+        let Err(unknown) = by_name("hair", OPTIONS) else { panic!("there is no such policy") };
+        assert!(unknown.to_string().ends_with("choose one of hare-published, drf, memshare, baseline"));
+        let none = by_name("drf", TenantOptions { chunk_bytes: 0, ..OPTIONS });
+        assert_eq!(none.err(), Some(TenantPolicyError::NoChunk));
+    }
+}
