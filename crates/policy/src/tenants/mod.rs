@@ -17,11 +17,13 @@
 //! baselines.
 //!
 //! After "Cache-Centric Multi-Resource Allocation for Storage Services" (Ye, Zhong,
-//! Arpaci-Dusseau, Arpaci-Dusseau, FAST 2026). `hare-published` is its algorithm, the others are those that the paper compares with.
+//! Arpaci-Dusseau, Arpaci-Dusseau, FAST 2026). `hare-published` is its algorithm, `hare` solves the
+//! same problem without its faults, and the others are those that the paper compares with.
 
 mod baseline;
 mod division;
 mod drf;
+mod hare;
 mod memshare;
 mod names;
 mod proportional;
@@ -37,7 +39,7 @@ pub use seen::{Share, TenantSeen, Tenants};
 /// It may keep small state between decisions and has no clock. Any [`Tenants`] get a division
 /// within the totals.
 pub trait TenantPolicy: Send {
-    /// Name by which the policy is chosen, such as `drf`.
+    /// Name by which the policy is chosen, such as `hare`.
     fn name(&self) -> &'static str;
 
     /// Divides the totals among the tenants.

@@ -5,17 +5,18 @@ use thiserror::Error;
 use super::TenantPolicy;
 use super::baseline::Baseline;
 use super::drf::Drf;
+use super::hare::Hare;
 use super::memshare::Memshare;
 use super::published::Published;
 
 /// Names of the policies, in the order in which they are shown.
-const AVAILABLE: [&str; 4] = ["hare-published", "drf", "memshare", "baseline"];
+const AVAILABLE: [&str; 5] = ["hare", "hare-published", "drf", "memshare", "baseline"];
 
 /// Parameters of the policies between tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantOptions {
     /// Bytes of cache that `hare-published` and `memshare` move at a time, at least 1; the authors
-    /// of HARE use a 64th of a tenant's baseline.
+    /// of HARE use a 64th of a tenant's baseline. `hare` moves any number of bytes.
     pub chunk_bytes: u64,
     /// True if rates that do not raise the least throughput are divided, too; false if they are
     /// left in reserve.
@@ -54,6 +55,7 @@ pub fn by_name(name: &str, options: TenantOptions) -> Result<Box<dyn TenantPolic
         return Err(TenantPolicyError::NoChunk);
     }
     Ok(match name {
+        "hare" => Box::new(Hare { conserving }),
         "hare-published" => Box::new(Published { chunk_bytes, conserving }),
         "drf" => Box::new(Drf { conserving }),
         "memshare" => Box::new(Memshare { chunk_bytes, conserving }),
@@ -78,8 +80,8 @@ mod tests {
     #[test]
     fn policy_between_tenants_that_is_unknown_or_without_chunk_is_refused() {
         let Err(unknown) = by_name("hair", OPTIONS) else { panic!("there is no such policy") };
-        assert!(unknown.to_string().ends_with("choose one of hare-published, drf, memshare, baseline"));
-        let none = by_name("drf", TenantOptions { chunk_bytes: 0, ..OPTIONS });
+        assert!(unknown.to_string().ends_with("choose one of hare, hare-published, drf, memshare, baseline"));
+        let none = by_name("hare", TenantOptions { chunk_bytes: 0, ..OPTIONS });
         assert_eq!(none.err(), Some(TenantPolicyError::NoChunk));
     }
 }
