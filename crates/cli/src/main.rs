@@ -22,6 +22,7 @@ mod load;
 mod logs;
 mod mrc;
 mod out;
+mod policy;
 mod serve;
 mod sim;
 mod token;
@@ -57,6 +58,8 @@ enum Command {
     Load(Box<load::LoadArgs>),
     /// Draws the miss ratio curve of a trace
     Mrc(mrc::Args),
+    /// Asks a policy between tenants how it would divide cache and units
+    Policy(policy::Args),
     /// Simulates a service of application servers and backends under an allocation policy
     Sim(sim::Args),
     /// Checks a configuration file and says what is wrong with it
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Mrc(args) => mrc::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Backend(args) => backend::run(&args),

@@ -15,6 +15,8 @@ use sherwood_model::SeededState;
 use sherwood_workload::trace::objects::{self, Access, AccessKind};
 use sherwood_workload::trace::{TraceError, built_in, built_in_names};
 
+pub(crate) use plot::bytes;
+
 use crate::exit::Failure;
 use crate::out;
 

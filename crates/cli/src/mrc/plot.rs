@@ -76,7 +76,7 @@ fn byte_step(last: u64) -> (u64, Unit) {
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// Formats bytes for people: `12.5 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     match UNITS.iter().find(|(_, scale)| bytes >= *scale) {
         Some((name, scale)) => format!("{:.1} {name}", bytes as f64 / *scale as f64),
         None => format!("{bytes} B"),
