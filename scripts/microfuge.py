@@ -14,6 +14,7 @@ Set-ups:
     dlc          Sherwood reads through, with deadline classes; random replica, first come first served
     dlc+dls      the same with queue = "edf" and balance = "tickets"
     dlc+dls+ac   the same with admit = "deadline"
+    dlc-cost     dlc with cost = "measured"; not among those that run by default
 
 Cases: `setups` compares the four. `isolation` has two tenants at the gateway in an open loop: a
 steady one whose keys are wanted within STEADY_MS, and one that bursts to ten times its rate for half
@@ -63,12 +64,14 @@ RANKS, EXPONENT, ZETA = 1e16, 0.99, 26.46902820178302
 LATE_MS = 5.0
 SETUPS = {
     "memcached": {"dispatch": 'queue = "fifo", balance = "random"'},
-    "dlc": {"dispatch": 'queue = "fifo", balance = "random"', "classes": True},
-    "dlc+dls": {"dispatch": 'queue = "edf", balance = "tickets", alpha = {alpha}, beta = {beta}', "classes": True},
+    "dlc": {"dispatch": 'queue = "fifo", balance = "random"', "classes": "paper"},
+    "dlc-cost": {"dispatch": 'queue = "fifo", balance = "random"', "classes": "measured"},
+    "dlc+dls": {"dispatch": 'queue = "edf", balance = "tickets", alpha = {alpha}, beta = {beta}', "classes": "paper"},
     "dlc+dls+ac": {
         "dispatch": 'queue = "edf", balance = "tickets", admit = "deadline", alpha = {alpha}, beta = {beta}',
-        "classes": True,
+        "classes": "paper",
     },
+    # For the isolation of tenants: a node that caches, without deadlines.
     "none": {"dispatch": 'queue = "fifo", balance = "random"'},
 }
 # Of the tenants: deadlines, and shares of the replicas' operations per second that they ask for.
@@ -138,7 +141,7 @@ class Node(Server):
         if not keeps:
             lines.append('ttl_rules = [{ prefix = "k", ttl = "0s" }]')
         if setup.get("classes"):
-            lines.append("deadlines = { classes = 10, upto = \"100ms\" }")
+            lines.append(f'deadlines = {{ classes = 10, upto = "100ms", cost = "{setup["classes"]}" }}')
         rules = setup["dispatch"].format(alpha=options.alpha, beta=options.beta)
         lines.append(f"dispatch = {{ {rules}, in_flight_calls_max = 1, queued_calls_max = 100000 }}")
         for tenant in tenants:
@@ -517,7 +520,8 @@ def main():
     parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
     parser.add_argument("--fill", default="target/release/examples/fill", help="the example of crates/store")
     parser.add_argument("--data", default="target/microfuge", help="directory of the stores [default: %(default)s]")
-    parser.add_argument("--setups", type=lambda names: names.split(","), default=["memcached", "dlc", "dlc+dls", "dlc+dls+ac"])
+    names = ["memcached", "dlc", "dlc+dls", "dlc+dls+ac"]
+    parser.add_argument("--setups", type=lambda names: names.split(","), default=names, help=f"of these: {','.join(SETUPS)}")
     parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "3")), help="[default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=15, help="measured in each run [default: %(default)s]")
     parser.add_argument("--warm-up", type=float, default=30, help="seconds of load before them [default: %(default)s]")
@@ -530,6 +534,10 @@ def main():
     parser.add_argument("--values", type=lambda values: [float(value) for value in values.split(",")], help="of a sweep")
     parser.add_argument("--seed", type=int, default=1, help="of the first round [default: %(default)s]")
     options = parser.parse_args()
+    if unknown := [name for name in options.setups if name not in SETUPS]:
+        parser.error(f"--setups: unknown {', '.join(unknown)}; there are {', '.join(SETUPS)}")
+    if options.seconds <= 0 or options.warm_up < 0 or options.rounds < 1 or options.clients < 1 or options.records < 10_000:
+        parser.error("--seconds is above 0, --warm-up at least 0, --rounds and --clients at least 1, --records at least 10000")
     prepare(options)
     gc.disable()
     for case in options.cases or ["setups", "isolation"]:
