@@ -35,6 +35,7 @@ mod replica_queue;
 mod rules;
 mod slab;
 mod stats;
+mod tenant_queues;
 mod tickets;
 mod waiters;
 
@@ -50,6 +51,9 @@ pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
+pub use tenant_queues::{
+    Payer, Started, TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
+};
 pub use tickets::{
     GivenTicket, TicketAction, TicketError, TicketId, TicketOptions, TicketRequest, TicketStats, Tickets,
 };

@@ -1,0 +1,28 @@
+//! The errors of work that may not wait.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// The reason why a tenant's work was refused at once. Trying again later can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TenantRefusal {
+    /// The tenant's part of what may wait is used, and so is what is common to all.
+    #[error(
+        "waiting for the tenant's rate was refused: its part of the {limit} that may wait, and what is common to all, are used; try again in {retry_in:?}, slow down, or raise the tenant's rate"
+    )]
+    Full {
+        /// Most that may wait, of all tenants.
+        limit: u32,
+        /// Time until what waits now has started, if no other tenant lends.
+        retry_in: Duration,
+    },
+    /// The tenant's rate allows no start before the deadline.
+    #[error(
+        "waiting for the tenant's rate was refused: it allows a start in {starts_in:?}, after the deadline; slow down, wait longer, or raise the tenant's rate"
+    )]
+    TooLate {
+        /// Time until the start.
+        starts_in: Duration,
+    },
+}

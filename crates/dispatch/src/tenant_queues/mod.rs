@@ -1,0 +1,336 @@
+//! The order in which tenants use one resource of a backend: each by its own rate.
+
+mod error;
+mod tenant;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sherwood_model::{Instant, TenantId, TokenBucket};
+
+pub use error::TenantRefusal;
+use tenant::{Tenant, Waiting};
+
+/// The queues in front of one resource that tenants have rates of, such as the reads of a backend.
+///
+/// Work of a tenant starts in the order of its arrival, and as soon as the units that the tenant
+/// has used are paid for by its rate (a token bucket each). A cost that is known only afterwards is
+/// charged later, as a debt. So no tenant waits for another, however much that one asks for.
+///
+/// Where several may start, the one that has used the least in proportion to its rate goes first
+/// (start-time fair queueing, Goyal, Vin and Cheng, 1996).
+///
+/// With *lending*, units of the total that nobody uses go to tenants that wait, in that same order.
+/// An owner that comes back finds its own units as before, so its work starts at once; all together
+/// then exceed the total by 10 ms of the owner's rate, for which lending pauses. Without lending,
+/// rates are hard limits.
+///
+/// # Inputs, outputs, wake-ups
+/// - Inputs: [`enter`](Self::enter), [`cancel`](Self::cancel), [`charge`](Self::charge),
+///   [`set_rates`](Self::set_rates).
+/// - Output: after every input and wake-up, [`start_next`](Self::start_next) until it returns none.
+/// - Wake-ups: [`start_next`](Self::start_next) at [`next_timeout`](Self::next_timeout).
+///
+/// Every call but [`set_rates`](Self::set_rates) takes a time logarithmic in the tenants and in
+/// what waits, which is bounded by [`TenantQueueOptions::waiting_max`].
+///
+/// ```
+/// use sherwood_dispatch::{Payer, TenantQueueOptions, TenantQueues};
+/// use sherwood_model::{Instant, TenantId};
+///
+/// let options = TenantQueueOptions { tenants: 2, waiting_max: 100, lends: false };
+/// let mut reads = TenantQueues::new(options);
+/// let now = Instant::from_secs(1);
+/// reads.set_rates(now, 300.0, &[100.0, 200.0]);
+/// for number in 0..3 {
+///     reads.enter(now, TenantId(0), number, 1.0, None)?;
+/// }
+/// let first = reads.start_next(now).expect("nothing was used before");
+/// assert_eq!((first.tenant, first.work, first.payer), (TenantId(0), 0, Payer::Own));
+/// assert_eq!(reads.start_next(now), None);
+/// assert_eq!(reads.next_timeout(), Some(Instant::from_millis(1_010)));
+/// # Ok::<(), sherwood_dispatch::TenantRefusal>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TenantQueues<T> {
+    tenants: Vec<Tenant<T>>,
+    bounds: Bounds,
+    /// Units of all tenants together, from which what nobody uses is lent.
+    total: Option<TokenBucket>,
+    /// Virtual time: the tag of the latest start.
+    virtual_now: Instant,
+    /// Tenants that wait and whose units suffice, by tag.
+    payable: BTreeSet<(Instant, TenantId)>,
+    /// Tenants that wait for units, by tag.
+    unpaid: BTreeSet<(Instant, TenantId)>,
+    /// Tenants that wait for units, by the time at which they have them.
+    paid_at: BTreeSet<(Instant, TenantId)>,
+    /// Serial number of the next work.
+    serial: u64,
+}
+
+/// Settings of [`TenantQueues`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantQueueOptions {
+    /// Number of tenants, whose ids are below it.
+    pub tenants: u16,
+    /// Most that may wait. Half of it is divided among the tenants, the rest is common.
+    pub waiting_max: u32,
+    /// True if units that nobody uses go to tenants that wait.
+    pub lends: bool,
+}
+
+/// The bounds of what waits.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Most that may wait, of all tenants.
+    waiting_max: u32,
+    /// Part of each tenant.
+    part: u32,
+    /// Most that may wait beyond the parts, and how much does.
+    common: u32,
+    common_used: u32,
+}
+
+/// The number of a tenant's work that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaitingId {
+    tenant: TenantId,
+    serial: u64,
+}
+
+/// Work that starts now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Started<T> {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The work that it entered.
+    pub work: T,
+    /// The source of its units, for [`TenantQueues::charge`].
+    pub payer: Payer,
+}
+
+/// The source of the units of a tenant's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payer {
+    /// The tenant's own rate.
+    Own,
+    /// Units that other tenants leave.
+    Lent,
+}
+
+/// A tenant's use since the start, and what waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TenantUse {
+    /// Work that waits.
+    pub waiting: u32,
+    /// Units of the tenant's own rate.
+    pub own_units: f64,
+    /// Units that other tenants left.
+    pub lent_units: f64,
+    /// Work that was refused.
+    pub refused: u64,
+}
+
+impl<T> TenantQueues<T> {
+    /// Creates queues without limits on the rates.
+    #[must_use]
+    pub fn new(options: TenantQueueOptions) -> Self {
+        let TenantQueueOptions { tenants, waiting_max, lends } = options;
+        let part = waiting_max / 2 / u32::from(tenants.max(1));
+        let bounds =
+            Bounds { waiting_max, part, common: waiting_max - part * u32::from(tenants), common_used: 0 };
+        Self {
+            tenants: (0..tenants).map(|_| Tenant::new(BURST)).collect(),
+            bounds,
+            total: lends.then(|| TokenBucket::unlimited(BURST)),
+            virtual_now: Instant::ZERO,
+            payable: BTreeSet::new(),
+            unpaid: BTreeSet::new(),
+            paid_at: BTreeSet::new(),
+            serial: 0,
+        }
+    }
+
+    /// Sets the units per second of all tenants together, and of each by its id. What was used and
+    /// is not paid for remains. Infinite is no limit; below one a second counts as one, so that a
+    /// tenant without a share can begin. O(n log n).
+    pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
+        if let Some(total) = &mut self.total {
+            total.set_rate(now, limit(total_per_s));
+        }
+        for (at, rate) in per_s.iter().enumerate().take(self.tenants.len()) {
+            let id = TenantId(at as u16);
+            self.displace(id);
+            self.tenants[at].set_rate(now, limit(*rate));
+            self.place(now, id);
+        }
+    }
+
+    /// Has a tenant's work of so many `units`, at least, wait for its start.
+    ///
+    /// # Errors
+    /// If too much waits, or the tenant's rate does not allow a start before `until`.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn enter(
+        &mut self,
+        now: Instant,
+        id: TenantId,
+        work: T,
+        units: f64,
+        until: Option<Instant>,
+    ) -> Result<WaitingId, TenantRefusal> {
+        let is_lending = self.is_lending(now);
+        let tenant = &mut self.tenants[id.index()];
+        let starts_at = tenant.expected_start(now);
+        let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting()) {
+            let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
+            is_late.then_some(TenantRefusal::TooLate { starts_in: starts_at - now })
+        } else {
+            Some(TenantRefusal::Full { limit: self.bounds.waiting_max, retry_in: starts_at - now })
+        };
+        if let Some(refusal) = refusal {
+            tenant.refused += 1;
+            return Err(refusal);
+        }
+        let serial = self.serial;
+        self.serial += 1;
+        self.bounds.add(tenant.waiting());
+        if tenant.push(serial, Waiting { work, units }) == 1 {
+            tenant.tag = tenant.tag.max(self.virtual_now);
+            self.place(now, id);
+        }
+        Ok(WaitingId { tenant: id, serial })
+    }
+
+    /// Returns the work that starts next, and charges its units. None until the next input or
+    /// [`next_timeout`](Self::next_timeout).
+    pub fn start_next(&mut self, now: Instant) -> Option<Started<T>> {
+        self.promote(now);
+        let (id, payer) = match self.payable.first() {
+            Some(&(_, id)) => (id, Payer::Own),
+            None if self.is_lending(now) => (self.unpaid.first()?.1, Payer::Lent),
+            None => return None,
+        };
+        self.displace(id);
+        let tenant = &mut self.tenants[id.index()];
+        self.virtual_now = self.virtual_now.max(tenant.tag);
+        let Waiting { work, units } = tenant.pop()?;
+        self.bounds.remove(tenant.waiting());
+        self.charge(now, id, payer, units);
+        Some(Started { tenant: id, work, payer })
+    }
+
+    /// Charges units whose number became known after the start.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn charge(&mut self, now: Instant, id: TenantId, payer: Payer, units: f64) {
+        self.displace(id);
+        if let Some(total) = &mut self.total {
+            total.charge(now, units);
+        }
+        self.tenants[id.index()].charge(now, payer, units);
+        self.place(now, id);
+    }
+
+    /// Takes back work that waits; none if it has started.
+    pub fn cancel(&mut self, now: Instant, waiting: WaitingId) -> Option<T> {
+        let id = waiting.tenant;
+        let tenant = self.tenants.get_mut(id.index())?;
+        let Waiting { work, .. } = tenant.take(waiting.serial)?;
+        self.bounds.remove(tenant.waiting());
+        self.displace(id);
+        self.place(now, id);
+        Some(work)
+    }
+
+    /// Returns the time at which something that waits may start; none if nothing waits.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if !self.payable.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let (paid_at, _) = self.paid_at.first()?;
+        let lent_at = self.total.as_ref().map(TokenBucket::ready_at);
+        Some(lent_at.map_or(*paid_at, |lent_at| lent_at.min(*paid_at)))
+    }
+
+    /// Returns what a tenant has used, and what waits.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    #[must_use]
+    pub fn used(&self, id: TenantId) -> TenantUse {
+        self.tenants[id.index()].used()
+    }
+
+    /// True if units of the total are unused, so that they are lent.
+    fn is_lending(&self, now: Instant) -> bool {
+        self.total.as_ref().is_some_and(|total| total.ready_at() <= now)
+    }
+
+    /// Moves tenants whose units suffice by now.
+    fn promote(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.paid_at.first()
+            && at <= now
+        {
+            self.displace(id);
+            self.place(now, id);
+        }
+    }
+
+    /// Puts a tenant that waits where it is found. Its tag and bucket do not change while it is
+    /// there.
+    fn place(&mut self, now: Instant, id: TenantId) {
+        let tenant = &self.tenants[id.index()];
+        if tenant.waiting() == 0 {
+            return;
+        }
+        let ready_at = tenant.bucket.ready_at();
+        if ready_at <= now {
+            self.payable.insert((tenant.tag, id));
+        } else {
+            self.unpaid.insert((tenant.tag, id));
+            self.paid_at.insert((ready_at, id));
+        }
+    }
+
+    fn displace(&mut self, id: TenantId) {
+        let tenant = &self.tenants[id.index()];
+        if !self.payable.remove(&(tenant.tag, id)) && self.unpaid.remove(&(tenant.tag, id)) {
+            self.paid_at.remove(&(tenant.bucket.ready_at(), id));
+        }
+    }
+}
+
+impl Bounds {
+    /// True if a tenant of which so much waits may have more wait.
+    fn has_room(&self, waiting: u32) -> bool {
+        waiting < self.part || self.common_used < self.common
+    }
+
+    /// Counts what begins to wait beside `before` of the same tenant.
+    fn add(&mut self, before: u32) {
+        self.common_used += u32::from(before >= self.part);
+    }
+
+    /// Counts what waits no longer, which leaves `after` of the same tenant.
+    fn remove(&mut self, after: u32) {
+        self.common_used -= u32::from(after >= self.part);
+    }
+}
+
+/// Returns the rate of a bucket; none for no limit.
+fn limit(per_s: f64) -> Option<f64> {
+    // The maximum of a rate that is not a number is one as well.
+    (per_s != f64::INFINITY).then(|| per_s.max(1.0))
+}
+
+/// Time for which units that were not used may be used later: some calls of most tenants.
+const BURST: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

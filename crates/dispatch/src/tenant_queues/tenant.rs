@@ -1,0 +1,110 @@
+//! The queue, rate and use of a tenant.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sherwood_model::{Instant, TokenBucket};
+
+use super::{Payer, TenantUse};
+
+/// A tenant: what waits, in the order of arrival, and what it has used.
+#[derive(Clone, Debug)]
+pub(super) struct Tenant<T> {
+    waiting: BTreeMap<u64, Waiting<T>>,
+    /// Units of what waits.
+    waiting_units: f64,
+    pub(super) bucket: TokenBucket,
+    /// Units per second; none without a limit.
+    per_s: Option<f64>,
+    /// Virtual time at which the next work starts: all units by the rate, own and lent.
+    pub(super) tag: Instant,
+    own_units: f64,
+    lent_units: f64,
+    pub(super) refused: u64,
+}
+
+/// Work that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting<T> {
+    pub(super) work: T,
+    pub(super) units: f64,
+}
+
+impl<T> Tenant<T> {
+    /// Makes a tenant without a limit, which may use units of such a time later.
+    pub(super) fn new(burst: Duration) -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            waiting_units: 0.0,
+            bucket: TokenBucket::unlimited(burst),
+            per_s: None,
+            tag: Instant::ZERO,
+            own_units: 0.0,
+            lent_units: 0.0,
+            refused: 0,
+        }
+    }
+
+    pub(super) fn set_rate(&mut self, now: Instant, per_s: Option<f64>) {
+        self.bucket.set_rate(now, per_s);
+        self.per_s = per_s;
+    }
+
+    /// Number of works that wait.
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting.len() as u32
+    }
+
+    /// Returns the time at which work that comes now would start by the tenant's own rate.
+    pub(super) fn expected_start(&self, now: Instant) -> Instant {
+        let before = self.per_s.map_or(0.0, |per_s| self.waiting_units / per_s);
+        self.bucket.ready_at().max(now) + seconds(before)
+    }
+
+    /// Adds work, and returns how much waits with it.
+    pub(super) fn push(&mut self, serial: u64, waiting: Waiting<T>) -> u32 {
+        self.waiting_units += waiting.units;
+        self.waiting.insert(serial, waiting);
+        self.waiting()
+    }
+
+    /// Removes the work that has waited longest.
+    pub(super) fn pop(&mut self) -> Option<Waiting<T>> {
+        let (serial, _) = self.waiting.first_key_value()?;
+        self.take(*serial)
+    }
+
+    /// Removes the work of this serial number.
+    pub(super) fn take(&mut self, serial: u64) -> Option<Waiting<T>> {
+        let waiting = self.waiting.remove(&serial)?;
+        // Exact when nothing waits, so that rounding errors do not add up.
+        let left = if self.waiting.is_empty() { 0.0 } else { self.waiting_units - waiting.units };
+        self.waiting_units = left.max(0.0);
+        Some(waiting)
+    }
+
+    pub(super) fn charge(&mut self, now: Instant, payer: Payer, units: f64) {
+        match payer {
+            Payer::Own => {
+                self.bucket.charge(now, units);
+                self.own_units += units;
+            }
+            Payer::Lent => self.lent_units += units,
+        }
+        self.tag += self.per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s));
+    }
+
+    pub(super) fn used(&self) -> TenantUse {
+        TenantUse {
+            waiting: self.waiting(),
+            own_units: self.own_units,
+            lent_units: self.lent_units,
+            refused: self.refused,
+        }
+    }
+}
+
+/// Converts seconds to a duration; a number that does not fit becomes the longest one.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
