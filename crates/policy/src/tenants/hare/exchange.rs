@@ -8,12 +8,15 @@
 use super::grid::{Grid, largest};
 
 /// Least part of the largest cost that an exchange must save.
-const GAIN_MIN: f64 = 1e-7;
+const GAIN_MIN: f64 = 1e-6;
 
 /// A division while it is improved.
 struct Improved<'a> {
     grid: &'a Grid,
     split: Vec<u64>,
+    /// Costs of each tenant at its size, one for each resource.
+    costs: Vec<f64>,
+    /// Their sums over tenants.
     sums: Vec<f64>,
     /// Bytes that no tenant has.
     free: u64,
@@ -28,21 +31,25 @@ struct Exchange {
     cost: f64,
 }
 
-/// Improves `split` until its largest cost is at most `enough`, no exchange saves a ten-millionth
-/// of it, or `exchanges_max` were made. Returns the division and its largest cost.
+/// Improves `split` until its largest cost is at most `enough`, no exchange saves a millionth of
+/// it, or `exchanges_max` were made. Returns the division and its largest cost.
 pub(super) fn improve(grid: &Grid, split: Vec<u64>, enough: f64, exchanges_max: usize) -> (Vec<u64>, f64) {
-    let sums = grid.sums(&split);
     let free = grid.total_bytes - split.iter().sum::<u64>();
-    let mut improved = Improved { grid, split, sums, free };
-    let mut cost = largest(&improved.sums);
+    let mut costs = vec![0.0; grid.tenants() * grid.resources];
+    for (tenant, costs) in costs.chunks_mut(grid.resources).enumerate() {
+        grid.add_at(tenant, split[tenant], 1.0, costs);
+    }
+    let sums = grid.sums(&split);
+    let mut improved = Improved { grid, split, costs, sums, free };
     for _ in 0..exchanges_max {
+        let cost = largest(&improved.sums);
         if cost <= enough {
             break;
         }
         let Some(exchange) = improved.best(cost) else { break };
         improved.make(&exchange);
-        cost = exchange.cost;
     }
+    let cost = largest(&improved.sums);
     (improved.split, cost)
 }
 
@@ -57,20 +64,17 @@ impl Improved<'_> {
             if gain > 0.0 {
                 receivers.push((gain, tenant));
             }
-            if let Some(loss) = loss {
-                donors.push((loss, Some(tenant)));
-            }
+            donors.extend(loss.map(|loss| (loss, Some(tenant))));
         }
         if self.free > 0 {
             donors.push((0.0, None));
         }
         receivers.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut best = Exchange { donor: None, receiver: 0, bytes: 0, cost: cost * (1.0 - GAIN_MIN) };
-        let mut sums = vec![0.0; self.sums.len()];
         for &(loss, donor) in &donors {
             for &(_, receiver) in receivers.iter().take_while(|(gain, _)| *gain > loss) {
                 if donor != Some(receiver) {
-                    self.try_sizes(donor, receiver, &mut sums, &mut best);
+                    self.try_sizes(donor, receiver, scarce, &mut best);
                 }
             }
         }
@@ -82,7 +86,7 @@ impl Improved<'_> {
     fn slopes(&self, tenant: usize, scarce: usize) -> (f64, Option<f64>) {
         let (sizes, costs) = (self.grid.sizes(tenant), self.grid.costs(tenant));
         let bytes = self.split[tenant];
-        let now = self.cost_at(tenant, scarce);
+        let now = self.costs[tenant * self.grid.resources + scarce];
         let (mut gain, mut loss): (f64, Option<f64>) = (0.0, None);
         for (&size, cost) in sizes.iter().zip(costs.iter().skip(scarce).step_by(self.grid.resources)) {
             if size > bytes {
@@ -95,36 +99,48 @@ impl Improved<'_> {
         (gain, loss)
     }
 
-    fn cost_at(&self, tenant: usize, resource: usize) -> f64 {
-        let mut sums = vec![0.0; self.sums.len()];
-        self.grid.add_at(tenant, self.split[tenant], 1.0, &mut sums);
-        sums[resource]
+    /// Tries the sizes that end at a point of one of the two, in ascending order.
+    fn try_sizes(&self, donor: Option<usize>, receiver: usize, scarce: usize, best: &mut Exchange) {
+        let to = self.split[receiver];
+        let from = donor.map_or(self.free, |donor| self.split[donor]);
+        let above = self.grid.sizes(receiver);
+        // Free bytes are a curve of two points without cost.
+        let below = donor.map_or(&[0][..], |donor| self.grid.sizes(donor));
+        let mut up = above.partition_point(|&size| size <= to);
+        let mut down = below.partition_point(|&size| size < from);
+        while up < above.len() && down > 0 {
+            let (more, less) = (above[up] - to, from - below[down - 1]);
+            let bytes = more.min(less);
+            let after = |i: usize| {
+                let given = donor.map_or(0.0, |donor| {
+                    self.between(donor, down - 1, from - bytes, i)
+                        - self.costs[donor * self.grid.resources + i]
+                });
+                let gained = self.between(receiver, up - 1, to + bytes, i)
+                    - self.costs[receiver * self.grid.resources + i];
+                self.sums[i] + given + gained
+            };
+            if after(scarce) < best.cost {
+                let cost = (0..self.sums.len()).map(after).fold(0.0, f64::max);
+                if cost < best.cost {
+                    *best = Exchange { donor, receiver, bytes, cost };
+                }
+            }
+            up += usize::from(more == bytes);
+            down -= usize::from(less == bytes);
+        }
     }
 
-    /// Tries the sizes that end at a point of one of the two.
-    fn try_sizes(&self, donor: Option<usize>, receiver: usize, sums: &mut [f64], best: &mut Exchange) {
-        let to = self.split[receiver];
-        let above = self.grid.sizes(receiver);
-        let room = above[above.len() - 1].saturating_sub(to);
-        let (from, floor) =
-            donor.map_or((self.free, 0), |donor| (self.split[donor], self.grid.sizes(donor)[0]));
-        let most = room.min(from - floor);
-        let below = donor.map_or(&[][..], |donor| self.grid.sizes(donor));
-        let ends = above.iter().filter(|&&size| size > to).map(|size| size - to);
-        let ends = ends.chain(below.iter().filter(|&&size| size < from).map(|size| from - size));
-        for bytes in ends.chain([most]).filter(|&bytes| bytes > 0 && bytes <= most) {
-            sums.copy_from_slice(&self.sums);
-            if let Some(donor) = donor {
-                self.grid.add_at(donor, from, -1.0, sums);
-                self.grid.add_at(donor, from - bytes, 1.0, sums);
-            }
-            self.grid.add_at(receiver, to, -1.0, sums);
-            self.grid.add_at(receiver, to + bytes, 1.0, sums);
-            let cost = largest(sums);
-            if cost < best.cost {
-                *best = Exchange { donor, receiver, bytes, cost };
-            }
-        }
+    /// The tenant's cost at `bytes`, which lie between the points `before` and the next.
+    fn between(&self, tenant: usize, before: usize, bytes: u64, resource: usize) -> f64 {
+        let (sizes, costs) = (self.grid.sizes(tenant), self.grid.costs(tenant));
+        let from = costs[before * self.grid.resources + resource];
+        let (Some(&next), Some(to)) =
+            (sizes.get(before + 1), costs.get((before + 1) * self.grid.resources + resource))
+        else {
+            return from;
+        };
+        from + (to - from) * ((bytes - sizes[before]) as f64 / (next - sizes[before]) as f64)
     }
 
     fn make(&mut self, exchange: &Exchange) {
@@ -133,7 +149,16 @@ impl Improved<'_> {
             None => self.free -= exchange.bytes,
         }
         self.split[exchange.receiver] += exchange.bytes;
+        let resources = self.grid.resources;
+        for tenant in exchange.donor.into_iter().chain([exchange.receiver]) {
+            let costs = &mut self.costs[tenant * resources..(tenant + 1) * resources];
+            costs.fill(0.0);
+            self.grid.add_at(tenant, self.split[tenant], 1.0, costs);
+        }
         // Summed anew, so that rounding errors do not add up.
-        self.sums = self.grid.sums(&self.split);
+        self.sums.fill(0.0);
+        for costs in self.costs.chunks_exact(resources) {
+            self.sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
+        }
     }
 }

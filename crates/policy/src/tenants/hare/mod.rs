@@ -6,8 +6,9 @@
 //!
 //! 1. *Price* ([`dual`]): divisions that are cheapest at some prices of the resources, mixed so
 //!    that resources are balanced. This also gives a bound for every division.
-//! 2. *Try all* coarse divisions of a few tenants ([`few`]).
-//! 3. *Exchange* ([`exchange`]): moves of any size between two tenants from the best of these.
+//! 2. *Exchange* ([`exchange`]): moves of any size between two tenants, from the best of these.
+//! 3. Far from the bound, exchanges also start from the second best, from the best coarse division
+//!    of a few tenants ([`few`]), and from the baseline.
 //! 4. *Level* ([`levels`]): rates that raise the least throughput first.
 //! 5. *Check* by the curves as observed, rising ones included: a division that leaves a tenant
 //!    below its baseline, or gains nothing over the baseline's cache, is not used.
@@ -29,13 +30,15 @@ use grid::{Grid, largest};
 
 /// Relative gain over the cache's division at the baselines for which cache is moved.
 const GAIN_MIN: f64 = 1e-6;
-/// Relative distance from the bound at which no better division is searched.
-const DISTANCE: f64 = 1e-6;
+/// Relative distance from the bound at which a division is not improved further.
+const DISTANCE: f64 = 1e-5;
 /// The same above [`MANY`] tenants.
 const DISTANCE_OF_MANY: f64 = 1e-3;
-/// Number of tenants up to which exchanges also start from the baseline, where each looks at all
-/// pairs.
-const FEW: usize = 32;
+/// Relative distance from the bound at which exchanges start from one division only.
+const NEAR: f64 = 1e-3;
+/// Number of tenants up to which exchanges also start from the baseline, where every pair may
+/// exchange something.
+const FEW: usize = 8;
 /// Most exchanges from a start: one for each tenant, and this many more.
 const EXCHANGES: usize = 64;
 /// Most exchanges above [`MANY`] tenants.
@@ -102,31 +105,23 @@ fn search(tenants: &Tenants, base: &[u64]) -> Option<Found> {
     let many = grid.tenants() > MANY;
     let enough = dual.least * (1.0 + if many { DISTANCE_OF_MANY } else { DISTANCE });
     let exchanges_max = if many { EXCHANGES_OF_MANY } else { grid.tenants() + EXCHANGES };
-    let mut starts: Vec<(f64, Vec<u64>)> =
+    let mut priced: Vec<(f64, Vec<u64>)> =
         dual.splits.into_iter().map(|split| (largest(&grid.sums(&split)), split)).collect();
-    starts.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let best_cost = starts[0].0;
-    if best_cost > enough {
-        let few = few::best(&grid).into_iter();
-        let all = few.chain((grid.tenants() <= FEW).then(|| base.to_vec()));
-        starts.extend(all.map(|split| (largest(&grid.sums(&split)), split)));
-    }
-    let mut best = starts[0].clone();
-    for (cost, split) in starts {
-        if best.0 <= enough {
-            break;
-        }
-        let (split, cost) = if cost > enough {
-            exchange::improve(&grid, split, enough, exchanges_max)
-        } else {
-            (split, cost)
-        };
-        if cost < best.0 {
-            best = (cost, split);
+    priced.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut starts = priced.into_iter().map(|(_, split)| split).take(2);
+    let improve = |split| exchange::improve(&grid, split, enough, exchanges_max);
+    let mut best = improve(starts.next()?);
+    if best.1 > dual.least * (1.0 + NEAR) {
+        let baseline = (grid.tenants() <= FEW).then(|| base.to_vec());
+        for start in starts.chain(few::best(&grid)).chain(baseline) {
+            let improved = improve(start);
+            if improved.1 < best.1 {
+                best = improved;
+            }
         }
     }
     let bound = if dual.least > 0.0 { 1.0 / dual.least } else { f64::INFINITY };
-    Some(Found { split: best.1, bound })
+    Some(Found { split: best.0, bound })
 }
 
 fn keeps_baselines(division: &Division) -> bool {
