@@ -17,6 +17,7 @@
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
 #   scripts/bench.sh reclaim      nanoseconds to evict an item for a smaller budget, with values of 100 bytes, 1 and 4 KiB
 #   scripts/bench.sh ghost        cost of a sampled miss ratio curve per access, and its error
+#   scripts/bench.sh between      time of a decision between 2 to 1,000 tenants, its gain and its bound, by curves and policy
 #   scripts/bench.sh lcs          an LRU simulated on a trace of ten million gets, beside libCacheSim: LIBCACHESIM names its program
 #                                 cachesim, which is left out when it is not there
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
@@ -251,6 +252,10 @@ ghost() {
   cargo run --quiet --release --locked -p sherwood-cache --example ghost
 }
 
+between() {
+  cargo run --quiet --release --locked -p sherwood-policy --example between
+}
+
 # In turns, with a hundredth of the objects and with a tenth. The miss ratios must be equal.
 lcs() {
   local round objects example=target/release/examples/lru trace=$scratch/zipf.oracleGeneral.bin
@@ -334,12 +339,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape large items connectors engine reclaim ghost lcs demo real)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape large items connectors engine reclaim ghost between lcs demo real)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | large | items | connectors | engine | reclaim | ghost | lcs | demo | real | sim | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | large | items | connectors | engine | reclaim | ghost | between | lcs | demo | real | sim | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, large, items, connectors, engine, reclaim, ghost, lcs, demo, real, sim, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, large, items, connectors, engine, reclaim, ghost, between, lcs, demo, real, sim, depth" >&2
       exit 2
       ;;
   esac
