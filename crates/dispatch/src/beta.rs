@@ -7,18 +7,20 @@ use crate::Percent;
 ///
 /// A greater β assumes longer calls, and so rejects more and misses less; by how much depends on
 /// the load. The controller looks at the deadlines of an interval and multiplies what β leaves out
-/// (100% − β) by the ratio of the wanted share to the observed one: by at least a half, since
-/// missed deadlines are to end soon, and at most 1.25, since an interval with few of them may be
-/// luck. Within a fifth of the wanted share it keeps β. It suggests 50% to 99.5%.
+/// (100% − β) by the fourth root of the ratio of the wanted share to the observed one: by at least
+/// a half, since missed deadlines are to end soon, and at most 1.1, since an interval with few of
+/// them may be luck. Near saturation the observed share grows with about the seventh power of what
+/// β leaves out, so that the whole ratio would overshoot again and again. Within a tenth of the
+/// wanted share it keeps β. It suggests 50% to 99.5%.
 ///
 /// ```
 /// use sherwood_dispatch::{BetaController, DeadlineCounts, Percent, PercentError};
 /// let controller = BetaController::new(Percent::new("target", 3.0)?);
 /// let decision = controller.decide(Percent::BETA, &DeadlineCounts { met: 1_880, missed: 120 });
-/// assert_eq!(decision.beta, Percent::new("beta", 94.0)?);
+/// assert_eq!(decision.beta, Percent::new("beta", 89.91)?);
 /// assert_eq!(
 ///     decision.reason,
-///     "6% of 2000 deadlines were missed, where 3% are wanted: beta rises from 88% to 94%"
+///     "6% of 2000 deadlines were missed, where 3% are wanted: beta rises from 88% to 89.91%"
 /// );
 /// # Ok::<(), PercentError>(())
 /// ```
@@ -69,7 +71,8 @@ impl BetaController {
         if (ratio / target.ratio() - 1.0).abs() <= KEEP {
             return BetaDecision { beta, reason: format!("{seen}: beta stays {beta}") };
         }
-        let factor = (target.ratio() / ratio.max(f64::MIN_POSITIVE)).clamp(FACTOR_MIN, FACTOR_MAX);
+        let wanted = target.ratio() / ratio.max(f64::MIN_POSITIVE);
+        let factor = wanted.sqrt().sqrt().clamp(FACTOR_MIN, FACTOR_MAX);
         let left = ((100.0 - beta.percent()) * factor).clamp(LEFT_MIN, LEFT_MAX);
         let next = Percent::new("beta", 100.0 - left).unwrap_or(beta);
         let change = match next.cmp(&beta) {
@@ -84,12 +87,42 @@ impl BetaController {
 /// Fewest deadlines of which the share that was missed says something.
 const SEEN_MIN: u64 = 100;
 
-/// Relative distance from the wanted share within which β stays.
-const KEEP: f64 = 0.2;
+/// Relative distance from the wanted share within which β stays. Among ten thousand deadlines luck
+/// makes about half as much.
+const KEEP: f64 = 0.1;
+
+/// β for the target of a dispatcher, from counts since its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdaptiveBeta {
+    controller: BetaController,
+    /// The counts at the end of the latest interval.
+    last: DeadlineCounts,
+}
+
+impl AdaptiveBeta {
+    /// Returns the choice of β for this share of missed deadlines.
+    pub(crate) const fn new(target: Percent) -> Self {
+        Self { controller: BetaController::new(target), last: DeadlineCounts { met: 0, missed: 0 } }
+    }
+
+    /// Chooses the next β, after `total` since the start with the present one last. An interval in
+    /// which too few deadlines were seen goes on.
+    pub(crate) fn decide(&mut self, beta: Percent, total: DeadlineCounts) -> BetaDecision {
+        let DeadlineCounts { met, missed } = self.last;
+        let seen = DeadlineCounts {
+            met: total.met.saturating_sub(met),
+            missed: total.missed.saturating_sub(missed),
+        };
+        if seen.met + seen.missed >= SEEN_MIN {
+            self.last = total;
+        }
+        self.controller.decide(beta, &seen)
+    }
+}
 
 /// Bounds of the factor by which what β leaves out changes.
 const FACTOR_MIN: f64 = 0.5;
-const FACTOR_MAX: f64 = 1.25;
+const FACTOR_MAX: f64 = 1.1;
 
 /// Bounds of what β leaves out, in percent. Lower percentiles say little about long calls, and
 /// higher ones are those of a handful of latencies.
@@ -110,7 +143,7 @@ mod tests {
 
     #[test]
     fn beta_stays_while_few_deadlines_were_seen_or_the_share_is_about_right() {
-        for (met, missed) in [(0, 0), (0, 99), (970, 30), (975, 25), (965, 35)] {
+        for (met, missed) in [(0, 0), (0, 99), (970, 30), (972, 28), (968, 32)] {
             let decision = decide(88.0, met, missed);
             assert_eq!(decision.beta, percent(88.0), "{decision:?}");
             assert!(decision.reason.ends_with("beta stays 88%"), "{decision:?}");
@@ -120,7 +153,8 @@ mod tests {
     #[test]
     fn beta_rises_quickly_falls_slowly_and_stops_at_its_limits() {
         assert_eq!(decide(88.0, 0, 1_000).beta, percent(94.0));
-        assert_eq!(decide(88.0, 1_000, 0).beta, percent(85.0));
+        assert_eq!(decide(88.0, 1_000, 0).beta, percent(86.8));
+        assert_eq!(decide(88.0, 940, 60).beta, percent(89.91));
         for (start, met, missed, limit) in [(88.0, 0, 1_000, 99.5), (88.0, 1_000, 0, 50.0)] {
             let mut beta = start;
             for _ in 0..20 {
@@ -133,13 +167,31 @@ mod tests {
     }
 
     #[test]
+    fn interval_goes_on_until_enough_deadlines_were_seen() {
+        let mut adaptive = AdaptiveBeta::new(percent(3.0));
+        let mut decide = |met, missed| adaptive.decide(percent(88.0), DeadlineCounts { met, missed }).beta;
+        assert_eq!(decide(0, 99), percent(88.0));
+        assert_eq!(decide(1, 99), percent(94.0), "100 since the start");
+        assert_eq!(decide(1, 198), percent(88.0), "99 more");
+        assert_eq!(decide(1_001, 199), percent(90.9), "an eleventh of 1,100 more");
+    }
+
+    #[test]
     fn beta_settles_where_the_wanted_share_is_missed() {
-        // A backend that misses a third of what beta leaves out.
-        let mut beta = 60.0;
-        for _ in 0..20 {
-            let missed = ((100.0 - beta) / 3.0 * 100.0) as u64;
-            beta = decide(beta, 10_000 - missed, missed).beta.percent();
+        // A backend that misses a third of what beta leaves out, and one that misses 3% at 82 and
+        // otherwise the seventh power of it, both until the end.
+        let third = |left: f64| left / 300.0;
+        let seventh = |left: f64| (0..7).fold(0.03, |share, _| share * left / 18.0).min(0.5);
+        let shares: [(&dyn Fn(f64) -> f64, f64); 2] = [(&third, 91.0), (&seventh, 82.0)];
+        for (share, expected) in shares {
+            for start in [60.0, 99.0] {
+                let mut beta = start;
+                for _ in 0..40 {
+                    let missed = (share(100.0 - beta) * 10_000.0) as u64;
+                    beta = decide(beta, 10_000 - missed, missed).beta.percent();
+                }
+                assert!((beta - expected).abs() < 1.5, "{start}: {beta}");
+            }
         }
-        assert!((89.0..93.0).contains(&beta), "{beta}");
     }
 }

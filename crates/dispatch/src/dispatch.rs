@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
+use crate::beta::AdaptiveBeta;
 use crate::draws::Draws;
 use crate::expiries::Expiries;
 use crate::extra_budget::ExtraBudget;
@@ -23,8 +24,8 @@ use crate::rules::ReplicaLoad;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
 use crate::{
-    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError, Percent,
-    Reply, Stats, Waiters,
+    Action, AttemptId, BetaDecision, Bound, Counters, DeadlineCounts, FailureKind, FetchError, Holders,
+    Options, OptionsError, Percent, Reply, Stats, Waiters,
 };
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
@@ -107,6 +108,8 @@ pub struct Dispatch<K, V, W> {
     options: Options,
     balancer: AnyBalancer,
     admission: AnyAdmission,
+    /// The choice of β, if the admission has a target.
+    beta: Option<AdaptiveBeta>,
     replication: AnyReplication,
     replicas: Vec<Replica>,
     /// The keys that a query which asks for them joins; each is in `keys` and fresh.
@@ -164,6 +167,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             options,
             balancer: options.balance.into(),
             admission: AnyAdmission::new(options.admit, workers),
+            beta: options.admit.target().map(AdaptiveBeta::new),
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
             joinable: HashMap::with_hasher(hash),
@@ -310,6 +314,20 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub fn set_beta(&mut self, beta: Percent) {
         self.options.beta = beta;
         self.replicas.iter_mut().for_each(|replica| replica.queue.set_beta(beta));
+    }
+
+    /// Chooses β for the target of `admit = "deadline"` ([`AdmitChoice::Deadline`]), at the end of
+    /// an interval; none without a target. [`set_beta`](Self::set_beta) puts it in force.
+    ///
+    /// `ended` are the requests with a deadline that ended since the start, without those that were
+    /// rejected: the dispatcher counts them as met itself, and cannot know whether an answer came
+    /// in time for its waiter.
+    ///
+    /// [`AdmitChoice::Deadline`]: crate::AdmitChoice::Deadline
+    pub fn choose_beta(&mut self, ended: DeadlineCounts) -> Option<BetaDecision> {
+        let DeadlineCounts { met, missed } = ended;
+        let total = DeadlineCounts { met: met + self.counters.rejected, missed };
+        self.beta.as_mut().map(|choice| choice.decide(self.options.beta, total))
     }
 
     /// Returns true if a query for this key would join one in flight. A caller that wants a value

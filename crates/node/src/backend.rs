@@ -96,7 +96,7 @@ pub(crate) struct BackendDriver {
     pub(crate) uses_estimates: bool,
     /// Longest wait of a write for earlier writes of the same key.
     pub(crate) turn_timeout: Duration,
-    id: BackendId,
+    pub(crate) id: BackendId,
     recording: Arc<Recording>,
     state: Mutex<State>,
     calls: Mutex<HashMap<AttemptId, AbortHandle>>,

@@ -40,7 +40,7 @@ pub(crate) struct Core {
     /// Deadlines of keys whose client states none.
     pub(crate) deadline_rules: DeadlineRules,
     /// Counts of deadlines met and missed.
-    pub(crate) deadlines: DeadlineCounts,
+    pub(crate) deadlines: Arc<DeadlineCounts>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.

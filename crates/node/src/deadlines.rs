@@ -108,6 +108,18 @@ impl DeadlineCounts {
         self.lock().iter().map(|(of, kept)| (*of, *kept)).collect()
     }
 
+    /// Returns the counts of a backend, over all tenants and classes.
+    pub(crate) fn of_backend(&self, backend: BackendId) -> Kept {
+        let mut sum = Kept::default();
+        for ((of, ..), kept) in &*self.lock() {
+            if *of == backend {
+                sum.met += kept.met;
+                sum.missed += kept.missed;
+            }
+        }
+        sum
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(BackendId, TenantId, DeadlineClass), Kept>> {
         self.0.lock().expect("no panics while held")
     }
@@ -179,5 +191,7 @@ mod tests {
         let of = |backend, class| (BackendId(backend), TenantId(0), DeadlineClass(class));
         let expected = [(of(0, 0), Kept { met: 1, missed: 0 }), (of(1, 2), Kept { met: 2, missed: 5 })];
         assert_eq!(counts.all(), expected);
+        counts.add(BackendId(1), &demand(4), Kept { met: 3, missed: 0 });
+        assert_eq!(counts.of_backend(BackendId(1)), Kept { met: 5, missed: 5 });
     }
 }

@@ -35,7 +35,7 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
 use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger, Report};
-use crate::control::{Actuator, Control, ControlParts, Instances, Losses, OwnCache, Pin};
+use crate::control::{Actuator, AdmissionTargets, Control, ControlParts, Instances, Losses, OwnCache, Pin};
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::entropy::Entropy;
@@ -338,6 +338,7 @@ impl Parts {
             Telemetry::new(setup.backends.len(), slo_scope, setup.control.rbc_window, clock.now());
         let (telemetry, losses, events) =
             (Arc::new(telemetry), Arc::new(Losses::default()), Arc::new(Events::new(clock)));
+        let deadlines = Arc::new(DeadlineCounts::default());
         let parts = ControlParts {
             clock,
             names: Arc::clone(&names),
@@ -346,6 +347,7 @@ impl Parts {
             shadow: Arc::clone(&shadow),
             events: Arc::clone(&events),
             losses: Arc::clone(&losses),
+            admission: AdmissionTargets::new(&backends, Arc::clone(&deadlines)),
         };
         let control = Control::new(controller, setup.control.clone(), setup.pins(), actuator, parts);
         Core {
@@ -359,7 +361,7 @@ impl Parts {
             events,
             classes: Classes::default(),
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
-            deadlines: DeadlineCounts::default(),
+            deadlines,
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),

@@ -149,6 +149,15 @@ impl BalanceChoice {
 }
 
 impl AdmitChoice {
+    /// The share of missed deadlines for which β is chosen; none if β stays as it is.
+    #[must_use]
+    pub const fn target(self) -> Option<Percent> {
+        match self {
+            Self::Deadline { target } => target,
+            Self::Open | Self::Delay { .. } => None,
+        }
+    }
+
     /// Returns the admission rule called `name`.
     ///
     /// # Errors

@@ -127,6 +127,7 @@ pub(super) struct RawDispatch {
     pub(super) copies: Key<String>,
     pub(super) alpha: Key<f64>,
     pub(super) beta: Key<f64>,
+    pub(super) target: Key<f64>,
     pub(super) target_delay: Key<Span>,
     pub(super) extra_ratio: Key<f64>,
     pub(super) extra_burst: Key<u32>,

@@ -111,7 +111,7 @@ fn sentence(path: &[String], message: &str) -> String {
 }
 
 /// Keys of `[backend.dispatch]` that belong to rules which are not built yet.
-const DISPATCH_PLANNED: [&str; 3] = ["extra", "cancel", "target"];
+const DISPATCH_PLANNED: [&str; 2] = ["extra", "cancel"];
 
 /// Names in serde's message about an unknown field: that field, and the known ones.
 pub(super) fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {

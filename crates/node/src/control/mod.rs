@@ -4,6 +4,7 @@
 //! actuator applies the plan. When the loop is late or fails, the cache keeps its last plan.
 
 mod actuator;
+mod admission;
 mod guard;
 pub(crate) mod instances;
 mod losses;
@@ -32,6 +33,7 @@ use pins::PinError;
 use what_if::WhatIf;
 
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
+pub(crate) use admission::AdmissionTargets;
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 pub(crate) use losses::Losses;
 pub use pins::Pin;
@@ -76,6 +78,7 @@ pub(crate) struct ControlParts {
     pub(crate) shadow: Arc<Shadow>,
     pub(crate) events: Arc<Events>,
     pub(crate) losses: Arc<Losses>,
+    pub(crate) admission: AdmissionTargets,
 }
 
 /// The state of the control loop.
@@ -283,6 +286,7 @@ impl Control {
 
     /// Runs one round of the control loop: observes, decides, acts, and reports the decision.
     pub(crate) fn decide(&mut self, now: Instant) {
+        self.parts.admission.decide(&self.parts.events, self.controller.dry_run());
         let seen = self.observe(now);
         let decision = self.controller.decide(now, &seen);
         self.decisions += 1;
@@ -361,6 +365,7 @@ impl Control {
             "tax_ratio": tax,
             "guard": self.guard().map(|standing| guard::described(&self.parts.names, self.parts.clock.now(), &standing)),
             "decisions": self.decisions,
+            "admission": self.parts.admission.view(),
             "latest": self.latest.as_ref().map(|decision| described(&self.parts.names, decision)),
         })
     }

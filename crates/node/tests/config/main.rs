@@ -237,6 +237,8 @@ mod meaning {
         };
         let microfuge = "queue = \"edf\", balance = \"tickets\", admit = \"deadline\"";
         assert_eq!(rules(&format!("{microfuge}, alpha = 7.5, beta = 70")), expected);
+        let admit = sherwood_dispatch::AdmitChoice::Deadline { target: Some(percent(3.0)) };
+        assert_eq!(rules("admit = \"deadline\", target = 0.03").admit, admit);
         let target = Duration::from_millis(5);
         let delay = rules("admit = \"delay\", target_delay = \"5ms\"").admit;
         assert_eq!(delay, sherwood_dispatch::AdmitChoice::Delay { target });

@@ -293,8 +293,14 @@ fn invalid_dispatcher_is_refused() {
             "a.toml:3:23: [[backend]] dispatch: `copies` is \"hedge\", a rule that is not built yet; choose one",
         ),
         (
-            "[backend.dispatch]\ntarget = 0.03",
-            "a.toml:4:1: [[backend]] dispatch: no rule that is built uses key `target`: remove it",
+            "dispatch = { target = 0.03 }",
+            "a.toml:3:23: [[backend]] dispatch: `target` has an effect with admit = \"deadline\" only; choose that rule, or \
+             remove `target`",
+        ),
+        (
+            "dispatch = { admit = \"deadline\", target = 3 }",
+            "a.toml:3:43: [[backend]] dispatch: `target` is 3, must be 0.0001 to 0.9999, a share of the deadlines; 0.03 \
+             lets three of a hundred be missed",
         ),
         (
             "dispatch = { alpha = 15 }",

@@ -167,7 +167,7 @@ fn admin_api_shows_the_control_loop() {
     let view = Http::of(&node).get("/v1/control");
     assert_eq!(
         shape(&view),
-        "available: array, band: array, decisions: number, delta_ms: number, dry_run: bool, guard: null, latest: null, policy: string, \
+        "admission: array, available: array, band: array, decisions: number, delta_ms: number, dry_run: bool, guard: null, latest: null, policy: string, \
          rbc_window_ms: number, tax_ratio: number"
     );
     let answer = Http::of(&node).ask("PUT", "/v1/control", r#"{"policy":"equal"}"#);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sherwood_dispatch::{AdmitChoice, Percent};
 use sherwood_model::{BackendId, TenantId};
 use sherwood_node::config::Protocol;
 use sherwood_node::{DeadlineRule, ListenerSetup, Node};
@@ -148,6 +149,51 @@ fn deadlines_met_and_missed_are_counted_by_backend_tenant_and_class() {
     };
     assert_eq!((count("met", "default"), count("missed", "default")), (1.0, 2.0));
     assert_eq!((count("met", "gold"), count("missed", "gold")), (2.0, 0.0));
+}
+
+#[test]
+fn beta_rises_while_more_deadlines_are_missed_than_wanted() {
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>])]);
+    setup.control.delta = Duration::from_millis(10);
+    let target = Percent::new("target", 3.0).unwrap();
+    setup.backends[0].dispatch.admit = AdmitChoice::Deadline { target: Some(target) };
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    let beta = || http.metric("sherwood_admission_beta{backend=\"catalog\"}");
+    assert_eq!(beta(), 88.0);
+    // Nothing is known about the replica yet, so that hopeless keys are admitted.
+    let keys: Vec<_> = (0..1000).map(|key| format!("k{key}")).collect();
+    http.request(&json!({"deadline_ms": 1e-6, "queries": [{"backend": "catalog", "keys": keys}]}));
+    eventually("an interval ends in which deadlines were missed", || beta() == 94.0);
+    let line = "catalog: 100% of 1000 deadlines were missed, where 3% are wanted: beta rises from 88% to 94%";
+    let decision = node.events().into_iter().find(|event| event.kind == "decision" && event.message == line);
+    assert_eq!(
+        decision.expect("a decision with its reason").data,
+        json!({"backend": "catalog", "target_ratio": 0.03, "before_beta": 88.0, "after_beta": 94.0, "applied": true, "line": line})
+    );
+    eventually("an interval ends without further deadlines", || {
+        let view = http.get("/v1/control")["admission"][0].take();
+        let line = "catalog: only 0 deadlines were seen, of 100 needed: beta stays 94%";
+        view == json!({"backend": "catalog", "target_ratio": 0.03, "beta": 94.0, "line": line})
+    });
+}
+
+#[test]
+fn dry_run_says_which_beta_it_would_choose_and_keeps_the_present_one() {
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>])]);
+    (setup.control.delta, setup.control.dry_run) = (Duration::from_millis(10), true);
+    let target = Percent::new("target", 3.0).unwrap();
+    setup.backends[0].dispatch.admit = AdmitChoice::Deadline { target: Some(target) };
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    let keys: Vec<_> = (0..1000).map(|key| format!("k{key}")).collect();
+    http.request(&json!({"deadline_ms": 1e-6, "queries": [{"backend": "catalog", "keys": keys}]}));
+    let said = || node.events().into_iter().find(|event| event.data.get("after_beta") == Some(&json!(94.0)));
+    eventually("an interval ends in which deadlines were missed", || said().is_some());
+    assert_eq!(said().unwrap().data["applied"], json!(false));
+    assert_eq!(http.metric("sherwood_admission_beta{backend=\"catalog\"}"), 88.0);
 }
 
 #[test]

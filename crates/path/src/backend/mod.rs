@@ -10,7 +10,9 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
-use sherwood_dispatch::{AttemptId, Dispatch, Holders, OptionsError, Percent, Reply, Stats};
+use sherwood_dispatch::{
+    AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, OptionsError, Percent, Reply, Stats,
+};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOrder};
@@ -268,6 +270,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// values are gone.
     pub fn handle_cold_cache(&mut self) {
         self.dispatch.restart_ramp();
+    }
+
+    /// Chooses β for a wanted share of missed deadlines, after requests with a deadline that
+    /// `ended`, rejected ones left out, since the start: see [`Dispatch::choose_beta`].
+    pub fn choose_beta(&mut self, ended: DeadlineCounts) -> Option<BetaDecision> {
+        self.dispatch.choose_beta(ended)
     }
 
     /// Makes estimates of the replicas' queues take another percentile of latencies (β).

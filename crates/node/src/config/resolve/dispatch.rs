@@ -35,6 +35,7 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
         copies,
         alpha,
         beta,
+        target,
         target_delay,
         extra_ratio,
         extra_burst,
@@ -61,6 +62,7 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
     draft.rule(copies, CopiesChoice::by_name, |options, rule| options.copies = rule);
     draft.alpha(alpha);
     draft.beta(beta);
+    draft.target(target);
     draft.target_delay(target_delay);
     draft.count(batch_keys_max, |options, value| options.batch_keys_max = value);
     draft.count(in_flight_calls_max, |options, value| options.in_flight_calls_max = value);
@@ -118,6 +120,27 @@ impl Draft<'_, '_> {
         let rules = "balance = \"tickets\", admit = \"deadline\" or admit = \"delay\"";
         if let Some((origin, beta)) = self.percent("beta", key, is_used, rules) {
             self.change(&origin, |options| options.beta = beta);
+        }
+    }
+
+    /// Sets the share of missed deadlines for which `admit = "deadline"` chooses β.
+    fn target(&mut self, key: &Key<f64>) {
+        let Some(Given { value, origin }) = given(key) else { return };
+        if !matches!(self.options.admit, AdmitChoice::Deadline { .. }) {
+            return self.unused("target", &origin, "admit = \"deadline\"");
+        }
+        match Percent::new("target", value * 100.0) {
+            Ok(target) => {
+                let admit = AdmitChoice::Deadline { target: Some(target) };
+                self.change(&origin, |options| options.admit = admit);
+            }
+            Err(_) => {
+                let message = format!(
+                    "[[backend]] dispatch: `target` is {value}, must be 0.0001 to 0.9999, a share of the deadlines; \
+                     0.03 lets three of a hundred be missed"
+                );
+                self.problems.add(&origin, message);
+            }
         }
     }
 
