@@ -32,6 +32,20 @@ pub fn deadline_of(record: u64) -> Duration {
     Duration::from_nanos(((from_ms + place * (to_ms - from_ms)) * 1e6) as u64)
 }
 
+/// Returns the time within which a read or write of record `record` of a tenant in a hurry should
+/// be answered: 10 to 30 ms, evenly distributed, the tightest range of [`deadline_of`].
+///
+/// ```
+/// use sherwood_workload::tight_deadline_of;
+/// assert_eq!(tight_deadline_of(5), tight_deadline_of(5));
+/// assert!((0..1_000).all(|record| (10..30).contains(&tight_deadline_of(record).as_millis())));
+/// ```
+#[must_use]
+pub fn tight_deadline_of(record: u64) -> Duration {
+    let mut draws = SplitMix64::new(fnv(record).wrapping_add(SALT));
+    Duration::from_nanos(((10.0 + unit(draws.next_u64()) * 20.0) * 1e6) as u64)
+}
+
 /// Salt of the hash: the least with which not only the records, but also the requests for 200,000
 /// records drawn by [`ScrambledZipf`](crate::ScrambledZipf), have the paper's shares of 0.2, 0.3
 /// and 0.5 within half a percentage point. The most popular record gets 3.8% of the requests, so

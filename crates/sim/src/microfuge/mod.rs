@@ -11,6 +11,9 @@
 //! schedulers of all servers, so that its queue of a replica is the server's, shared by all
 //! clients. This module adds the clients, the time that a server needs and the bookkeeping.
 //!
+//! If admission has a target, β is chosen as a node's control loop chooses it, every 5 s, from the
+//! requests that ended.
+//!
 //! # Model
 //! A look-up in the cache takes half a millisecond, which stands for the network, too. A read that
 //! misses occupies a slot of a server for a time of [`ReadTimes`](sherwood_workload::ReadTimes),
@@ -45,8 +48,8 @@ mod setup;
 mod world;
 
 pub use policy::{Policy, PolicyError, policies};
-pub use results::{ByDeadline, Results, Sample};
-pub use setup::{Keys, Knobs, Setup, SetupError};
+pub use results::{ByDeadline, ByTenant, Results, Sample};
+pub use setup::{Keys, Knobs, Setup, SetupError, Tenants};
 pub use world::World;
 
 /// Name of the scenario.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sherwood_dispatch::{DeadlineCounts, Percent};
 use sherwood_model::LatencySketch;
 
 use super::SCENARIO;
-use super::setup::Setup;
+use super::clients::Drawn;
+use super::setup::{Setup, Tenants};
 use crate::record::ms;
 
 /// Figures of the measured part of a run; the fields of `sherwood sim run --json`. Ratios are of
@@ -37,6 +39,8 @@ pub struct Results {
     pub p99_ms: f64,
     /// Figures by the requests' deadlines, ascending.
     pub by_deadline: Vec<ByDeadline>,
+    /// Figures by tenant, if there are several or the steady one of them is alone.
+    pub tenants: Vec<ByTenant>,
     /// False if the run stopped before its end.
     pub complete: bool,
 }
@@ -58,6 +62,24 @@ pub struct ByDeadline {
     pub rejection_ratio: f64,
 }
 
+/// Figures of a tenant's requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ByTenant {
+    /// The tenant's name.
+    pub name: String,
+    /// Number of requests.
+    pub requests: u64,
+    /// Share of them that were answered after their deadline.
+    pub miss_ratio: f64,
+    /// Share of them that were hits.
+    pub hit_ratio: f64,
+    /// Share of them that were rejected.
+    pub rejection_ratio: f64,
+}
+
+/// Names of the tenants, in the order of their numbers.
+const TENANTS: [&str; 2] = ["steady", "bursting"];
+
 /// Figures of one second of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -69,6 +91,8 @@ pub struct Sample {
     pub rejection_ratio: f64,
     /// Share of the requests that were hits.
     pub hit_ratio: f64,
+    /// Percentile of latency with which admission forecasts (β), at the end of that second.
+    pub beta: f64,
     /// Multipliers of the cache's deadline classes at the end of that second, the shortest
     /// deadlines first.
     pub multipliers: Vec<f64>,
@@ -95,6 +119,9 @@ struct Counts {
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
     by_deadline: [Counts; BOUNDS_MS.len() - 1],
+    by_tenant: [Counts; TENANTS.len()],
+    /// Requests since the start, those that were rejected left out.
+    ended: DeadlineCounts,
     latencies: LatencySketch,
     second: Counts,
     samples: Vec<Sample>,
@@ -129,17 +156,26 @@ impl Recorder {
     pub(super) fn new() -> Self {
         Self {
             by_deadline: Default::default(),
+            by_tenant: Default::default(),
+            ended: DeadlineCounts::default(),
             latencies: LatencySketch::default(),
             second: Counts::default(),
             samples: Vec::new(),
         }
     }
 
-    /// Counts a request that should have been answered `within` this time.
-    pub(super) fn count(&mut self, within: Duration, latency: Duration, outcome: Outcome, measured: bool) {
+    /// Counts a request that ended after `latency`.
+    pub(super) fn count(&mut self, drawn: &Drawn, latency: Duration, outcome: Outcome, measured: bool) {
+        let within = drawn.within;
         let is_missed = outcome != Outcome::Rejected && latency > within;
         self.second.count(outcome, is_missed);
+        match outcome {
+            Outcome::Rejected => {}
+            _ if is_missed => self.ended.missed += 1,
+            _ => self.ended.met += 1,
+        }
         if measured {
+            self.by_tenant[drawn.tenant.index()].count(outcome, is_missed);
             let above = BOUNDS_MS.partition_point(|bound| Duration::from_millis((*bound).into()) <= within);
             let range = above.saturating_sub(1).min(self.by_deadline.len() - 1);
             self.by_deadline[range].count(outcome, is_missed);
@@ -150,15 +186,21 @@ impl Recorder {
     }
 
     /// Ends a second of the run.
-    pub(super) fn sample(&mut self, second: f64, multipliers: Vec<f64>) {
+    pub(super) fn sample(&mut self, second: f64, beta: Percent, multipliers: Vec<f64>) {
         let counts = std::mem::take(&mut self.second);
         self.samples.push(Sample {
             second,
             deadline_miss_ratio: counts.ratio(counts.missed),
             rejection_ratio: counts.ratio(counts.rejected),
             hit_ratio: counts.ratio(counts.hits),
+            beta: beta.percent(),
             multipliers,
         });
+    }
+
+    /// The requests that ended since the start, those that were rejected left out.
+    pub(super) fn ended(&self) -> DeadlineCounts {
+        self.ended
     }
 
     pub(super) fn samples(&self) -> &[Sample] {
@@ -176,6 +218,18 @@ impl Recorder {
             hit_ratio: counts.ratio(counts.hits),
             rejection_ratio: counts.ratio(counts.rejected),
         });
+        let by_tenant = TENANTS.iter().zip(&self.by_tenant).map(|(name, counts)| ByTenant {
+            name: (*name).to_owned(),
+            requests: counts.requests,
+            miss_ratio: counts.ratio(counts.missed),
+            hit_ratio: counts.ratio(counts.hits),
+            rejection_ratio: counts.ratio(counts.rejected),
+        });
+        let tenants = match setup.knobs.tenants {
+            Tenants::One => 0,
+            Tenants::Steady => 1,
+            Tenants::Two => 2,
+        };
         Results {
             scenario: SCENARIO.to_owned(),
             policy: setup.policy.clone(),
@@ -189,6 +243,7 @@ impl Recorder {
             p90_ms: quantile(0.9),
             p99_ms: quantile(0.99),
             by_deadline: by_deadline.collect(),
+            tenants: by_tenant.take(tenants).collect(),
             complete,
         }
     }

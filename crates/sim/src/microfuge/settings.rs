@@ -3,13 +3,16 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::setup::{Keys, Knobs, Setup};
+use sherwood_cache::Eviction;
+
+use super::setup::{Keys, Knobs, Setup, Tenants};
 use crate::settings::{Setting, SettingError, setting};
 
 /// All settings.
-const SETTINGS: [Setting; 13] = [
+const SETTINGS: [Setting; 16] = [
     setting("clients", "N", "clients of the closed loop, each with one request at a time"),
     setting("rate", "RATE|closed", "requests a second of an open loop, instead of clients that wait"),
+    setting("tenants", "1|2|steady", "two tenants, of which one bursts, or the steady one alone"),
     setting("writes", "RATIO", "share of the requests that write"),
     setting("keys", "zipf|uniform", "distribution of keys: YCSB's scrambled Zipf, or each equally often"),
     setting("records", "N", "records; a fifth of them fits the cache"),
@@ -17,6 +20,8 @@ const SETTINGS: [Setting; 13] = [
     setting("S", "MS", "scale of the store's service times"),
     setting("alpha", "PERCENTILE", "latency below which a deadline cannot be met"),
     setting("beta", "PERCENTILE", "latency with which admission forecasts"),
+    setting("target", "RATIO", "share of missed deadlines for which beta is chosen"),
+    setting("eviction", "lru|s3-fifo", "order in which the cache evicts within a deadline class"),
     setting("n", "N", "deadline classes of the cache"),
     setting("D", "MS", "deadline from which on the last class holds all"),
     setting("epsilon", "RATIO", "increment of a class's multiplier for a missed deadline"),
@@ -46,6 +51,14 @@ fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
         "clients" => knobs.clients = number(value)?,
         "rate" if value == "closed" => knobs.rate = None,
         "rate" => knobs.rate = Some(number(value)?),
+        "tenants" => {
+            knobs.tenants = match value {
+                "1" => Tenants::One,
+                "2" => Tenants::Two,
+                "steady" => Tenants::Steady,
+                _ => return None,
+            };
+        }
         "writes" => knobs.writes = number(value)?,
         "keys" => {
             knobs.keys = match value {
@@ -59,6 +72,14 @@ fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
         "S" => knobs.scale = milliseconds(value)?,
         "alpha" => knobs.alpha = number(value)?,
         "beta" => knobs.beta = Some(number(value)?),
+        "target" => knobs.target = Some(number(value)?),
+        "eviction" => {
+            knobs.eviction = Some(match value {
+                "lru" => Eviction::Lru,
+                "s3-fifo" => Eviction::S3Fifo,
+                _ => return None,
+            });
+        }
         "n" => knobs.classes = number(value)?,
         "D" => knobs.classes_upto = milliseconds(value)?,
         "epsilon" => knobs.epsilon = number(value)?,
@@ -89,7 +110,10 @@ mod tests {
 
     #[test]
     fn microfuge_setting_accepts_a_valid_value_and_refuses_an_invalid_one() {
-        let good = ["96", "5000", "0.1", "uniform", "1000", "2", "4.5", "20", "95", "5", "200", "0.1", "1+2"];
+        let good = [
+            "96", "5000", "2", "0.1", "uniform", "1000", "2", "4.5", "20", "95", "0.02", "s3-fifo", "5",
+            "200", "0.1", "1+2",
+        ];
         for (setting, good) in SETTINGS.iter().zip(good) {
             let mut setup = Setup::new("memcached", 1);
             setup.set(setting.key, good).expect(setting.key);

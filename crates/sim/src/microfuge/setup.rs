@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sherwood_cache::Eviction;
 use sherwood_model::Instant;
 use sherwood_workload::ArrivalsError;
 use thiserror::Error;
@@ -27,6 +28,8 @@ pub struct Knobs {
     pub clients: u32,
     /// Requests per second of an open loop; none for a closed one.
     pub rate: Option<f64>,
+    /// The tenants that send requests.
+    pub tenants: Tenants,
     /// Share of the requests that write, 0 to 1.
     pub writes: f64,
     /// Distribution of the keys.
@@ -41,8 +44,13 @@ pub struct Knobs {
     /// below 100.
     pub alpha: f64,
     /// Percentile of latency with which admission forecasts, above 0 and below 100; none for the
-    /// policy's own.
+    /// policy's own. With a target it is the first one.
     pub beta: Option<f64>,
+    /// Share of missed deadlines for which admission chooses the percentile, above 0 and below 1;
+    /// none for the policy's own, or for a fixed percentile if `beta` is given.
+    pub target: Option<f64>,
+    /// Order in which the cache evicts within a deadline class; none for the policy's own.
+    pub eviction: Option<Eviction>,
     /// Number of the cache's deadline classes, 1 to 16.
     pub classes: u8,
     /// Deadline from which on the last class holds all.
@@ -64,6 +72,19 @@ pub enum Keys {
     Uniform,
 }
 
+/// The tenants that send requests, each with records of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenants {
+    /// A single one.
+    One,
+    /// A steady one, whose deadlines are 10 to 30 ms, and one whose deadlines are the paper's and
+    /// which sends ten times as much for 10 s of every 30 s. Both send equally much otherwise, half
+    /// of `rate` (1,000 a second by default), in an open loop.
+    Two,
+    /// The steady one of `Two` alone.
+    Steady,
+}
+
 /// Scale of the service times, the only parameter that is fitted, to what the paper's figures imply
 /// about its baselines: `memcached` misses about 19% of the deadlines with 192 clients, and `bare`
 /// over 20% with 96. With 6.9 ms it is 19.2% and 20.1% (means of the seeds 101 to 105; 19.0% and
@@ -80,6 +101,7 @@ impl Default for Knobs {
         Self {
             clients: 192,
             rate: None,
+            tenants: Tenants::One,
             writes: 0.0,
             keys: Keys::Zipf,
             records: 200_000,
@@ -87,6 +109,8 @@ impl Default for Knobs {
             scale: SCALE,
             alpha: 15.0,
             beta: None,
+            target: None,
+            eviction: None,
             classes: 10,
             classes_upto: CLASSES_UPTO,
             epsilon: 0.01,
@@ -147,6 +171,7 @@ impl Setup {
         let Knobs {
             clients,
             rate,
+            tenants: _,
             writes,
             keys: _,
             records,
@@ -154,6 +179,8 @@ impl Setup {
             scale,
             alpha: _,
             beta: _,
+            target,
+            eviction: _,
             classes,
             classes_upto,
             epsilon,
@@ -166,6 +193,7 @@ impl Setup {
         check("records", records as f64, 10.0, 1e8, "10 to 100000000")?;
         check("slots", slots.into(), 1.0, 1_024.0, "1 to 1024")?;
         check("S", scale.as_secs_f64() * 1e3, 1e-3, 1e4, "0.001 to 10000 ms")?;
+        check("target", target.unwrap_or(0.5), 1e-4, 0.9999, "0.0001 to 0.9999")?;
         check("n", classes.into(), 1.0, 16.0, "1 to 16")?;
         check("D", classes_upto.as_secs_f64() * 1e3, 1.0, 8.64e7, "1 to 86400000 ms")?;
         check("epsilon", epsilon, 1e-9, 1.0, "0.000000001 to 1")?;
@@ -222,6 +250,7 @@ mod tests {
             ("slots", "0"),
             ("n", "17"),
             ("D", "0.5"),
+            ("target", "1"),
             ("epsilon", "0"),
         ] {
             assert!(refused(key, value).starts_with(&format!("cannot simulate with {key} = ")), "{key}");

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_cache::{
-    Access, Cache, DeadlineOptions, Eviction, NewItem, Options as CacheOptions, Partition, charge,
-};
+use sherwood_cache::{Access, Cache, DeadlineOptions, NewItem, Options as CacheOptions, Partition, charge};
 use sherwood_dispatch::{FetchError, Reply};
 use sherwood_model::{
     BackendId, DeadlineClasses, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId,
@@ -73,6 +71,8 @@ enum Event {
     DoneClairvoyant { server: ReplicaId, slot: u32 },
     /// A wake-up that the backend scheduled.
     Wake,
+    /// The control loop chooses β.
+    Decide,
     /// A second is over.
     Sample,
 }
@@ -94,6 +94,8 @@ const VALUE_BYTES: u32 = 1_024;
 /// Number of the stream of random draws with which the dispatcher chooses replicas.
 const ROUTES: u64 = 1;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Interval of decisions of the control loop, a node's default.
+const DECIDE_EVERY: Duration = Duration::from_secs(5);
 
 const PARTITION: PartitionId = PartitionId(0);
 
@@ -110,7 +112,7 @@ impl World {
         let options = CacheOptions {
             total_bytes,
             shards: 1,
-            eviction: Eviction::Lru,
+            eviction: setup.knobs.eviction.unwrap_or(policy.eviction),
             ..CacheOptions::sized(total_bytes, 1)
         };
         let deadlines = match policy.caching {
@@ -198,7 +200,7 @@ impl World {
         for live in self.live.iter() {
             let waited = self.now - live.began;
             if waited > live.drawn.within {
-                recorder.count(live.drawn.within, waited, Outcome::Answered, self.is_measured());
+                recorder.count(&live.drawn, waited, Outcome::Answered, self.is_measured());
             }
         }
         recorder.results(&self.setup, self.now >= self.end())
@@ -206,10 +208,11 @@ impl World {
 
     fn begin(&mut self) {
         for stream in 0..self.clients.streams() {
-            let after = self.clients.next_gap().unwrap_or_default();
+            let after = self.clients.next_gap(stream, Instant::ZERO).unwrap_or_default();
             self.events.schedule(Instant::ZERO + after, Event::Begin { stream });
         }
         self.events.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
+        self.events.schedule(Instant::ZERO + DECIDE_EVERY, Event::Decide);
     }
 
     fn happen(&mut self, event: Event) {
@@ -219,12 +222,22 @@ impl World {
             Event::Done { job } => self.done(job),
             Event::DoneClairvoyant { server, slot } => self.done_clairvoyant(server, slot),
             Event::Wake => self.wake(),
+            Event::Decide => self.decide(),
             Event::Sample => {
                 let classes = self.cache.class_usage(PARTITION);
                 let multipliers = classes.iter().map(|class| class.multiplier).collect();
-                self.recorder.sample(self.now.as_nanos() as f64 / 1e9, multipliers);
+                let beta = self.backend.stats().beta;
+                self.recorder.sample(self.now.as_nanos() as f64 / 1e9, beta, multipliers);
                 self.events.schedule(self.now + SAMPLE_EVERY, Event::Sample);
             }
+        }
+    }
+
+    /// Chooses β for the target of admission, if it has one.
+    fn decide(&mut self) {
+        if let Some(decision) = self.backend.choose_beta(self.recorder.ended()) {
+            self.backend.set_beta(decision.beta);
+            self.events.schedule(self.now + DECIDE_EVERY, Event::Decide);
         }
     }
 
@@ -234,7 +247,7 @@ impl World {
         let drawn = self.clients.next_request(stream);
         let request = self.live.insert(Live { stream, number: self.began, began: self.now, drawn });
         self.events.schedule(self.now + LOOK_UP, Event::LookUp { request });
-        if let Some(gap) = self.clients.next_gap() {
+        if let Some(gap) = self.clients.next_gap(stream, self.now) {
             self.events.schedule(self.now + gap, Event::Begin { stream });
         }
     }
@@ -244,12 +257,13 @@ impl World {
         let Some(&Live { number, began, drawn, .. }) = self.live.get(request) else { return };
         // Reads that may not be joined are different keys to the dispatcher.
         let fetch = if self.policy.joins || drawn.is_write { 0 } else { number };
-        let key = Key::new(0, drawn.record, fetch, drawn.draw);
+        let key = Key::new(drawn.tenant.0, drawn.record, fetch, drawn.draw);
         if drawn.is_write {
             return self.write(request, key);
         }
         let class = self.cache.deadline_class(PARTITION, drawn.within);
-        let demand = Demand { deadline: Some(began + drawn.within), class, ..Demand::default() };
+        let Drawn { tenant, within, .. } = drawn;
+        let demand = Demand { tenant, deadline: Some(began + within), class, ..Demand::default() };
         let access = Access { class: Some(class), ..Access::at(self.now) };
         let caches = self.policy.caching != Caching::None;
         if caches && self.cache.get(PARTITION, key.as_ref(), &access, |_| ()).is_some() {
@@ -398,8 +412,8 @@ impl World {
     fn end_request(&mut self, request: u32, outcome: Outcome) {
         let Some(Live { stream, began, drawn, .. }) = self.live.remove(request) else { return };
         self.ended += 1;
-        self.recorder.count(drawn.within, self.now - began, outcome, self.is_measured());
-        if self.setup.knobs.rate.is_none() {
+        self.recorder.count(&drawn, self.now - began, outcome, self.is_measured());
+        if !self.clients.are_open() {
             self.events.schedule(self.now, Event::Begin { stream });
         }
     }
