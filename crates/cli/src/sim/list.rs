@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use sherwood_policy::available_without_options;
-use sherwood_sim::Knobs;
+use sherwood_sim::{Knobs, Setting, microfuge};
 use sherwood_workload::onerf::{Model, Profile, Scenario};
 
 use super::flags::SCALES;
@@ -28,6 +28,20 @@ struct List {
     policies: Vec<&'static str>,
     scales: Vec<ScaleLine>,
     settings: Vec<SettingLine>,
+    microfuge: OwnLists,
+}
+
+/// Policies and settings that one scenario has instead of the others.
+#[derive(Serialize)]
+struct OwnLists {
+    policies: Vec<PolicyLine>,
+    settings: Vec<SettingLine>,
+}
+
+#[derive(Serialize)]
+struct PolicyLine {
+    name: &'static str,
+    about: &'static str,
 }
 
 #[derive(Serialize)]
@@ -86,16 +100,26 @@ impl List {
                 replicas: replicas.sum(),
             }
         };
-        let setting = |setting: sherwood_sim::Setting| SettingLine {
-            key: setting.key,
-            value: setting.value,
-            about: setting.about,
+        let setting =
+            |setting: Setting| SettingLine { key: setting.key, value: setting.value, about: setting.about };
+        let policy = |policy: &microfuge::Policy| PolicyLine { name: policy.name, about: policy.about };
+        let default = microfuge::Knobs::default();
+        let minutes = |time: std::time::Duration| time.as_secs_f64() / 60.0;
+        let microfuge_line = ScenarioLine {
+            name: microfuge::SCENARIO.to_owned(),
+            paper: Some("MicroFuge's section III; policies and settings of its own".to_owned()),
+            warmup_min: minutes(default.warm_up),
+            measure_min: minutes(default.measure),
         };
         Self {
-            scenarios: model.scenarios().iter().map(scenario).collect(),
+            scenarios: model.scenarios().iter().map(scenario).chain([microfuge_line]).collect(),
             policies: available_without_options().to_vec(),
             scales: SCALES.iter().map(scale).collect(),
             settings: Knobs::settings().into_iter().map(setting).collect(),
+            microfuge: OwnLists {
+                policies: microfuge::policies().iter().map(policy).collect(),
+                settings: microfuge::Setup::settings().iter().copied().map(setting).collect(),
+            },
         }
     }
 
@@ -118,9 +142,18 @@ impl List {
             );
         }
         text += "\nSettings (--set KEY=VALUE)\n";
-        for SettingLine { key, value, about } in &self.settings {
-            let _ = writeln!(text, "  {:<24} {about}", format!("{key}={value}"));
+        let settings = |text: &mut String, lines: &[SettingLine]| {
+            for SettingLine { key, value, about } in lines {
+                let _ = writeln!(text, "  {:<24} {about}", format!("{key}={value}"));
+            }
+        };
+        settings(&mut text, &self.settings);
+        text += "\nPolicies of microfuge\n";
+        for PolicyLine { name, about } in &self.microfuge.policies {
+            let _ = writeln!(text, "  {name:<24} {about}");
         }
+        text += "\nSettings of microfuge\n";
+        settings(&mut text, &self.microfuge.settings);
         text
     }
 }

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use super::isolation::{self, Isolation};
 use super::report;
-use super::runs::{Kept, Outcome, Run, make_all};
+use super::runs::{Group, Outcome, Run, make_all};
 use super::summary::{self, Claim, SummaryLine};
 use crate::exit::Failure;
 use crate::out;
@@ -25,13 +26,9 @@ struct Document<'a> {
     summary: &'a [SummaryLine],
     /// Figures of MicroFuge's paper and ours; none with changed settings.
     claims: &'a [Claim],
+    /// Figures of the steady tenant alone and beside one that bursts; empty with a single tenant.
+    isolation: &'a [Isolation],
     runs: Vec<&'a Outcome>,
-}
-
-/// Runs with the same settings and policy, one for each seed.
-pub(super) struct Group {
-    pub(super) value: Option<String>,
-    pub(super) kept: Vec<Kept>,
 }
 
 /// The settings of a comparison, one of which may have several values.
@@ -47,7 +44,10 @@ impl Sweep {
         let mut sweep = Self { swept: None, fixed: Vec::new() };
         for setting in settings {
             let (key, value) = key_and_value(setting)?;
-            let values: Vec<String> = value.split(',').map(str::to_owned).collect();
+            let values: Vec<String> = match (key, value) {
+                (isolation::KEY, isolation::BOTH) => vec![isolation::ALONE.to_owned(), value.to_owned()],
+                _ => value.split(',').map(str::to_owned).collect(),
+            };
             if values.len() == 1 {
                 sweep.fixed.push(setting.clone());
             } else if let Some((swept, _)) = &sweep.swept {
@@ -100,14 +100,22 @@ pub(in crate::sim) fn compare(
     let lines: Vec<SummaryLine> =
         groups.iter().map(|group| summary::line(&group.kept, group.value.as_deref())).collect();
     let claims = summary::claims(&lines, &settings);
+    let isolation = isolation::lines(&groups);
     let swept = sweep.swept.as_ref().map(|(key, _)| key.as_str());
     if let Some(path) = page {
-        let study =
-            report::Study { groups: &groups, lines: &lines, claims: &claims, settings: &settings, swept };
+        let study = report::Study {
+            groups: &groups,
+            lines: &lines,
+            claims: &claims,
+            isolation: &isolation,
+            settings: &settings,
+            swept,
+        };
         out::write_file(path, &report::page(&study))?;
     }
     if !batch.json {
-        return out::print(&summary::text(&lines, &claims, swept));
+        let text = summary::text(&lines, &claims, swept) + &isolation::text(&isolation);
+        return out::print(&text);
     }
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
@@ -116,6 +124,7 @@ pub(in crate::sim) fn compare(
         wall_s,
         summary: &lines,
         claims: &claims,
+        isolation: &isolation,
         runs: kept.iter().map(|kept| &kept.outcome).collect(),
     };
     out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))
@@ -132,6 +141,12 @@ mod tests {
         let values = sweep.values();
         assert_eq!(values.len(), 2);
         assert_eq!(values[1], (Some("88".to_owned()), vec!["clients=96".to_owned(), "beta=88".to_owned()]));
+        let tenants = Sweep::of(&["tenants=2".to_owned()]).expect("compared with one alone").values();
+        assert_eq!(
+            tenants.iter().map(|(_, settings)| &settings[0][..]).collect::<Vec<_>>(),
+            ["tenants=steady", "tenants=2"]
+        );
+        assert!(Sweep::of(&["tenants=2".to_owned(), "beta=1,2".to_owned()]).is_err());
         assert!(Sweep::of(&["beta=1,2".to_owned(), "alpha=1,2".to_owned()]).is_err());
         assert_eq!(Sweep::of(&settings[..1]).expect("no list").values(), [(None, settings[..1].to_vec())]);
     }

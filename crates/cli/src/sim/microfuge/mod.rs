@@ -3,6 +3,7 @@
 
 mod compare;
 mod frontier;
+mod isolation;
 mod report;
 mod run;
 mod runs;

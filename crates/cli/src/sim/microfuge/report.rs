@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use sherwood_sim::microfuge::ByDeadline;
 
-use super::compare::Group;
+use super::isolation::{self, Isolation};
+use super::runs::Group;
 use super::summary::{Claim, SummaryLine};
 use crate::chart::{
     self, Axis, Bar, Bars, COLOURS, Cell, ChartLine, Lines, Pen, escaped, number, table, word,
@@ -17,6 +18,8 @@ pub(super) struct Study<'a> {
     /// A line for each of `groups`.
     pub(super) lines: &'a [SummaryLine],
     pub(super) claims: &'a [Claim],
+    /// Figures of two tenants, if there are two.
+    pub(super) isolation: &'a [Isolation],
     pub(super) settings: &'a [String],
     /// Key of the setting with several values, if there is one.
     pub(super) swept: Option<&'a str>,
@@ -32,6 +35,7 @@ pub(super) fn page(study: &Study<'_>) -> String {
     page += &totals_table(study);
     page += &totals(study);
     page += &claims(study.claims);
+    page += &isolation::section(study.isolation);
     if let Some(key) = study.swept {
         page += &sweep(study, key);
     } else {
@@ -238,7 +242,8 @@ fn sweep(study: &Study<'_>, key: &str) -> String {
         line("both", "2 2", |line| line.deadline_miss_ratio.mean + line.rejection_ratio.mean);
     }
     let end = lines.iter().flat_map(|line| &line.points).map(|point| point.0).fold(0.0, f64::max);
-    if end <= 0.0 {
+    // The values of some settings are no numbers.
+    if end <= 0.0 || key == isolation::KEY {
         return String::new();
     }
     let lines = Lines {

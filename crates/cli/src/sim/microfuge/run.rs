@@ -73,17 +73,28 @@ fn text(results: &Results) -> String {
             range.hit_ratio * 100.0,
         );
     }
+    for tenant in &results.tenants {
+        let _ = writeln!(
+            text,
+            "{:<12} {:>10}  {:>6.2}%   {:>6.2}%  {:>6.2}%",
+            tenant.name,
+            tenant.requests,
+            tenant.miss_ratio * 100.0,
+            tenant.rejection_ratio * 100.0,
+            tenant.hit_ratio * 100.0,
+        );
+    }
     text
 }
 
 /// Formats a line for each second, with a column for each deadline class of the cache.
 fn csv(samples: &[Sample]) -> String {
-    let mut text = "second,deadline_miss_ratio,rejection_ratio,hit_ratio".to_owned();
+    let mut text = "second,deadline_miss_ratio,rejection_ratio,hit_ratio,beta".to_owned();
     let classes = samples.first().map_or(0, |sample| sample.multipliers.len());
     (0..classes).for_each(|class| text += &format!(",multiplier_{class}"));
     text.push('\n');
-    for Sample { second, deadline_miss_ratio, rejection_ratio, hit_ratio, multipliers } in samples {
-        let _ = write!(text, "{second},{deadline_miss_ratio:.6},{rejection_ratio:.6},{hit_ratio:.6}");
+    for Sample { second, deadline_miss_ratio, rejection_ratio, hit_ratio, beta, multipliers } in samples {
+        let _ = write!(text, "{second},{deadline_miss_ratio:.6},{rejection_ratio:.6},{hit_ratio:.6},{beta}");
         multipliers.iter().for_each(|multiplier| text += &format!(",{multiplier:.6}"));
         text.push('\n');
     }

@@ -38,6 +38,13 @@ pub(super) struct Outcome {
     queries_per_s: f64,
 }
 
+/// Runs with the same settings and policy, one for each seed.
+pub(super) struct Group {
+    /// Value of the setting that has several values; none if no setting has.
+    pub(super) value: Option<String>,
+    pub(super) kept: Vec<Kept>,
+}
+
 impl Finished for Kept {
     const PREFIX: &str = "";
 
