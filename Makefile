@@ -11,7 +11,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge bench-ycsb fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge bench-ycsb proto fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench-microfuge: build need-test ## deadlines before a limited store, beside mem
 
 bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (7 minutes; flags: make bench-ycsb ARGS=--help)
 	scripts/ycsb.py $(ARGS)
+
+proto: need-build ## the Rust code of proto/, after a change of a definition
+	CARGO_TARGET_DIR=target/proto $(CARGO) run --locked --manifest-path scripts/proto/Cargo.toml
 
 fmt: need-build ## format every crate
 	$(CARGO) fmt --all

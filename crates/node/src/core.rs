@@ -21,6 +21,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
+use crate::tickets::Scheduler;
 use sherwood_listener::{Address, Meter};
 
 /// The state shared by all handlers and threads.
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) deadline_rules: DeadlineRules,
     /// Counts of deadlines met and missed.
     pub(crate) deadlines: Arc<DeadlineCounts>,
+    /// The schedulers of storage servers that the node serves.
+    pub(crate) schedulers: Arc<[Arc<Scheduler>]>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.

@@ -43,6 +43,7 @@ mod snapshot;
 mod start;
 mod telemetry;
 mod threads;
+mod tickets;
 mod tls;
 mod vital;
 mod waiter;
@@ -56,4 +57,5 @@ pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteS
 pub use sherwood_path::Rules;
 pub use slos::{SloScope, SloSetup};
 pub use start::{BackendUsage, Node, StartError};
+pub use tickets::SchedulerSetup;
 pub use tls::TlsFiles;

@@ -11,7 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats};
+use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, TicketStats};
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
 
@@ -326,15 +326,29 @@ impl Reading {
             .collect();
         let up = replicas.iter().map(|(labels, replica)| (labels.clone(), f64::from(u8::from(replica.up))));
         gauges(encoder, "replica_up", "Whether the replica gets calls", up.collect())?;
+        let tickets: Vec<(Labels, TicketStats)> = core
+            .schedulers
+            .iter()
+            .map(|scheduler| (vec![("scheduler", scheduler.name.clone())], scheduler.stats()))
+            .collect();
         let waiting = replicas.iter().map(|(labels, replica)| (labels.clone(), replica.queued_calls.into()));
+        let waiting =
+            waiting.chain(tickets.iter().map(|(labels, stats)| (labels.clone(), stats.waiting.into())));
         gauges(encoder, "queue_waiting", "Calls that wait for the replica", waiting.collect())?;
         let deferred = replicas.iter().map(|(labels, replica)| (labels.clone(), replica.deferred_calls));
+        let deferred = deferred.chain(tickets.iter().map(|(labels, stats)| (labels.clone(), stats.deferred)));
         counters(
             encoder,
             "queue_deferred",
             "Calls put back because they could not meet their deadline",
             deferred.collect(),
         )?;
+        let held = |stats: &TicketStats| f64::from(stats.waiting) + f64::from(stats.started);
+        let held = tickets.iter().map(|(labels, stats)| (labels.clone(), held(stats)));
+        gauges(encoder, "tickets_held", "Tickets that the scheduler has given out", held.collect())?;
+        let expired = tickets.iter().map(|(labels, stats)| (labels.clone(), stats.lapsed));
+        let help = "Tickets that ended with their lease, their clients having vanished";
+        counters(encoder, "tickets_expired", help, expired.collect())?;
         self.rejections(encoder)?;
         let now = core.clock.now();
         let p99 = (0..core.names.backends().len()).filter_map(|i| {

@@ -40,6 +40,7 @@ use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::entropy::Entropy;
 use crate::events::Events;
+use crate::http::Routers;
 use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
@@ -49,7 +50,8 @@ use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
-use crate::tls::Tls;
+use crate::tickets::{CALLS, Scheduler, SchedulerSetup, TicketService};
+use crate::tls::{Tls, TlsFiles};
 use crate::{admin, gateway, http, listen};
 use sherwood_listener::{Address, Running};
 
@@ -87,7 +89,9 @@ impl Node {
         let engine = Engine::new(&setup, Clock::start())?;
         let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
         let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
-        let http_access = admin.map(|address| HttpAccess::open(&setup.access, address)).transpose()?;
+        let speaks_http2 = !setup.schedulers.is_empty();
+        let http_access =
+            admin.map(|address| HttpAccess::open(&setup.access, address, speaks_http2)).transpose()?;
         let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max)?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
@@ -100,6 +104,9 @@ impl Node {
             snapshot::restore(snapshot, &core);
         }
         core.control().warn_of_idle_pins();
+        for scheduler in core.schedulers.iter() {
+            runtime.spawn(Arc::clone(scheduler).wake_up());
+        }
         let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
         instances::start(&core.instances, &report, runtime.handle());
         let places = setup.listener_connections_max;
@@ -119,8 +126,11 @@ impl Node {
         let places = setup.http_connections_max;
         let http = bound.zip(http_access).map(|(listener, HttpAccess { guard, tls })| {
             let refusals = Arc::clone(&core.refusals);
-            let router = guard.stand_before(router(Arc::clone(&core)), Arc::clone(&refusals));
-            runtime.spawn(http::serve(listener, router, tls.map(|tls| (tls, refusals)), places, stopping))
+            let guard = Arc::new(guard);
+            let guarded = |router| guard.stand_before(router, Arc::clone(&refusals));
+            let routers =
+                Routers { http1: guarded(router(Arc::clone(&core))), http2: grpc(&core).map(guarded) };
+            runtime.spawn(http::serve(listener, routers, tls.map(|tls| (tls, refusals)), places, stopping))
         });
         let workers = vec![control, keeper];
         let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
@@ -238,7 +248,7 @@ struct HttpAccess {
 
 impl HttpAccess {
     /// Opens the access control of a port bound to `bound`, and reads its files.
-    fn open(access: &AccessSetup, bound: SocketAddr) -> Result<Self, AccessError> {
+    fn open(access: &AccessSetup, bound: SocketAddr, speaks_http2: bool) -> Result<Self, AccessError> {
         let AccessSetup { tls, token_file, read_token_file } = access;
         let tokens =
             |what, file: &Option<PathBuf>| file.as_deref().map(|path| Tokens::open(what, path)).transpose();
@@ -247,7 +257,8 @@ impl HttpAccess {
             read_tokens: tokens("[admin] read_token_file", read_token_file)?,
             bound,
         };
-        Ok(Self { guard, tls: tls.clone().map(Tls::open).transpose()?.map(Arc::new) })
+        let open = |files: &TlsFiles| Tls::open(files.clone(), speaks_http2).map(Arc::new);
+        Ok(Self { guard, tls: tls.as_ref().map(open).transpose()? })
     }
 }
 
@@ -291,6 +302,7 @@ struct Parts {
     shadow: Arc<Shadow>,
     recording: Arc<Recording>,
     backends: Vec<Option<Arc<BackendDriver>>>,
+    schedulers: Arc<[Arc<Scheduler>]>,
     buffers: Arc<Buffers>,
     background: Arc<BackgroundTasks>,
 }
@@ -302,9 +314,10 @@ impl Parts {
         let shadow = Arc::new(Shadow::new(setup.cache.total_bytes, engine.cache.partitions(), hash)?);
         let recording = Arc::new(Recording::new());
         let backends = backends(setup, &engine, &shadow, &recording, runtime)?;
+        let schedulers = schedulers(&setup.schedulers, &engine)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&engine.cache)));
-        Ok(Self { engine, shadow, recording, backends, buffers, background })
+        Ok(Self { engine, shadow, recording, backends, schedulers, buffers, background })
     }
 
     /// Returns the parts of the node that the housekeeper works on.
@@ -322,7 +335,7 @@ impl Parts {
 
     /// Builds the core; `keeper` is woken when there is something to evict.
     fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
-        let Self { engine, shadow, recording, backends, buffers, background } = self;
+        let Self { engine, shadow, recording, backends, schedulers, buffers, background } = self;
         let Engine { clock, entropy: _, policy, budgets, cache, memory: _ } = engine;
         let names = Arc::new(names(setup));
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
@@ -362,6 +375,7 @@ impl Parts {
             classes: Classes::default(),
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
             deadlines,
+            schedulers,
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),
@@ -479,6 +493,14 @@ fn backends(
     setup.backends.iter().enumerate().map(start).collect()
 }
 
+fn schedulers(setups: &[SchedulerSetup], engine: &Engine) -> Result<Arc<[Arc<Scheduler>]>, StartError> {
+    let create = |setup: &SchedulerSetup| {
+        let created = Scheduler::new(setup.clone(), engine.clock, engine.entropy.draw());
+        created.map_err(|error| StartError::Scheduler { scheduler: setup.name.clone(), error })
+    };
+    setups.iter().map(create).collect()
+}
+
 fn runtime(threads: usize) -> io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.max(1))
@@ -494,6 +516,12 @@ fn bound<T>(address: SocketAddr, bound: io::Result<T>) -> Result<T, StartError> 
 /// The routes of the HTTP port.
 fn router(core: Arc<Core>) -> Router {
     admin::router(core, post(gateway::handle))
+}
+
+/// The routes of the HTTP port over HTTP/2; none if there is nothing to serve by it.
+fn grpc(core: &Core) -> Option<Router> {
+    let service = TicketService::server(Arc::clone(&core.schedulers), core.stopping.clone());
+    (!core.schedulers.is_empty()).then(|| Router::new().route_service(CALLS, service))
 }
 
 #[cfg(test)]

@@ -53,14 +53,14 @@ pub struct TlsFiles {
 pub(crate) struct Tls(Reloading<ServerConfig>);
 
 impl Tls {
-    /// Loads TLS from these files.
+    /// Loads TLS from these files, for HTTP/1.1 and perhaps HTTP/2.
     ///
     /// # Errors
     /// Fails when a file cannot be read, has the wrong contents, or does not match the others.
-    pub(crate) fn open(files: TlsFiles) -> Result<Self, AccessError> {
+    pub(crate) fn open(files: TlsFiles, speaks_http2: bool) -> Result<Self, AccessError> {
         let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
         let paths = paths.into_iter().flatten().cloned().collect();
-        Reloading::open(paths, move || server_config(&files)).map(Self)
+        Reloading::open(paths, move || server_config(&files, speaks_http2)).map(Self)
     }
 
     /// Performs the handshake with a client.
@@ -96,7 +96,7 @@ async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-fn server_config(files: &TlsFiles) -> Result<ServerConfig, AccessError> {
+fn server_config(files: &TlsFiles, speaks_http2: bool) -> Result<ServerConfig, AccessError> {
     let TlsFiles { cert, key, client_ca } = files;
     let certificates = certificates(CERT, cert)?;
     let unusable = |error: rustls::Error| match error {
@@ -111,7 +111,10 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, AccessError> {
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(certificates, private_key(key)?).map_err(unusable)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // The first one that the client offers is used. Clients of gRPC offer HTTP/2 alone.
+    let protocols: [&[u8]; 2] = [b"http/1.1", b"h2"];
+    config.alpn_protocols =
+        protocols[..1 + usize::from(speaks_http2)].iter().map(|name| name.to_vec()).collect();
     Ok(config)
 }
 

@@ -103,6 +103,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         slo: times.slo(&model.slo()),
         slos: Vec::new(),
         deadlines: Vec::new(),
+        schedulers: Vec::new(),
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options {

@@ -1,8 +1,8 @@
 //! Authentication of the HTTP port.
 //!
-//! A refused client gets a message about what is missing and loses the connection, so that each
-//! guess costs one; guessed tokens are not logged. Guesses are counted but not delayed: a token is
-//! too long to be guessed, and a delay would occupy a connection.
+//! A refused client gets a message about what is missing and loses the connection (over HTTP/2 only
+//! the stream), so that each guess costs one; guessed tokens are not logged. Guesses are counted
+//! but not delayed: a token is too long to be guessed, and a delay would occupy a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use tonic::{Code, Status};
 
 use super::origin::{self, Foreign};
 use super::tokens::Tokens;
@@ -77,8 +78,8 @@ impl Refusals {
 
 impl Guard {
     /// Puts this guard in front of `router` and counts refused requests in `refusals`.
-    pub(crate) fn stand_before(self, router: Router, refusals: Arc<Refusals>) -> Router {
-        router.layer(middleware::from_fn_with_state((Arc::new(self), refusals), admit))
+    pub(crate) fn stand_before(self: &Arc<Self>, router: Router, refusals: Arc<Refusals>) -> Router {
+        router.layer(middleware::from_fn_with_state((Arc::clone(self), refusals), admit))
     }
 
     fn check(&self, request: &Request) -> Result<(), Why> {
@@ -111,12 +112,13 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_grpc = request.version() == Version::HTTP_2;
     match guard.check(&request) {
         Ok(()) => next.run(request).await,
         Err(why) => {
             refusals.note(why);
             tracing::debug!("a request was refused: {why:?}");
-            refusal(why)
+            if is_grpc { grpc_refusal(why) } else { refusal(why) }
         }
     }
 }
@@ -128,8 +130,9 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-fn refusal(why: Why) -> Response {
-    let (status, error) = match why {
+/// The status and the message of a refusal.
+fn answer(why: Why) -> (StatusCode, &'static str) {
+    match why {
         Why::NoToken => (
             StatusCode::UNAUTHORIZED,
             "this node asks for a token: send the header `Authorization: Bearer TOKEN`",
@@ -151,7 +154,18 @@ fn refusal(why: Why) -> Response {
             "the Origin header names another site, as a page in a browser might send it: ask without one, or have the \
              node ask for tokens ([admin] token_file)",
         ),
-    };
+    }
+}
+
+fn grpc_refusal(why: Why) -> Response {
+    let (status, error) = answer(why);
+    let code =
+        if status == StatusCode::UNAUTHORIZED { Code::Unauthenticated } else { Code::PermissionDenied };
+    Status::new(code, error).into_http()
+}
+
+fn refusal(why: Why) -> Response {
+    let (status, error) = answer(why);
     let mut response = Problem::new(status, error).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

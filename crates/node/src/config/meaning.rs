@@ -14,6 +14,7 @@ use crate::control::InstanceSetup;
 use crate::deadlines::DeadlineRule;
 use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
+use crate::tickets::SchedulerSetup;
 use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
 
@@ -42,6 +43,8 @@ pub struct Config {
     pub slos: Vec<SloSetup>,
     /// `[[deadline]]`, at most 64: deadlines of keys whose client states none.
     pub deadlines: Vec<DeadlineRule>,
+    /// `[[scheduler]]`, at most 64: the schedulers that the HTTP port serves.
+    pub schedulers: Vec<SchedulerSetup>,
     /// `[control]`: policy and period of the control loop.
     pub control: Control,
     /// Address of the admin API and the gateway; none when they are off.

@@ -25,6 +25,7 @@ pub(super) struct RawFile {
     pub(super) partition: Vec<Spanned<RawPartition>>,
     pub(super) slo: RawSlo,
     pub(super) deadline: Vec<Spanned<RawDeadline>>,
+    pub(super) scheduler: Vec<Spanned<RawScheduler>>,
     pub(super) control: RawControl,
     pub(super) admin: RawAdmin,
 }
@@ -286,6 +287,17 @@ pub(super) struct RawDeadline {
     pub(super) prefix: Key<String>,
     pub(super) tenant: Key<String>,
     pub(super) within: Key<Span>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawScheduler {
+    pub(super) name: Key<String>,
+    pub(super) slots: Key<u64>,
+    pub(super) timeout: Key<Span>,
+    pub(super) tickets_max: Key<u64>,
+    pub(super) alpha: Key<f64>,
+    pub(super) beta: Key<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use super::raw::{
     RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses,
     RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawPartition,
-    RawProbe, RawRamp, RawRetry, RawScopedSlo, RawServer, RawSlo, RawSnapshot, RawStale, RawStore, RawTao,
-    RawTls, RawTtlRule, RawWrites,
+    RawProbe, RawRamp, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawSlo, RawSnapshot, RawStale,
+    RawStore, RawTao, RawTls, RawTtlRule, RawWrites,
 };
 use super::*;
 

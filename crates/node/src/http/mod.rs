@@ -4,30 +4,43 @@
 //! and size of a request's head, time for the client to take its answer, and (where bodies are
 //! read) size and time of the body. A connection beyond the bound waits in the kernel's backlog and
 //! takes no memory of the node.
+//!
+//! HTTP/2 is spoken if there are gRPC services, which have a router of their own: a client that
+//! speaks both versions is served by HTTP/1.1, whose answers are bounded by their number of
+//! connections. Over HTTP/2 a connection carries many requests at once, so their number, the sizes
+//! of their heads and the bytes in transit are bounded as well.
 
+mod activity;
 mod body;
 mod reply;
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::server::TlsStream;
+use tower_service::Service;
 
 use crate::access::Refusals;
 use crate::tls::Tls;
+use activity::Activity;
 
 pub(crate) use body::{HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
 pub(crate) use reply::{InPath, Problem, listed};
@@ -39,6 +52,17 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Upper bound of a connection's read and write buffers, which are not part of the shared budget
 /// ([`crate::buffers`]), bytes.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
+/// Requests in flight on a connection by HTTP/2. A node waits there for the turns of all its calls
+/// to one replica.
+const STREAMS_MAX: u32 = 1_024;
+/// Bytes of requests that a client may send by HTTP/2 before they are read, on one connection. A
+/// message has some 50.
+const WINDOW_BYTES: u32 = 64 << 10;
+/// Such bytes of one request, and the largest frame and head of a request.
+const STREAM_BYTES: u32 = 16 << 10;
+/// Time without a frame after which the client of an HTTP/2 connection is asked whether it lives,
+/// and the timeout of its answer.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Timeout of a client that takes nothing of its answer, where the system supports one.
 #[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,18 +79,27 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// Serves `router`, over TLS if configured, until `stop` turns true, then drains: requests in
+/// The routes of a port.
+#[derive(Clone)]
+pub(crate) struct Routers {
+    /// The routes of HTTP/1.
+    pub(crate) http1: Router,
+    /// The routes of HTTP/2; none if only HTTP/1 is spoken.
+    pub(crate) http2: Option<Router>,
+}
+
+/// Serves `routers`, over TLS if configured, until `stop` turns true, then drains: requests in
 /// flight end, and meanwhile readiness probes are answered that the node is not ready. Connections
 /// still in their handshake are closed, since they have sent no request.
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
-    router: Router,
+    routers: Routers,
     tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     connections_max: usize,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(connections_max));
-    let port = Port { listener: TcpListener::from_std(listener)?, router, tls, permits };
+    let port = Port { listener: TcpListener::from_std(listener)?, routers, tls, permits };
     let clients = GracefulShutdown::new();
     tokio::select! {
         never = port.serve(&clients) => match never {},
@@ -93,7 +126,7 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 struct Port {
     listener: TcpListener,
-    router: Router,
+    routers: Routers,
     /// TLS, and the counters of its failures.
     tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     permits: Arc<Semaphore>,
@@ -147,10 +180,15 @@ impl Port {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let connection = clients.watch(connection(stream, self.router.clone()));
+        let activity = Arc::new(Activity::default());
+        let connection = connection(stream, self.routers.clone(), Arc::clone(&activity));
+        let connection = clients.watch(connection);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection ended: {error}");
+            tokio::select! {
+                end = connection => if let Err(error) = end {
+                    tracing::debug!("a connection ended: {error}");
+                },
+                () = activity.idle(HEAD_TIMEOUT) => tracing::debug!("an idle connection was closed"),
             }
             drop(permit);
         });
@@ -173,15 +211,42 @@ async fn greet(
     }
 }
 
-fn connection<S>(stream: S, router: Router) -> http1::Connection<TokioIo<S>, TowerToHyperService<Router>>
+fn connection<S>(
+    stream: S,
+    routers: Routers,
+    activity: Arc<Activity>,
+) -> impl GracefulConnection<Error = impl Display> + Send
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    http1::Builder::new()
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    if routers.http2.is_none() {
+        builder = builder.http1_only();
+    }
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http2()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(STREAM_BYTES)
+        .max_frame_size(STREAM_BYTES)
+        .max_header_list_size(STREAM_BYTES)
+        .max_send_buf_size(STREAM_BYTES as usize)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let is_http2 = request.version() == Version::HTTP_2;
+        let running = activity.begin(is_http2);
+        let http2 = routers.http2.as_ref().filter(|_| is_http2);
+        let mut router = http2.unwrap_or(&routers.http1).clone();
+        async move {
+            let _running = running;
+            let answer: Result<Response, Infallible> = router.call(request.map(Body::new)).await;
+            answer
+        }
+    });
+    builder.serve_connection(TokioIo::new(stream), service).into_owned()
 }
 
 /// Sets socket options. They are improvements only; a connection works without them.

@@ -44,6 +44,7 @@ impl Setup {
             slo: slo(&config.slo),
             slos: config.slos.clone(),
             deadlines: config.deadlines.clone(),
+            schedulers: config.schedulers.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
             listeners: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),

@@ -17,6 +17,7 @@ use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
 use crate::deadlines::DeadlineRule;
 use crate::slos::SloSetup;
+use crate::tickets::SchedulerSetup;
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
 
@@ -39,6 +40,8 @@ pub struct Setup {
     pub slos: Vec<SloSetup>,
     /// Deadlines of keys whose client states none.
     pub deadlines: Vec<DeadlineRule>,
+    /// Schedulers that the HTTP port serves, with unique names.
+    pub schedulers: Vec<SchedulerSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.

@@ -19,6 +19,14 @@ pub enum StartError {
         /// Reason why the options are invalid.
         error: sherwood_dispatch::OptionsError,
     },
+    /// The options of a scheduler are invalid.
+    #[error("scheduler `{scheduler}`: {error}")]
+    Scheduler {
+        /// Name of the scheduler.
+        scheduler: String,
+        /// Reason why the options are invalid.
+        error: sherwood_dispatch::OptionsError,
+    },
     /// The control loop's options are invalid.
     #[error(transparent)]
     Control(#[from] sherwood_policy::OptionsError),

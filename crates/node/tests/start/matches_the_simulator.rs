@@ -237,6 +237,7 @@ impl Driven {
             },
             slos: Vec::new(),
             deadlines: Vec::new(),
+            schedulers: Vec::new(),
             instances: None,
             snapshot: None,
             control: simulated.knobs.control.clone(),

@@ -16,6 +16,7 @@ mod instances;
 mod partitions;
 mod policies;
 mod remote;
+mod schedulers;
 mod slos;
 mod stores;
 
@@ -66,6 +67,7 @@ pub(super) fn resolve(
     let slo = control::slo(&file.slo, problems);
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
+    let schedulers = schedulers::resolve(&file.scheduler, admin.is_some(), problems);
     let control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
     instances::check(file, flags, (&partitions, &listeners), &control, problems);
@@ -80,6 +82,7 @@ pub(super) fn resolve(
         slo,
         slos,
         deadlines,
+        schedulers,
         control,
         admin,
         access,

@@ -43,6 +43,7 @@ fn every_configuration_key_is_in_the_example_file() {
     let slos: Vec<_> = slos.flat_map(|tables| tables.as_array().cloned().unwrap_or_default()).collect();
     assert_eq!(present(&slos), keys::<RawScopedSlo>());
     assert_eq!(present(&all("deadline")), keys::<RawDeadline>());
+    assert_eq!(present(&all("scheduler")), keys::<RawScheduler>());
     assert_eq!(present(&all("control")), keys::<RawControl>());
     let control = all("control");
     assert_eq!(present(&below(&control, "guard")), keys::<RawGuard>());

@@ -48,6 +48,7 @@ fn every_configuration_key_is_on_the_documentation_page() {
     assert_eq!(below(&slo, "class."), keys::<RawScopedSlo>());
     assert_eq!(below(&slo, "tenant."), keys::<RawScopedSlo>());
     assert_eq!(below(&listed("`[[deadline]]`"), ""), keys::<RawDeadline>());
+    assert_eq!(below(&listed("`[[scheduler]]`"), ""), keys::<RawScheduler>());
     let control = listed("`[control]`");
     assert_eq!(below(&control, ""), keys::<RawControl>());
     assert_eq!(below(&control, "guard."), keys::<RawGuard>());

@@ -1,0 +1,88 @@
+//! The use of a connection, by which an idle one is noticed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Counts of a connection's requests. A connection by HTTP/1 has timeouts of its own, so only one
+/// by HTTP/2, or one that has sent no request, is idle.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    is_http1: AtomicBool,
+    /// Requests since the connection was opened.
+    begun: AtomicU64,
+    /// Requests in flight.
+    running: AtomicUsize,
+}
+
+/// A request in flight, until it is dropped.
+pub(super) struct Running(Arc<Activity>);
+
+impl Activity {
+    /// Notes a request.
+    pub(super) fn begin(self: &Arc<Self>, is_http2: bool) -> Running {
+        self.is_http1.store(!is_http2, Relaxed);
+        self.begun.fetch_add(1, Relaxed);
+        self.running.fetch_add(1, Relaxed);
+        Running(Arc::clone(self))
+    }
+
+    /// Returns once the connection has been idle for `timeout`, and for at most twice as long.
+    pub(super) async fn idle(&self, timeout: Duration) {
+        let mut seen = self.begun.load(Relaxed);
+        loop {
+            tokio::time::sleep(timeout).await;
+            let begun = self.begun.load(Relaxed);
+            if begun == seen && self.running.load(Relaxed) == 0 && !self.is_http1.load(Relaxed) {
+                return;
+            }
+            seen = begun;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Returns true if a connection counts as idle, whose timeout is over by now.
+    async fn is_idle(activity: &Activity) -> bool {
+        let timeout = Duration::from_millis(1);
+        let mut idle = pin!(activity.idle(timeout));
+        let mut polled = |cx: &mut Context<'_>| idle.as_mut().poll(cx);
+        if polled(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return true;
+        }
+        // Timers end in their order.
+        tokio::time::sleep(2 * timeout).await;
+        matches!(polled(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
+    }
+
+    fn run<T>(test: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(test)
+    }
+
+    #[test]
+    fn connection_without_requests_in_flight_is_idle_unless_http1() {
+        run(async {
+            let activity = Arc::new(Activity::default());
+            assert!(is_idle(&activity).await, "no request yet");
+            let running = activity.begin(true);
+            assert!(!is_idle(&activity).await);
+            drop(running);
+            assert!(is_idle(&activity).await);
+            drop(activity.begin(false));
+            assert!(!is_idle(&activity).await);
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! Connections to schedulers: HTTP/2, over TLS for `https`.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::{HeaderValue, Request, Response, Uri, header};
+use futures_util::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use sherwood_store::TlsOptions;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::body::Body;
+use tower_service::Service;
+
+use super::service::DEFAULT;
+use crate::access::{AccessError, Refusal, file_bytes, refused};
+
+/// Interval of questions whether a silent node still lives, and the timeout of its answer: a wait
+/// for a turn of a node that has vanished ends after twice this time.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The URL of a scheduler: `http://host:port/name`, or `https`; without a name it is `default`.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct SchedulerUrl {
+    is_tls: bool,
+    authority: Authority,
+    port: u16,
+    scheduler: String,
+}
+
+/// The scheduler of a replica, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SchedulerSource {
+    /// The URL of the scheduler.
+    pub url: SchedulerUrl,
+    /// File of the token that the node asks for; none if it asks for none.
+    pub token_file: Option<PathBuf>,
+    /// Options of TLS, for `https`.
+    pub tls: TlsOptions,
+}
+
+/// The reason why a text is no URL of a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it must be http:// or https://, a host, a port, and nothing else or the name of a scheduler")]
+pub(super) struct NoSchedulerUrl;
+
+impl FromStr for SchedulerUrl {
+    type Err = NoSchedulerUrl;
+
+    fn from_str(text: &str) -> Result<Self, NoSchedulerUrl> {
+        let uri: Uri = text.parse().map_err(|_| NoSchedulerUrl)?;
+        let parts = uri.into_parts();
+        let is_tls = match parts.scheme.as_ref().map(Scheme::as_str) {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(NoSchedulerUrl),
+        };
+        let authority = parts.authority.ok_or(NoSchedulerUrl)?;
+        let port = authority.port_u16().ok_or(NoSchedulerUrl)?;
+        let path = parts.path_and_query.as_ref().map_or("/", PathAndQuery::as_str);
+        let name = path.strip_prefix('/').ok_or(NoSchedulerUrl)?;
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if authority.as_str().contains('@') || authority.host().is_empty() || !is_name {
+            return Err(NoSchedulerUrl);
+        }
+        let scheduler = if name.is_empty() { DEFAULT } else { name }.to_owned();
+        Ok(Self { is_tls, authority, port, scheduler })
+    }
+}
+
+impl fmt::Display for SchedulerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { is_tls, authority, port: _, scheduler } = self;
+        let scheme = if *is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{authority}/{scheduler}")
+    }
+}
+
+impl fmt::Debug for SchedulerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Everything that connecting to a scheduler needs.
+pub(super) struct Endpoint {
+    url: SchedulerUrl,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    token: Option<HeaderValue>,
+}
+
+impl Endpoint {
+    /// Reads the files of `source`. Changes of the files take effect at the next start.
+    ///
+    /// # Errors
+    /// Names the file, or the option of TLS, that is unusable.
+    pub(super) fn open(source: SchedulerSource) -> Result<Self, AccessError> {
+        let SchedulerSource { url, token_file, tls } = source;
+        let token = token_file.map(|path| token(&path)).transpose()?;
+        let tls = if url.is_tls { Some(connector(&url, &tls)?) } else { None };
+        Ok(Self { url, tls, token })
+    }
+
+    /// The name of the scheduler at its node.
+    pub(super) fn scheduler(&self) -> &str {
+        &self.url.scheduler
+    }
+
+    /// The URL of the scheduler's node.
+    pub(super) fn origin(&self) -> Uri {
+        let scheme = if self.url.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let uri = Uri::builder().scheme(scheme).authority(self.url.authority.clone()).path_and_query("/");
+        uri.build().expect("its parts are those of a URL")
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// The node cannot be reached, or speaks no HTTP/2.
+    pub(super) async fn connect(&self) -> io::Result<Connection> {
+        let host = self.url.authority.host().trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((host, self.url.port)).await?;
+        // Messages are written whole, so the kernel need not wait for more.
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => self.greet(stream).await,
+            Some((connector, name)) => self.greet(connector.connect(name.clone(), stream).await?).await,
+        }
+    }
+
+    async fn greet<S>(&self, stream: S) -> io::Result<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_INTERVAL);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection to a scheduler ended: {error}");
+            }
+        });
+        Ok(Connection { sender, token: self.token.clone() })
+    }
+}
+
+/// A connection, on which many calls may be in flight.
+#[derive(Clone)]
+pub(super) struct Connection {
+    sender: SendRequest<Body>,
+    token: Option<HeaderValue>,
+}
+
+impl Service<Request<Body>> for Connection {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, hyper::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
+        self.sender.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+        }
+        Box::pin(self.sender.send_request(request))
+    }
+}
+
+fn connector(
+    url: &SchedulerUrl,
+    options: &TlsOptions,
+) -> Result<(TlsConnector, ServerName<'static>), AccessError> {
+    let unusable = |why: String| refused("[[backend]] tickets.tls", &PathBuf::new(), Refusal::Unusable(why));
+    let config = sherwood_store::client_config(options).map_err(|error| unusable(error.to_string()))?;
+    let mut config = ClientConfig::clone(&config);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let host = url.authority.host().trim_start_matches('[').trim_end_matches(']');
+    let name = options.server_name.as_deref().unwrap_or(host);
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| unusable(format!("{name}: {error}")))?;
+    Ok((TlsConnector::from(Arc::new(config)), name))
+}
+
+/// Reads the first token of a token file.
+fn token(path: &std::path::Path) -> Result<HeaderValue, AccessError> {
+    const WHAT: &str = "[[backend]] tickets.token_file";
+    let bytes = file_bytes(WHAT, path, true)?;
+    let mut lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let token = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let token =
+        token.ok_or_else(|| refused(WHAT, path, Refusal::Empty("token: put one of the node's into it")))?;
+    let mut value = HeaderValue::from_bytes(&[b"Bearer ", token].concat())
+        .map_err(|_| refused(WHAT, path, Refusal::Empty("token of printable characters")))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheduler_url_has_scheme_host_port_and_perhaps_a_name() {
+        let shown = |text: &str| text.parse::<SchedulerUrl>().map(|url| url.to_string());
+        assert_eq!(shown("http://127.0.0.1:8080").unwrap(), "http://127.0.0.1:8080/default");
+        assert_eq!(shown("https://a.example:443/catalog-1").unwrap(), "https://a.example:443/catalog-1");
+        assert_eq!(shown("http://[::1]:80/").unwrap(), "http://[::1]:80/default");
+        for wrong in [
+            "",
+            "127.0.0.1:8080",
+            "ftp://a:1",
+            "http://a",
+            "http://a:b",
+            "http://a:1/b/c",
+            "http://a:1/b?c",
+            "http://u@a:1",
+            "http://:1",
+        ] {
+            assert_eq!(shown(wrong), Err(NoSchedulerUrl), "{wrong}");
+        }
+    }
+}

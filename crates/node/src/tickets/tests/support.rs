@@ -1,0 +1,107 @@
+//! A node with schedulers, and its clients.
+
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use sherwood_store::TlsOptions;
+use tonic::Status;
+
+use crate::config::{self, Flags};
+use crate::setup::Setup;
+use crate::start::Node;
+use crate::tickets::connection::{Connection, Endpoint, SchedulerSource, SchedulerUrl};
+use crate::tickets::generated::tickets_client::TicketsClient;
+use crate::tickets::generated::{
+    CancelTicketRequest, GetTicketRequest, GetTicketResponse, ReleaseTicketRequest, WaitOnTicketRequest,
+};
+
+/// Longest time that a test waits for what is to happen.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Starts a node with these tables in its configuration, and the admin API on any port.
+pub(super) fn node(tables: &str) -> Node {
+    let text = format!("[control]\npolicy = \"static\"\n{tables}\n");
+    let flags = Flags { admin: Some("127.0.0.1:0".to_owned()), ..Flags::default() };
+    let config =
+        config::parse("a.toml", &text, &flags, &["static"]).unwrap_or_else(|error| panic!("{error}"));
+    Node::start(Setup::from_config(&config).expect("no store")).expect("it starts")
+}
+
+/// Runs `test` on the runtime of a client.
+pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.expect("a runtime").block_on(async { within(test).await })
+}
+
+/// Waits for what is to happen.
+pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future).await.expect("it happens in time")
+}
+
+/// The endpoint of a node's scheduler.
+pub(super) fn source(node: &Node, scheduler: &str) -> SchedulerSource {
+    let url: SchedulerUrl =
+        format!("{}/{scheduler}", node.admin_url().expect("it has one")).parse().expect("a URL");
+    SchedulerSource { url, token_file: None, tls: TlsOptions::default() }
+}
+
+/// A client of one scheduler.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) calls: TicketsClient<Connection>,
+    pub(super) scheduler: String,
+}
+
+impl Client {
+    pub(super) async fn of(source: SchedulerSource) -> Self {
+        let endpoint = Endpoint::open(source).expect("its files");
+        let connection = endpoint.connect().await.expect("a connection");
+        let calls = TicketsClient::with_origin(connection, endpoint.origin());
+        Self { calls, scheduler: endpoint.scheduler().to_owned() }
+    }
+
+    pub(super) fn request(&self, within_us: Option<i64>) -> GetTicketRequest {
+        GetTicketRequest { scheduler: self.scheduler.clone(), within_us, ..GetTicketRequest::default() }
+    }
+
+    pub(super) async fn get(&mut self, within_us: Option<i64>) -> Result<GetTicketResponse, Status> {
+        let request = self.request(within_us);
+        Ok(self.calls.get_ticket(request).await?.into_inner())
+    }
+
+    pub(super) async fn wait(&mut self, ticket: u64) -> Result<(), Status> {
+        let request = WaitOnTicketRequest { scheduler: self.scheduler.clone(), ticket };
+        self.calls.wait_on_ticket(request).await.map(|_| ())
+    }
+
+    pub(super) async fn cancel(&mut self, ticket: u64) -> Result<(), Status> {
+        let request = CancelTicketRequest { scheduler: self.scheduler.clone(), ticket };
+        self.calls.cancel_ticket(request).await.map(|_| ())
+    }
+
+    pub(super) async fn release(&mut self, ticket: u64, latency_us: Option<i64>) -> Result<(), Status> {
+        let request = ReleaseTicketRequest { scheduler: self.scheduler.clone(), ticket, latency_us };
+        self.calls.release_ticket(request).await.map(|_| ())
+    }
+}
+
+/// Returns the value of a metric with these labels, by HTTP/1.
+pub(super) fn metric(node: &Node, name: &str) -> f64 {
+    let mut stream = TcpStream::connect(node.admin().expect("it has one")).expect("it accepts");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {text}"));
+    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
+/// Waits until `is_true`.
+pub(super) async fn eventually(what: &str, is_true: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < TIMEOUT, "{what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
