@@ -53,9 +53,9 @@ pub(crate) struct Args {
 struct Report<'a> {
     policy: &'a str,
     allocation: Vec<Allocation>,
-    /// Requests per second of each tenant by the model.
+    /// Requests per second of each tenant by the model, 1e15 if no resource limits them.
     throughput: Vec<f64>,
-    /// Throughput divided by that at the base; 1 for a tenant without demand.
+    /// Throughput divided by that at the base; 1 for a tenant that needs no resource there.
     normalized: &'a [f64],
     /// Least normalized throughput.
     gain: f64,

@@ -12,7 +12,7 @@ pub struct Division {
     /// Rates of each tenant; the sum over tenants is at most the total of each resource.
     pub rates: Rates,
     /// Throughput of each tenant by the model, divided by that at its baseline; 1 for a tenant
-    /// without throughput at its baseline.
+    /// without demand, or that no resource limits at its baseline.
     pub normalized: Vec<f64>,
     /// Least normalized throughput of the tenants that have one at their baseline; 1 without any.
     pub gain: f64,

@@ -11,6 +11,8 @@ use super::{Division, TenantPolicy, TenantSeen, Tenants};
 
 /// Least gain of the score for which a deal is made.
 const DEAL_MIN: f64 = 1e-4;
+/// Relative rise of a demand that counts as rounding.
+const ROUNDING: f64 = 1e-14;
 /// Most deals of a decision.
 const DEALS_MAX: usize = 10_000;
 
@@ -86,10 +88,10 @@ impl<'a> Harvest<'a> {
 
         let less = bytes.checked_sub(chunk).filter(|&less| less >= seen.floor.bytes);
         self.compensation[index] = less.and_then(|less| {
-            if seen.miss_ratio.at(less) - misses <= f64::EPSILON {
+            if seen.miss_ratio.at(less) - misses <= f64::EPSILON && !needs_more(seen, bytes, less) {
                 Some(none())
             } else {
-                (misses > 0.0).then(|| changes(seen, held, bytes, less))
+                (misses > 0.0 && !needs_anew(seen, bytes, less)).then(|| changes(seen, held, bytes, less))
             }
         });
     }
@@ -157,6 +159,19 @@ impl<'a> Harvest<'a> {
         let priced = (from..self.donors.len()).filter_map(|position| Some((position, price(position)?)));
         priced.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(position, _)| position)
     }
+}
+
+/// True if the tenant needs more of a resource with `then` bytes. The published algorithm has one
+/// miss ratio per tenant, which tells that; with several backends, a demand may rise where the miss
+/// ratio does not.
+fn needs_more(seen: &TenantSeen, bytes: u64, then: u64) -> bool {
+    seen.demand.iter().any(|curve| curve.at(then) > curve.at(bytes) * (1.0 + ROUNDING))
+}
+
+/// True if the tenant needs a resource with `then` bytes of which it needs nothing now, so that no
+/// holding can be scaled up.
+fn needs_anew(seen: &TenantSeen, bytes: u64, then: u64) -> bool {
+    seen.demand.iter().any(|curve| curve.at(bytes) <= 0.0 && curve.at(then) > 0.0)
 }
 
 /// Units by which the holdings change that keep the tenant's throughput when its cache changes.

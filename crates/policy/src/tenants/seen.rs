@@ -8,6 +8,9 @@ use crate::share::share;
 /// stay finite.
 const RATE_MAX: f64 = 1e15;
 
+/// Throughput that counts as not limited by any resource, in requests per second.
+const THROUGHPUT_MAX: f64 = 1e15;
+
 /// Cache and rates of a tenant, or of all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Share {
@@ -35,7 +38,9 @@ pub struct TenantSeen {
 /// Input of a [`TenantPolicy`](super::TenantPolicy): tenants, resources and totals.
 ///
 /// Figures are not trusted: rates that are NaN or negative count as 0; baselines that sum to more
-/// than a total are scaled down to it, and a floor counts as at most the baseline.
+/// than a total are scaled down to it, and a floor counts as at most the baseline. The floor of a
+/// tenant that needs no resource at its baseline, because all its requests hit, is raised to the
+/// bytes with which that remains so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenants {
     kinds: Vec<ResourceKind>,
@@ -59,8 +64,16 @@ impl Tenants {
             floor.bytes = floor.bytes.min(base.bytes);
             floor.rates.iter_mut().zip(&base.rates).for_each(|(floor, base)| *floor = floor.min(*base));
         }
-        let base_throughput =
-            seen.iter().map(|tenant| throughput(tenant, tenant.base.bytes, &tenant.base.rates)).collect();
+        let mut base_throughput = Vec::with_capacity(seen.len());
+        for tenant in &mut seen {
+            let unlimited = size_without_demand(tenant);
+            if let Some(bytes) = unlimited.filter(|_| has_demand(tenant)) {
+                tenant.floor.bytes = tenant.floor.bytes.max(bytes);
+            }
+            let base = &tenant.base;
+            let limited = unlimited.is_none();
+            base_throughput.push(if limited { throughput(tenant, base.bytes, &base.rates) } else { 0.0 });
+        }
         Self { kinds, total, seen, base_throughput }
     }
 
@@ -94,14 +107,14 @@ impl Tenants {
         &self.seen
     }
 
-    /// Requests per second of each tenant at its baseline, 0 without demand.
+    /// Requests per second of each tenant at its baseline, 0 if it needs nothing of any resource.
     #[must_use]
     pub fn base_throughput(&self) -> &[f64] {
         &self.base_throughput
     }
 
-    /// Requests per second of the tenant at `index` with this cache and these rates, 0 without
-    /// demand.
+    /// Requests per second of the tenant at `index` with this cache and these rates: 0 without
+    /// demand at any size, 10¹⁵ if no resource limits them.
     ///
     /// # Panics
     /// If there is no such tenant.
@@ -123,9 +136,31 @@ impl Tenants {
 }
 
 fn throughput(tenant: &TenantSeen, bytes: u64, rates: &[f64]) -> f64 {
+    if !has_demand(tenant) {
+        return 0.0;
+    }
     let demands = tenant.demand.iter().map(|curve| curve.at(bytes));
     let limits = demands.zip(rates).filter(|(units, _)| *units > 0.0).map(|(units, rate)| rate / units);
-    limits.reduce(f64::min).unwrap_or(0.0)
+    limits.fold(THROUGHPUT_MAX, f64::min)
+}
+
+fn has_demand(tenant: &TenantSeen) -> bool {
+    tenant.demand.iter().any(|curve| curve.points().iter().any(|point| point.1 > 0.0))
+}
+
+/// The least size up to its baseline from which on the tenant needs nothing of any resource; none
+/// if it needs something at its baseline.
+fn size_without_demand(tenant: &TenantSeen) -> Option<u64> {
+    let base = tenant.base.bytes;
+    let needs = |bytes: u64| tenant.demand.iter().any(|curve| curve.at(bytes) > 0.0);
+    if needs(base) {
+        return None;
+    }
+    let points = tenant.demand.iter().flat_map(|curve| curve.points().iter().map(|point| point.0));
+    let mut sizes: Vec<u64> = points.filter(|&size| size < base).collect();
+    sizes.sort_unstable();
+    let below = sizes.iter().rposition(|&size| needs(size));
+    Some(below.map_or(0, |below| sizes.get(below + 1).copied().unwrap_or(base)))
 }
 
 fn repair(rates: &mut Vec<f64>, resources: usize) {
@@ -179,6 +214,21 @@ mod tests {
         assert_eq!(tenants.base_rates(), [30.0]);
         assert_eq!(tenants.base_throughput(), [20.0, 5.0]);
         assert_eq!(tenants.seen()[0].floor, tenants.seen()[0].base, "a floor is at most the baseline");
+    }
+
+    #[test]
+    fn tenant_that_needs_nothing_at_its_baseline_keeps_the_bytes_for_that() {
+        let mut full = tenant(100, 10.0, 0.0);
+        full.floor.bytes = 3;
+        full.demand = vec![DemandCurve::new([(0, 1.0), (40, 0.0), (70, 0.0)])];
+        let mut idle = tenant(100, 10.0, 0.0);
+        idle.floor.bytes = 3;
+        let tenants = tenants(Share { bytes: 200, rates: vec![20.0] }, vec![full, idle]);
+        assert_eq!([0, 1].map(|index| tenants.seen()[index].floor.bytes), [40, 3]);
+        assert_eq!(tenants.base_throughput(), [0.0, 0.0]);
+        assert_eq!(tenants.throughput(0, 40, &[0.0]), THROUGHPUT_MAX);
+        assert_eq!(tenants.throughput(0, 39, &[0.0]), 0.0);
+        assert_eq!(tenants.throughput(1, 40, &[5.0]), 0.0);
     }
 
     #[test]

@@ -133,8 +133,8 @@ impl Draw {
 
     fn curve(&mut self, shape: Shape, range: u64) -> DemandCurve {
         let shape = if shape == Shape::Mixed { SHAPES[self.whole(0, 6) as usize] } else { shape };
-        let (first, second, low, bend) =
-            (self.ratio(), self.ratio(), self.ratio() * 0.3, 0.2 + 5.0 * self.ratio());
+        let (first, second, bend) = (self.ratio(), self.ratio(), 0.2 + 5.0 * self.ratio());
+        let low = if self.ratio() < 0.2 { 0.0 } else { self.ratio() * 0.3 };
         let steps = self.whole(2, 6) as f64;
         // Cut off at 1, a salt would make the first part of a convex curve concave.
         let salt = if shape != Shape::Convex && self.ratio() < 0.5 { 0.01 } else { 0.0 };

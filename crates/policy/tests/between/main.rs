@@ -33,7 +33,8 @@ fn drawn_problems_are_divided_by_hare_near_the_optimum_and_above_every_baseline(
         let count = tenants.len();
         let about = format!("seed {seed}, {shape:?}, {count} tenants, {} resources", tenants.kinds().len());
         check_sums(&tenants, &division, &about);
-        for (index, &base) in tenants.base_throughput().iter().enumerate() {
+        for (index, seen) in tenants.seen().iter().enumerate() {
+            let base = tenants.throughput(index, seen.base.bytes, &seen.base.rates);
             let rates = division.rates.row(TenantId::from_index(index));
             let throughput = tenants.throughput(index, division.bytes[index], rates);
             assert!(throughput >= base * (1.0 - 1e-6), "{about}: tenant {index}: {throughput} < {base}");
