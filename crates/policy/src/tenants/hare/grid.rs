@@ -23,21 +23,17 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Returns the costs of `tenants`. O(points × resources); 8 bytes for each of them.
-    pub(super) fn new(tenants: &Tenants) -> Self {
-        let total = tenants.total();
-        let floors: u64 = tenants.seen().iter().map(|tenant| tenant.floor.bytes).sum();
-        let spare = total.bytes - floors;
+    /// Returns the costs of `members`, indices of tenants that divide `total_bytes` and `totals`
+    /// among them; the floors fit into `total_bytes`. O(points × resources); 8 bytes for each of
+    /// them.
+    pub(super) fn new(tenants: &Tenants, members: &[usize], total_bytes: u64, totals: &[f64]) -> Self {
+        let floors: u64 = members.iter().map(|&member| tenants.seen()[member].floor.bytes).sum();
+        let spare = total_bytes - floors;
         let resources = tenants.kinds().len();
-        let mut grid = Self {
-            resources,
-            total_bytes: total.bytes,
-            starts: vec![0],
-            bytes: Vec::new(),
-            costs: Vec::new(),
-        };
+        let mut grid = Self { resources, total_bytes, starts: vec![0], bytes: Vec::new(), costs: Vec::new() };
         let mut sizes = Vec::new();
-        for (tenant, &throughput) in tenants.seen().iter().zip(tenants.base_throughput()) {
+        for &member in members {
+            let (tenant, throughput) = (&tenants.seen()[member], tenants.base_throughput()[member]);
             let floor = tenant.floor.bytes;
             if throughput > 0.0 {
                 sizes_between(tenant, floor, floor + spare, &mut sizes);
@@ -45,7 +41,7 @@ impl Grid {
                 sizes.clear();
                 sizes.push(floor);
             }
-            grid.push(tenant, throughput, &total.rates, &sizes);
+            grid.push(tenant, throughput, totals, &sizes);
         }
         grid
     }
@@ -179,7 +175,7 @@ mod tests {
         let kinds = vec![ResourceKind::Reads(BackendId(0)), ResourceKind::Writes(BackendId(0))];
         let total = Share { bytes: 100, rates: vec![20.0, 2e9] };
         let tenants = Tenants::new(kinds, total, vec![tenant.clone(), tenant]);
-        let grid = Grid::new(&tenants);
+        let grid = Grid::new(&tenants, &[0, 1], 100, &tenants.total().rates);
         assert_eq!(grid.sizes(1), [4, 5, 10, 15, 30, 96]);
         let throughput = tenants.base_throughput()[0];
         for bytes in [4, 7, 15, 29, 60, 96, 1_000] {

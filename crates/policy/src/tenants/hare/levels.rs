@@ -9,20 +9,20 @@ use super::super::Tenants;
 /// respected. With `conserving`, what is left is divided in proportion to need.
 /// O(resources² × tenants).
 pub(super) fn fill(tenants: &Tenants, split: &[u64], conserving: bool) -> Rates {
-    let mut levels = Levels::new(tenants, split);
-    // Each round freezes every tenant that needs one more of the resources.
-    while let Some((level, scarce)) = levels.next() {
-        levels.freeze(level, scarce);
-    }
-    let mut rates = levels.rates;
+    let mut levels = Levels::new(tenants, split.to_vec());
+    while levels.freeze_next() {}
+    let Levels { needs, mut rates, .. } = levels;
     if conserving {
-        divide_rest(tenants, &levels.needs, &mut rates);
+        divide_rest(tenants, &needs, &mut rates);
     }
     rates
 }
 
-struct Levels<'a> {
+/// Tenants whose throughput is raised together, and those that reached their levels (frozen ones).
+pub(super) struct Levels<'a> {
     tenants: &'a Tenants,
+    /// Bytes of each tenant.
+    split: Vec<u64>,
     /// Units of each resource that each tenant needs for its throughput at the baseline.
     needs: Rates,
     /// Rates of frozen tenants.
@@ -31,24 +31,77 @@ struct Levels<'a> {
 }
 
 impl<'a> Levels<'a> {
-    fn new(tenants: &'a Tenants, split: &[u64]) -> Self {
+    /// Returns levels of the tenants with demand at this division of the cache. The others are
+    /// frozen at their floors.
+    pub(super) fn new(tenants: &'a Tenants, split: Vec<u64>) -> Self {
         let resources = tenants.kinds().len();
-        let mut needs = Rates::zero(tenants.len(), resources);
-        let mut rates = Rates::zero(tenants.len(), resources);
-        let mut frozen = Vec::with_capacity(tenants.len());
-        for (index, (tenant, &bytes)) in tenants.seen().iter().zip(split).enumerate() {
-            let throughput = tenants.base_throughput()[index];
-            let row = needs.row_mut(TenantId::from_index(index));
-            for (need, curve) in row.iter_mut().zip(&tenant.demand) {
-                *need = throughput * curve.at(bytes);
+        let rates = Rates::zero(tenants.len(), resources);
+        let frozen = vec![false; tenants.len()];
+        let mut levels = Self { tenants, split, needs: rates.clone(), rates, frozen };
+        for (index, tenant) in tenants.seen().iter().enumerate() {
+            levels.set_bytes(index, levels.split[index]);
+            let id = TenantId::from_index(index);
+            if levels.needs.row(id).iter().all(|&need| need <= 0.0) {
+                levels.frozen[index] = true;
+                levels.rates.row_mut(id).copy_from_slice(&tenant.floor.rates);
             }
-            let idle = row.iter().all(|&need| need <= 0.0);
-            if idle {
-                rates.row_mut(TenantId::from_index(index)).copy_from_slice(&tenant.floor.rates);
-            }
-            frozen.push(idle);
         }
-        Self { tenants, needs, rates, frozen }
+        levels
+    }
+
+    pub(super) fn set_bytes(&mut self, index: usize, bytes: u64) {
+        self.split[index] = bytes;
+        let throughput = self.tenants.base_throughput()[index];
+        let row = self.needs.row_mut(TenantId::from_index(index));
+        for (need, curve) in row.iter_mut().zip(&self.tenants.seen()[index].demand) {
+            *need = throughput * curve.at(bytes);
+        }
+    }
+
+    pub(super) fn split(&self) -> &[u64] {
+        &self.split
+    }
+
+    /// The tenants that are not frozen.
+    pub(super) fn open(&self) -> Vec<usize> {
+        (0..self.frozen.len()).filter(|&index| !self.frozen[index]).collect()
+    }
+
+    /// Bytes and rates that frozen tenants leave to the others.
+    pub(super) fn left(&self) -> (u64, Vec<f64>) {
+        let total = self.tenants.total();
+        let (mut bytes, mut rates) = (total.bytes, total.rates.clone());
+        for index in (0..self.frozen.len()).filter(|&index| self.frozen[index]) {
+            bytes -= self.split[index];
+            let held = self.rates.row(TenantId::from_index(index));
+            rates.iter_mut().zip(held).for_each(|(left, held)| *left = (*left - held).max(0.0));
+        }
+        (bytes, rates)
+    }
+
+    /// Smaller sizes of frozen tenants at which they need no more of any resource.
+    pub(super) fn smaller(&self) -> Vec<(usize, u64)> {
+        let smaller = |index: &usize| {
+            let (tenant, bytes) = (&self.tenants.seen()[*index], self.split[*index]);
+            let points = tenant.demand.iter().flat_map(|curve| curve.points().iter().map(|point| point.0));
+            let sizes = points.chain([tenant.floor.bytes]).filter(|&size| size >= tenant.floor.bytes);
+            let enough = |size: &u64| tenant.demand.iter().all(|curve| curve.at(*size) <= curve.at(bytes));
+            Some((*index, sizes.filter(|&size| size < bytes).filter(enough).min()?))
+        };
+        (0..self.frozen.len())
+            .filter(|&index| self.frozen[index])
+            .filter_map(|index| smaller(&index))
+            .collect()
+    }
+
+    /// Raises the tenants that are not frozen until a resource is used up, and freezes those that
+    /// need it. False if all are frozen.
+    pub(super) fn freeze_next(&mut self) -> bool {
+        let next = self.next();
+        if let Some((level, scarce)) = next {
+            self.freeze(level, scarce);
+        }
+        next.is_some()
     }
 
     /// The level that the tenants that are not frozen can reach together, and the resource that is
