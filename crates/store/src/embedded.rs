@@ -12,6 +12,7 @@ use crate::clock::{Clock, MachineClock};
 use crate::pool::{Job, Pool, Reply};
 use crate::remote::{self, Http, Memcached, Redis};
 use crate::session::Session;
+use crate::synthetic::Synthetic;
 use crate::{
     Attempt, BoxFuture, Cause, ComputeOptions, Found, Limit, LimitError, Limits, OpenCause, OpenError, Store,
     StoreError, StoreKind, StoreOptions, ValueBytes, compute, kv, sqlite,
@@ -41,6 +42,7 @@ use crate::{
 pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
     let failed = |cause| open_error(name, None, cause);
     Ok(match options {
+        StoreOptions::Synthetic(options) => Arc::new(Synthetic::open(name, options).map_err(failed)?),
         StoreOptions::Memcached(options) => Arc::new(Memcached::open(name, options).map_err(failed)?),
         StoreOptions::Redis(options) => Arc::new(Redis::open(name, options).map_err(failed)?),
         StoreOptions::Http(options) => Arc::new(Http::open(name, options).map_err(failed)?),
@@ -90,12 +92,13 @@ impl Embedded {
             StoreOptions::Compute(compute) => {
                 Self::open_compute(name, compute, ValueBytes::Fixed(compute.bytes), clock)
             }
-            StoreOptions::Memcached(_)
+            StoreOptions::Synthetic(_)
+            | StoreOptions::Memcached(_)
             | StoreOptions::Redis(_)
             | StoreOptions::Http(_)
             | StoreOptions::MySql(_)
             | StoreOptions::Postgres(_) => {
-                unreachable!("connectors are opened as what they are")
+                unreachable!("stores without threads are opened as what they are")
             }
         }
     }

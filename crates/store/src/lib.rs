@@ -10,6 +10,8 @@
 //! | [`StoreKind::Sqlite`] | an indexed join of two tables (SQLite) | disk reads |
 //! | [`StoreKind::Compute`] | the product of two matrices | processor |
 //!
+//! [`StoreKind::Synthetic`] does no work: it answers after a fixed time, for measurements.
+//!
 //! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
 //! [`StoreKind::Http`], [`StoreKind::MySql`] and [`StoreKind::Postgres`].
 //!
@@ -50,13 +52,14 @@ mod remote;
 mod session;
 mod sqlite;
 mod store;
+mod synthetic;
 
 pub use compute::{BytesOfKey, ValueBytes};
 pub use embedded::{open, open_compute};
 pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};
 pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
-pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
+pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 pub use remote::{
     HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
     TlsOptions, client_config,

@@ -35,8 +35,8 @@ impl Loader {
     /// Opens the store's files for loading, and creates them if they are absent.
     ///
     /// # Errors
-    /// As [`crate::open`]; a compute store has no data to load, and a store with a `query` reads
-    /// tables of the user.
+    /// As [`crate::open`]; compute and synthetic stores have no data to load, and a store with a
+    /// `query` reads tables of the user.
     pub fn open(name: &str, options: &StoreOptions) -> Result<Self, OpenError> {
         let engine = match options {
             StoreOptions::Kv(kv) => {
@@ -45,8 +45,8 @@ impl Loader {
             StoreOptions::Sqlite(sqlite) => open_sqlite(sqlite)
                 .map(|connection| Engine::Sqlite { connection, path: sqlite.path.clone() })
                 .map_err(|cause| open_error(name, Some(&sqlite.path), cause))?,
-            StoreOptions::Compute(_) => {
-                return Err(open_error(name, None, OpenCause::NothingToLoad { kind: StoreKind::Compute }));
+            StoreOptions::Compute(_) | StoreOptions::Synthetic(_) => {
+                return Err(open_error(name, None, OpenCause::NothingToLoad { kind: options.kind() }));
             }
             StoreOptions::Memcached(_)
             | StoreOptions::Redis(_)

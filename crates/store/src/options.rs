@@ -25,6 +25,8 @@ pub enum StoreOptions {
     Sqlite(SqliteOptions),
     /// Options of a store whose values are matrix products.
     Compute(ComputeOptions),
+    /// Options of a store whose values are made from their keys, after a fixed time.
+    Synthetic(SyntheticOptions),
     /// Options of a store on a memcached server.
     Memcached(MemcachedOptions),
     /// Options of a store on a Redis or Valkey server.
@@ -53,6 +55,7 @@ impl StoreOptions {
             Self::Kv(_) => StoreKind::Kv,
             Self::Sqlite(_) => StoreKind::Sqlite,
             Self::Compute(_) => StoreKind::Compute,
+            Self::Synthetic(_) => StoreKind::Synthetic,
             Self::Memcached(_) => StoreKind::Memcached,
             Self::Redis(_) => StoreKind::Redis,
             Self::Http(_) => StoreKind::Http,
@@ -68,7 +71,8 @@ impl StoreOptions {
         match self {
             Self::Kv(kv) => kv.cache_bytes,
             Self::Sqlite(sqlite) => sqlite.cache_bytes,
-            Self::Compute(_) | Self::Memcached(_) | Self::Redis(_) | Self::Http(_) => 0,
+            Self::Compute(_) | Self::Synthetic(_) => 0,
+            Self::Memcached(_) | Self::Redis(_) | Self::Http(_) => 0,
             Self::MySql(_) | Self::Postgres(_) => 0,
         }
     }
@@ -77,7 +81,7 @@ impl StoreOptions {
     #[must_use]
     pub fn connections_max(&self) -> u16 {
         match self {
-            Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_) => 0,
+            Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_) | Self::Synthetic(_) => 0,
             Self::Memcached(memcached) => memcached.remote.connections_max,
             Self::Redis(redis) => redis.remote.connections_max,
             Self::Http(http) => http.remote.connections_max,
@@ -107,6 +111,7 @@ impl StoreOptions {
             | Self::Postgres(SqlOptions { password, remote, .. }) => {
                 (*password, *remote) = (None, RemoteOptions::default());
             }
+            Self::Synthetic(synthetic) => synthetic.latency_us = default_latency_us(),
             Self::Http(http) => http.remote = RemoteOptions::default(),
         }
         source
@@ -121,6 +126,7 @@ impl StoreOptions {
             Self::Kv(kv) => kv.validate(),
             Self::Sqlite(sqlite) => sqlite.validate(),
             Self::Compute(compute) => compute.validate(),
+            Self::Synthetic(synthetic) => synthetic.validate(),
             Self::Memcached(memcached) => memcached.validate(),
             Self::Redis(redis) => redis.validate(),
             Self::Http(http) => http.validate(),
@@ -131,7 +137,7 @@ impl StoreOptions {
     /// True if the store runs in this process, false if it is a connector to a server.
     #[must_use]
     pub fn is_embedded(&self) -> bool {
-        matches!(self, Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_))
+        matches!(self, Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_) | Self::Synthetic(_))
     }
 }
 
@@ -269,6 +275,35 @@ impl ComputeOptions {
     }
 }
 
+/// Options of a synthetic store, whose values are made from their keys.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SyntheticOptions {
+    /// Length of every value in bytes, 1 to 64 MiB; 4 KiB by default.
+    #[serde(default = "default_bytes")]
+    pub bytes: u32,
+    /// Time until every answer in microseconds, 0 to 10,000,000; 5,000 by default.
+    #[serde(default = "default_latency_us")]
+    pub latency_us: u64,
+}
+
+impl Default for SyntheticOptions {
+    fn default() -> Self {
+        Self { bytes: default_bytes(), latency_us: default_latency_us() }
+    }
+}
+
+impl SyntheticOptions {
+    /// Range of the time until an answer, microseconds.
+    pub const LATENCY_US: RangeInclusive<u64> = 0..=10_000_000;
+
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        let Self { bytes, latency_us } = self;
+        check("bytes", *bytes, &ComputeOptions::BYTES)?;
+        check("latency_us", *latency_us, &Self::LATENCY_US)
+    }
+}
+
 fn check_cache_bytes(cache_bytes: u64) -> Result<(), OpenCause> {
     check("cache_bytes", cache_bytes, &StoreOptions::CACHE_BYTES)
 }
@@ -301,6 +336,10 @@ fn default_queued_calls_max() -> u32 {
     1024
 }
 
+fn default_latency_us() -> u64 {
+    5_000
+}
+
 fn default_n() -> u16 {
     32
 }
@@ -319,6 +358,8 @@ mod tests {
         assert_eq!(read(r#"{"kind":"kv","path":"/x"}"#), StoreOptions::Kv(KvOptions::new("/x")));
         assert_eq!(read(r#"{"kind":"sqlite","path":"/x"}"#), StoreOptions::Sqlite(SqliteOptions::new("/x")));
         assert_eq!(read(r#"{"kind":"compute"}"#), StoreOptions::Compute(ComputeOptions::default()));
+        let synthetic = StoreOptions::Synthetic(SyntheticOptions { bytes: 9, latency_us: 5_000 });
+        assert_eq!(read(r#"{"kind":"synthetic","bytes":9}"#), synthetic);
         let remote = r#"{"kind":"memcached","address":"a:1"}"#;
         assert_eq!(read(remote), StoreOptions::Memcached(MemcachedOptions::new("a:1")));
         assert_eq!(read(r#"{"kind":"redis","address":"a"}"#), StoreOptions::Redis(RedisOptions::new("a")));
@@ -346,6 +387,11 @@ mod tests {
                 r#"{"kind":"compute","n":9}"#,
                 r#"{"kind":"compute","n":9,"threads":7}"#,
                 r#"{"kind":"compute","n":8}"#,
+            ),
+            (
+                r#"{"kind":"synthetic","bytes":9}"#,
+                r#"{"kind":"synthetic","bytes":9,"latency_us":0}"#,
+                r#"{"kind":"synthetic","bytes":8}"#,
             ),
             (
                 r#"{"kind":"http","url":"http://a"}"#,

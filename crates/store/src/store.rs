@@ -147,6 +147,8 @@ pub enum StoreKind {
     Sqlite,
     /// Values that are matrix products, computed for each read.
     Compute,
+    /// Values made from their keys, after a fixed time.
+    Synthetic,
     /// A memcached server.
     Memcached,
     /// A Redis or Valkey server.
@@ -165,6 +167,7 @@ impl fmt::Display for StoreKind {
             Self::Kv => "kv",
             Self::Sqlite => "sqlite",
             Self::Compute => "compute",
+            Self::Synthetic => "synthetic",
             Self::Memcached => "memcached",
             Self::Redis => "redis",
             Self::Http => "http",

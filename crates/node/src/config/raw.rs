@@ -188,6 +188,7 @@ pub(super) struct RawStore {
     pub(super) cache_bytes: Key<ByteSize>,
     pub(super) n: Key<u64>,
     pub(super) bytes: Key<ByteSize>,
+    pub(super) latency: Key<Span>,
     pub(super) threads: Key<u64>,
     pub(super) queued_calls_max: Key<u64>,
     pub(super) address: Key<String>,

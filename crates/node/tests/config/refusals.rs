@@ -372,12 +372,12 @@ fn invalid_store_is_refused() {
     let cases = [
         (
             "store = { path = \"p\" }",
-            "a.toml:3:9: [[backend]] store has no kind; it must be one of \"kv\", \"sqlite\", \"compute\", \
+            "a.toml:3:9: [[backend]] store has no kind; it must be one of \"kv\", \"sqlite\", \"compute\", \"synthetic\", \
              \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\": set kind = \"kv\"",
         ),
         (
             "store = { kind = \"sqlte\" }",
-            "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\", \
+            "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\", \"synthetic\", \
              \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\": did you mean \"sqlite\"?",
         ),
         (
@@ -387,6 +387,15 @@ fn invalid_store_is_refused() {
         (
             "store = { kind = \"compute\", path = \"p\" }",
             "a.toml:3:36: [[backend]] store.path is a key of kv and sqlite stores, not of compute: remove it",
+        ),
+        (
+            "store = { kind = \"synthetic\", latency = \"1m\" }",
+            "a.toml:3:41: [[backend]] store.latency is 1m; it must be 0s to 10s: set store.latency = \"5ms\"",
+        ),
+        (
+            "store = { kind = \"synthetic\", queued_calls_max = 9 }",
+            "a.toml:3:50: [[backend]] store.queued_calls_max is a key of kv, sqlite, compute, memcached, redis, http, mysql and \
+             postgres stores, not of synthetic: remove it",
         ),
         (
             "store = { kind = \"compute\", n = 2000 }",

@@ -2,25 +2,28 @@
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
+use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 use toml::Spanned;
 
 use super::remote;
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawStore};
 use crate::config::scope::{Given, Setting, bytes, either, given, in_range, unknown};
-use crate::config::units::ByteSize;
+use crate::config::units::{ByteSize, Span};
 
 const KIND: Setting = Setting::new("[[backend]]", "store.kind", "\"kv\"");
 const CACHE: Setting = Setting::new("[[backend]]", "store.cache_bytes", "\"4MiB\"");
 const N: Setting = Setting::new("[[backend]]", "store.n", "32");
 const BYTES: Setting = Setting::new("[[backend]]", "store.bytes", "\"4KiB\"");
+const LATENCY: Setting = Setting::new("[[backend]]", "store.latency", "\"5ms\"");
 const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
 const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
 
 /// Kinds of stores, as the configuration names them.
-const KINDS: &[&str] = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"];
+const KINDS: &[&str] =
+    &["kv", "sqlite", "compute", "synthetic", "memcached", "redis", "http", "mysql", "postgres"];
 
 /// Server names and the kind whose protocol they speak.
 const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
@@ -61,6 +64,7 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
         "kv" => kv(raw, &origin, problems).map(StoreOptions::Kv),
         "sqlite" => sqlite(raw, &origin, problems).map(StoreOptions::Sqlite),
         "compute" => Some(StoreOptions::Compute(compute(raw, problems))),
+        "synthetic" => Some(StoreOptions::Synthetic(synthetic(raw, problems))),
         "memcached" => remote::memcached(raw, &origin, problems).map(StoreOptions::Memcached),
         "redis" => remote::redis(raw, &origin, problems).map(StoreOptions::Redis),
         "http" => remote::http(raw, &origin, problems).map(StoreOptions::Http),
@@ -114,14 +118,25 @@ fn sqlite(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Optio
 
 fn compute(raw: &RawStore, problems: &mut Problems<'_>) -> ComputeOptions {
     let ComputeOptions { n, bytes, threads, queued_calls_max } = ComputeOptions::default();
-    let size = given(&raw.bytes);
-    let size = in_range(problems, BYTES, size, ByteSize(bytes.into()), sizes(ComputeOptions::BYTES));
     ComputeOptions {
         n: in_range(problems, N, given(&raw.n), n.into(), counts(ComputeOptions::N)) as u16,
-        bytes: size.0 as u32,
+        bytes: value_bytes(raw, bytes, problems),
         threads: self::threads(raw, threads, problems),
         queued_calls_max: self::queued_calls_max(raw, queued_calls_max, problems),
     }
+}
+
+fn synthetic(raw: &RawStore, problems: &mut Problems<'_>) -> SyntheticOptions {
+    let SyntheticOptions { bytes, latency_us } = SyntheticOptions::default();
+    let span = |us| Span(Duration::from_micros(us));
+    let accepted = span(*SyntheticOptions::LATENCY_US.start())..=span(*SyntheticOptions::LATENCY_US.end());
+    let latency = in_range(problems, LATENCY, given(&raw.latency), span(latency_us), accepted);
+    SyntheticOptions { bytes: value_bytes(raw, bytes, problems), latency_us: latency.0.as_micros() as u64 }
+}
+
+fn value_bytes(raw: &RawStore, default: u32, problems: &mut Problems<'_>) -> u32 {
+    let accepted = sizes(ComputeOptions::BYTES);
+    in_range(problems, BYTES, given(&raw.bytes), ByteSize(default.into()), accepted).0 as u32
 }
 
 fn path(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<PathBuf> {
@@ -168,15 +183,16 @@ fn listed(kinds: &[&str]) -> String {
 
 /// Refuses keys of other kinds of stores, which would have no effect.
 fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
-    let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, threads, queued_calls_max: _, .. } =
-        raw;
+    let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, latency, threads, .. } = raw;
+    let RawStore { queued_calls_max, .. } = raw;
     let RawStore { address, user, password_file, password_env, write, delete, tls, connections_max, .. } =
         raw;
     let RawStore { connect_timeout, answer_timeout, value_max, url, headers, key_prefix, .. } = raw;
     let RawStore { db, ttl, write_ttl, database, value, ttl_column, tags_column, .. } = raw;
     let (disk, joins, computes) =
         (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
-    let (redis, http) = (&["redis"][..], &["http"][..]);
+    let (made, redis, http) = (&["compute", "synthetic"][..], &["redis"][..], &["http"][..]);
+    let queues = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"][..];
     let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
     let servers = &["memcached", "redis", "mysql", "postgres"][..];
     let remote = &["memcached", "redis", "http", "mysql", "postgres"][..];
@@ -186,7 +202,9 @@ fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) 
         ("query", query.as_ref().map(bytes), joins),
         ("cache_bytes", cache_bytes.as_ref().map(bytes), disk),
         ("n", n.as_ref().map(bytes), computes),
-        ("bytes", size.as_ref().map(bytes), computes),
+        ("bytes", size.as_ref().map(bytes), made),
+        ("latency", latency.as_ref().map(bytes), &["synthetic"][..]),
+        ("queued_calls_max", queued_calls_max.as_ref().map(bytes), queues),
         ("threads", threads.as_ref().map(bytes), embedded),
         ("address", address.as_ref().map(bytes), servers),
         ("user", user.as_ref().map(bytes), servers),
