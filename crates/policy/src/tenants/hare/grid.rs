@@ -53,8 +53,8 @@ impl Grid {
         self.starts.push(self.bytes.len());
         for (i, (curve, &total)) in tenant.demand.iter().zip(totals).enumerate() {
             let scale = if total > 0.0 { throughput / total } else { 0.0 };
-            let costs = self.costs[first + i..].iter_mut().step_by(self.resources);
-            Walk::new(curve.points()).fill(sizes, scale, costs);
+            let costs = &mut self.costs[first + i..];
+            walk(curve.points(), sizes, |position, units| costs[position * self.resources] = scale * units);
         }
     }
 
@@ -113,45 +113,40 @@ fn sizes_between(tenant: &TenantSeen, from: u64, to: u64, sizes: &mut Vec<u64>) 
         let known = points.len() == last.len() && points.iter().zip(last).all(|(a, b)| a.0 == b.0);
         // A curve of one point is constant.
         if points.len() > 1 && !known {
-            sizes.extend(points.iter().map(|point| point.0).filter(|&size| size > from && size < to));
-            if points.iter().any(|point| point.0 >= to) && to > from {
+            let first = points.partition_point(|point| point.0 <= from);
+            let end = points.partition_point(|point| point.0 < to).max(first);
+            sizes.extend(points[first..end].iter().map(|point| point.0));
+            if end < points.len() && to > from {
                 sizes.push(to);
             }
             last = points;
         }
     }
-    sizes.sort_unstable();
-    sizes.dedup();
+    if !sizes.is_sorted_by(|a, b| a < b) {
+        sizes.sort_unstable();
+        sizes.dedup();
+    }
 }
 
-/// A walk along a curve with ascending sizes.
-struct Walk<'a> {
-    points: &'a [(u64, f64)],
-    after: usize,
-}
-
-impl<'a> Walk<'a> {
-    fn new(points: &'a [(u64, f64)]) -> Self {
-        Self { points, after: 0 }
-    }
-
-    fn fill<'b>(mut self, sizes: &[u64], scale: f64, costs: impl Iterator<Item = &'b mut f64>) {
-        for (&bytes, cost) in sizes.iter().zip(costs) {
-            *cost = scale * self.at(bytes);
+/// Calls `found` with the position of each of the ascending `sizes` and the curve's units there.
+fn walk(points: &[(u64, f64)], sizes: &[u64], mut found: impl FnMut(usize, f64)) {
+    let mut after = 0;
+    for (position, &bytes) in sizes.iter().enumerate() {
+        while after < points.len() && points[after].0 <= bytes {
+            after += 1;
         }
-    }
-
-    fn at(&mut self, bytes: u64) -> f64 {
-        while self.points.get(self.after).is_some_and(|point| point.0 <= bytes) {
-            self.after += 1;
-        }
-        match (self.after.checked_sub(1).map(|before| self.points[before]), self.points.get(self.after)) {
-            (None, _) => self.points[0].1,
-            (Some((_, units)), None) => units,
-            (Some((size, units)), Some(&(next, next_units))) => {
-                units + (next_units - units) * ((bytes - size) as f64 / (next - size) as f64)
-            }
-        }
+        let (before, units) = points[after.saturating_sub(1)];
+        // Most sizes are points of the curve, for which nothing is divided.
+        let between = after > 0 && after < points.len() && before != bytes;
+        found(
+            position,
+            if between {
+                let (next, next_units) = points[after];
+                units + (next_units - units) * ((bytes - before) as f64 / (next - before) as f64)
+            } else {
+                units
+            },
+        );
     }
 }
 

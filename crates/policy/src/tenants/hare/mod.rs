@@ -174,6 +174,9 @@ fn keeps_baselines(division: &Division) -> bool {
 /// then need more of a resource.
 fn hand_out_free_bytes(tenants: &Tenants, split: &mut [u64]) {
     let free = u128::from(tenants.total().bytes) - crate::bounds::sum(split);
+    if free == 0 {
+        return;
+    }
     let weights: Vec<f64> = tenants.seen().iter().map(|tenant| tenant.base.bytes as f64).collect();
     let extras = share(free, &weights, &vec![u64::MAX; split.len()]);
     for ((tenant, bytes), extra) in tenants.seen().iter().zip(split).zip(extras) {
