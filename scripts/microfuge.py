@@ -14,7 +14,9 @@ Set-ups:
     dlc          Sherwood reads through, with deadline classes; random replica, first come first served
     dlc+dls      the same with queue = "edf" and balance = "tickets"
     dlc+dls+ac   the same with admit = "deadline"
-    dlc-cost     dlc with cost = "measured"; not among those that run by default
+    dlc-cost     dlc with cost = "measured"; this and the next do not run by default
+    sherwood     dlc-cost with queue = "edf", balance = "tickets-all" and admit = "deadline", whose beta follows
+                 target = 0.03
 
 Cases: `setups` compares the four. `isolation` has two tenants at the gateway in an open loop: a
 steady one whose keys are wanted within STEADY_MS, and one that bursts to ten times its rate for half
@@ -70,6 +72,10 @@ SETUPS = {
     "dlc+dls+ac": {
         "dispatch": 'queue = "edf", balance = "tickets", admit = "deadline", alpha = {alpha}, beta = {beta}',
         "classes": "paper",
+    },
+    "sherwood": {
+        "dispatch": 'queue = "edf", balance = "tickets-all", admit = "deadline", alpha = {alpha}, beta = {beta}, target = 0.03',
+        "classes": "measured",
     },
     # For the isolation of tenants: a node that caches, without deadlines.
     "none": {"dispatch": 'queue = "fifo", balance = "random"'},
