@@ -32,18 +32,20 @@ pub fn deadline_of(record: u64) -> Duration {
     Duration::from_nanos(((from_ms + place * (to_ms - from_ms)) * 1e6) as u64)
 }
 
-/// Returns the time within which a read or write of record `record` of a tenant in a hurry should
-/// be answered: 10 to 30 ms, evenly distributed, the tightest range of [`deadline_of`].
+/// Returns a time from `least` to below `most` within which a read or write of record `record`
+/// should be answered, evenly distributed over the records.
 ///
 /// ```
-/// use sherwood_workload::tight_deadline_of;
-/// assert_eq!(tight_deadline_of(5), tight_deadline_of(5));
-/// assert!((0..1_000).all(|record| (10..30).contains(&tight_deadline_of(record).as_millis())));
+/// use std::time::Duration;
+/// use sherwood_workload::deadline_between;
+/// let tight = |record| deadline_between(record, Duration::from_millis(10), Duration::from_millis(30));
+/// assert_eq!(tight(5), tight(5));
+/// assert!((0..1_000).all(|record| (10..30).contains(&tight(record).as_millis())));
 /// ```
 #[must_use]
-pub fn tight_deadline_of(record: u64) -> Duration {
+pub fn deadline_between(record: u64, least: Duration, most: Duration) -> Duration {
     let mut draws = SplitMix64::new(fnv(record).wrapping_add(SALT));
-    Duration::from_nanos(((10.0 + unit(draws.next_u64()) * 20.0) * 1e6) as u64)
+    least + most.saturating_sub(least).mul_f64(unit(draws.next_u64()))
 }
 
 /// Salt of the hash: the least with which not only the records, but also the requests for 200,000

@@ -8,7 +8,7 @@
 //!
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
-//! - [`ScrambledZipf`], [`deadline_of`], [`tight_deadline_of`], [`ReadTimes`]: the keys, deadlines
+//! - [`ScrambledZipf`], [`deadline_of`], [`deadline_between`], [`ReadTimes`]: the keys, deadlines
 //!   and store of MicroFuge's evaluation with YCSB.
 //! - [`ValueSizes`]: distributions of value sizes, parsed from text.
 //! - [`trace`]: readers of recorded accesses (cache2k, oracleGeneral, Twitter) and recorded
@@ -33,7 +33,7 @@ mod unique;
 mod value_sizes;
 
 pub use arrivals::{Arrivals, ArrivalsError};
-pub use deadlines::{ReadTimes, deadline_of, tight_deadline_of};
+pub use deadlines::{ReadTimes, deadline_between, deadline_of};
 pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};
 pub use fit::{Fit, fit};
 pub use key_value::{KeyValue, KeyValueError, KeyValueOptions, Operation};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_model::{Instant, SplitMix64, TenantId};
-use sherwood_workload::{Arrivals, Rng, ScrambledZipf, deadline_of, tight_deadline_of, uniform};
+use sherwood_workload::{Arrivals, Rng, ScrambledZipf, deadline_between, deadline_of, uniform};
 
 use super::setup::{Keys, Knobs, Setup, SetupError, Tenants};
 use crate::traffic::stream;
@@ -28,8 +28,8 @@ struct Stream {
     tenant: TenantId,
     /// Times of the requests in an open loop; none in a closed one.
     arrivals: Option<Load>,
-    /// True if all deadlines are short.
-    is_tight: bool,
+    /// Range of the deadlines of a tenant in a hurry; none for the paper's deadlines.
+    tight: Option<(Duration, Duration)>,
 }
 
 /// Arrivals of an open loop.
@@ -82,13 +82,14 @@ impl Clients {
         let stream_of = |number: u32, arrivals: Option<Load>| {
             let mut draws = stream(seed, FIRST_CLIENT + u64::from(number));
             let times = draws.next_u64();
-            Stream { draws, times, sent: 0, tenant: TenantId(0), arrivals, is_tight: false }
+            Stream { draws, times, sent: 0, tenant: TenantId(0), arrivals, tight: None }
         };
         let tenant = |number: u16, rate: f64, bursts: bool| {
             let draws = stream(seed, TENANT_ARRIVALS + u64::from(number));
             let load = Load { arrivals: Arrivals::poisson(rate)?, draws, bursts };
             let stream = stream_of(number.into(), Some(load));
-            Ok::<_, SetupError>(Stream { tenant: TenantId(number), is_tight: !bursts, ..stream })
+            let tight = (!bursts).then_some(setup.knobs.tight);
+            Ok::<_, SetupError>(Stream { tenant: TenantId(number), tight, ..stream })
         };
         // Each of two tenants has half of the requests outside of bursts.
         let half = rate.unwrap_or(RATE_OF_TENANTS) / 2.0;
@@ -140,7 +141,7 @@ impl Clients {
 
     /// Draws the next request of a stream.
     pub(super) fn next_request(&mut self, stream: u32) -> Drawn {
-        let Stream { draws, times, sent, tenant, arrivals: _, is_tight } = &mut self.streams[stream as usize];
+        let Stream { draws, times, sent, tenant, arrivals: _, tight } = &mut self.streams[stream as usize];
         *sent += 1;
         let is_write = uniform(draws) < self.writes;
         let record = match &self.keys {
@@ -148,7 +149,10 @@ impl Clients {
             KeyLaw::Uniform { records } => (uniform(draws) * *records as f64) as u64,
         };
         let draw = SplitMix64::new(*times ^ *sent).next_u64();
-        let within = if *is_tight { tight_deadline_of(record) } else { deadline_of(record) };
+        let within = match *tight {
+            Some((least, most)) => deadline_between(record, least, most),
+            None => deadline_of(record),
+        };
         Drawn { tenant: *tenant, record, is_write, within, draw }
     }
 }

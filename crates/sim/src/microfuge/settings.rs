@@ -9,10 +9,11 @@ use super::setup::{Keys, Knobs, Setup, Tenants};
 use crate::settings::{Setting, SettingError, setting};
 
 /// All settings.
-const SETTINGS: [Setting; 16] = [
+const SETTINGS: [Setting; 17] = [
     setting("clients", "N", "clients of the closed loop, each with one request at a time"),
     setting("rate", "RATE|closed", "requests a second of an open loop, instead of clients that wait"),
     setting("tenants", "1|2|steady", "two tenants, of which one bursts, or the steady one alone"),
+    setting("tight", "MS-MS", "deadlines of the steady tenant [default: 10-30]"),
     setting("writes", "RATIO", "share of the requests that write"),
     setting("keys", "zipf|uniform", "distribution of keys: YCSB's scrambled Zipf, or each equally often"),
     setting("records", "N", "records; a fifth of them fits the cache"),
@@ -58,6 +59,10 @@ fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
                 "steady" => Tenants::Steady,
                 _ => return None,
             };
+        }
+        "tight" => {
+            let (least, most) = value.split_once('-')?;
+            knobs.tight = (milliseconds(least)?, milliseconds(most)?);
         }
         "writes" => knobs.writes = number(value)?,
         "keys" => {
@@ -111,8 +116,8 @@ mod tests {
     #[test]
     fn microfuge_setting_accepts_a_valid_value_and_refuses_an_invalid_one() {
         let good = [
-            "96", "5000", "2", "0.1", "uniform", "1000", "2", "4.5", "20", "95", "0.02", "s3-fifo", "5",
-            "200", "0.1", "1+2",
+            "96", "5000", "2", "30-100", "0.1", "uniform", "1000", "2", "4.5", "20", "95", "0.02", "s3-fifo",
+            "5", "200", "0.1", "1+2",
         ];
         for (setting, good) in SETTINGS.iter().zip(good) {
             let mut setup = Setup::new("memcached", 1);

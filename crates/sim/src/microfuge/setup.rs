@@ -30,6 +30,9 @@ pub struct Knobs {
     pub rate: Option<f64>,
     /// The tenants that send requests.
     pub tenants: Tenants,
+    /// Least deadline of the steady one of two tenants, and the time below which its deadlines are,
+    /// 1 ms to 1 s.
+    pub tight: (Duration, Duration),
     /// Share of the requests that write, 0 to 1.
     pub writes: f64,
     /// Distribution of the keys.
@@ -77,9 +80,9 @@ pub enum Keys {
 pub enum Tenants {
     /// A single one.
     One,
-    /// A steady one, whose deadlines are 10 to 30 ms, and one whose deadlines are the paper's and
-    /// which sends ten times as much for 10 s of every 30 s. Both send equally much otherwise, half
-    /// of `rate` (1,000 a second by default), in an open loop.
+    /// A steady one with tight deadlines ([`Knobs::tight`]), and one with the paper's, which sends
+    /// ten times as much for 10 s of every 30 s. Both send equally much otherwise, half of `rate`
+    /// (1,000 a second by default), in an open loop.
     Two,
     /// The steady one of `Two` alone.
     Steady,
@@ -102,6 +105,7 @@ impl Default for Knobs {
             clients: 192,
             rate: None,
             tenants: Tenants::One,
+            tight: (Duration::from_millis(10), Duration::from_millis(30)),
             writes: 0.0,
             keys: Keys::Zipf,
             records: 200_000,
@@ -172,6 +176,7 @@ impl Setup {
             clients,
             rate,
             tenants: _,
+            tight: (tight_from, tight_to),
             writes,
             keys: _,
             records,
@@ -189,6 +194,14 @@ impl Setup {
         } = self.knobs;
         check("clients", clients.into(), 1.0, 1e5, "1 to 100000")?;
         check("rate", rate.unwrap_or(1.0), 1e-3, 1e6, "0.001 to 1000000 requests a second")?;
+        check("tight", tight_from.as_secs_f64() * 1e3, 1.0, 1e3, "1 to 1000 ms")?;
+        check(
+            "tight",
+            tight_to.as_secs_f64() * 1e3,
+            tight_from.as_secs_f64() * 1e3,
+            1e3,
+            "the least deadline to 1000 ms",
+        )?;
         check("writes", writes, 0.0, 1.0, "0 to 1")?;
         check("records", records as f64, 10.0, 1e8, "10 to 100000000")?;
         check("slots", slots.into(), 1.0, 1_024.0, "1 to 1024")?;
@@ -245,6 +258,8 @@ mod tests {
             ("clients", "0"),
             ("rate", "0"),
             ("rate", "NaN"),
+            ("tight", "0-30"),
+            ("tight", "40-30"),
             ("writes", "1.1"),
             ("records", "9"),
             ("slots", "0"),

@@ -137,8 +137,8 @@ pub(super) fn section(lines: &[Isolation]) -> String {
     };
     let rows: Vec<Vec<Cell>> = lines.iter().map(row).collect();
     format!(
-        "<h2>A steady tenant beside one that bursts</h2>\n<p>The steady tenant's deadlines are 10 to 30 ms. For \
-         10 s of every 30 s the other tenant sends ten times as much.</p>\n{}",
+        "<h2>A steady tenant beside one that bursts</h2>\n<p>The steady tenant's deadlines are tight. For 10 s of every \
+         30 s the other tenant sends ten times as much.</p>\n{}",
         table(&head, &rows)
     )
 }
