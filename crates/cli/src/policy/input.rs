@@ -6,9 +6,9 @@ use sherwood_policy::tenants::{Share, TenantSeen, Tenants};
 
 /// Most tenants of a decision.
 const TENANTS_MAX: usize = 1_024;
-/// Floor of the rates of a tenant that states none, as a part of its base: enough to begin with,
-/// and too little to lower a figure that is printed.
-const FLOOR_RATIO: f64 = 1e-4;
+/// Floor of the rates of a tenant that states none, as a part of its base. A token bucket with any
+/// rate lets a first request start, so that demand is seen; more would be taken from the others.
+const FLOOR_RATIO: f64 = 1e-6;
 /// Excess of the sum of bases over a total that counts as rounding.
 const ROUNDING: f64 = 1e-9;
 
