@@ -89,6 +89,12 @@ pub enum Reply<V> {
     Each(Vec<Result<Option<V>, Failure>>),
     /// The call gave no answer for any key.
     Failed(Failure),
+    /// The call was not made, because its answer would have come too late: the schedulers of the
+    /// replicas refused it a turn. Says nothing about the replica, and is not retried.
+    NotAdmitted {
+        /// Time after which the answer would have been expected.
+        expected: Duration,
+    },
 }
 
 /// The failure of a call.

@@ -13,10 +13,10 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
 use crate::beta::AdaptiveBeta;
-use crate::draws::Draws;
+use crate::draws::{Draws, below};
 use crate::expiries::Expiries;
 use crate::extra_budget::ExtraBudget;
-use crate::fetch::{Attempt, Fetch};
+use crate::fetch::{Attempt, AttemptState, Fetch};
 use crate::probes::Probes;
 use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
@@ -58,6 +58,7 @@ use crate::{
 /// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_fetch_from`](Self::handle_fetch_from),
 ///   [`handle_reply`](Self::handle_reply), [`handle_probe`](Self::handle_probe),
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
+///   [`begin_wait`](Self::begin_wait), [`handle_turn`](Self::handle_turn),
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. Actions
@@ -255,6 +256,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let is_answer = match &reply {
             Reply::Ok(_) | Reply::Each(_) => true,
             Reply::Failed(failure) => failure.kind == FailureKind::Rejected,
+            Reply::NotAdmitted { .. } => false,
         };
         let Some(attempt) = self.take_started(now, attempt.0, is_answer) else {
             self.counters.late_replies += 1;
@@ -264,8 +266,41 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Reply::Ok(values) => self.answer(now, attempt, values.into_iter().map(Ok)),
             Reply::Each(answers) => self.answer(now, attempt, answers.into_iter()),
             Reply::Failed(failure) => self.fail(now, attempt, failure),
+            Reply::NotAdmitted { expected } => self.turn_away(attempt, expected),
         }
         self.settle(now);
+    }
+
+    /// Notes that a started call is to wait for a turn that a scheduler elsewhere gives. Returns
+    /// another replica that it may go to instead, drawn at random; none if there is none. The time
+    /// of the call at the replica begins with [`handle_turn`](Self::handle_turn).
+    pub fn begin_wait(&mut self, attempt: AttemptId) -> Option<ReplicaId> {
+        let waiting = self.attempts.get_mut(attempt.0)?;
+        let AttemptState::Started(at) = &mut waiting.state else { return None };
+        *at = Instant::NEVER;
+        let fetch = waiting.fetch;
+        self.offer(fetch, None).ok()?;
+        let place = below(self.draws.next(), self.usable.len() as u64) as usize;
+        self.usable.get(place).map(|load| load.replica)
+    }
+
+    /// Takes in that a call which [waited](Self::begin_wait) begins now, at `replica`. Ignored if
+    /// the attempt has ended, or there is no such replica.
+    pub fn handle_turn(&mut self, now: Instant, attempt: AttemptId, replica: ReplicaId) {
+        self.advance(now);
+        if replica.index() >= self.replicas.len() {
+            return;
+        }
+        let Some(waiting) = self.attempts.get_mut(attempt.0) else { return };
+        let AttemptState::Started(at) = &mut waiting.state else { return };
+        *at = now;
+        let from = std::mem::replace(&mut waiting.replica, replica);
+        let fetch = self.fetches.get(waiting.fetch).expect(STORED);
+        let keys = waiting.asked.as_ref().unwrap_or(&fetch.keys).len();
+        let kind = fetch.demand.kind;
+        self.replicas[from.index()].queue.complete(attempt, None);
+        self.replicas[replica.index()].queue.adopt(now, attempt, kind, keys as u32);
+        self.pump(now, from);
     }
 
     /// Takes in the outcome of a probe. Ignored if no probe of that replica is in flight.

@@ -62,7 +62,8 @@ pub(crate) struct Attempt<K> {
 pub(crate) enum AttemptState {
     /// The attempt waits in the replica's queue.
     Queued,
-    /// The attempt was sent to the replica as a call at this time.
+    /// The attempt was sent to the replica as a call at this time; [`Instant::NEVER`] while the
+    /// call waits for a turn that a scheduler elsewhere gives.
     Started(Instant),
 }
 

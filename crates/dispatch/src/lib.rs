@@ -55,6 +55,7 @@ pub use tenant_queues::{
     Payer, Started, TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
 };
 pub use tickets::{
-    GivenTicket, TicketAction, TicketError, TicketId, TicketOptions, TicketRequest, TicketStats, Tickets,
+    CallAction, CallOptions, GivenTicket, SchedulerBackoff, TicketAction, TicketError, TicketId, TicketOffer,
+    TicketOptions, TicketRequest, TicketStats, TicketedCall, Tickets,
 };
 pub use waiters::Waiters;

@@ -3,6 +3,7 @@
 use std::hash::Hash;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sherwood_model::{Instant, ReplicaId};
 
@@ -161,6 +162,18 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if !self.is_continued(now, id, replica, &failure) {
             let error = self.fetches.get(id).expect(STORED).error(failure);
             self.end(id, &error);
+        }
+    }
+
+    /// Takes in that an attempt which is no longer live was refused a turn: the fetch goes on with
+    /// its other attempts, or ends.
+    pub(super) fn turn_away(&mut self, attempt: Attempt<K>, expected: Duration) {
+        let id = attempt.fetch;
+        let fetch = self.fetches.get(id).expect(STORED);
+        if fetch.open > 0 && fetch.live.is_empty() {
+            self.end(id, &FetchError::Rejected { expected });
+        } else {
+            self.close(id);
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 mod copies;
 mod simulation;
+mod turns;
 
 use super::*;
 use crate::rules::Verdict;

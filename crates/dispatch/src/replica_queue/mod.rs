@@ -223,11 +223,17 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
                 (next.entry, next.demand.kind, next.keys)
             }
         };
+        self.adopt(now, entry, kind, keys);
+        Some(entry)
+    }
+
+    /// Makes a worker busy with an entry that has not waited here. There may then be more of them
+    /// than workers, and no other entry starts.
+    pub(crate) fn adopt(&mut self, now: Instant, entry: T, kind: DemandKind, keys: u32) {
         if let Some(latencies) = &mut self.latencies {
             latencies.start(now, entry, kind, keys);
         }
         self.in_flight += 1;
-        Some(entry)
     }
 
     /// Makes the worker of a started entry idle again. To be called once for each started entry.

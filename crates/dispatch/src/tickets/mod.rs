@@ -1,5 +1,6 @@
 //! The scheduler beside a replica, which clients in other processes ask for their turn.
 
+mod call;
 mod error;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -9,6 +10,7 @@ use sherwood_model::{Demand, DemandKind, Instant};
 
 use crate::slab::{Id, Slab};
 use crate::{Estimate, OptionsError, Percent, QueueChoice, QueueOptions, QueuedCall, ReplicaQueue};
+pub use call::{CallAction, CallOptions, SchedulerBackoff, TicketOffer, TicketedCall};
 pub use error::TicketError;
 
 /// The scheduler of one replica, for clients that call the replica themselves.

@@ -216,6 +216,25 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.keep_answers(now, cache);
     }
 
+    /// Notes that a started call is to wait for a turn that a scheduler elsewhere gives. Returns
+    /// another replica that it may go to instead; none if there is none.
+    pub fn begin_wait(&mut self, attempt: AttemptId) -> Option<ReplicaId> {
+        self.dispatch.begin_wait(attempt)
+    }
+
+    /// Takes in that a call which [waited](Self::begin_wait) begins now, at `replica`.
+    pub fn handle_turn(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        attempt: AttemptId,
+        replica: ReplicaId,
+    ) {
+        self.advance(now, cache);
+        self.dispatch.handle_turn(now, attempt, replica);
+        self.keep_answers(now, cache);
+    }
+
     /// Takes the outcome of a probe; ignored when none is in flight to that replica.
     pub fn handle_probe(
         &mut self,

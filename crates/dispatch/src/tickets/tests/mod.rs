@@ -1,3 +1,5 @@
+mod simulation;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -8,7 +10,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-fn ms(ms: u64) -> Duration {
+const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
