@@ -14,7 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
 use sherwood_dispatch::{
-    AdmitChoice, AttemptId, CancelReason, Failure, FailureKind, Options, OptionsError, Reply, Stats,
+    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
+    Stats,
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_path::{
@@ -31,6 +32,7 @@ use crate::entropy::Entropy;
 use crate::errors::Errors;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
+use crate::tickets::{Schedulers, Turn};
 use crate::waiter::Waiter;
 use crate::write::{PendingWrite, Written};
 
@@ -88,6 +90,8 @@ pub(crate) struct BackendDriver {
     pub(crate) written: Written,
     /// Counts of the failures of the backend's stores.
     pub(crate) errors: Errors,
+    /// The schedulers of the replicas, whose tickets calls need; none if they need none.
+    pub(crate) schedulers: Option<Arc<Schedulers>>,
     /// Upper bound of calls in flight to all replicas together.
     pub(crate) calls_at_once_max: u64,
     /// The rule that admits or refuses fetches.
@@ -121,6 +125,8 @@ pub(crate) struct BackendParts {
     /// The partitions that hold the backend's values, those of all tenants.
     pub(crate) partitions: Vec<PartitionId>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
+    /// The schedulers of the replicas, if calls need tickets.
+    pub(crate) schedulers: Option<Arc<Schedulers>>,
     pub(crate) recording: Arc<Recording>,
 }
 
@@ -134,14 +140,29 @@ impl BackendDriver {
         entropy: Arc<Entropy>,
         runtime: Handle,
     ) -> Result<Arc<Self>, OptionsError> {
-        let BackendParts { id, name, options, rules, late_after, writes, partitions, replicas, recording } =
-            parts;
+        let BackendParts {
+            id,
+            name,
+            options,
+            rules,
+            late_after,
+            writes,
+            partitions,
+            replicas,
+            schedulers,
+            recording,
+        } = parts;
+        let local = match &schedulers {
+            None => options,
+            // The schedulers choose the replica and refuse what comes too late.
+            Some(_) => Options { balance: BalanceChoice::Random, admit: AdmitChoice::Open, ..options },
+        };
         let machine_options = BackendOptions {
             rules: rules.clone(),
             write_to: writes.to,
             settle: writes.settle,
             reads_as_written: replicas.iter().all(|replica| replica.answers_as_written()),
-            ..BackendOptions::new(options, replicas.len(), partitions)
+            ..BackendOptions::new(local, replicas.len(), partitions)
         };
         let turn_timeout = machine_options.turn_timeout();
         let machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
@@ -153,11 +174,12 @@ impl BackendDriver {
             stale_answers: AtomicU64::new(0),
             calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
             admit: options.admit,
-            uses_estimates: options.uses_estimates(),
+            uses_estimates: local.uses_estimates(),
             turn_timeout,
             replicas,
             written: Written::default(),
             errors: Errors::default(),
+            schedulers,
             id,
             recording,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
@@ -251,7 +273,7 @@ impl BackendDriver {
         input: impl FnOnce(&mut State, Instant, &BackendCache<'_>) -> R,
     ) -> R {
         let cache = BackendCache { backend: &self.name, cache: &self.cache, shadow: &self.shadow };
-        let (mut actions, mut orders) = (Vec::new(), Vec::new());
+        let (mut actions, mut orders, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         let result = {
             let mut state = lock(&self.state);
             let now = self.clock.now();
@@ -272,6 +294,14 @@ impl BackendDriver {
                             pending.end(self, outcome, sent);
                         }
                     }
+                    Action::Call { attempt, replica, keys, demand, timeout } => {
+                        let other = match &self.schedulers {
+                            Some(_) => state.machine.begin_wait(attempt),
+                            None => None,
+                        };
+                        let (replicas, expires_at) = (Candidates { replica, other }, now + timeout);
+                        calls.push(StartedCall { attempt, replicas, keys, demand, expires_at });
+                    }
                     action => actions.push(action),
                 }
             }
@@ -283,15 +313,13 @@ impl BackendDriver {
             result
         };
         orders.into_iter().for_each(|order| self.send(order));
+        calls.into_iter().for_each(|call| self.call(call));
         actions.into_iter().for_each(|action| self.carry_out(action));
         result
     }
 
     fn carry_out(self: &Arc<Self>, action: Action<Bytes, Found, Waiter>) {
         match action {
-            Action::Call { attempt, replica, keys, timeout, .. } => {
-                self.call(attempt, replica, keys, timeout);
-            }
             Action::Cancel { attempt, reason, .. } => {
                 if reason == CancelReason::Timeout {
                     self.errors.late(self);
@@ -304,45 +332,63 @@ impl BackendDriver {
             Action::Deliver { result, waiters, .. } => {
                 waiters.into_iter().for_each(|waiter| waiter.tell(result.clone()));
             }
-            Action::StartWrite(_) | Action::EndWrite { .. } => {
-                unreachable!("writes are taken and ended under the lock")
+            Action::Call { .. } | Action::StartWrite(_) | Action::EndWrite { .. } => {
+                unreachable!("calls and writes are taken under the lock")
             }
         }
     }
 
-    fn call(
-        self: &Arc<Self>,
-        attempt: AttemptId,
-        replica: ReplicaId,
-        keys: Vec<FetchKey>,
-        timeout: Duration,
-    ) {
-        let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
+    fn call(self: &Arc<Self>, call: StartedCall) {
+        let (backend, attempt) = (Arc::clone(self), call.attempt);
         // The table stays locked until the task is in it, so that a call that ends at once can
         // remove itself.
         let mut calls = lock(&self.calls);
         let task = self.runtime.spawn(async move {
-            let asked: Vec<_> = keys.into_iter().map(|key| key.key).collect();
-            let (count, sent) = (asked.len(), backend.clock.now());
-            let answer = tokio::time::timeout(timeout, store.get_each(asked)).await;
+            // The machine times the call out as well. Its `Cancel` usually aborts this task, but it
+            // has no effect if it ran before the task was in the table.
+            let left = call.expires_at - backend.clock.now();
+            let reply = tokio::time::timeout(left, backend.reply_to(call)).await;
             lock(&backend.calls).remove(&attempt);
-            let reply = match answer {
-                Ok(Ok(values)) => {
-                    let now = backend.clock.now();
-                    backend.recording.call(now, backend.id, now - sent, count);
-                    backend.reply(values)
-                }
-                Ok(Err(error)) => {
-                    backend.errors.failed(&backend, &error);
-                    Reply::Failed(failure(&error))
-                }
-                // The machine has timed the call out as well. Its `Cancel` usually aborts this
-                // task, but it has no effect if it ran before the task was in the table.
-                Err(_) => return,
-            };
+            let Ok(reply) = reply else { return };
             backend.drive(|state, now, cache| state.machine.handle_reply(now, cache, attempt, reply));
         });
         calls.insert(attempt, task.abort_handle());
+    }
+
+    /// Calls a replica, after the turn has come if calls need one.
+    async fn reply_to(self: &Arc<Self>, call: StartedCall) -> Reply<Found> {
+        let StartedCall { attempt, replicas: Candidates { mut replica, other }, keys, demand, expires_at } =
+            call;
+        let mut ticket = None;
+        if let Some(schedulers) = &self.schedulers {
+            let candidates: Vec<_> = [Some(replica), other].into_iter().flatten().collect();
+            let schedulers = Arc::clone(schedulers);
+            match schedulers.turn(&candidates, &demand, keys.len(), expires_at).await {
+                Turn::Reject(expected) => return Reply::NotAdmitted { expected },
+                Turn::Start(chosen, held) => {
+                    self.drive(|state, now, cache| state.machine.handle_turn(now, cache, attempt, chosen));
+                    (replica, ticket) = (chosen, Some(held));
+                }
+            }
+        }
+        let store = Arc::clone(&self.replicas[replica.index()]);
+        let asked: Vec<_> = keys.into_iter().map(|key| key.key).collect();
+        let (count, sent) = (asked.len(), self.clock.now());
+        let answer = store.get_each(asked).await;
+        let now = self.clock.now();
+        if let Some(ticket) = ticket {
+            ticket.end(answer.is_ok().then(|| now - sent));
+        }
+        match answer {
+            Ok(values) => {
+                self.recording.call(now, self.id, now - sent, count);
+                self.reply(values)
+            }
+            Err(error) => {
+                self.errors.failed(self, &error);
+                Reply::Failed(failure(&error))
+            }
+        }
     }
 
     /// Converts a store's answers into a reply to the backend's state machine.
@@ -394,6 +440,22 @@ impl BackendDriver {
             }
         }
     }
+}
+
+/// A call that the machine has started.
+struct StartedCall {
+    attempt: AttemptId,
+    replicas: Candidates,
+    keys: Vec<FetchKey>,
+    demand: Demand,
+    /// The time at which the call ends without an answer.
+    expires_at: Instant,
+}
+
+/// The replica of a call, and another one that it may go to if calls need a turn.
+struct Candidates {
+    replica: ReplicaId,
+    other: Option<ReplicaId>,
 }
 
 /// Converts a store's error into the failure of a call. Calls only read.

@@ -57,5 +57,5 @@ pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteS
 pub use sherwood_path::Rules;
 pub use slos::{SloScope, SloSetup};
 pub use start::{BackendUsage, Node, StartError};
-pub use tickets::SchedulerSetup;
+pub use tickets::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
 pub use tls::TlsFiles;

@@ -349,6 +349,12 @@ impl Reading {
         let expired = tickets.iter().map(|(labels, stats)| (labels.clone(), stats.lapsed));
         let help = "Tickets that ended with their lease, their clients having vanished";
         counters(encoder, "tickets_expired", help, expired.collect())?;
+        let clients = core.backends.iter().flatten().filter_map(|backend| {
+            let schedulers = backend.schedulers.as_ref()?;
+            Some((vec![("backend", backend.name.clone())], schedulers.failed_open()))
+        });
+        let help = "Calls made without a ticket, their schedulers not having given a turn in time";
+        counters(encoder, "tickets_failed_open", help, clients.collect())?;
         self.rejections(encoder)?;
         let now = core.clock.now();
         let p99 = (0..core.names.backends().len()).filter_map(|i| {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use sherwood_cache::{Cache, Partition};
+use sherwood_dispatch::AdmitChoice;
 use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
@@ -50,7 +51,7 @@ use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
-use crate::tickets::{CALLS, Scheduler, SchedulerSetup, TicketService};
+use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService};
 use crate::tls::{Tls, TlsFiles};
 use crate::{admin, gateway, http, listen};
 use sherwood_listener::{Address, Running};
@@ -468,6 +469,13 @@ fn backends(
         }
         let id = BackendId::from_index(index);
         let own = setup.partitions.iter().enumerate().filter(|(_, partition)| partition.backend == id);
+        let schedulers = if backend.tickets.is_empty() {
+            None
+        } else {
+            let may_reject = backend.dispatch.admit != AdmitChoice::Open;
+            let sources = backend.tickets.clone();
+            Some(Arc::new(Schedulers::open(sources, may_reject, engine.clock, runtime.clone())?))
+        };
         let parts = BackendParts {
             id,
             name: backend.name.clone(),
@@ -477,6 +485,7 @@ fn backends(
             writes: backend.writes,
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             replicas: backend.stores.clone(),
+            schedulers,
             recording: Arc::clone(recording),
         };
         BackendDriver::start(

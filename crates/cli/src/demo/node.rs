@@ -83,6 +83,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         rules: Rules::default(),
         late_after: None,
         stores: vec![Arc::clone(store) as Arc<dyn Store>],
+        tickets: Vec::new(),
     };
     let partition = |index| PartitionSetup {
         tenant: TenantId(0),

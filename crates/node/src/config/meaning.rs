@@ -14,7 +14,7 @@ use crate::control::InstanceSetup;
 use crate::deadlines::DeadlineRule;
 use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
-use crate::tickets::SchedulerSetup;
+use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
 
@@ -175,6 +175,8 @@ pub struct BackendConfig {
     pub writes: Writes,
     /// The stores, one per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
+    /// The scheduler of each replica, whose tickets calls need; empty if they need none.
+    pub tickets: Vec<SchedulerSource>,
 }
 
 /// Keys of a `[[backend]]` for the time-to-live of values and the use of stale ones.

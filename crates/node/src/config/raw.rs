@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use sherwood_store::TlsOptions;
 use toml::Spanned;
 
 use super::units::{ByteSize, Span};
@@ -212,6 +213,26 @@ pub(super) struct RawStore {
     pub(super) value: Key<String>,
     pub(super) ttl_column: Key<String>,
     pub(super) tags_column: Key<String>,
+    pub(super) tickets: Key<RawTickets>,
+}
+
+/// The scheduler of a replica: its URL alone, or with the access to it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a URL, or { url = \"https://host:port\", token_file = \"run/token\" }"
+)]
+pub(super) enum RawTickets {
+    Url(String),
+    Access(RawTicketsAccess),
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTicketsAccess {
+    pub(super) url: String,
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) tls: TlsOptions,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -8,7 +8,7 @@ use super::raw::{
     RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses,
     RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawPartition,
     RawProbe, RawRamp, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawSlo, RawSnapshot, RawStale,
-    RawStore, RawTao, RawTls, RawTtlRule, RawWrites,
+    RawStore, RawTao, RawTicketsAccess, RawTls, RawTtlRule, RawWrites,
 };
 use super::*;
 

@@ -17,7 +17,7 @@ use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
 use crate::deadlines::DeadlineRule;
 use crate::slos::SloSetup;
-use crate::tickets::SchedulerSetup;
+use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
 
@@ -116,6 +116,8 @@ pub struct BackendSetup {
     pub writes: Writes,
     /// The stores, one per replica; empty for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
+    /// The scheduler of each store, whose tickets calls need; empty if they need none.
+    pub tickets: Vec<SchedulerSource>,
 }
 
 /// A partition, before the node is started.

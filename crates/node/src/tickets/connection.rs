@@ -32,7 +32,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The URL of a scheduler: `http://host:port/name`, or `https`; without a name it is `default`.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct SchedulerUrl {
+pub struct SchedulerUrl {
     is_tls: bool,
     authority: Authority,
     port: u16,
@@ -41,7 +41,7 @@ pub(super) struct SchedulerUrl {
 
 /// The scheduler of a replica, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SchedulerSource {
+pub struct SchedulerSource {
     /// The URL of the scheduler.
     pub url: SchedulerUrl,
     /// File of the token that the node asks for; none if it asks for none.
@@ -53,7 +53,7 @@ pub(super) struct SchedulerSource {
 /// The reason why a text is no URL of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it must be http:// or https://, a host, a port, and nothing else or the name of a scheduler")]
-pub(super) struct NoSchedulerUrl;
+pub struct NoSchedulerUrl;
 
 impl FromStr for SchedulerUrl {
     type Err = NoSchedulerUrl;
@@ -117,6 +117,10 @@ impl Endpoint {
         &self.url.scheduler
     }
 
+    pub(super) fn url(&self) -> &SchedulerUrl {
+        &self.url
+    }
+
     /// The URL of the scheduler's node.
     pub(super) fn origin(&self) -> Uri {
         let scheme = if self.url.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
@@ -160,6 +164,13 @@ impl Endpoint {
 pub(super) struct Connection {
     sender: SendRequest<Body>,
     token: Option<HeaderValue>,
+}
+
+impl Connection {
+    /// Returns true once the connection has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
 }
 
 impl Service<Request<Body>> for Connection {

@@ -1,15 +1,17 @@
-//! Turns at storage servers across nodes: the service `sherwood.v1.Tickets`.
+//! Turns at storage servers across nodes: the service `sherwood.v1.Tickets`, and its client.
 //!
-//! A node serves the schedulers of its configuration (`[[scheduler]]`) on its admin port.
+//! A node serves the schedulers of its configuration (`[[scheduler]]`) on its admin port. A backend
+//! whose replicas name a scheduler gets a ticket before each call.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `connection` | connections to schedulers, and their URLs; for tests |
+//! | `connection` | connections to schedulers, and their URLs |
+//! | `client` | the tickets of a backend's calls |
 //! | `scheduler` | one scheduler: the machine of `dispatch`, the calls that wait, and the wake-up |
 //! | `service` | the five calls, converted to inputs of a scheduler |
 //! | `generated` | messages, server and client of `proto/sherwood/v1/tickets.proto` |
 
-#[cfg(test)]
+mod client;
 mod connection;
 mod scheduler;
 mod service;
@@ -24,6 +26,8 @@ mod service;
 )]
 mod generated;
 
+pub(crate) use client::{Schedulers, Turn};
+pub use connection::{NoSchedulerUrl, SchedulerSource, SchedulerUrl};
 pub(crate) use scheduler::Scheduler;
 pub use scheduler::SchedulerSetup;
 pub(crate) use service::{CALLS, TicketService};

@@ -616,3 +616,60 @@ fn oversized_or_binary_configuration_file_is_named() {
     let flags = Flags { config: Some(folder.path().to_owned()), ..Flags::default() };
     assert!(load(&flags, POLICIES).expect_err("a directory").to_string().contains("it is a directory"));
 }
+
+#[test]
+fn scheduler_that_cannot_be_served_is_refused() {
+    assert_refused(&[
+        (
+            "[[scheduler]]\nslots = 0",
+            "a.toml:2:9: [[scheduler]] slots is 0; it must be at least 1: set slots = 1",
+        ),
+        (
+            "[[scheduler]]\nname = \"a b\"",
+            "a.toml:2:8: [[scheduler]] name is \"a b\"; it must be 1 to 64 letters, digits, '.', '_' or '-': set name = \"catalog-1\"",
+        ),
+        (
+            "[[scheduler]]\n[[scheduler]]\nname = \"default\"",
+            "a.toml:3:8: [[scheduler]] name is \"default\" as on line 1; names must be unique: rename one",
+        ),
+        (
+            "[[scheduler]]\nalpha = 100",
+            "a.toml:2:9: [[scheduler]] `alpha` is 100 percent, must be 0.01 to 99.99; leave it out for the default",
+        ),
+        (
+            "[admin]\nbind = \"off\"\n[[listener]]\nbind = \"127.0.0.1:1\"\n[[scheduler]]",
+            "a.toml:5:1: [[scheduler]] is served by the admin API, which is off: leave it on, or remove the table",
+        ),
+    ]);
+}
+
+#[test]
+fn scheduler_of_a_replica_that_cannot_be_used_is_refused() {
+    let backend = |dispatch: &str, tickets: &str| {
+        format!(
+            "[[backend]]\nname = \"a\"\ndispatch = {{ {dispatch} }}\nreplicas = [\n{{ kind = \"compute\", tickets = {tickets} }},\n\
+             {{ kind = \"compute\", tickets = \"https://b:2/c\" }},\n]"
+        )
+    };
+    let (tickets, url) = ("balance = \"tickets\"", "\"http://a:1\"");
+    let [no_port, other_rule, delay, target, table] = [
+        backend(tickets, "\"http://a\""),
+        backend("balance = \"random\"", url),
+        backend("balance = \"tickets\", admit = \"delay\"", url),
+        backend("balance = \"tickets\", admit = \"deadline\", target = 0.03", url),
+        backend(tickets, "{ uri = \"http://a:1\" }"),
+    ];
+    let one_of_two = "[[backend]]\nname = \"a\"\ndispatch = { balance = \"tickets\" }\nreplicas = [\n\
+                      { kind = \"compute\", tickets = \"http://a:1\" },\n{ kind = \"compute\" },\n]";
+    let said = |text: &str| refusal(text, &Flags::default()).join("\n");
+    for (text, expected) in [
+        (no_port.as_str(), "store.tickets is \"http://a\"; it must be http:// or https://, a host, a port"),
+        (&other_rule, "has an effect with balance = \"tickets\" only"),
+        (&delay, "a scheduler elsewhere knows no target"),
+        (&target, "a scheduler elsewhere knows no target"),
+        (&table, "expected a URL, or { url ="),
+        (one_of_two, "1 of 2 have tickets; all or none must have a scheduler"),
+    ] {
+        assert!(said(text).contains(expected), "{}", said(text));
+    }
+}

@@ -252,7 +252,8 @@ fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
     let dispatch = sherwood_dispatch::Options { timeout: NEVER, probe, ..Default::default() };
     let (rules, writes) = (Rules::default(), Writes::default());
     let deadlines = sherwood_cache::DeadlineOptions::ONE;
-    BackendSetup { name: name.to_owned(), dispatch, deadlines, rules, late_after: None, writes, stores }
+    let (name, tickets) = (name.to_owned(), Vec::new());
+    BackendSetup { name, dispatch, deadlines, rules, late_after: None, writes, stores, tickets }
 }
 
 pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {

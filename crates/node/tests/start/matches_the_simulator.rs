@@ -210,6 +210,7 @@ impl Driven {
             late_after: None,
             writes: crate::config::Writes::default(),
             stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
+            tickets: Vec::new(),
         };
         let partition = |backend: &BackendModel| PartitionSetup {
             tenant: TenantId(0),

@@ -9,7 +9,7 @@ use sherwood_path::WriteTo;
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
-use super::{classes, dispatch, freshness, stores};
+use super::{classes, dispatch, freshness, stores, tickets};
 use crate::config::meaning::{BackendConfig, Freshness, Writes};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
@@ -69,6 +69,7 @@ fn plain() -> BackendConfig {
         freshness: Freshness::default(),
         writes: Writes::default(),
         replicas: Vec::new(),
+        tickets: Vec::new(),
     }
 }
 
@@ -82,10 +83,12 @@ fn backend(
     for store in &stores {
         refuse_shared_directory(store, seen, problems);
     }
+    let options = dispatch::resolve(raw, problems);
     BackendConfig {
         name: name(table, seen, problems),
+        tickets: tickets::resolve(raw, &options, problems),
         prefix: prefix(raw, seen, problems),
-        dispatch: dispatch::resolve(raw, problems),
+        dispatch: options,
         deadlines: classes::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
         writes: writes(&raw.writes, stores.len(), problems),

@@ -19,6 +19,7 @@ mod remote;
 mod schedulers;
 mod slos;
 mod stores;
+mod tickets;
 
 use std::time::Duration;
 

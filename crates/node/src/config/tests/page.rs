@@ -40,6 +40,7 @@ fn every_configuration_key_is_on_the_documentation_page() {
     let store = listed("A store");
     assert_eq!(below(&store, ""), keys::<RawStore>());
     assert_eq!(below(&store, "tls."), keys::<RawTls>());
+    assert_eq!(below(&store, "tickets."), keys::<RawTicketsAccess>());
     let partition = listed("`[[partition]]`");
     assert_eq!(below(&partition, ""), keys::<RawPartition>());
     assert_eq!(below(&partition, "cache."), keys::<RawInstance>());

@@ -1,5 +1,6 @@
-//! The service on real sockets, called by the generated client.
+//! The service on real sockets, called by the generated client, and by nodes.
 
+mod client;
 mod service;
 mod support;
 

@@ -7,7 +7,8 @@ use sherwood_store::TlsOptions;
 use tonic::{Code, Status};
 
 use super::support::{Client, eventually, metric, node, run, source, within};
-use crate::tickets::connection::{Endpoint, SchedulerSource};
+use crate::tickets::SchedulerSource;
+use crate::tickets::connection::Endpoint;
 use crate::tickets::generated::GetTicketRequest;
 
 fn code<T>(result: Result<T, Status>) -> Code {

@@ -11,11 +11,12 @@ use tonic::Status;
 use crate::config::{self, Flags};
 use crate::setup::Setup;
 use crate::start::Node;
-use crate::tickets::connection::{Connection, Endpoint, SchedulerSource, SchedulerUrl};
+use crate::tickets::connection::{Connection, Endpoint};
 use crate::tickets::generated::tickets_client::TicketsClient;
 use crate::tickets::generated::{
     CancelTicketRequest, GetTicketRequest, GetTicketResponse, ReleaseTicketRequest, WaitOnTicketRequest,
 };
+use crate::tickets::{SchedulerSource, SchedulerUrl};
 
 /// Longest time that a test waits for what is to happen.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -95,6 +96,19 @@ pub(super) fn metric(node: &Node, name: &str) -> f64 {
     stream.read_to_string(&mut text).expect("an answer");
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {text}"));
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
+/// Sends a request to the gateway, and returns the result of its only key.
+pub(super) fn ask(node: &Node, key: &str, fields: &str) -> serde_json::Value {
+    let body = format!("{{{fields}\"queries\": [{{\"backend\": \"ranking\", \"keys\": [\"{key}\"]}}]}}");
+    let mut stream = TcpStream::connect(node.admin().expect("it has one")).expect("it accepts");
+    let head = "POST /v1/requests HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: ";
+    write!(stream, "{head}{}\r\n\r\n{body}", body.len()).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let (_, body) = text.split_once("\r\n\r\n").expect("a body");
+    let answer: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{text}"));
+    answer["results"][0].clone()
 }
 
 /// Waits until `is_true`.

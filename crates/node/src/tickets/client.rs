@@ -1,0 +1,355 @@
+//! The client of the schedulers of a backend's replicas.
+//!
+//! [`TicketedCall`] decides; this carries out its instructions: calls of `sherwood.v1.Tickets` over
+//! one connection for each scheduler, which is opened when it is needed.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use sherwood_dispatch::{CallAction, CallOptions, SchedulerBackoff, TicketId, TicketOffer, TicketedCall};
+use sherwood_model::{DEADLINE_MAX, Demand, DemandKind, Instant, ReplicaId};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tonic::{Code, Status};
+
+use super::SchedulerSource;
+use super::connection::{Connection, Endpoint};
+use super::generated::tickets_client::TicketsClient;
+use super::generated::{
+    CancelTicketRequest, GetTicketRequest, Operation, ReleaseTicketRequest, WaitOnTicketRequest,
+};
+use crate::access::AccessError;
+use crate::clock::Clock;
+
+/// Longest wait for a ticket. Chosen: several round trips between the zones of a region. A call
+/// waits for half of the time that it has left, if that is less.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(50);
+/// Timeout of opening a connection, and of cancelling and releasing a ticket, which no call waits
+/// for.
+const ASIDE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The schedulers of a backend's replicas.
+pub(crate) struct Schedulers {
+    /// The scheduler of each replica, in the order of their ids.
+    each: Vec<Arc<RemoteScheduler>>,
+    /// True if a call that would come too late is rejected.
+    may_reject: bool,
+    /// Calls that were started without a ticket.
+    failed_open: AtomicU64,
+    clock: Clock,
+    runtime: Handle,
+}
+
+/// The permission to call a replica, or not.
+pub(crate) enum Turn {
+    /// The call starts at this replica.
+    Start(ReplicaId, Box<Held>),
+    /// The call would come too late: after this time.
+    Reject(Duration),
+}
+
+impl Schedulers {
+    /// Reads the files of `sources`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// Names the file, or the option of TLS, that is unusable.
+    pub(crate) fn open(
+        sources: Vec<SchedulerSource>,
+        may_reject: bool,
+        clock: Clock,
+        runtime: Handle,
+    ) -> Result<Self, AccessError> {
+        let open = |source| Ok(Arc::new(RemoteScheduler::new(Endpoint::open(source)?)));
+        let each = sources.into_iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { each, may_reject, failed_open: AtomicU64::new(0), clock, runtime })
+    }
+
+    /// Returns the number of calls that were started without a ticket.
+    pub(crate) fn failed_open(&self) -> u64 {
+        self.failed_open.load(Relaxed)
+    }
+
+    /// Waits for the turn of a call for `keys` keys to one of the `candidates`, whose answer is of
+    /// no use after `expires_at`.
+    pub(crate) async fn turn(
+        self: Arc<Self>,
+        candidates: &[ReplicaId],
+        demand: &Demand,
+        keys: usize,
+        expires_at: Instant,
+    ) -> Turn {
+        let now = self.clock.now();
+        let left = demand.deadline.unwrap_or(expires_at).min(expires_at) - now;
+        let options = CallOptions {
+            answer_timeout: ANSWER_TIMEOUT.min(left / 2),
+            may_reject: self.may_reject && !demand.best_effort,
+        };
+        let (events, arrivals) = mpsc::unbounded_channel();
+        let request = GetTicketRequest {
+            scheduler: String::new(),
+            operation: match demand.kind {
+                DemandKind::Read => Operation::Read,
+                DemandKind::Write => Operation::Write,
+            }
+            .into(),
+            within_us: demand.deadline.map(|deadline| micros((deadline - now).min(DEADLINE_MAX)).max(1)),
+            best_effort: demand.best_effort,
+            keys: u32::try_from(keys).unwrap_or(u32::MAX),
+        };
+        let call = TicketedCall::new(now, candidates, options);
+        let mut held = Held { call, schedulers: self, events, arrivals, request, expires_at };
+        loop {
+            if let Some(turn) = held.carry_out() {
+                held.close();
+                return match turn {
+                    CallAction::Start { replica } => Turn::Start(replica, Box::new(held)),
+                    CallAction::Reject { expected } => Turn::Reject(expected),
+                    other => unreachable!("{other:?} ends no wait"),
+                };
+            }
+            held.next_event().await;
+        }
+    }
+}
+
+/// An answer of a scheduler.
+enum Event {
+    Ticket(ReplicaId, Option<TicketOffer>),
+    Turn(bool),
+}
+
+/// The ticket of a call. When it is dropped before [`end`](Self::end), its ticket is given back.
+pub(crate) struct Held {
+    call: TicketedCall,
+    schedulers: Arc<Schedulers>,
+    /// Sender and receiver of the answers to calls in flight, at most one for each candidate and
+    /// one to wait.
+    events: mpsc::UnboundedSender<Event>,
+    arrivals: mpsc::UnboundedReceiver<Event>,
+    /// The request for a ticket, without the scheduler's name.
+    request: GetTicketRequest,
+    expires_at: Instant,
+}
+
+impl Held {
+    /// Ends the call. `latency` is the time that the replica took, none if it failed.
+    pub(crate) fn end(mut self, latency: Option<Duration>) {
+        self.call.handle_end(latency);
+    }
+
+    /// Gives back tickets that arrived late. Those that arrive later are cancelled on arrival.
+    fn close(&mut self) {
+        self.arrivals.close();
+        while let Ok(event) = self.arrivals.try_recv() {
+            if let Event::Ticket(replica, offer) = event {
+                self.call.handle_ticket(self.schedulers.clock.now(), replica, offer);
+            }
+        }
+        self.carry_out();
+    }
+
+    async fn next_event(&mut self) {
+        let clock = self.schedulers.clock;
+        let due = self.call.next_timeout();
+        let timeout = async {
+            match due {
+                Some(due) => tokio::time::sleep(due - clock.now()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            event = self.arrivals.recv() => match event.expect("a sender is held") {
+                Event::Ticket(replica, offer) => self.call.handle_ticket(clock.now(), replica, offer),
+                Event::Turn(has_turn) => self.call.handle_turn(has_turn),
+            },
+            () = timeout => {
+                let now = clock.now();
+                for replica in self.call.unanswered() {
+                    self.schedulers.each[replica.index()].backoff().note_failure(now);
+                }
+                self.call.handle_timeout(now);
+            }
+        }
+    }
+
+    /// Carries out what is to be done; returns the action that ends the wait, if it has ended.
+    fn carry_out(&mut self) -> Option<CallAction> {
+        while let Some(action) = self.call.poll_action() {
+            match action {
+                CallAction::Get { replica } => self.get(replica),
+                CallAction::Wait { replica, ticket } => self.wait(replica, ticket),
+                CallAction::Cancel { replica, ticket } => {
+                    let scheduler = Arc::clone(&self.schedulers.each[replica.index()]);
+                    self.schedulers.runtime.spawn(async move { scheduler.cancel(ticket).await });
+                }
+                CallAction::Release { replica, ticket, latency } => {
+                    let scheduler = Arc::clone(&self.schedulers.each[replica.index()]);
+                    self.schedulers.runtime.spawn(async move { scheduler.release(ticket, latency).await });
+                }
+                CallAction::Start { .. } => {
+                    if self.call.has_failed_open() {
+                        self.schedulers.failed_open.fetch_add(1, Relaxed);
+                    }
+                    return Some(action);
+                }
+                CallAction::Reject { .. } => return Some(action),
+            }
+        }
+        None
+    }
+
+    /// Asks for a ticket. An answer that comes after the call has ended is cancelled at once.
+    fn get(&mut self, replica: ReplicaId) {
+        let now = self.schedulers.clock.now();
+        let scheduler = Arc::clone(&self.schedulers.each[replica.index()]);
+        if !scheduler.backoff().may_ask(now) {
+            return self.call.handle_ticket(now, replica, None);
+        }
+        let request =
+            GetTicketRequest { scheduler: scheduler.endpoint.scheduler().to_owned(), ..self.request.clone() };
+        let (events, clock, left) = (self.events.clone(), self.schedulers.clock, self.expires_at - now);
+        self.schedulers.runtime.spawn(async move {
+            let offer = match tokio::time::timeout(left, scheduler.get(request)).await {
+                Ok(Ok(offer)) => {
+                    scheduler.backoff().note_answer();
+                    Some(offer)
+                }
+                Ok(Err(status)) => {
+                    scheduler.failed(clock.now(), &status);
+                    None
+                }
+                Err(_) => None,
+            };
+            if let Err(mpsc::error::SendError(Event::Ticket(_, Some(offer)))) =
+                events.send(Event::Ticket(replica, offer))
+            {
+                scheduler.cancel(offer.ticket).await;
+            }
+        });
+    }
+
+    fn wait(&mut self, replica: ReplicaId, ticket: TicketId) {
+        let scheduler = Arc::clone(&self.schedulers.each[replica.index()]);
+        let (events, clock) = (self.events.clone(), self.schedulers.clock);
+        let left = self.expires_at - clock.now();
+        self.schedulers.runtime.spawn(async move {
+            let wait = async {
+                tokio::select! {
+                    turn = scheduler.wait(ticket) => turn,
+                    // The call has ended, and with it the wait.
+                    () = events.closed() => Ok(()),
+                }
+            };
+            let has_turn = match tokio::time::timeout(left, wait).await {
+                Ok(Ok(())) => true,
+                Ok(Err(status)) => {
+                    scheduler.failed(clock.now(), &status);
+                    false
+                }
+                Err(_) => false,
+            };
+            let _ = events.send(Event::Turn(has_turn));
+        });
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.call.handle_end(None);
+        self.close();
+    }
+}
+
+/// The scheduler of one replica.
+struct RemoteScheduler {
+    endpoint: Endpoint,
+    /// The connection, once there is one, and the client on it.
+    client: tokio::sync::Mutex<Option<(Connection, TicketsClient<Connection>)>>,
+    backoff: Mutex<SchedulerBackoff>,
+}
+
+impl RemoteScheduler {
+    fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, client: tokio::sync::Mutex::default(), backoff: Mutex::default() }
+    }
+
+    fn backoff(&self) -> MutexGuard<'_, SchedulerBackoff> {
+        self.backoff.lock().expect("no panics while held")
+    }
+
+    /// Notes a failed call, unless the scheduler has answered it.
+    fn failed(&self, now: Instant, status: &Status) {
+        tracing::debug!("scheduler {}: {status}", self.endpoint.url());
+        if !matches!(status.code(), Code::ResourceExhausted | Code::NotFound | Code::Aborted) {
+            self.backoff().note_failure(now);
+        }
+    }
+
+    /// Returns the client, on a new connection if there is none.
+    async fn client(&self) -> Result<TicketsClient<Connection>, Status> {
+        let mut client = self.client.lock().await;
+        if let Some((connection, client)) = &*client
+            && !connection.is_closed()
+        {
+            return Ok(client.clone());
+        }
+        let unreachable = |error: io::Error| Status::unavailable(error.to_string());
+        let connected = tokio::time::timeout(ASIDE_TIMEOUT, self.endpoint.connect()).await;
+        let connection =
+            connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(unreachable)?;
+        let fresh = TicketsClient::with_origin(connection.clone(), self.endpoint.origin());
+        *client = Some((connection, fresh.clone()));
+        Ok(fresh)
+    }
+
+    async fn get(&self, request: GetTicketRequest) -> Result<TicketOffer, Status> {
+        let given = self.client().await?.get_ticket(request).await?.into_inner();
+        Ok(TicketOffer {
+            ticket: TicketId::from_bits(given.ticket),
+            expected: Duration::from_micros(u64::try_from(given.expected_us).unwrap_or(0)),
+            fits: given.meets_deadline && !given.breaks_another,
+        })
+    }
+
+    async fn wait(&self, ticket: TicketId) -> Result<(), Status> {
+        let scheduler = self.endpoint.scheduler().to_owned();
+        let request = WaitOnTicketRequest { scheduler, ticket: ticket.to_bits() };
+        self.client().await?.wait_on_ticket(request).await.map(|_| ())
+    }
+
+    /// Cancels a ticket. If that fails the lease ends it.
+    async fn cancel(&self, ticket: TicketId) {
+        self.aside(async {
+            let scheduler = self.endpoint.scheduler().to_owned();
+            let request = CancelTicketRequest { scheduler, ticket: ticket.to_bits() };
+            self.client().await?.cancel_ticket(request).await.map(|_| ())
+        })
+        .await;
+    }
+
+    /// Releases a ticket. If that fails the lease ends it.
+    async fn release(&self, ticket: TicketId, latency: Option<Duration>) {
+        self.aside(async {
+            let scheduler = self.endpoint.scheduler().to_owned();
+            let latency_us = latency.map(micros);
+            let request = ReleaseTicketRequest { scheduler, ticket: ticket.to_bits(), latency_us };
+            self.client().await?.release_ticket(request).await.map(|_| ())
+        })
+        .await;
+    }
+
+    async fn aside(&self, call: impl Future<Output = Result<(), Status>>) {
+        match tokio::time::timeout(ASIDE_TIMEOUT, call).await {
+            Ok(Ok(())) => {}
+            Ok(Err(status)) => tracing::debug!("scheduler {}: {status}", self.endpoint.url()),
+            Err(_) => tracing::debug!("scheduler {}: no answer", self.endpoint.url()),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
