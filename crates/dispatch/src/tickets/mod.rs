@@ -3,7 +3,7 @@
 mod call;
 mod error;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use sherwood_model::{Demand, DemandKind, Instant};
@@ -70,8 +70,10 @@ pub struct Tickets {
     salt: u64,
     queue: ReplicaQueue<Id>,
     tickets: Slab<Ticket>,
-    /// The end of the lease of every ticket.
-    leases: BTreeSet<(Instant, Id)>,
+    /// The ends of leases in their order, since all are equally long. An entry whose ticket has
+    /// ended, or has begun its lease again, is removed when it reaches the front, or together with
+    /// others when they are more than half of the entries.
+    leases: VecDeque<(Instant, Id)>,
     actions: VecDeque<TicketAction>,
     lapsed: u64,
 }
@@ -203,7 +205,7 @@ impl Tickets {
             salt,
             queue: ReplicaQueue::new(queue),
             tickets: Slab::new(),
-            leases: BTreeSet::new(),
+            leases: VecDeque::new(),
             actions: VecDeque::new(),
             lapsed: 0,
         })
@@ -251,7 +253,7 @@ impl Tickets {
         let estimate = self.queue.estimate(now, &demand, keys);
         let expires_at = now + self.lease;
         let id = self.tickets.insert(Ticket { expires_at, has_turn: false, is_awaited });
-        self.leases.insert((expires_at, id));
+        self.leases.push_back((expires_at, id));
         let is_queued = self.queue.enqueue(now, id, &demand, QueuedCall { keys, attempt: 0 });
         debug_assert!(is_queued, "the queue has room for `tickets_max`");
         self.pass_turns(now);
@@ -311,7 +313,7 @@ impl Tickets {
 
     /// Ends the tickets whose leases are over.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(&(expires_at, id)) = self.leases.first()
+        while let Some(&(expires_at, id)) = self.leases.front()
             && expires_at <= now
         {
             self.lapsed += 1;
@@ -326,7 +328,7 @@ impl Tickets {
     /// ticket.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.leases.first().map(|(at, _)| *at)
+        self.leases.front().map(|(at, _)| *at)
     }
 
     /// Returns the next message to a client that waits; none until the next input.
@@ -354,13 +356,13 @@ impl Tickets {
     /// Removes a ticket, and passes its turn on if it had it.
     fn end(&mut self, now: Instant, id: Id, latency: Option<Duration>) {
         let Some(ticket) = self.tickets.remove(id) else { return };
-        self.leases.remove(&(ticket.expires_at, id));
         if ticket.has_turn {
             self.queue.complete(id, latency);
             self.pass_turns(now);
         } else {
             self.queue.cancel(id);
         }
+        self.remove_ended_leases();
     }
 
     fn pass_turns(&mut self, now: Instant) {
@@ -378,9 +380,23 @@ impl Tickets {
     /// Begins the lease of a ticket again.
     fn renew(&mut self, now: Instant, id: Id) {
         let Some(ticket) = self.tickets.get_mut(id) else { return };
-        self.leases.remove(&(ticket.expires_at, id));
         ticket.expires_at = now + self.lease;
-        self.leases.insert((ticket.expires_at, id));
+        self.leases.push_back((ticket.expires_at, id));
+        self.remove_ended_leases();
+    }
+
+    /// Restores the invariant that the first of the leases belongs to a ticket, and that at most
+    /// half of them, and a few more, belong to none.
+    fn remove_ended_leases(&mut self) {
+        let Self { leases, tickets, .. } = self;
+        let is_current =
+            |&(at, id): &(Instant, Id)| tickets.get(id).is_some_and(|ticket| ticket.expires_at == at);
+        while leases.front().is_some_and(|lease| !is_current(lease)) {
+            leases.pop_front();
+        }
+        if leases.len() > 2 * tickets.len() + SPARE_LEASES {
+            leases.retain(is_current);
+        }
     }
 
     fn public(&self, id: Id) -> TicketId {
@@ -391,6 +407,9 @@ impl Tickets {
         Id::from_bits(id.0 ^ self.salt)
     }
 }
+
+/// Leases without a ticket that are kept beside as many as there are tickets.
+const SPARE_LEASES: usize = 32;
 
 /// Longest time until a deadline. A later one is a mistake in a unit.
 const WITHIN_MAX: Duration = Duration::from_secs(24 * 3_600);
