@@ -137,7 +137,7 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-        _: Option<Instant>,
+        _: Option<Duration>,
     ) -> futures_util::future::BoxFuture<'static, Vec<FetchResult>> {
         let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 8) {
             0 => Err(FetchFailure::Failed("broken".to_owned())),

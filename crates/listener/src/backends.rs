@@ -54,9 +54,9 @@ impl FetchFailure {
 /// Backends of the listeners that share a cache: they answer misses and learn of changes.
 pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
-    /// order. `deadline` is the time by which the client wants the values, if it has said so; they
-    /// are also used later. A key that failed is answered as a miss, since `get` has no error for a
-    /// single key, unless it was rejected and the command has no other keys.
+    /// order. `within` is the time within which the client wants the values, if it has said so;
+    /// they are also used later. A key that failed is answered as a miss, since `get` has no error
+    /// for a single key, unless it was rejected and the command has no other keys.
     ///
     /// At most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) keys come at once; the callee applies a
     /// timeout.
@@ -64,7 +64,7 @@ pub trait Backends: Send + Sync {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-        deadline: Option<Instant>,
+        within: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>>;
 
     /// Returns true if keys may have deadlines of which their clients do not know, which

@@ -6,10 +6,11 @@
 //! replaceable driver does all of that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backends::FetchResult;
 use bytes::Bytes;
-use sherwood_model::{Instant, PartitionId};
+use sherwood_model::PartitionId;
 
 use super::input::Input;
 use super::output::Output;
@@ -92,8 +93,8 @@ pub(super) struct Wanted {
     pub(super) partition: PartitionId,
     /// The key without the prefix that selects its partition, as the partition stores it.
     pub(super) key: Bytes,
-    /// The time by which the client wants the value, if it has said so.
-    pub(super) deadline: Option<Instant>,
+    /// The time within which the client wants the value, if it has said so.
+    pub(super) within: Option<Duration>,
 }
 
 /// Results of a fetch, in the order of its keys.

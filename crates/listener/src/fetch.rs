@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use sherwood_model::{Instant, PartitionId};
+use sherwood_model::PartitionId;
 
 use super::backends::{Backends, FetchFailure};
 use super::conversation::{Fetched, Wanted};
@@ -20,9 +21,9 @@ pub(super) fn fetch(
     let fetches: Vec<_> = backends
         .into_iter()
         .flat_map(|backends| groups(&wanted).into_iter().map(move |group| (backends, group)))
-        .map(|(backends, ((partition, deadline), places))| {
+        .map(|(backends, ((partition, within), places))| {
             let keys = places.iter().map(|&place| wanted[place].key.clone()).collect();
-            let results = backends.fetch(partition, keys, deadline);
+            let results = backends.fetch(partition, keys, within);
             async move { (places, results.await) }
         })
         .collect();
@@ -36,15 +37,15 @@ pub(super) fn fetch(
     }
 }
 
-/// The partition and the deadline of keys that are fetched together.
-type Group = (PartitionId, Option<Instant>);
+/// The partition of keys that are fetched together, and the time until their deadline.
+type Group = (PartitionId, Option<Duration>);
 
-/// Groups the keys to fetch by partition and deadline; returns each group with the indices of its
+/// Groups the keys to fetch by partition and time; returns each group with the indices of its
 /// keys in `wanted`.
 fn groups(wanted: &[Wanted]) -> Vec<(Group, Vec<usize>)> {
     let mut groups: Vec<(Group, Vec<usize>)> = Vec::new();
-    for (place, Wanted { partition, deadline, .. }) in wanted.iter().enumerate() {
-        let group = (*partition, *deadline);
+    for (place, Wanted { partition, within, .. }) in wanted.iter().enumerate() {
+        let group = (*partition, *within);
         match groups.iter_mut().find(|(known, _)| *known == group) {
             Some((_, places)) => places.push(place),
             None => groups.push((group, vec![place])),

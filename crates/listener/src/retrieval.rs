@@ -57,7 +57,7 @@ impl Misses {
     /// Returns the keys to fetch, in the order of the misses.
     pub(super) fn wanted(&self) -> Vec<Wanted> {
         let wanted =
-            |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone(), deadline: None };
+            |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone(), within: None };
         self.list.iter().map(wanted).collect()
     }
 }

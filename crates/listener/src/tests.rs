@@ -371,10 +371,10 @@ impl Backends for Fake {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-        deadline: Option<Instant>,
+        within: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-        let by = deadline.map_or(String::new(), |at| format!(" by {} ms", at.as_nanos() / 1_000_000));
+        let by = within.map_or(String::new(), |within| format!(" within {within:?}"));
         self.log.lock().unwrap().push(format!("fetch {} {}{by}", partition.0, keys.join(",")));
         let answer = |key: String| match key.get(..2) {
             Some("no") => Ok(None),
@@ -440,7 +440,7 @@ fn fetched_value_has_the_cas_of_the_stored_item() {
             &self,
             partition: PartitionId,
             _: Vec<Bytes>,
-            _: Option<Instant>,
+            _: Option<Duration>,
         ) -> BoxFuture<'static, Vec<FetchResult>> {
             self.0
                 .set(partition, b"1", NewItem::bytes(b"newer"), &Access::at(Instant::from_secs(1)))

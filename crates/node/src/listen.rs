@@ -108,13 +108,13 @@ impl Backends for Behind {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-        deadline: Option<Instant>,
+        within: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let mut results = vec![Ok(None); keys.len()];
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         let core = Arc::clone(&self.0);
         let (asked_at, id) = (core.clock.now(), core.names.partitions()[partition.index()].backend);
-        let demands = demands(&core, partition, &keys, asked_at, deadline);
+        let demands = demands(&core, partition, &keys, asked_at, within);
         if let Some(backend) = core.backend(id) {
             for (demand, positions) in &demands {
                 let waiter = |&i: &usize| {
@@ -160,21 +160,21 @@ impl Backends for Behind {
 /// A demand, and the positions of the keys that have it, ascending.
 type DemandOfKeys = (Demand, Vec<usize>);
 
-/// Groups the keys of a partition by their demand. Keys of a client that states no `deadline` have
+/// Groups the keys of a partition by their demand. Keys of a client that states no time have
 /// the deadlines of the rules.
 fn demands(
     core: &Core,
     partition: PartitionId,
     keys: &[Bytes],
     asked_at: Instant,
-    deadline: Option<Instant>,
+    within: Option<Duration>,
 ) -> Vec<DemandOfKeys> {
     let PartitionName { tenant, backend, .. } = core.names.partitions()[partition.index()];
     let mut demands: Vec<DemandOfKeys> = Vec::new();
     for (position, key) in keys.iter().enumerate() {
-        let of_rule = || Some(asked_at + core.deadline_rules.within(tenant, backend, key)?);
-        let deadline = deadline.or_else(of_rule);
-        let class = deadline.map(|deadline| core.cache.deadline_class(partition, deadline - asked_at));
+        let within = within.or_else(|| core.deadline_rules.within(tenant, backend, key));
+        let class = within.map(|within| core.cache.deadline_class(partition, within));
+        let deadline = within.map(|within| asked_at + within);
         let demand = Demand { tenant, deadline, class: class.unwrap_or_default(), ..Demand::default() };
         match demands.iter_mut().find(|(known, _)| *known == demand) {
             Some((_, positions)) => positions.push(position),

@@ -69,11 +69,10 @@ impl Asked<'_> {
     }
 
     fn wanted(&self) -> Wanted {
-        let within = self.meta.flags.options().within;
         Wanted {
             partition: self.target.partition,
             key: Bytes::copy_from_slice(self.name),
-            deadline: within.map(|within| self.moment.now + within),
+            within: self.meta.flags.options().within,
         }
     }
 }

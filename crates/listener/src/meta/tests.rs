@@ -191,7 +191,7 @@ fn flag_u_of_meta_get_gives_the_fetch_a_deadline() {
         ),
         ("ms a/4 1 U20\r\nx\r\nmg a/4 v U20\r\n", "HD\r\nVA 1\r\nx\r\n"),
     ]);
-    assert_eq!(fake.log(), ["fetch 0 1 by 1050 ms", "fetch 0 2 by 86401000 ms", "write 0 4"]);
+    assert_eq!(fake.log(), ["fetch 0 1 within 50ms", "fetch 0 2 within 86400s", "write 0 4"]);
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl Session<'_> {
         match self.shared.service.routing.find(key).filter(|(target, _)| backends && target.read_through) {
             Some((target, name)) => {
                 let key = Bytes::copy_from_slice(name);
-                let wanted = Wanted { partition: target.partition, key, deadline: None };
+                let wanted = Wanted { partition: target.partition, key, within: None };
                 misses.push(Miss { at: out.len(), wanted });
             }
             None => reply::null(out, self.version()),

@@ -148,7 +148,7 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-        _: Option<Instant>,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         self.asked.lock().unwrap().extend(names.iter().cloned());

@@ -126,7 +126,7 @@ impl Backends for Gate {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-        _: Option<Instant>,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         Box::pin(async move { keys.iter().map(|_| Ok(None)).collect() })
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::protocol::Protocol;
 use crate::support::{Server, options};
@@ -260,7 +261,7 @@ impl Backends for Slow {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-        _: Option<Instant>,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let mut waiting = self.waiting.lock().unwrap();
         let answers: Vec<_> = keys

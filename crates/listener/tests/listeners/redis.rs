@@ -1,6 +1,7 @@
 //! The Redis listener on real sockets: pipelines, malformed requests and fetched values.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -55,7 +56,7 @@ impl Backends for OneValue {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-        _: Option<Instant>,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let value = || Bytes::from_owner(Reference(Arc::clone(&self.0)));
         let found = keys.iter().map(|_| Ok(Some(value().into()))).collect();

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -80,7 +81,7 @@ fn value(key: &[u8]) -> Result<Option<Vec<u8>>, FetchFailure> {
 }
 
 impl Backends for SimulatedBackends {
-    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>, _: Option<Instant>) -> BoxFuture<'static, Results> {
+    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>, _: Option<Duration>) -> BoxFuture<'static, Results> {
         let number = self.fetches.fetch_add(1, Relaxed);
         if number.is_multiple_of(self.at_once_of) {
             return Box::pin(std::future::ready(self.results(&keys, START)));
