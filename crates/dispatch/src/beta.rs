@@ -11,12 +11,13 @@ use crate::Percent;
 /// a half, since missed deadlines are to end soon, and at most 1.1, since an interval with few of
 /// them may be luck. Near saturation the observed share grows with about the seventh power of what
 /// β leaves out, so that the whole ratio would overshoot again and again. Within a tenth of the
-/// wanted share it keeps β. It suggests 50% to 99.5%.
+/// wanted share it keeps β. While nothing is rejected it does not lower β, which
+/// would change nothing but the deadlines that the next burst misses. It suggests 50% to 99.5%.
 ///
 /// ```
 /// use sherwood_dispatch::{BetaController, DeadlineCounts, Percent, PercentError};
 /// let controller = BetaController::new(Percent::new("target", 3.0)?);
-/// let decision = controller.decide(Percent::BETA, &DeadlineCounts { met: 1_880, missed: 120 });
+/// let decision = controller.decide(Percent::BETA, &DeadlineCounts { met: 1_800, missed: 120, rejected: 80 });
 /// assert_eq!(decision.beta, Percent::new("beta", 89.91)?);
 /// assert_eq!(
 ///     decision.reason,
@@ -32,10 +33,13 @@ pub struct BetaController {
 /// Requests with a deadline that ended within an interval, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineCounts {
-    /// Requests that were answered by their deadline, or rejected.
+    /// Requests that were answered by their deadline.
     pub met: u64,
     /// Requests that were answered later, or failed.
     pub missed: u64,
+    /// Requests that were rejected, and so did not miss their deadline. A dispatcher counts them
+    /// itself.
+    pub rejected: u64,
 }
 
 /// The β for the next interval.
@@ -57,8 +61,8 @@ impl BetaController {
     /// Chooses the next β, after an interval with the present one.
     #[must_use]
     pub fn decide(&self, beta: Percent, seen: &DeadlineCounts) -> BetaDecision {
-        let DeadlineCounts { met, missed } = *seen;
-        let (target, total) = (self.target, met + missed);
+        let DeadlineCounts { met, missed, rejected } = *seen;
+        let (target, total) = (self.target, met + missed + rejected);
         if total < SEEN_MIN {
             let reason = format!("only {total} deadlines were seen, of {SEEN_MIN} needed: beta stays {beta}");
             return BetaDecision { beta, reason };
@@ -70,6 +74,10 @@ impl BetaController {
         );
         if (ratio / target.ratio() - 1.0).abs() <= KEEP {
             return BetaDecision { beta, reason: format!("{seen}: beta stays {beta}") };
+        }
+        if rejected == 0 && ratio < target.ratio() {
+            let reason = format!("{seen}, and none was rejected: beta stays {beta}");
+            return BetaDecision { beta, reason };
         }
         let wanted = target.ratio() / ratio.max(f64::MIN_POSITIVE);
         let factor = wanted.sqrt().sqrt().clamp(FACTOR_MIN, FACTOR_MAX);
@@ -102,18 +110,22 @@ pub(crate) struct AdaptiveBeta {
 impl AdaptiveBeta {
     /// Returns the choice of β for this share of missed deadlines.
     pub(crate) const fn new(target: Percent) -> Self {
-        Self { controller: BetaController::new(target), last: DeadlineCounts { met: 0, missed: 0 } }
+        Self {
+            controller: BetaController::new(target),
+            last: DeadlineCounts { met: 0, missed: 0, rejected: 0 },
+        }
     }
 
     /// Chooses the next β, after `total` since the start with the present one last. An interval in
     /// which too few deadlines were seen goes on.
     pub(crate) fn decide(&mut self, beta: Percent, total: DeadlineCounts) -> BetaDecision {
-        let DeadlineCounts { met, missed } = self.last;
+        let DeadlineCounts { met, missed, rejected } = self.last;
         let seen = DeadlineCounts {
             met: total.met.saturating_sub(met),
             missed: total.missed.saturating_sub(missed),
+            rejected: total.rejected.saturating_sub(rejected),
         };
-        if seen.met + seen.missed >= SEEN_MIN {
+        if seen.met + seen.missed + seen.rejected >= SEEN_MIN {
             self.last = total;
         }
         self.controller.decide(beta, &seen)
@@ -137,8 +149,14 @@ mod tests {
         Percent::new("beta", percent).unwrap()
     }
 
+    /// Deadlines of which one that was not missed was rejected, if there is one.
+    fn counts(met: u64, missed: u64) -> DeadlineCounts {
+        let rejected = met.min(1);
+        DeadlineCounts { met: met - rejected, missed, rejected }
+    }
+
     fn decide(beta: f64, met: u64, missed: u64) -> BetaDecision {
-        BetaController::new(percent(3.0)).decide(percent(beta), &DeadlineCounts { met, missed })
+        BetaController::new(percent(3.0)).decide(percent(beta), &counts(met, missed))
     }
 
     #[test]
@@ -169,11 +187,19 @@ mod tests {
     #[test]
     fn interval_goes_on_until_enough_deadlines_were_seen() {
         let mut adaptive = AdaptiveBeta::new(percent(3.0));
-        let mut decide = |met, missed| adaptive.decide(percent(88.0), DeadlineCounts { met, missed }).beta;
+        let mut decide = |met, missed| adaptive.decide(percent(88.0), counts(met, missed)).beta;
         assert_eq!(decide(0, 99), percent(88.0));
         assert_eq!(decide(1, 99), percent(94.0), "100 since the start");
         assert_eq!(decide(1, 198), percent(88.0), "99 more");
         assert_eq!(decide(1_001, 199), percent(90.9), "an eleventh of 1,100 more");
+    }
+
+    #[test]
+    fn beta_does_not_fall_while_nothing_is_rejected() {
+        let counts = DeadlineCounts { met: 1_000, missed: 0, rejected: 0 };
+        let decision = BetaController::new(percent(3.0)).decide(percent(88.0), &counts);
+        assert_eq!(decision.beta, percent(88.0));
+        assert!(decision.reason.ends_with("none was rejected: beta stays 88%"), "{decision:?}");
     }
 
     #[test]

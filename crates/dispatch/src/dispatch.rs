@@ -111,6 +111,8 @@ pub struct Dispatch<K, V, W> {
     admission: AnyAdmission,
     /// The choice of β, if the admission has a target.
     beta: Option<AdaptiveBeta>,
+    /// Waiters with a deadline that were rejected, for the choice of β.
+    rejected_by_deadline: u64,
     replication: AnyReplication,
     replicas: Vec<Replica>,
     /// The keys that a query which asks for them joins; each is in `keys` and fresh.
@@ -169,6 +171,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             balancer: options.balance.into(),
             admission: AnyAdmission::new(options.admit, workers),
             beta: options.admit.target().map(AdaptiveBeta::new),
+            rejected_by_deadline: 0,
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
             joinable: HashMap::with_hasher(hash),
@@ -355,13 +358,12 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// an interval; none without a target. [`set_beta`](Self::set_beta) puts it in force.
     ///
     /// `ended` are the requests with a deadline that ended since the start, without those that were
-    /// rejected: the dispatcher counts them as met itself, and cannot know whether an answer came
+    /// rejected: the dispatcher counts these itself, and cannot know whether an answer came
     /// in time for its waiter.
     ///
     /// [`AdmitChoice::Deadline`]: crate::AdmitChoice::Deadline
     pub fn choose_beta(&mut self, ended: DeadlineCounts) -> Option<BetaDecision> {
-        let DeadlineCounts { met, missed } = ended;
-        let total = DeadlineCounts { met: met + self.counters.rejected, missed };
+        let total = DeadlineCounts { rejected: self.rejected_by_deadline, ..ended };
         self.beta.as_mut().map(|choice| choice.decide(self.options.beta, total))
     }
 
@@ -511,6 +513,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         *ended += waiters.len() as u64;
         if let Err(FetchError::Rejected { .. }) = result {
             self.counters.rejected += waiters.len() as u64;
+            if demand.deadline.is_some() {
+                self.rejected_by_deadline += waiters.len() as u64;
+            }
         }
         let is_current = fresh && result.is_ok();
         self.actions.push_back(Action::Deliver { key, result, is_current, demand, waiters });

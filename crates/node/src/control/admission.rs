@@ -41,7 +41,7 @@ impl AdmissionTargets {
     pub(crate) fn decide(&mut self, events: &Events, dry_run: bool) {
         for WithTarget { backend, target, line } in &mut self.backends {
             let ended = self.deadlines.of_backend(backend.id);
-            let ended = DeadlineCounts { met: ended.met, missed: ended.missed };
+            let ended = DeadlineCounts { met: ended.met, missed: ended.missed, rejected: 0 };
             let decided = backend.drive(|state, _, _| {
                 let before = state.machine.stats().beta;
                 let decision = state.machine.choose_beta(ended)?;
