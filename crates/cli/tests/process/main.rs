@@ -16,5 +16,6 @@ mod security;
 mod serve;
 mod sim;
 mod support;
+mod tickets;
 mod tour;
 mod trace;
