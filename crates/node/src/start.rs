@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-use axum::Router;
 use axum::routing::post;
+use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
 use sherwood_dispatch::AdmitChoice;
 use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
@@ -51,7 +51,7 @@ use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
-use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService};
+use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
 use crate::tls::{Tls, TlsFiles};
 use crate::{admin, gateway, http, listen};
 use sherwood_listener::{Address, Running};
@@ -530,7 +530,8 @@ fn router(core: Arc<Core>) -> Router {
 /// The routes of the HTTP port over HTTP/2; none if there is nothing to serve by it.
 fn grpc(core: &Core) -> Option<Router> {
     let service = TicketService::server(Arc::clone(&core.schedulers), core.stopping.clone());
-    (!core.schedulers.is_empty()).then(|| Router::new().route_service(CALLS, service))
+    let whole = middleware::from_fn_with_state(Arc::clone(&core.buffers), whole_message);
+    (!core.schedulers.is_empty()).then(|| Router::new().route_service(CALLS, service).layer(whole))
 }
 
 #[cfg(test)]

@@ -294,7 +294,12 @@ impl Config {
             });
         let http = self.admin.map(|_| {
             let tls = if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 };
-            let bytes = mebibytes(http::CONNECTION_BYTES_MAX + tls);
+            let plain = if self.schedulers.is_empty() {
+                http::CONNECTION_BYTES_MAX
+            } else {
+                http::HTTP2_CONNECTION_BYTES_MAX
+            };
+            let bytes = mebibytes(plain + tls);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
         let shared = format!(

@@ -58,7 +58,12 @@ const STREAMS_MAX: u32 = 1_024;
 /// Bytes of requests that a client may send by HTTP/2 before they are read, on one connection. A
 /// message has some 50.
 const WINDOW_BYTES: u32 = 64 << 10;
-/// Such bytes of one request, and the largest frame and head of a request.
+/// Largest head of a request by HTTP/2, bytes. Those of requests in flight are kept.
+const STREAM_HEAD_BYTES_MAX: u32 = 4 << 10;
+/// Upper bound of a connection's buffers and heads by HTTP/2, bytes.
+pub(crate) const HTTP2_CONNECTION_BYTES_MAX: usize =
+    (STREAMS_MAX * STREAM_HEAD_BYTES_MAX + 2 * WINDOW_BYTES) as usize;
+/// Such bytes of one request, and the largest frame.
 const STREAM_BYTES: u32 = 16 << 10;
 /// Time without a frame after which the client of an HTTP/2 connection is asked whether it lives,
 /// and the timeout of its answer.
@@ -231,7 +236,7 @@ where
         .initial_connection_window_size(WINDOW_BYTES)
         .initial_stream_window_size(STREAM_BYTES)
         .max_frame_size(STREAM_BYTES)
-        .max_header_list_size(STREAM_BYTES)
+        .max_header_list_size(STREAM_HEAD_BYTES_MAX)
         .max_send_buf_size(STREAM_BYTES as usize)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL);

@@ -35,9 +35,13 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
 
-    #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.status
+    }
+
+    /// Returns the explanation.
+    pub(crate) fn error(&self) -> &str {
+        self.body["error"].as_str().unwrap_or_default()
     }
 
     /// Adds a field to the body.

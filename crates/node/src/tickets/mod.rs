@@ -30,7 +30,7 @@ pub(crate) use client::{Schedulers, Turn};
 pub use connection::{NoSchedulerUrl, SchedulerSource, SchedulerUrl};
 pub(crate) use scheduler::Scheduler;
 pub use scheduler::SchedulerSetup;
-pub(crate) use service::{CALLS, TicketService};
+pub(crate) use service::{CALLS, TicketService, whole_message};
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::middleware::Next;
 use sherwood_dispatch::{TicketError, TicketId, TicketRequest};
 use sherwood_model::DemandKind;
 use tokio::sync::watch;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::generated::tickets_server::{self, TicketsServer};
 use super::generated::{
@@ -14,7 +18,8 @@ use super::generated::{
     Operation, ReleaseTicketRequest, ReleaseTicketResponse, WaitOnTicketRequest, WaitOnTicketResponse,
 };
 use super::scheduler::{Scheduler, Turn};
-use crate::http::{listed, stopped};
+use crate::buffers::Buffers;
+use crate::http::{WholeBody, listed, stopped};
 
 /// The paths of the calls.
 pub(crate) const CALLS: &str = "/sherwood.v1.Tickets/{call}";
@@ -22,11 +27,38 @@ pub(crate) const CALLS: &str = "/sherwood.v1.Tickets/{call}";
 /// Largest message from a client, bytes: many times the largest that the definition allows.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
+/// Bytes of gRPC before a message.
+const PREFIX_BYTES: usize = 5;
+
 /// Largest number of keys of one call.
 const KEYS_MAX: u32 = 10_000;
 
 /// The name of a scheduler that is called by none.
 pub(super) const DEFAULT: &str = "default";
+
+/// Reads the message of a call to its end before the call is served, within the bounds of all
+/// bodies. The server of gRPC would wait for the end for ever.
+pub(crate) async fn whole_message(
+    State(buffers): State<Arc<Buffers>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> axum::response::Response {
+    let (head, body) = request.into_parts();
+    match WholeBody::of_value(body, &buffers, MESSAGE_BYTES_MAX + PREFIX_BYTES).await {
+        Ok(WholeBody { bytes, hold: _hold }) => {
+            next.run(axum::extract::Request::from_parts(head, Body::from(bytes))).await
+        }
+        Err(problem) => {
+            let code = match problem.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => Code::OutOfRange,
+                StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
+                StatusCode::SERVICE_UNAVAILABLE => Code::ResourceExhausted,
+                _ => Code::InvalidArgument,
+            };
+            Status::new(code, problem.error()).into_http()
+        }
+    }
+}
 
 /// The schedulers of the node, as clients call them.
 #[derive(Clone)]
