@@ -16,10 +16,10 @@ const UNITS_MAX: f64 = 1e15;
 ///
 /// ```
 /// use sherwood_model::DemandCurve;
-/// let misses = DemandCurve::new([(0, 1.0), (100, 0.2)]);
-/// // Of 1,000 bytes that a miss takes, a hit saves 40%.
-/// let network = DemandCurve::of_misses(1_000.0, 0.4, &misses);
-/// assert_eq!((misses.at(50), network.at(0), network.at(100)), (0.6, 1_000.0, 680.0));
+/// let misses = DemandCurve::new([(0, 1.0), (100, 0.25)]);
+/// // Of 1,000 bytes that a miss takes, a hit saves half.
+/// let network = DemandCurve::of_misses(1_000.0, 0.5, &misses);
+/// assert_eq!((misses.at(50), network.at(0), network.at(100)), (0.625, 1_000.0, 625.0));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemandCurve {
