@@ -3,8 +3,8 @@
 //! Every other crate may depend on this one; it depends on none of them and does no I/O. It holds
 //! the types that the deciding side (policies, controller) and the acting side (node, simulator)
 //! exchange: ids ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), time ([`Instant`]),
-//! latencies of finished requests ([`FinishedRequest`]) and the division of the cache
-//! ([`CachePlan`]). [`units`] parses sizes and durations as users write them.
+//! latencies of finished requests ([`FinishedRequest`]) and the division of the cache and of rates
+//! ([`Plan`]). [`units`] parses sizes and durations as users write them.
 
 mod deadline_classes;
 mod demand;
@@ -28,7 +28,7 @@ pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, deadline_withi
 pub use demand_curve::DemandCurve;
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
-pub use plan::CachePlan;
+pub use plan::{CachePlan, Plan};
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
 pub use resource::{Rates, ResourceKind};
 pub use sketch::{LatencySketch, LatencyWindow};

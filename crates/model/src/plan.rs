@@ -1,6 +1,25 @@
-//! The division of the cache that a decision asks for.
+//! The plan of a decision: a division of the cache, and rates of the resources behind it.
 
-use crate::PartitionId;
+use crate::{PartitionId, Rates};
+
+/// A division of the cache and, with several tenants, of the resources behind it.
+///
+/// A driver applies the rates before the cache: a tenant that gives cache receives units for it
+/// first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The division of the cache.
+    pub cache: CachePlan,
+    /// The rates of each tenant; none if the node has one tenant, which nothing limits.
+    pub rates: Option<Rates>,
+}
+
+impl From<CachePlan> for Plan {
+    /// Returns a plan that divides the cache and limits no rate.
+    fn from(cache: CachePlan) -> Self {
+        Self { cache, rates: None }
+    }
+}
 
 /// Division of the cache's total budget.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -111,7 +111,7 @@ impl Server {
         let seen = self.observe(known);
         let decision = self.controller.decide(now, &seen);
         if decision.apply {
-            let plan = self.resizing.plan(decision.plan, self.cache.options().total_bytes);
+            let plan = self.resizing.plan(decision.plan.cache, self.cache.options().total_bytes);
             self.apply(now, &plan);
         }
     }

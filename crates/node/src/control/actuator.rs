@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::Thread;
 
 use sherwood_cache::{Cache, PlanError};
-use sherwood_model::{CachePlan, PartitionId};
+use sherwood_model::{CachePlan, PartitionId, Plan};
 
 use super::instances::Instance;
 
@@ -40,7 +40,7 @@ pub(crate) trait Actuator: Send + Sync {
     ///
     /// # Errors
     /// When the plan does not fit the cache; nothing has changed then.
-    fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError>;
+    fn apply(&self, plan: &Plan) -> Result<(), ApplyError>;
 
     /// Returns the budgets in force; none if the partitions share one LRU or if the actuator does
     /// not know them.
@@ -104,8 +104,8 @@ impl Actuator for OwnCache {
         0
     }
 
-    fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError> {
-        self.cache.apply(plan)?;
+    fn apply(&self, plan: &Plan) -> Result<(), ApplyError> {
+        self.cache.apply(&plan.cache)?;
         self.housekeeper.unpark();
         Ok(())
     }
@@ -161,8 +161,8 @@ impl Actuator for Instances {
         self.each[partition.index()].setup().kind.bytes_min()
     }
 
-    fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError> {
-        let CachePlan::Budgets(budgets) = plan else { return Err(ApplyError::Sharing) };
+    fn apply(&self, plan: &Plan) -> Result<(), ApplyError> {
+        let CachePlan::Budgets(budgets) = &plan.cache else { return Err(ApplyError::Sharing) };
         let (given, partitions) = (budgets.len(), self.each.len());
         if given != partitions {
             return Err(PlanError::Partitions { given, partitions }.into());

@@ -244,7 +244,7 @@ impl Control {
     pub(crate) fn set_by_hand(&mut self, partition: PartitionId, bytes: u64) -> Result<(), ApplyError> {
         let mut budgets = self.budgets();
         budgets[partition.index()] = bytes;
-        self.actuator.apply(&CachePlan::Budgets(budgets.clone()))?;
+        self.actuator.apply(&CachePlan::Budgets(budgets.clone()).into())?;
         self.controller.set_budgets(budgets);
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Control {
         if self.policy() == "static" || !all_fit || sum != Some(self.total_bytes()) {
             return;
         }
-        let plan = CachePlan::Budgets(budgets.to_vec());
+        let plan = CachePlan::Budgets(budgets.to_vec()).into();
         let shared = self.parts.cache.plan() == CachePlan::Shared;
         if shared || self.actuator.apply(&plan).is_ok() {
             self.controller.set_budgets(budgets.to_vec());

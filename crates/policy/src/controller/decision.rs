@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sherwood_model::{CachePlan, PartitionId};
+use sherwood_model::{PartitionId, Plan};
 
 use super::words;
 use crate::bounds::Bounds;
@@ -13,8 +13,8 @@ use crate::{Claims, Harm, Signal, View};
 pub struct Decision {
     /// Name of the policy that decided.
     pub policy: &'static str,
-    /// The complete division of the cache.
-    pub plan: CachePlan,
+    /// The complete division of the cache and, with several tenants, of rates.
+    pub plan: Plan,
     /// True if the plan is to be applied; false in a dry run.
     pub apply: bool,
     /// Reason why the policy moved nothing; none if it moved bytes. Budgets may change nevertheless

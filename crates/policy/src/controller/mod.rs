@@ -8,7 +8,7 @@
 mod decision;
 mod words;
 
-use sherwood_model::{CachePlan, Instant, PartitionId};
+use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
 
 use crate::approach::approach;
 use crate::bounds::{Bounds, sum};
@@ -117,10 +117,10 @@ impl Controller {
         self.options.dry_run
     }
 
-    /// Returns the plan in force: the budget of each partition, or `Shared`.
+    /// Returns the plan in force: the budget of each partition, or `Shared`, and no rates.
     #[must_use]
-    pub fn plan(&self) -> CachePlan {
-        if self.shared { CachePlan::Shared } else { CachePlan::Budgets(self.budgets.clone()) }
+    pub fn plan(&self) -> Plan {
+        planned(self.shared, &self.budgets)
     }
 
     /// Budgets of the last plan that has any, in bytes, in the order of the partitions' ids.
@@ -326,7 +326,7 @@ impl Controller {
             pending.map(|(seen, &budget)| seen.used_bytes.saturating_sub(budget)).collect();
         let pending_bytes = if shared { 0 } else { u64::try_from(sum(&pending)).unwrap_or(u64::MAX) };
         let line = words::line(apply, kept, &moves, &|id| self.name(id));
-        let plan = if shared { CachePlan::Shared } else { CachePlan::Budgets(budgets.clone()) };
+        let plan = planned(shared, &budgets);
         if apply {
             self.budgets = budgets;
             self.shared = shared;
@@ -341,6 +341,11 @@ impl Controller {
             None => format!("partition {}", id.0),
         }
     }
+}
+
+/// The plan with these budgets, which `shared` sets aside.
+fn planned(shared: bool, budgets: &[u64]) -> Plan {
+    if shared { CachePlan::Shared.into() } else { CachePlan::Budgets(budgets.to_vec()).into() }
 }
 
 /// Builds the guard of `options`.

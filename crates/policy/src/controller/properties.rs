@@ -172,7 +172,7 @@ fn controller_of(policy: &str, options: &Options) -> Controller {
 /// Checks a plan against the bounds stated in the documentation of [`Controller::decide`].
 fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), TestCaseError> {
     prop_assert!(decision.line.len() <= 2_000);
-    let CachePlan::Budgets(budgets) = &decision.plan else {
+    let CachePlan::Budgets(budgets) = &decision.plan.cache else {
         prop_assert_eq!(policy, "shared-lru");
         return Ok(());
     };
@@ -235,7 +235,7 @@ proptest! {
                         return now.is_finite() && then.is_finite() && now >= 0.0 && then >= 0.0;
                     }
                     let claim = matches!(m.reason, Reason::Claim { ratio, .. } if !(0.0..=1.0).contains(&ratio));
-                    !claim && decision.plan.budget(m.partition).is_none_or(|after| after == m.after_bytes)
+                    !claim && decision.plan.cache.budget(m.partition).is_none_or(|after| after == m.after_bytes)
                 };
                 prop_assert!(decision.moves.iter().all(moved));
             }
@@ -287,7 +287,7 @@ proptest! {
                 let seen = Observation { partitions: pinned_as(&seen.partitions, &first.partitions), ..seen };
                 let before = controller.decide(*now, &Observation { requests: 0, partitions: silent(&seen.partitions), ..seen.clone() });
                 let after = controller.decide(*now + Duration::from_secs(1), &seen);
-                if let (CachePlan::Budgets(before), CachePlan::Budgets(after)) = (before.plan, after.plan)
+                if let (CachePlan::Budgets(before), CachePlan::Budgets(after)) = (before.plan.cache, after.plan.cache)
                     && ["cliffhanger", "fair", "lama"].contains(&policy)
                 {
                     let moved: u128 = before.iter().zip(&after).map(|(b, a)| u128::from(a.saturating_sub(*b))).sum();
@@ -302,7 +302,7 @@ proptest! {
         let mut controller = controller("equal");
         let before = controller.decide(Instant::from_secs(1), &seen).plan;
         controller.set_policy(by_name("shared-lru", &options("robinhood")).expect("known"));
-        prop_assert_eq!(controller.decide(Instant::from_secs(2), &seen).plan, CachePlan::Shared);
+        prop_assert_eq!(controller.decide(Instant::from_secs(2), &seen).plan, CachePlan::Shared.into());
         controller.set_policy(by_name("robinhood", &options("robinhood")).expect("known"));
         let silent = Observation { requests: 0, ..seen };
         prop_assert_eq!(controller.decide(Instant::from_secs(3), &silent).plan, before);

@@ -35,7 +35,7 @@ fn observation(total_mib: u64, counts: &[u64]) -> Observation {
 }
 
 fn mib(decision: &Decision) -> Vec<u64> {
-    match &decision.plan {
+    match &decision.plan.cache {
         CachePlan::Budgets(budgets) => budgets.iter().map(|bytes| bytes / MIB).collect(),
         CachePlan::Shared => panic!("the plan is shared"),
     }
@@ -171,7 +171,7 @@ fn budgets_before_shared_lru_return_after_it() {
     loop_.decide(at(5), &seen);
     loop_.set_policy(by_name("shared-lru", &options()).expect("known"));
     let decision = loop_.decide(at(10), &seen);
-    assert_eq!((decision.plan, loop_.plan()), (CachePlan::Shared, CachePlan::Shared));
+    assert_eq!((decision.plan, loop_.plan()), (CachePlan::Shared.into(), CachePlan::Shared.into()));
     assert!(decision.moves.is_empty());
     loop_.set_policy(by_name("static", &options()).expect("known"));
     assert_eq!(mib(&loop_.decide(at(15), &seen)), [202, 198]);
@@ -208,7 +208,7 @@ fn budgets_are_equal_after_the_number_of_partitions_changes() {
     let mut loop_ = controller("robinhood", &options(), &[400]);
     assert_eq!(mib(&loop_.decide(at(5), &observation(400, &[0, 0]))), [200, 200]);
     let empty = loop_.decide(at(10), &observation(400, &[]));
-    assert_eq!(empty.plan, CachePlan::Budgets(Vec::new()));
+    assert_eq!(empty.plan, CachePlan::Budgets(Vec::new()).into());
 }
 
 #[test]
