@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod copies;
+mod overload;
 mod simulation;
 mod turns;
 

@@ -67,11 +67,11 @@ fn drain(queue: &mut Queue, now_ms: u64) -> Vec<u32> {
 fn earliest_deadline_starts_first_timeout_ranks_without_one_and_best_effort_is_last() {
     let mut queue = edf(1);
     let best_effort = Demand { best_effort: true, ..due(1) };
-    let demands = [best_effort, Demand::default(), due(30), due(TIMEOUT_MS + 1), due(10), due(30)];
+    let demands = [best_effort, Demand::default(), due(30), due(TIMEOUT_MS - 1), due(10), due(30)];
     for (entry, demand) in (0..).zip(demands) {
         add(&mut queue, 0, entry, &demand);
     }
-    assert_eq!(drain(&mut queue, 0), [4, 2, 5, 1, 3, 0]);
+    assert_eq!(drain(&mut queue, 0), [4, 2, 5, 3, 1, 0]);
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn hopeless_head_is_deferred_once_behind_those_that_can_make_it() {
     };
     assert_eq!(next(&mut queue, 100), (Some(2), 2));
     // A deferred entry has a rank like others, and is not deferred again.
-    add(&mut queue, 100, 5, &due(105 + TIMEOUT_MS + 1));
+    add(&mut queue, 100, 5, &due(100 + (TIMEOUT_MS - 100) / 2 + 1));
     add(&mut queue, 100, 6, &due(500));
-    assert_eq!(drain(&mut queue, 120), [3, 6, 1, 5, 4]);
+    assert_eq!(drain(&mut queue, 120), [3, 6, 1, 4, 5]);
     assert_eq!(queue.deferred(), 2);
 }
 
@@ -119,7 +119,7 @@ fn endless_hopeless_and_feasible_arrivals_do_not_starve_a_deferred_entry() {
         let started = queue.start_next(at(now)).expect("entries wait");
         queue.complete(started, None);
         if started == 0 {
-            assert!((TIMEOUT_MS - 200..=TIMEOUT_MS + 20).contains(&now), "{now}");
+            assert!((TIMEOUT_MS / 2 - 200..=TIMEOUT_MS / 2 + 20).contains(&now), "{now}");
             break;
         }
         assert!(now <= 2 * TIMEOUT_MS, "the deferred entry starves");

@@ -29,8 +29,8 @@ use work::Work;
 /// # Deadlines
 /// An entry without a deadline has the [timeout](QueueOptions::timeout) as one. With `edf` the
 /// earliest deadline starts first, and best effort last. A head of the queue that has less time
-/// left than the α-quantile of the server's latencies is deferred, once, behind what arrives within
-/// about a timeout. Writes keep their order among themselves and are not deferred.
+/// left than the α-quantile of the server's latencies is deferred, once, to the middle of the time
+/// until its timeout. Writes keep their order among themselves and are not deferred.
 ///
 /// # Complexity and memory
 /// With `fifo`, an entry is added, started and completed in O(1), and cancelled in O(entries before
@@ -75,8 +75,8 @@ pub struct QueueOptions {
     pub workers: u32,
     /// Number of entries that may wait while all workers are busy.
     pub queued_max: u32,
-    /// Time after its arrival that ranks an entry without a deadline, and after its deadline that
-    /// ranks a deferred one.
+    /// Time after its arrival at which an entry is given up. It ranks an entry without a deadline,
+    /// and a deferred one is due in the middle of what is left of it.
     pub timeout: Duration,
     /// The percentile of latencies that estimates take as the time of each call (β); none if no
     /// estimates are made.

@@ -34,6 +34,7 @@ type Place = (Rank, u64);
 pub(super) struct Waiting<T> {
     pub(super) entry: T,
     pub(super) keys: u32,
+    arrived: Instant,
     /// The demand of the entry, which always has a deadline.
     pub(super) demand: Demand,
     attempt: u32,
@@ -86,7 +87,7 @@ impl<T: Copy + Ord> Ranked<T> {
         }
         let place = (rank, self.arrivals);
         self.arrivals += 1;
-        self.insert(place, Waiting { entry, keys, demand, attempt, is_deferred: false });
+        self.insert(place, Waiting { entry, keys, arrived: now, demand, attempt, is_deferred: false });
     }
 
     /// Returns the rank that a new entry gets.
@@ -155,8 +156,8 @@ impl<T: Copy + Ord> Ranked<T> {
             let (&place, head) = self.entries.first_key_value()?;
             let may_defer = !head.is_deferred && head.demand.kind != DemandKind::Write && self.len() > 1;
             let least = head.work().time(quickest);
-            let later = if may_defer { order.defer(now, &head.demand, least) } else { None };
-            let Some(later) = later else { return self.remove_at(place) };
+            let defer = || order.defer(now, head.arrived, &head.demand, least);
+            let Some(later) = may_defer.then(defer).flatten() else { return self.remove_at(place) };
             let waiting = self.remove_at(place)?;
             self.deferred += 1;
             self.insert((later, place.1), Waiting { is_deferred: true, ..waiting });

@@ -69,9 +69,10 @@ pub(crate) trait QueueOrder {
     fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank;
 
     /// Returns a later rank for the head of a queue that is not worth starting now; none if it is.
-    /// `quickest` is a time that few of such calls stay below. An attempt is deferred once.
-    fn defer(&self, now: Instant, demand: &Demand, quickest: Duration) -> Option<Rank> {
-        let _ = (now, demand, quickest);
+    /// It `arrived` at the queue then. `quickest` is a time that few of such calls stay below. An
+    /// attempt is deferred once.
+    fn defer(&self, now: Instant, arrived: Instant, demand: &Demand, quickest: Duration) -> Option<Rank> {
+        let _ = (now, arrived, demand, quickest);
         None
     }
 }

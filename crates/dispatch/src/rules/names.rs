@@ -230,10 +230,10 @@ impl QueueOrder for AnyOrder {
         }
     }
 
-    fn defer(&self, now: Instant, demand: &Demand, quickest: Duration) -> Option<Rank> {
+    fn defer(&self, now: Instant, arrived: Instant, demand: &Demand, quickest: Duration) -> Option<Rank> {
         match self {
-            Self::Fifo(rule) => rule.defer(now, demand, quickest),
-            Self::Edf(rule) => rule.defer(now, demand, quickest),
+            Self::Fifo(rule) => rule.defer(now, arrived, demand, quickest),
+            Self::Edf(rule) => rule.defer(now, arrived, demand, quickest),
             #[cfg(test)]
             Self::Test(_) => None,
         }
