@@ -122,7 +122,7 @@ mod tests {
         };
         let (steady, bursting) = (of(1, 65), of(2, 65));
         assert_eq!(judge(rule, &steady, &[FITTING]), Verdict::Admit);
-        (0..9).for_each(|_| assert_eq!(judge(rule, &bursting, &[FITTING]), Verdict::Admit));
+        (0..26).for_each(|_| assert_eq!(judge(rule, &bursting, &[FITTING]), Verdict::Admit));
         // It ends at 25 ms. Ten more are for another call, and 60 × 2 × 10 / 500 for the others.
         assert_eq!(judge(rule, &of(2, 38), &[FITTING]), Verdict::Admit);
         assert_ne!(judge(rule, &of(2, 36), &[FITTING]), Verdict::Admit);

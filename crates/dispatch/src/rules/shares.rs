@@ -7,8 +7,9 @@ use sherwood_model::{Instant, TenantId};
 /// Work that was admitted for each tenant within the latest half to whole second.
 ///
 /// Equal shares are meant for the time of contention: a tenant may use what the others leave. A
-/// tenant *bursts* if it uses at least twice as much as the others do on average; what these others
-/// use is reserved for them. At most 64 tenants are told apart; those that come later, while as
+/// tenant *bursts* if it uses at least twice as much as the others do on average, and all of them
+/// together at least half of what the replicas can do; what these others use is reserved for them.
+/// At most 64 tenants are told apart; those that come later, while as
 /// many are active, are taken to be steady.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
@@ -57,27 +58,22 @@ impl Shares {
     /// Returns the standing of a tenant at `now`. Linear in the active tenants.
     pub(super) fn standing(&mut self, now: Instant, tenant: TenantId) -> Standing {
         self.advance(now);
-        let Some(own) = self.used.iter().find(|used| used.tenant == tenant) else {
-            let bursts = self.used.len() > 1 && self.used.iter().any(|used| self.is_bursting(used));
-            return if bursts { Standing::Steady } else { Standing::Even };
-        };
-        if self.is_bursting(own) {
-            let steady = self.used.iter().filter(|used| !self.is_bursting(used)).map(Used::sum);
-            let span = (PERIOD + (now - self.since)).as_nanos() as f64 * self.workers as f64;
+        let span = (PERIOD + (now - self.since)).as_nanos() as f64 * self.workers as f64;
+        let total = self.used.iter().map(Used::sum).fold(0, u64::saturating_add);
+        let others = self.used.len().saturating_sub(1) as u64;
+        if others == 0 || (total as f64) < span / 2.0 {
+            return Standing::Even;
+        }
+        let bursts = |used: &Used| used.sum() >= (total - used.sum()) / others * 2;
+        let own = self.used.iter().find(|used| used.tenant == tenant);
+        if own.is_some_and(bursts) {
+            let steady = self.used.iter().filter(|used| !bursts(used)).map(Used::sum);
             // A tenant's calls come unevenly: twice what it uses lets most of them through.
             let ratio = 2.0 * steady.fold(0, u64::saturating_add) as f64 / span;
-            let others = (self.used.len() - 1) as f64;
-            return Standing::Bursting { reserved_ratio: ratio.min(others / (others + 1.0)) };
+            let equal = others as f64 / (others as f64 + 1.0);
+            return Standing::Bursting { reserved_ratio: ratio.min(equal) };
         }
-        let bursts = self.used.iter().any(|used| self.is_bursting(used));
-        if bursts { Standing::Steady } else { Standing::Even }
-    }
-
-    fn is_bursting(&self, one: &Used) -> bool {
-        let others = self.used.iter().filter(|used| used.tenant != one.tenant).map(Used::sum);
-        let sum = others.fold(0, u64::saturating_add);
-        let mean = u64::checked_div(sum, self.used.len() as u64 - 1);
-        mean.is_some_and(|mean| one.sum() > 0 && one.sum() >= mean.saturating_mul(2))
+        if self.used.iter().any(bursts) { Standing::Steady } else { Standing::Even }
     }
 
     /// Begins another period where one has passed. Tenants that used nothing for two are forgotten.
@@ -124,7 +120,7 @@ mod tests {
 
     #[test]
     fn single_tenant_and_tenants_of_similar_use_are_even() {
-        let mut shares = Shares::new(4);
+        let mut shares = Shares::new(1);
         assert_eq!(shares.standing(at(0), STEADY), Standing::Even);
         shares.note(STEADY, ms(100));
         assert_eq!(shares.standing(at(0), STEADY), Standing::Even);
@@ -132,18 +128,30 @@ mod tests {
         for tenant in [STEADY, BURSTING, TenantId(9)] {
             assert_eq!(shares.standing(at(0), tenant), Standing::Even);
         }
+        shares.note(BURSTING, ms(1));
+        assert_eq!(shares.standing(at(0), STEADY), Standing::Steady);
+    }
+
+    #[test]
+    fn tenants_are_even_while_half_of_what_the_replicas_can_do_is_unused() {
+        let mut shares = Shares::new(4);
+        shares.note(STEADY, ms(10));
+        shares.note(BURSTING, ms(989));
+        assert_eq!(shares.standing(at(0), BURSTING), Standing::Even);
+        shares.note(BURSTING, ms(1));
+        assert_ne!(shares.standing(at(0), BURSTING), Standing::Even);
     }
 
     #[test]
     fn bursting_tenant_leaves_twice_what_the_others_use_and_at_most_their_equal_share() {
         let mut shares = Shares::new(4);
         shares.standing(at(1_000), STEADY);
-        shares.note(STEADY, ms(100));
-        shares.note(BURSTING, ms(200));
+        shares.note(STEADY, ms(500));
+        shares.note(BURSTING, ms(1_000));
         assert_eq!(shares.standing(at(1_250), STEADY), Standing::Steady);
         assert_eq!(shares.standing(at(1_250), TenantId(9)), Standing::Steady);
-        // 100 ms of four workers within 750 ms.
-        let reserved_ratio = 200.0 / 3_000.0;
+        // 500 ms of four workers within 750 ms.
+        let reserved_ratio = 1_000.0 / 3_000.0;
         assert_eq!(shares.standing(at(1_250), BURSTING), Standing::Bursting { reserved_ratio });
         (0..20).for_each(|_| shares.note(STEADY, ms(100)));
         (0..20).for_each(|_| shares.note(BURSTING, ms(1_000)));
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn use_is_forgotten_after_two_periods() {
-        let mut shares = Shares::new(4);
+        let mut shares = Shares::new(1);
         for now in [0, 600] {
             shares.standing(at(now), STEADY);
             shares.note(STEADY, ms(100));
