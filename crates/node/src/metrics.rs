@@ -347,7 +347,8 @@ impl Reading {
         let held = tickets.iter().map(|(labels, stats)| (labels.clone(), held(stats)));
         gauges(encoder, "tickets_held", "Tickets that the scheduler has given out", held.collect())?;
         let expired = tickets.iter().map(|(labels, stats)| (labels.clone(), stats.lapsed));
-        let help = "Tickets that ended with their lease, their clients having vanished";
+        let help =
+            "Tickets that ended with their lease: their clients vanished, or waited for the whole of it";
         counters(encoder, "tickets_expired", help, expired.collect())?;
         let clients = core.backends.iter().flatten().filter_map(|backend| {
             let schedulers = backend.schedulers.as_ref()?;

@@ -41,8 +41,9 @@ pub use error::TicketError;
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none.
 /// - Wake-ups: [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout).
 ///
-/// Every input takes a time logarithmic in the number of tickets, which is bounded by
-/// [`TicketOptions::tickets_max`]. Memory: some 250 bytes for each.
+/// Every input takes a time logarithmic in the number of tickets that wait, and linear in that of
+/// those that have their turn. Both are bounded, by [`TicketOptions::tickets_max`] and by
+/// [`TicketOptions::slots`]. Memory: some 250 bytes for each.
 ///
 /// ```
 /// use sherwood_dispatch::{TicketAction, TicketOptions, TicketRequest, Tickets};

@@ -652,11 +652,12 @@ fn scheduler_of_a_replica_that_cannot_be_used_is_refused() {
         )
     };
     let (tickets, url) = ("balance = \"tickets\"", "\"http://a:1\"");
-    let [no_port, other_rule, delay, target, table] = [
+    let [no_port, other_rule, delay, target, many, table] = [
         backend(tickets, "\"http://a\""),
         backend("balance = \"random\"", url),
         backend("balance = \"tickets\", admit = \"delay\"", url),
         backend("balance = \"tickets\", admit = \"deadline\", target = 0.03", url),
+        backend("balance = \"tickets\", in_flight_calls_max = 257", url),
         backend(tickets, "{ uri = \"http://a:1\" }"),
     ];
     let one_of_two = "[[backend]]\nname = \"a\"\ndispatch = { balance = \"tickets\" }\nreplicas = [\n\
@@ -667,6 +668,7 @@ fn scheduler_of_a_replica_that_cannot_be_used_is_refused() {
         (&other_rule, "has an effect with balance = \"tickets\" only"),
         (&delay, "a scheduler elsewhere knows no target"),
         (&target, "a scheduler elsewhere knows no target"),
+        (&many, "514 calls of all replicas could wait at one scheduler; a backend with tickets may have 512"),
         (&table, "expected a URL, or { url ="),
         (one_of_two, "1 of 2 have tickets; all or none must have a scheduler"),
     ] {

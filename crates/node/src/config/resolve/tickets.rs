@@ -8,6 +8,10 @@ use crate::config::scope::{bytes, given};
 use crate::config::units::quoted;
 use crate::tickets::SchedulerSource;
 
+/// Most calls in flight of a backend with tickets. All of them may wait on the connection to one
+/// scheduler, which carries 1,024 requests at a time; the rest are for those that end tickets.
+const CALLS_MAX: u64 = 512;
+
 /// Resolves the schedulers of all replicas, in their order; none if the backend has none.
 pub(super) fn resolve(
     backend: &RawBackend,
@@ -30,6 +34,14 @@ pub(super) fn resolve(
     if dispatch.balance != BalanceChoice::Tickets {
         let message = "[[backend]] store.tickets has an effect with balance = \"tickets\" only; set \
                        dispatch.balance = \"tickets\", or remove it";
+        problems.add(&origin, message);
+    }
+    let calls = u64::from(dispatch.in_flight_calls_max) * stores.len() as u64;
+    if calls > CALLS_MAX {
+        let message = format!(
+            "[[backend]] dispatch.in_flight_calls_max: {calls} calls of all replicas could wait at one scheduler; \
+             a backend with tickets may have {CALLS_MAX} in flight: lower it"
+        );
         problems.add(&origin, message);
     }
     match dispatch.admit {
