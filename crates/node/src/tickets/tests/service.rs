@@ -111,7 +111,7 @@ fn flood_of_tickets_is_refused_at_the_bound() {
 
 #[test]
 fn turn_of_a_client_that_vanished_passes_on_with_its_lease() {
-    let node = node("[[scheduler]]\ntimeout = \"200ms\"");
+    let node = node("[[scheduler]]\ntimeout = \"2s\"");
     run(async {
         let mut vanishing = Client::of(source(&node, "default")).await;
         let held = vanishing.get(None).await.unwrap().ticket;

@@ -116,6 +116,6 @@ pub(super) async fn eventually(what: &str, is_true: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_true() {
         assert!(start.elapsed() < TIMEOUT, "{what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::task::yield_now().await;
     }
 }
