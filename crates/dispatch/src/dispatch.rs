@@ -1,8 +1,9 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
-//! fetch, `attempts` that of its attempts.
+//! fetch, `attempts` that of its attempts, `tenants` the rates of tenants.
 
 mod attempts;
 mod fetches;
+mod tenants;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -12,6 +13,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
+use self::tenants::TenantReads;
 use crate::beta::AdaptiveBeta;
 use crate::draws::{Draws, below};
 use crate::expiries::Expiries;
@@ -59,6 +61,7 @@ use crate::{
 ///   [`handle_reply`](Self::handle_reply), [`handle_probe`](Self::handle_probe),
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
 ///   [`begin_wait`](Self::begin_wait), [`handle_turn`](Self::handle_turn),
+///   [`charge`](Self::charge), [`set_rates`](Self::set_rates),
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. Actions
@@ -121,7 +124,7 @@ pub struct Dispatch<K, V, W> {
     fetches: Slab<Fetch>,
     /// The queued and started attempts of `fetches`.
     attempts: Slab<Attempt<K>>,
-    /// Every fetch that has made an attempt, in the order of their timeouts.
+    /// Every fetch that waits for units or has made an attempt, in the order of their timeouts.
     expiries: Expiries,
     /// Fetches that are to make further attempts at a later time, by that time.
     later: BTreeSet<(Instant, Id)>,
@@ -130,6 +133,8 @@ pub struct Dispatch<K, V, W> {
     budget: ExtraBudget,
     ramp: Option<Ramp>,
     probes: Probes<K>,
+    /// The rates of the tenants; none if tenants have none.
+    tenant_reads: Option<Box<TenantReads>>,
     draws: Draws,
     /// Explanation of the failure that took a replica down last.
     last_down: Arc<str>,
@@ -139,6 +144,21 @@ pub struct Dispatch<K, V, W> {
     counters: Counters,
     /// Scratch space: the replicas that an attempt may go to.
     usable: Vec<ReplicaLoad>,
+}
+
+/// A delivery, as [`Dispatch::each_new_delivery`] shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct NewDelivery<'a, K, V> {
+    /// The key.
+    pub key: &'a K,
+    /// The value, none if the backend has none, or the reason for which it is unknown.
+    pub result: &'a Result<Option<V>, FetchError>,
+    /// True if the result may fill the cache.
+    pub is_current: bool,
+    /// The most urgent demand of those who waited for the keys that were fetched together.
+    pub demand: &'a Demand,
+    /// Number of waiters, of which all but the first joined the fetch.
+    pub waiters: usize,
 }
 
 /// Explanation of a panic: a fetch must be found by its id.
@@ -184,6 +204,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             budget: ExtraBudget::new(&options.retry),
             ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
             probes: Probes::new(replicas),
+            tenant_reads: options
+                .tenants
+                .map(|tenants| Box::new(TenantReads::new(tenants, options.waiters_max))),
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
@@ -314,8 +337,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Does what is due: ends fetches whose timeout is over, adds attempts that were planned for
-    /// now, sends and gives up probes.
+    /// Does what is due: ends fetches whose timeout is over, starts those whose tenant's rate pays
+    /// for them, adds attempts that were planned for now, sends and gives up probes.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
     }
@@ -386,16 +409,12 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         action
     }
 
-    /// Shows `see` each [`Action::Deliver`] added since the last call that has not been polled: its
-    /// key, its result, whether the result may fill the cache, and its demand. So a cache can be
-    /// filled by the input itself, before another input invalidates a key.
-    pub fn each_new_delivery(
-        &mut self,
-        mut see: impl FnMut(&K, &Result<Option<V>, FetchError>, bool, &Demand),
-    ) {
+    /// Shows `see` each [`Action::Deliver`] added since the last call that has not been polled. So
+    /// a cache can be filled by the input itself, before another input invalidates a key.
+    pub fn each_new_delivery(&mut self, mut see: impl FnMut(NewDelivery<'_, K, V>)) {
         for action in self.actions.range(self.shown..) {
-            if let Action::Deliver { key, result, is_current, demand, waiters: _ } = action {
-                see(key, result, *is_current, demand);
+            if let Action::Deliver { key, result, is_current, demand, waiters } = action {
+                see(NewDelivery { key, result, is_current: *is_current, demand, waiters: waiters.len() });
             }
         }
         self.shown = self.actions.len();
@@ -407,7 +426,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub fn next_timeout(&self) -> Option<Instant> {
         let fetches = self.expiries.first().into_iter().chain(self.later.first().copied());
         let probes = self.replicas.iter().filter_map(|replica| replica.health.next_timeout());
-        probes.chain(fetches.map(|(at, _)| at)).min()
+        let paid = self.tenant_reads.as_ref().and_then(|reads| reads.next_timeout());
+        probes.chain(fetches.map(|(at, _)| at)).chain(paid).min()
     }
 
     /// Returns the counters and the present state.
@@ -438,7 +458,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.counters.asked += 1;
         let limit = self.options.waiters_max;
         if self.waiters == limit {
-            self.refuse(key, demand, waiter, Bound::Waiters, limit);
+            self.refuse(key, demand, waiter, FetchError::Overloaded { bound: Bound::Waiters, limit });
+            return None;
+        }
+        if let Some(reads) = &mut self.tenant_reads
+            && let Err(refusal) = reads.check(now, demand.tenant)
+        {
+            self.refuse(key, demand, waiter, refusal);
             return None;
         }
         // A waiter that joins costs the backend nothing.
@@ -448,7 +474,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         {
             let limit = ramp.keys();
             self.counters.ramped += 1;
-            self.refuse(key, demand, waiter, Bound::Ramp, limit);
+            self.refuse(key, demand, waiter, FetchError::Overloaded { bound: Bound::Ramp, limit });
             return None;
         }
         self.waiters += 1;
@@ -459,21 +485,23 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 open.waiters.push(waiter);
                 let fetch = open.fetch;
                 self.join(now, fetch, demand);
+                self.note_waiter(fetch);
                 None
             }
             Entry::Vacant(vacant) => {
                 let key = vacant.key().clone();
                 let id = self.keys.insert(Key { key, fetch, waiters: Waiters::new(waiter), fresh: true });
                 vacant.insert(id);
+                self.note_waiter(fetch);
                 Some(id)
             }
         }
     }
 
     /// Delivers a refusal to a waiter that was not taken in.
-    fn refuse(&mut self, key: K, demand: &Demand, waiter: W, bound: Bound, limit: u32) {
+    fn refuse(&mut self, key: K, demand: &Demand, waiter: W, error: FetchError) {
         self.counters.refused += 1;
-        let result = Err(FetchError::Overloaded { bound, limit });
+        let result = Err(error);
         let (demand, waiters) = (*demand, Waiters::new(waiter));
         self.actions.push_back(Action::Deliver { key, result, is_current: false, demand, waiters });
     }
@@ -498,6 +526,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.joinable.remove(&key);
         }
         self.waiters -= waiters.len() as u32;
+        if let Some(reads) = &mut self.tenant_reads {
+            reads.note_end(demand.tenant, waiters.len() as u32, result.as_ref().err());
+        }
         self.ramp.iter_mut().for_each(Ramp::note_end);
         let ended = match &result {
             Ok(_) => &mut self.counters.answered,
@@ -506,6 +537,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Err(
                 FetchError::Overloaded { .. }
                 | FetchError::Rejected { .. }
+                | FetchError::OverRate(_)
                 | FetchError::NotAdmitted { .. }
                 | FetchError::Unavailable { .. },
             ) => &mut self.counters.refused,
@@ -537,6 +569,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         {
             self.add_later(now, id);
         }
+        self.start_paid(now);
         for replica in &mut self.replicas {
             if replica.health.wake(now, timeout, &probe, &mut self.draws) {
                 self.counters.probes += 1;

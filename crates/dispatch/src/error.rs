@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::FailureKind;
+use crate::{FailureKind, TenantRefusal};
 
 /// The reason why a key could not be fetched. Cheap to clone: every waiter of the key may keep one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -41,6 +41,10 @@ pub enum FetchError {
         /// The time after which the answer would have been expected.
         expected: Duration,
     },
+    /// The rate at which the key's tenant may read from the backend is used, and the wait would be
+    /// too long. Nothing was sent.
+    #[error("fetching the key was refused because of the tenant's rate of reads from the backend: {0}")]
+    OverRate(TenantRefusal),
     /// The balancer took none of the replicas, before anything was sent. Asking again later can
     /// help.
     #[error(
@@ -83,6 +87,7 @@ impl FetchError {
             Self::Rejected { expected } => Some(*expected),
             Self::Timeout { .. }
             | Self::Overloaded { .. }
+            | Self::OverRate(_)
             | Self::NotAdmitted { .. }
             | Self::Unavailable { .. }
             | Self::Failed { .. } => None,

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::rules::CancelRule;
 use crate::slab::Id;
-use crate::{Failure, FetchError, Holders};
+use crate::{Failure, FetchError, Holders, Payer, WaitingId};
 
 /// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
 /// are picked together.
@@ -40,8 +40,19 @@ pub(crate) struct Fetch {
     pub(crate) later: Option<(Instant, u8)>,
     /// Rule for the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
+    /// State of the fetch at the rate of its tenant.
+    pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
     pub(crate) failure: Option<Box<Failure>>,
+}
+
+/// State of a fetch at the rate of its tenant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Paid {
+    /// The number of the fetch while it waits for units.
+    pub(crate) waiting: Option<WaitingId>,
+    /// The source of its units.
+    pub(crate) payer: Payer,
 }
 
 /// An attempt to fetch keys from one replica.
@@ -83,6 +94,7 @@ impl Fetch {
             retries: 0,
             later: None,
             cancel: CancelRule::Always,
+            paid: Paid::default(),
             failure: None,
         }
     }

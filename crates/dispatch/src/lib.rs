@@ -41,11 +41,11 @@ mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
 pub use beta::{BetaController, BetaDecision, DeadlineCounts};
-pub use dispatch::Dispatch;
+pub use dispatch::{Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
-pub use options::{Options, OptionsError, ProbeOptions, RetryOptions};
+pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use percent::{Percent, PercentError};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};

@@ -41,6 +41,34 @@ pub struct Options {
     /// The ramp, which limits the misses of a cold cache to what the backend can serve; none admits
     /// all of them at once.
     pub ramp: Option<RampOptions>,
+    /// The tenants, if each reads by a rate of its own; none starts every fetch at once.
+    pub tenants: Option<TenantOptions>,
+}
+
+/// The tenants of a backend, each of which reads and writes by a rate of its own.
+///
+/// A fetch takes a unit for each key from its tenant's rate before a replica is chosen. Retries,
+/// copies and units that are known only with the answer are charged as a debt, which the tenant's
+/// next fetch waits for. Keys that join a fetch in flight take nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantOptions {
+    /// Number of tenants, whose ids are below it; at least 1. A demand of another one panics.
+    pub tenants: u16,
+    /// True if units that nobody uses go to tenants that wait.
+    pub lends: bool,
+    /// The treatment of work beyond its tenant's rate.
+    pub over: OverRate,
+}
+
+/// The treatment of work beyond the rate of its tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverRate {
+    /// The work waits, up to its deadline and the backend's timeout. If the rate allows no start by
+    /// then, it is refused at once.
+    #[default]
+    Wait,
+    /// The work is refused.
+    Refuse,
 }
 
 /// Bounds of extra attempts: retries, and copies of calls.
@@ -151,12 +179,14 @@ impl Options {
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
             ramp,
+            tenants,
         } = *self;
         let zeros = [
             ("batch_keys_max", batch_keys_max == 0),
             ("in_flight_calls_max", in_flight_calls_max == 0),
             ("waiters_max", waiters_max == 0),
             ("timeout", timeout.is_zero()),
+            ("tenants", tenants.is_some_and(|tenants| tenants.tenants == 0)),
             ("probe.failures_max", failures_max == 0),
             ("probe.interval_min", interval_min.is_zero()),
             ("target_delay", admit == AdmitChoice::Delay { target: Duration::ZERO }),
@@ -224,6 +254,7 @@ impl Default for Options {
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),
             ramp: None,
+            tenants: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Resources that tenants share beside the cache, and their rates.
 
+use std::num::NonZero;
+
 use crate::{BackendId, ResourceId, TenantId};
 
 /// Kind of a resource that refills every second.
@@ -11,6 +13,42 @@ pub enum ResourceKind {
     Writes(BackendId),
     /// Bytes of network. A hit saves those between the node and the backend.
     Network,
+}
+
+/// The measure of a read or a write of one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Each counts one, whatever its size.
+    #[default]
+    Count,
+    /// Each counts one for every so many bytes of key and value that it has begun, at least one.
+    Bytes(NonZero<u32>),
+}
+
+impl Unit {
+    /// A read of DynamoDB: 4,096 bytes.
+    pub const DYNAMODB_READ: Self = Self::Bytes(NonZero::new(4_096).unwrap());
+    /// A write of DynamoDB: 1,024 bytes.
+    pub const DYNAMODB_WRITE: Self = Self::Bytes(NonZero::new(1_024).unwrap());
+
+    /// Returns the units of a key and its value of so many bytes together.
+    ///
+    /// ```
+    /// use sherwood_model::Unit;
+    /// let units = |bytes| Unit::DYNAMODB_READ.of(bytes);
+    /// assert_eq!([0, 4_096, 4_097].map(units), [1, 1, 2]);
+    /// assert_eq!(Unit::Count.of(1 << 40), 1);
+    /// ```
+    #[must_use]
+    pub const fn of(self, bytes: u64) -> u64 {
+        match self {
+            Self::Count => 1,
+            Self::Bytes(each) => {
+                let units = bytes.div_ceil(each.get() as u64);
+                if units == 0 { 1 } else { units }
+            }
+        }
+    }
 }
 
 /// Units per second of each resource for each tenant: a row per tenant, each with a rate per

@@ -59,6 +59,13 @@ impl TokenBucket {
             self.paid_at = self.paid_at.max(now - self.burst) + seconds(units / rate);
         }
     }
+
+    /// Gives back units that were charged at the same time.
+    pub fn refund(&mut self, units: f64) {
+        if let Some(rate) = self.rate {
+            self.paid_at = self.paid_at - seconds(units / rate);
+        }
+    }
 }
 
 /// Converts seconds to a duration; a number that does not fit becomes the longest one.
@@ -132,6 +139,17 @@ mod tests {
         bucket.charge(Instant::from_secs(1), 1e12);
         bucket.set_rate(Instant::from_secs(1), Some(1.0));
         assert_eq!(bucket.ready_at(), Instant::from_secs(1));
+    }
+
+    #[test]
+    fn refund_at_the_time_of_the_charge_undoes_it() {
+        let now = Instant::from_secs(9);
+        let mut bucket = limited(100.0);
+        bucket.charge(now, 5.0);
+        let before = bucket.ready_at();
+        bucket.charge(now, 7.0);
+        bucket.refund(7.0);
+        assert_eq!(bucket.ready_at(), before);
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub(crate) enum WriteError {
     #[error(transparent)]
     Refused(#[from] WriteRefused),
     /// The write waited half of its time for other writes of its key, which were in flight or whose
-    /// outcome was unknown.
+    /// outcome was unknown, or for the rate of its tenant.
     #[error(
-        "the write waited {0:?}, half of the backend's time-out, for others of its key, which are under way or may still land, and was not sent; write it again later"
+        "the write waited {0:?}, half of the backend's time-out, for others of its key, which are under way or may still land, or for its tenant's rate, and was not sent; write it again later"
     )]
     NoTurn(Duration),
     /// A replica did not answer in time.

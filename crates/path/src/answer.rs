@@ -39,8 +39,9 @@ pub enum Status {
     Miss,
     /// The backend has no value, by its answer or by a cached answer.
     NotFound,
-    /// The dispatcher refused the fetch because one of its bounds was reached, or because of its
-    /// admission rule; then [`FetchError::expected`] is the time that an answer would have taken.
+    /// The dispatcher refused the fetch because one of its bounds was reached, or because of the
+    /// tenant's rate or of its admission rule; for the latter, [`FetchError::expected`] is the time
+    /// that an answer would have taken.
     Rejected,
     /// The backend did not answer in time.
     Timeout,
@@ -54,9 +55,10 @@ impl Status {
     pub const fn of_error(error: &FetchError) -> Self {
         match error {
             FetchError::Timeout { .. } => Self::Timeout,
-            FetchError::Overloaded { .. } | FetchError::Rejected { .. } | FetchError::NotAdmitted { .. } => {
-                Self::Rejected
-            }
+            FetchError::Overloaded { .. }
+            | FetchError::OverRate(_)
+            | FetchError::Rejected { .. }
+            | FetchError::NotAdmitted { .. } => Self::Rejected,
             FetchError::Unavailable { .. } | FetchError::Failed { .. } => Self::Error,
         }
     }
@@ -173,7 +175,7 @@ impl<V> End<V> {
 mod tests {
     use std::sync::Arc;
 
-    use sherwood_dispatch::{Bound, FailureKind};
+    use sherwood_dispatch::{Bound, FailureKind, TenantRefusal};
 
     use super::*;
 
@@ -195,6 +197,8 @@ mod tests {
         assert_eq!(status(FetchError::NotAdmitted { replicas: 1 }), Status::Rejected);
         assert_eq!(status(FetchError::Rejected { expected: Duration::from_secs(1) }), Status::Rejected);
         assert_eq!(status(FetchError::Unavailable { replicas: 1, reason: reason() }), Status::Error);
+        let refusal = TenantRefusal::TooLate { starts_in: Duration::from_secs(1) };
+        assert_eq!(status(FetchError::OverRate(refusal)), Status::Rejected);
         let failed = FetchError::Failed { kind: FailureKind::Reset, reason: reason(), attempts: 1 };
         assert_eq!(status(failed), Status::Error);
     }

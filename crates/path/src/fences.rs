@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use sherwood_dispatch::TenantRefusal;
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
@@ -122,6 +123,10 @@ pub enum WriteRefused {
     /// sent.
     #[error("an earlier write of the key may still land within {0:?}; nothing was sent, write again then")]
     NoTurn(Duration),
+    /// The rate at which the tenant may write to the backend is used, and the wait would be too
+    /// long.
+    #[error("nothing was sent because of the tenant's rate of writes to the backend: {0}")]
+    OverRate(TenantRefusal),
 }
 
 /// The keys of one backend that are being written or fenced.

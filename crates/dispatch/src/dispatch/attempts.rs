@@ -105,11 +105,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             (fetch.open < fetch.keys.len()).then(|| fetch.keys.iter().filter(is_open).copied().collect());
         let stored = |key: &Id| self.keys.get(*key).expect("a key is stored until it ends").key.clone();
         let keys = asked.as_ref().unwrap_or(&fetch.keys).iter().map(stored).collect();
-        let number = fetch.made;
+        let (number, asked_keys) = (fetch.made, fetch.open);
         let state = AttemptState::Queued;
         let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, state, keys, asked });
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
+        if number > 0 {
+            self.charge_further(now, id, asked_keys);
+        }
         self.enqueue(now, attempt, replica);
     }
 

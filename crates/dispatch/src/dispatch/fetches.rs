@@ -14,35 +14,54 @@ use crate::slab::Id;
 use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
-    /// Makes the first attempts of a fetch for `keys`, at least one, which were just admitted; ends
-    /// it at once if no replica takes it.
+    /// Makes the first attempts of a fetch for `keys`, at least one, which were just admitted, when
+    /// its tenant's rate allows; ends it at once if no replica takes it.
     pub(super) fn submit(&mut self, now: Instant, id: Id, keys: Vec<Id>) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         (fetch.open, fetch.keys) = (keys.len(), keys);
-        let demand = fetch.demand;
+        if self.tenant_reads.is_none() {
+            self.begin(now, id);
+        } else if let Err(refusal) = self.offer(id, None) {
+            self.end(id, &refusal);
+        } else {
+            self.wait_for_units(now, id);
+        }
+    }
+
+    /// Makes the first attempts of a fetch and returns true; if no replica takes it, ends it and
+    /// returns false.
+    pub(super) fn begin(&mut self, now: Instant, id: Id) -> bool {
+        let demand = self.fetches.get(id).expect(STORED).demand;
         if let Err(refusal) = self.offer(id, None) {
-            return self.end(id, &refusal);
+            self.end(id, &refusal);
+            return false;
         }
         let AttemptPlan { now: at_once, later, cancel } = self.replication.plan(&demand, &self.usable);
         let picks = self.pick(now, id, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
         let Some((first, copies)) = picks.as_slice().split_first() else {
             let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
-            return self.end(id, &refusal);
+            self.end(id, &refusal);
+            return false;
         };
         if !self.admission.is_open() {
             let due = self.fetches.get(id).expect(STORED).due();
             self.usable.retain(|load| picks.contains(&load.replica));
             if let Verdict::Reject { expected } = self.admission.judge(now, &due, &self.usable) {
-                return self.end(id, &FetchError::Rejected { expected });
+                self.end(id, &FetchError::Rejected { expected });
+                return false;
             }
         }
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.cancel = cancel;
         fetch.later = later.map(|(after, count)| (now + after, count));
-        fetch.expires_at = self.expiries.push(fetch.expires_at, id);
+        // A fetch that waited for units is there already.
+        if self.tenant_reads.is_none() {
+            fetch.expires_at = self.expiries.push(fetch.expires_at, id);
+        }
         self.later.extend(fetch.later.map(|(at, _)| (at, id)));
         self.place(now, id, *first);
         self.place_copies(now, id, copies);
+        true
     }
 
     /// Adds the attempts that were planned for later, if the fetch still waits for answers.
@@ -220,7 +239,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get(id).expect(STORED);
         let Fetch { open, asked_at, expires_at, .. } = *fetch;
         let live = fetch.live.clone();
-        if open > 0 {
+        // A fetch that was not sent says nothing about the backend.
+        let was_sent = fetch.paid.waiting.is_none();
+        self.stop_waiting(now, id);
+        if open > 0 && was_sent {
             self.note_call(now, asked_at, open, false);
         }
         for attempt in live {

@@ -5,6 +5,7 @@ use std::time::Duration;
 mod copies;
 mod overload;
 mod simulation;
+mod tenants;
 mod turns;
 
 use super::*;

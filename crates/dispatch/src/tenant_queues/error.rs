@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum TenantRefusal {
     /// The tenant's part of what may wait is used, and so is what is common to all.
     #[error(
-        "waiting for the tenant's rate was refused: its part of the {limit} that may wait, and what is common to all, are used; try again in {retry_in:?}, slow down, or raise the tenant's rate"
+        "its part of the {limit} that may wait, and what is common to all tenants, are used; try again in {retry_in:?}, slow down, or raise the tenant's rate"
     )]
     Full {
         /// Most that may wait, of all tenants.
@@ -17,12 +17,23 @@ pub enum TenantRefusal {
         /// Time until what waits now has started, if no other tenant lends.
         retry_in: Duration,
     },
-    /// The tenant's rate allows no start before the deadline.
+    /// The tenant's rate allows no start in the time for which the work may wait.
     #[error(
-        "waiting for the tenant's rate was refused: it allows a start in {starts_in:?}, after the deadline; slow down, wait longer, or raise the tenant's rate"
+        "it allows a start in {starts_in:?}, which is longer than the request may wait; try again then, slow down, or raise the tenant's rate"
     )]
     TooLate {
         /// Time until the start.
         starts_in: Duration,
     },
+}
+
+impl TenantRefusal {
+    /// Returns the time after which the work would start, if nothing else comes before it.
+    #[must_use]
+    pub fn retry_in(self) -> Duration {
+        match self {
+            Self::Full { retry_in, .. } => retry_in,
+            Self::TooLate { starts_in } => starts_in,
+        }
+    }
 }

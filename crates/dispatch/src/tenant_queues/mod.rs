@@ -1,5 +1,6 @@
 //! The order in which tenants use one resource of a backend: each by its own rate.
 
+mod bounds;
 mod error;
 mod tenant;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, TenantId, TokenBucket};
 
+pub(crate) use bounds::Bounds;
 pub use error::TenantRefusal;
 use tenant::{Tenant, Waiting};
 
@@ -17,8 +19,8 @@ use tenant::{Tenant, Waiting};
 /// has used are paid for by its rate (a token bucket each). A cost that is known only afterwards is
 /// charged later, as a debt. So no tenant waits for another, however much that one asks for.
 ///
-/// Where several may start, the one that has used the least in proportion to its rate goes first
-/// (start-time fair queueing, Goyal, Vin and Cheng, 1996).
+/// Starts, among the tenants that may start, the one that has used the least in proportion to its
+/// rate (start-time fair queueing, Goyal, Vin and Cheng, 1996).
 ///
 /// With *lending*, units of the total that nobody uses go to tenants that wait, in that same order.
 /// An owner that comes back finds its own units as before, so its work starts at once; all together
@@ -27,7 +29,7 @@ use tenant::{Tenant, Waiting};
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`enter`](Self::enter), [`cancel`](Self::cancel), [`charge`](Self::charge),
-///   [`set_rates`](Self::set_rates).
+///   [`refund`](Self::refund), [`set_rates`](Self::set_rates).
 /// - Output: after every input and wake-up, [`start_next`](Self::start_next) until it returns none.
 /// - Wake-ups: [`start_next`](Self::start_next) at [`next_timeout`](Self::next_timeout).
 ///
@@ -80,18 +82,6 @@ pub struct TenantQueueOptions {
     pub lends: bool,
 }
 
-/// The bounds of what waits.
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// Most that may wait, of all tenants.
-    waiting_max: u32,
-    /// Part of each tenant.
-    part: u32,
-    /// Most that may wait beyond the parts, and how much does.
-    common: u32,
-    common_used: u32,
-}
-
 /// The number of a tenant's work that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaitingId {
@@ -111,9 +101,10 @@ pub struct Started<T> {
 }
 
 /// The source of the units of a tenant's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payer {
     /// The tenant's own rate.
+    #[default]
     Own,
     /// Units that other tenants leave.
     Lent,
@@ -137,12 +128,9 @@ impl<T> TenantQueues<T> {
     #[must_use]
     pub fn new(options: TenantQueueOptions) -> Self {
         let TenantQueueOptions { tenants, waiting_max, lends } = options;
-        let part = waiting_max / 2 / u32::from(tenants.max(1));
-        let bounds =
-            Bounds { waiting_max, part, common: waiting_max - part * u32::from(tenants), common_used: 0 };
         Self {
             tenants: (0..tenants).map(|_| Tenant::new(BURST)).collect(),
-            bounds,
+            bounds: Bounds::new(waiting_max, tenants),
             total: lends.then(|| TokenBucket::unlimited(BURST)),
             virtual_now: Instant::ZERO,
             payable: BTreeSet::new(),
@@ -182,19 +170,8 @@ impl<T> TenantQueues<T> {
         units: f64,
         until: Option<Instant>,
     ) -> Result<WaitingId, TenantRefusal> {
-        let is_lending = self.is_lending(now);
+        self.check(now, id, until)?;
         let tenant = &mut self.tenants[id.index()];
-        let starts_at = tenant.expected_start(now);
-        let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting()) {
-            let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
-            is_late.then_some(TenantRefusal::TooLate { starts_in: starts_at - now })
-        } else {
-            Some(TenantRefusal::Full { limit: self.bounds.waiting_max, retry_in: starts_at - now })
-        };
-        if let Some(refusal) = refusal {
-            tenant.refused += 1;
-            return Err(refusal);
-        }
         let serial = self.serial;
         self.serial += 1;
         self.bounds.add(tenant.waiting());
@@ -203,6 +180,27 @@ impl<T> TenantQueues<T> {
             self.place(now, id);
         }
         Ok(WaitingId { tenant: id, serial })
+    }
+
+    /// Returns the error that [`enter`](Self::enter) would return, and counts it as a refusal.
+    ///
+    /// # Errors
+    /// If too much waits, or the tenant's rate does not allow a start before `until`.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn check(&mut self, now: Instant, id: TenantId, until: Option<Instant>) -> Result<(), TenantRefusal> {
+        let is_lending = self.is_lending(now);
+        let tenant = &mut self.tenants[id.index()];
+        let starts_at = tenant.expected_start(now);
+        let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting()) {
+            let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
+            is_late.then_some(TenantRefusal::TooLate { starts_in: starts_at - now })
+        } else {
+            Some(TenantRefusal::Full { limit: self.bounds.max(), retry_in: starts_at - now })
+        };
+        tenant.refused += u64::from(refusal.is_some());
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Returns the work that starts next, and charges its units. None until the next input or
@@ -234,6 +232,28 @@ impl<T> TenantQueues<T> {
         }
         self.tenants[id.index()].charge(now, payer, units);
         self.place(now, id);
+    }
+
+    /// Gives back units that were charged at this time by a start, because the work was not done.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn refund(&mut self, now: Instant, id: TenantId, payer: Payer, units: f64) {
+        self.displace(id);
+        if let Some(total) = &mut self.total {
+            total.refund(units);
+        }
+        self.tenants[id.index()].refund(payer, units);
+        self.place(now, id);
+    }
+
+    /// Returns the time at which work of the tenant that comes now would start by its own rate.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    #[must_use]
+    pub fn expected_start(&self, now: Instant, id: TenantId) -> Instant {
+        self.tenants[id.index()].expected_start(now)
     }
 
     /// Takes back work that waits; none if it has started.
@@ -303,23 +323,6 @@ impl<T> TenantQueues<T> {
         if !self.payable.remove(&(tenant.tag, id)) && self.unpaid.remove(&(tenant.tag, id)) {
             self.paid_at.remove(&(tenant.bucket.ready_at(), id));
         }
-    }
-}
-
-impl Bounds {
-    /// True if a tenant of which so much waits may have more wait.
-    fn has_room(&self, waiting: u32) -> bool {
-        waiting < self.part || self.common_used < self.common
-    }
-
-    /// Counts what begins to wait beside `before` of the same tenant.
-    fn add(&mut self, before: u32) {
-        self.common_used += u32::from(before >= self.part);
-    }
-
-    /// Counts what waits no longer, which leaves `after` of the same tenant.
-    fn remove(&mut self, after: u32) {
-        self.common_used -= u32::from(after >= self.part);
     }
 }
 

@@ -94,6 +94,18 @@ impl<T> Tenant<T> {
         self.tag += self.per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s));
     }
 
+    /// Takes back a charge of the same time.
+    pub(super) fn refund(&mut self, payer: Payer, units: f64) {
+        match payer {
+            Payer::Own => {
+                self.bucket.refund(units);
+                self.own_units -= units;
+            }
+            Payer::Lent => self.lent_units -= units,
+        }
+        self.tag = self.tag - self.per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s));
+    }
+
     pub(super) fn used(&self) -> TenantUse {
         TenantUse {
             waiting: self.waiting(),

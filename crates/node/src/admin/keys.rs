@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
 use sherwood_model::{BackendId, Tags, TenantId};
-use sherwood_path::{Change, Write, WriteOutcome};
+use sherwood_path::{Change, Write, WriteOptions, WriteOutcome};
 use sherwood_store::{Fault, Found};
 
 use crate::backend::BackendDriver;
@@ -57,7 +57,8 @@ pub(crate) async fn put(
         WholeBody::of_value(request.into_body(), &core.buffers, bytes_max).await?;
     let value = Found { value: hold.guard(bytes), flags: 0, good_for: None, tags };
     let partition = core.partition(tenant, id);
-    let write = Write { key: Bytes::from(key), change: Change::Put(value), partition };
+    let options = WriteOptions { tenant, ..WriteOptions::default() };
+    let write = Write { key: Bytes::from(key), change: Change::Put(value), partition, options };
     let written = backend.write_through(write).await;
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
 }
@@ -81,7 +82,8 @@ pub(crate) async fn remove(
         });
         return Ok(StatusCode::NO_CONTENT);
     };
-    let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None };
+    let options = WriteOptions::default();
+    let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None, options };
     match backend.write_through(write).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         // The cache has removed it, which is all there is to do for a read-only backend.

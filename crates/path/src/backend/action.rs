@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sherwood_dispatch::{AttemptId, CancelReason, FetchError, Waiters};
-use sherwood_model::{Demand, Instant, PartitionId, ReplicaId};
+use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, TenantId};
 
 use super::key::FetchKey;
 use crate::{WriteId, WriteOutcome};
@@ -86,6 +86,29 @@ pub struct Write<K, V> {
     /// The partition to cache the value in: the writing tenant's. The other tenants' partitions
     /// drop the key.
     pub partition: Option<PartitionId>,
+    /// The tenant of the write, and what the cache keeps of it.
+    pub options: WriteOptions,
+}
+
+/// The tenant of a write, and what the cache keeps of it.
+///
+/// The default is a write of the default tenant, whose value the cache keeps once the store has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The tenant whose rate pays for the write.
+    pub tenant: TenantId,
+    /// True if the cache shows the value before the store has it. A write that fails removes it, so
+    /// readers may have seen a value that never was in the store.
+    pub cache_first: bool,
+    /// True if the cache keeps the value of a key that it does not have. A key that it has always
+    /// gets the new value.
+    pub admit: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self { tenant: TenantId(0), cache_first: false, admit: true }
+    }
 }
 
 /// A change to the value of a key.

@@ -4,26 +4,31 @@ mod action;
 mod fill;
 mod key;
 mod options;
+mod rates;
 mod running;
+mod tenants;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
 use sherwood_dispatch::{
-    AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, OptionsError, Percent, Reply, Stats,
+    AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError, Percent, Reply,
+    Stats,
 };
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
 
-pub use action::{Action, Change, Invalidation, Write, WriteOrder};
+pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
 pub use options::{BackendOptions, WriteTo};
+pub use rates::{BackendUse, Units};
 
 use crate::WriteId;
 use crate::fences::{Fences, Lifted};
 use crate::revalidation::FailedKeys;
 use fill::{fill, filling, note_missed};
+use rates::TenantWrites;
 use running::RunningWrite;
 
 /// The replica that writes go to if the others copy from it.
@@ -31,8 +36,9 @@ const PRIMARY: ReplicaId = ReplicaId(0);
 
 /// The state machine of one backend: its fetches, its writes, and what of them the cache keeps.
 ///
-/// It composes the dispatcher, the fences of keys that are written or invalidated, revalidations
-/// and future flushes. The daemon and the simulators drive it without rules of their own.
+/// It composes the dispatcher, the fences of keys that are written or invalidated, revalidations,
+/// the rates of tenants and future flushes. The daemon and the simulators drive it without rules of
+/// their own.
 ///
 /// `K` is a key as the backend knows it, `V` a value, `W` a waiter for a fetched key.
 ///
@@ -68,7 +74,8 @@ const PRIMARY: ReplicaId = ReplicaId(0);
 /// use sherwood_dispatch::{Options as DispatchOptions, Reply};
 /// use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, Tags, TenantId};
 /// use sherwood_path::{
-///     Action, AnswerCache, Backend, BackendOptions, Change, FetchKey, Fetched, Write, WriteOutcome,
+///     Action, AnswerCache, Backend, BackendOptions, Change, FetchKey, Fetched, Write, WriteOptions,
+///     WriteOutcome,
 /// };
 ///
 /// struct Bytes<'a>(&'a Cache);
@@ -95,7 +102,9 @@ const PRIMARY: ReplicaId = ReplicaId(0);
 /// let key = FetchKey { partition, key: "p:1" };
 /// backend.handle_fetch(now, &cached, &Demand::default(), [(key, 5)], 0x5eed);
 /// let Some(Action::Call { attempt, .. }) = backend.poll_action() else { panic!("one call") };
-/// let write = Write { key: "p:1", change: Change::Put(b"new".to_vec()), partition: Some(partition) };
+/// let change = Change::Put(b"new".to_vec());
+/// let options = WriteOptions::default();
+/// let write = Write { key: "p:1", change, partition: Some(partition), options };
 /// let id = backend.handle_write(now, &cached, write)?;
 /// assert_eq!(backend.poll_action(), Some(Action::StartWrite(id)));
 /// let order = backend.take_write(now, id).expect("its turn has come");
@@ -121,6 +130,8 @@ pub struct Backend<K, V, W> {
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
     /// Times at which writes end even if answers are missing, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,
+    /// The rates of the tenants' writes; none if tenants have none.
+    tenant_writes: Option<TenantWrites>,
     /// A time before which no flush, fence, turn or write is due, so that most inputs look at none
     /// of them. Zero after one was added, until the next input.
     due: Instant,
@@ -145,6 +156,10 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             flushes: BTreeMap::new(),
             writes: BTreeMap::new(),
             writes_due: BTreeSet::new(),
+            tenant_writes: options
+                .dispatch
+                .tenants
+                .map(|tenants| TenantWrites::new(tenants, options.writes_max)),
             due: Instant::ZERO,
             actions: VecDeque::new(),
             fills: FillCounts::default(),
@@ -212,6 +227,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         reply: Reply<V>,
     ) {
         self.advance(now, cache);
+        self.charge_answer(now, cache, attempt, &reply);
         self.dispatch.handle_reply(now, attempt, reply);
         self.keep_answers(now, cache);
     }
@@ -336,7 +352,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             return self.dispatch.next_timeout();
         }
         let write = self.writes_due.first().map(|(due, _)| *due);
-        self.dispatch.next_timeout().into_iter().chain(self.fences.next_turn()).chain(write).min()
+        let paid = self.tenant_writes.as_ref().and_then(TenantWrites::next_timeout);
+        let writes = self.fences.next_turn().into_iter().chain(write).chain(paid);
+        self.dispatch.next_timeout().into_iter().chain(writes).min()
     }
 
     /// Returns the dispatcher's counters and replicas.
@@ -396,8 +414,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
         }
         while let Some(write) = self.fences.poll_turn(now) {
-            self.begin_turn(write);
+            self.note_turn(now, cache, write);
         }
+        self.start_paid_writes(now, cache);
         while let Some(&(due, write)) = self.writes_due.first()
             && due <= now
         {
@@ -405,8 +424,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
         let flush = self.flushes.values().min().copied();
         let write = self.writes_due.first().map(|(due, _)| *due);
-        self.due =
-            flush.into_iter().chain(self.fences.next_due()).chain(write).min().unwrap_or(Instant::NEVER);
+        let paid = self.tenant_writes.as_ref().and_then(TenantWrites::next_timeout);
+        let due = flush.into_iter().chain(self.fences.next_due()).chain(write).chain(paid);
+        self.due = due.min().unwrap_or(Instant::NEVER);
     }
 
     /// Fills the cache with the answers that the dispatcher has just received, and notes which keys
@@ -414,7 +434,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     fn keep_answers(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         let Self { dispatch, fences, failed_keys, options, fills, .. } = self;
         let revalidates = !options.rules.stale_while_revalidate.is_zero();
-        dispatch.each_new_delivery(|key, result, is_current, demand| {
+        dispatch.each_new_delivery(|NewDelivery { key, result, is_current, demand, .. }| {
             let access = filling(now, demand);
             if let Ok(value) = result {
                 // The only place that decides whether an answer fills. Neither the fetch nor the

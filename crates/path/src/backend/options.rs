@@ -5,6 +5,7 @@ use std::time::Duration;
 use sherwood_dispatch::Options;
 use sherwood_model::PartitionId;
 
+use super::rates::Units;
 use crate::Rules;
 use crate::fences::FenceOptions;
 
@@ -38,7 +39,11 @@ pub struct BackendOptions {
     /// True if a read returns exactly the bytes that were written. If not, the cache drops a
     /// written key instead of keeping the written value.
     pub reads_as_written: bool,
-    /// Upper bound of writes in flight, those that wait for an earlier write of their key included.
+    /// The units of reads and writes, for tenants that have rates
+    /// ([`Options::tenants`](sherwood_dispatch::Options::tenants)).
+    pub units: Units,
+    /// Upper bound of writes in flight, those that wait for an earlier write of their key, or for
+    /// their tenant's rate, included.
     pub writes_max: u32,
     /// Upper bound of keys fenced (their fetched values not cached) one by one. Beyond it all keys
     /// of the backend are fenced.
@@ -70,6 +75,7 @@ impl BackendOptions {
             write_to: WriteTo::All,
             settle: Duration::ZERO,
             reads_as_written: true,
+            units: Units::default(),
             // Each write is a call of every replica it goes to, and the stores have bounds of their
             // own.
             writes_max: dispatch.in_flight_calls_max.saturating_add(dispatch.queued_calls_max),
@@ -78,7 +84,8 @@ impl BackendOptions {
         }
     }
 
-    /// The share of the timeout that a write may wait for earlier writes of its key.
+    /// The share of the timeout that a write may wait for earlier writes of its key and for its
+    /// tenant's rate.
     #[must_use]
     pub fn turn_timeout(&self) -> Duration {
         self.dispatch.timeout / 2

@@ -1,5 +1,6 @@
 //! Progress of a write.
 
+use sherwood_dispatch::WaitingId;
 use sherwood_model::Instant;
 
 use super::action::Write;
@@ -13,6 +14,10 @@ pub(super) struct RunningWrite<K, V> {
     /// Time at which the write ends even if answers are missing.
     pub(super) due: Instant,
     pub(super) stage: Stage,
+    /// True once no earlier write of its key is in the way.
+    pub(super) has_turn: bool,
+    /// The number of the write in the queue of its tenant, until the tenant's rate pays for it.
+    pub(super) unpaid: Option<WaitingId>,
     /// Answer of each replica that the write goes to; none until it comes.
     pub(super) answers: Vec<Option<WriteOutcome>>,
 }
@@ -20,7 +25,7 @@ pub(super) struct RunningWrite<K, V> {
 /// Stages of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The write waits for other writes of its key.
+    /// The write waits for other writes of its key, or for its tenant's rate.
     Waiting,
     /// The write may be sent, but the driver has not taken it yet.
     Ready,

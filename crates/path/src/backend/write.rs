@@ -1,12 +1,12 @@
-//! Writes: to the store first, then to the cache.
+//! Writes: to the store first and then to the cache, or the other way round.
 
 use std::hash::Hash;
 
 use sherwood_cache::Access;
-use sherwood_model::{Instant, ReplicaId};
+use sherwood_model::{Instant, PartitionId, ReplicaId};
 
 use super::Backend;
-use super::action::{Action, Change, Write, WriteOrder};
+use super::action::{Action, Change, Write, WriteOptions, WriteOrder};
 use super::fill::{AnswerCache, replace};
 use super::running::{RunningWrite, Stage};
 use crate::fences::{Begun, Ended};
@@ -17,7 +17,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     ///
     /// # Errors
     /// If as many writes are in flight as may be, if as many writes of the key wait as may, or if
-    /// the turn of this write cannot come in time. Nothing follows then.
+    /// the turn of this write cannot come, or its tenant's rate cannot pay for it, in time. Nothing
+    /// follows then.
     pub fn handle_write(
         &mut self,
         now: Instant,
@@ -25,16 +26,21 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         write: Write<K, V>,
     ) -> Result<WriteId, WriteRefused> {
         self.advance(now, cache);
+        let (tenant, due) = (write.options.tenant, now + self.options.turn_timeout());
+        if let Some(writes) = &mut self.tenant_writes {
+            writes.check(now, tenant, due)?;
+        }
         let Begun { write: id, may_start } = self.fences.begin(now, write.key.clone())?;
-        let due = now + self.options.turn_timeout();
+        let units = self.write_units(cache, &write);
+        let unpaid = self.tenant_writes.as_mut().map(|writes| writes.enter(now, tenant, id, units));
         let answers = vec![None; self.options.written_replicas()];
-        let running = RunningWrite { write, begun: now, due, stage: Stage::Waiting, answers };
+        let stage = Stage::Waiting;
+        let running = RunningWrite { write, begun: now, due, stage, has_turn: may_start, unpaid, answers };
         self.check_due_next();
         self.writes.insert(id, running);
         self.writes_due.insert((due, id));
-        if may_start {
-            self.begin_turn(id);
-        }
+        self.start_paid_writes(now, cache);
+        self.begin_if_ready(now, cache, id);
         Ok(id)
     }
 
@@ -89,24 +95,50 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.fences.unsettled(now)
     }
 
-    /// Tells the driver to send a write whose turn has come.
-    pub(super) fn begin_turn(&mut self, id: WriteId) {
+    /// Takes in that no earlier write of its key is in the way of this one.
+    pub(super) fn note_turn(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
+        if let Some(running) = self.writes.get_mut(&id) {
+            running.has_turn = true;
+            self.begin_if_ready(now, cache, id);
+        }
+    }
+
+    /// Tells the driver to send a write that waits, if its turn has come and its tenant's rate has
+    /// paid for it.
+    pub(super) fn begin_if_ready(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
         self.check_due_next();
         let Some(running) = self.writes.get_mut(&id) else { return };
+        if running.stage != Stage::Waiting || !running.has_turn || running.unpaid.is_some() {
+            return;
+        }
         running.stage = Stage::Ready;
         self.writes_due.remove(&(running.due, id));
         running.due = running.begun + self.options.dispatch.timeout;
         self.writes_due.insert((running.due, id));
+        let Write { key, change, partition, options } = &running.write;
+        if let (Change::Put(value), Some(partition)) = (change, *partition)
+            && options.cache_first
+            && self.options.reads_as_written
+            && keeps(cache, now, partition, key.as_ref(), options)
+        {
+            let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);
+            replace(cache, partition, key.as_ref(), item, &Access::at(now));
+        }
         self.actions.push_back(Action::StartWrite(id));
     }
 
     /// Ends a write when it was answered or has timed out. The only place where writes affect
     /// fetches and the cache: nothing fetched before replaces the written value.
     pub(super) fn end_write(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
-        let Some(RunningWrite { write, due, stage, answers, .. }) = self.writes.remove(&id) else { return };
+        let Some(RunningWrite { write, due, stage, answers, unpaid, .. }) = self.writes.remove(&id) else {
+            return;
+        };
         self.check_due_next();
         self.writes_due.remove(&(due, id));
-        let Write { key, change, partition: own } = write;
+        if let (Some(writes), Some(waiting)) = (&mut self.tenant_writes, unpaid) {
+            writes.cancel(now, waiting);
+        }
+        let Write { key, change, partition: own, options } = write;
         let sent = stage == Stage::Sent;
         let outcome = match stage {
             Stage::Sent => {
@@ -121,7 +153,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let access = Access::at(now);
         for &partition in &self.options.partitions {
             match &change {
-                Change::Put(value) if keep && own == Some(partition) => {
+                Change::Put(value)
+                    if keep
+                        && own == Some(partition)
+                        && keeps(cache, now, partition, key.as_ref(), &options) =>
+                {
                     let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);
                     replace(cache, partition, key.as_ref(), item, &access);
                 }
@@ -132,7 +168,18 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
         self.actions.push_back(Action::EndWrite { write: id, outcome, sent });
         if let Some(next) = next {
-            self.begin_turn(next);
+            self.note_turn(now, cache, next);
         }
     }
+}
+
+/// True if the cache keeps the written value of this key, because it has the key or admits it.
+fn keeps<V>(
+    cache: &impl AnswerCache<V>,
+    now: Instant,
+    partition: PartitionId,
+    key: &[u8],
+    options: &WriteOptions,
+) -> bool {
+    options.admit || cache.cache().peek(partition, key, &Access::at(now), |_| ()).is_some()
 }

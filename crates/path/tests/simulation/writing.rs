@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags};
 use sherwood_model::{Instant, ReplicaId};
-use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
+use sherwood_path::{Change, Write, WriteId, WriteOptions, WriteOrder, WriteOutcome, WriteRefused};
 
 use crate::events::{Arrival, At, Content, Event, Stored, TENANTS, Which, key};
 use crate::side::{HEALTHY, Running, partition, read, timeout};
@@ -20,7 +20,8 @@ impl World {
         let content = (!delete).then(|| value(backend, number, version));
         let change =
             content.map_or(Change::Delete, |content| Change::Put(Stored::new(content, number, None)));
-        let write = Write { key: key(number), change, partition: Some(partition(backend, tenant)) };
+        let (partition, options) = (Some(partition(backend, tenant)), WriteOptions::default());
+        let write = Write { key: key(number), change, partition, options };
         let alone = self.sides[backend].running.values().all(|running| running.number != number);
         let id = match self.input(backend, |machine, now, cache| machine.handle_write(now, cache, write)) {
             Ok(id) => id,
@@ -32,6 +33,7 @@ impl World {
                     WriteRefused::Full { .. } => "write refused",
                     WriteRefused::KeyFull { .. } => "write refused for its key",
                     WriteRefused::NoTurn(_) => "write refused for what may land",
+                    WriteRefused::OverRate(_) => "write refused for its tenant's rate",
                 });
             }
         };

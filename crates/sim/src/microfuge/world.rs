@@ -11,7 +11,7 @@ use sherwood_model::{
     BackendId, DeadlineClasses, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId,
 };
 use sherwood_path::{
-    Action, Backend, BackendOptions, Change, FetchKey, Write, WriteId, WriteOrder, WriteOutcome,
+    Action, Backend, BackendOptions, Change, FetchKey, Write, WriteId, WriteOptions, WriteOrder, WriteOutcome,
 };
 use sherwood_workload::Rng;
 
@@ -308,7 +308,8 @@ impl World {
     }
 
     fn write(&mut self, request: u32, key: Key) {
-        let write = Write { key, change: Change::Put(VALUE_BYTES), partition: Some(PARTITION) };
+        let (change, options) = (Change::Put(VALUE_BYTES), WriteOptions::default());
+        let write = Write { key, change, partition: Some(PARTITION), options };
         match self.backend.handle_write(self.now, &SizedCache(&self.cache), write) {
             Ok(write) => {
                 self.writes.insert(write, request);

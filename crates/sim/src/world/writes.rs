@@ -1,7 +1,7 @@
 //! Writes through a server: to every replica of the backend, then to the cache as its machine says.
 
 use sherwood_model::{BackendId, Demand, DemandKind, PartitionId, ReplicaId};
-use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
+use sherwood_path::{Change, Write, WriteId, WriteOptions, WriteOrder, WriteOutcome, WriteRefused};
 
 use super::World;
 use crate::backend::Work;
@@ -21,8 +21,10 @@ impl World {
         object: u64,
         bytes: u32,
     ) -> Result<(), WriteRefused> {
-        let backend = self.partitions.pair(partition).1;
-        let write = Write { key: Key::new(object), change: Change::Put(bytes), partition: Some(partition) };
+        let (tenant, backend) = self.partitions.pair(partition);
+        let options = WriteOptions { tenant, ..WriteOptions::default() };
+        let change = Change::Put(bytes);
+        let write = Write { key: Key::new(object), change, partition: Some(partition), options };
         let Server { cache, machines, .. } = &mut self.servers[server];
         machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
         self.drive(server as u16, backend);

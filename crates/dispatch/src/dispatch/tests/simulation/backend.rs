@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sherwood_model::{DeadlineClass, Demand, Instant, ReplicaId, SeededState};
+use sherwood_model::{DeadlineClass, Demand, Instant, ReplicaId, SeededState, TenantId};
 
 use super::draws::Draws;
 use crate::fetch::ATTEMPTS_MAX;
@@ -13,7 +13,8 @@ use crate::rules::{AttemptPlan, CancelRule};
 use crate::slab::Id;
 use crate::{
     Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, Options,
-    Percent, ProbeOptions, QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, Waiters,
+    OverRate, Percent, ProbeOptions, QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions,
+    TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -24,6 +25,9 @@ pub(super) type Value = (Key, u64);
 pub(super) type Waiter = u64;
 
 pub(super) const KEYS: u64 = 12;
+
+/// Number of tenants of a backend that has rates. A key belongs to the tenant of its remainder.
+const TENANTS: u16 = 3;
 
 /// Number of classes that [`plan_by_class`] tells apart.
 const CLASSES: u64 = 7;
@@ -120,6 +124,11 @@ impl Backend {
                     AdmitChoice::Delay { target: timeout / 20 },
                 ],
             ),
+            tenants: draws.chance(30).then(|| TenantOptions {
+                tenants: TENANTS,
+                lends: draws.chance(50),
+                over: draw_of(draws, [OverRate::Wait, OverRate::Wait, OverRate::Refuse]),
+            }),
             ..Options::default()
         };
         let faults = Faults {
@@ -174,7 +183,24 @@ impl Backend {
         self.alive.fill(true);
     }
 
-    pub(super) fn fetch(&mut self, now: Instant, keys: Vec<Key>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    /// Asks for keys; with tenants, for the same number of keys of one tenant. Some fetches come
+    /// with new rates.
+    pub(super) fn fetch(
+        &mut self,
+        now: Instant,
+        mut keys: Vec<Key>,
+        draws: &mut Draws,
+    ) -> Vec<(Duration, Echo)> {
+        let mut tenant = TenantId(0);
+        if self.options.tenants.is_some() {
+            tenant.0 = draws.within(0..=u64::from(TENANTS) - 1) as u16;
+            keys.iter_mut().for_each(|key| *key = *key / u64::from(TENANTS) * u64::from(TENANTS));
+            keys.iter_mut().for_each(|key| *key += u64::from(tenant.0));
+            if draws.chance(10) {
+                let rates = [0, 1, 2].map(|_| draws.within(0..=400) as f64);
+                self.dispatch.set_rates(now, rates.iter().sum(), &rates);
+            }
+        }
         let waiters = self.next_waiter..;
         let asked: Vec<(Key, Waiter)> = keys.into_iter().zip(waiters).collect();
         self.next_waiter += asked.len() as u64;
@@ -183,8 +209,15 @@ impl Backend {
         // Some deadlines are over already, and some are later than the timeout.
         let deadline = Duration::from_nanos(draws.within(0..=2 * self.options.timeout.as_nanos() as u64));
         let deadline = draws.chance(self.with_deadline).then_some(now + deadline / 2 - deadline / 8);
-        let demand = Demand { class, deadline, best_effort: draws.chance(10), ..Demand::default() };
+        let best_effort = draws.chance(10);
+        let demand = Demand { tenant, class, deadline, best_effort, ..Demand::default() };
         self.input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()))
+    }
+
+    /// Returns how many waiters were refused because of their tenants' rates.
+    pub(super) fn refused_by_rates(&self) -> u64 {
+        let refused = |tenant| self.dispatch.tenant_reads(TenantId(tenant)).map_or(0, |reads| reads.refused);
+        (0..TENANTS).map(refused).sum()
     }
 
     pub(super) fn write(&mut self, key: Key) {
@@ -204,6 +237,7 @@ impl Backend {
             Echo::Reply { attempt, reply } => {
                 let down_before = self.down();
                 let late_before = self.dispatch.stats().counters.late_replies;
+                self.dispatch.charge(now, attempt, draws.within(0..=3) as f64);
                 self.dispatch.handle_reply(now, attempt, reply);
                 let late = self.dispatch.stats().counters.late_replies - late_before;
                 if late == 0 {
@@ -339,6 +373,8 @@ impl Backend {
             }
             Err(error) => {
                 assert!(!is_current && !self.healthy, "{error}");
+                let is_over_rate = matches!(error, FetchError::OverRate(_));
+                assert!(!is_over_rate || self.options.tenants.is_some(), "{error}");
                 let is_admission = error.expected().is_some();
                 assert!(!is_admission || self.options.admit != AdmitChoice::Open, "{error}");
             }
@@ -391,7 +427,9 @@ impl Backend {
             assert!(live.entry(attempt.fetch).or_default().insert(replica), "two attempts at one replica");
             count += 1;
         }
-        assert_eq!((attempts.len(), fetches.len()), (count, live.len()));
+        let waiting = |tenant| self.dispatch.tenant_reads(TenantId(tenant)).map_or(0, |reads| reads.waiting);
+        let waiting: u32 = (0..TENANTS).map(waiting).sum();
+        assert_eq!((attempts.len(), fetches.len()), (count, live.len() + waiting as usize));
         assert!(live.values().all(|replicas| replicas.len() <= ATTEMPTS_MAX), "too many attempts: {live:?}");
     }
 
@@ -408,7 +446,8 @@ impl Backend {
         self.calls_by_replica.fill(0);
         // Copies would take the room of later fetches.
         self.classes = 1;
-        let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, .. } = self.options;
+        let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, .. } =
+            self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;
         for call in 0..room.min(waiters_max) {
             // Invalidating the key first makes every fetch a separate call.
@@ -417,8 +456,8 @@ impl Backend {
             drop(self.fetch(now, vec![key], draws));
         }
         let all_used = self.calls_by_replica.iter().all(|calls| *calls > 0);
-        // A ramp or an admission rule may admit fewer calls.
-        let limited = waiters_max < room || ramp.is_some() || admit != AdmitChoice::Open;
+        // A ramp, an admission rule or rates may admit fewer calls.
+        let limited = waiters_max < room || ramp.is_some() || admit != AdmitChoice::Open || tenants.is_some();
         assert!(all_used || limited, "calls by replica: {:?}", self.calls_by_replica);
     }
 }

@@ -1,7 +1,8 @@
 //! Fault simulation of dispatchers: several backends, replicas that die and return, answers that
 //! are lost, late, repeated, reordered or wrong, and a clock that stands still and jumps. Fetches
 //! have one attempt at a time, or several at once, planned by a rule that only this simulation has;
-//! queues, choice of replicas and admission follow any of the rules.
+//! queues, choice of replicas and admission follow any of the rules. Some backends have tenants,
+//! whose rates change.
 //! Everything is derived from one seed, which a failure prints. After a phase of faults all is
 //! healed; then the dispatchers must come to rest and use every replica again.
 
@@ -32,10 +33,11 @@ proptest! {
 #[test]
 fn every_kind_of_fault_occurs_in_the_simulation() {
     let mut sum = crate::Counters::default();
-    let (mut downs, mut deferred) = (0, 0);
-    for seed in 0..40 {
+    let (mut downs, mut deferred, mut over_rate) = (0, 0, 0);
+    for seed in 0..80 {
         let mut world = World::new(&mut Draws::new(seed), 3);
         world.run();
+        over_rate += world.refused_by_rates();
         for stats in world.stats() {
             sum.joined += stats.counters.joined;
             sum.answered += stats.counters.answered;
@@ -65,8 +67,9 @@ fn every_kind_of_fault_occurs_in_the_simulation() {
         sum.late_replies,
         sum.probes,
         downs,
+        over_rate,
     ];
-    assert!(seen.iter().all(|count| *count > 100), "{sum:?}, downs: {downs}");
+    assert!(seen.iter().all(|count| *count > 100), "{sum:?}, downs: {downs}, over rates: {over_rate}");
     // The queues are short, so that few of their heads are late.
     assert!(deferred > 10, "{deferred}");
 }

@@ -52,6 +52,11 @@ impl World {
         self.backends.iter().map(|backend| backend.dispatch.stats())
     }
 
+    /// Returns how many waiters were refused because of their tenants' rates.
+    pub(super) fn refused_by_rates(&self) -> u64 {
+        self.backends.iter().map(Backend::refused_by_rates).sum()
+    }
+
     pub(super) fn heal(&mut self) {
         self.backends.iter_mut().for_each(Backend::heal);
     }

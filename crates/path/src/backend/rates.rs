@@ -1,0 +1,77 @@
+//! The units of tenants' reads and writes, and the queues of their writes.
+
+use sherwood_dispatch::{
+    OverRate, Started, TenantOptions, TenantQueueOptions, TenantQueues, TenantUse, WaitingId,
+};
+use sherwood_model::{Instant, TenantId, Unit};
+
+use crate::{WriteId, WriteRefused};
+
+/// The units that a backend's store charges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Units {
+    /// Unit of a read.
+    pub reads: Unit,
+    /// Unit of a write.
+    pub writes: Unit,
+}
+
+/// A tenant's use of a backend since the start, and what waits for its rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BackendUse {
+    /// Read units, fetches that wait, and keys that were refused.
+    pub reads: TenantUse,
+    /// Write units, and writes that wait or were refused.
+    pub writes: TenantUse,
+}
+
+/// The writes of the tenants, each of which begins when its tenant's rate pays for it.
+#[derive(Clone, Debug)]
+pub(super) struct TenantWrites {
+    queues: TenantQueues<WriteId>,
+    over: OverRate,
+}
+
+impl TenantWrites {
+    /// Creates the writes of tenants without limits on the rates.
+    pub(super) fn new(options: TenantOptions, waiting_max: u32) -> Self {
+        let TenantOptions { tenants, lends, over } = options;
+        Self { queues: TenantQueues::new(TenantQueueOptions { tenants, waiting_max, lends }), over }
+    }
+
+    /// Returns the refusal of a write that could not begin by `due`.
+    pub(super) fn check(&mut self, now: Instant, tenant: TenantId, due: Instant) -> Result<(), WriteRefused> {
+        let until = match self.over {
+            OverRate::Wait => due,
+            OverRate::Refuse => now,
+        };
+        self.queues.check(now, tenant, Some(until)).map_err(WriteRefused::OverRate)
+    }
+
+    /// Has a write wait that was [checked](Self::check) just before.
+    pub(super) fn enter(&mut self, now: Instant, tenant: TenantId, id: WriteId, units: u64) -> WaitingId {
+        let entered = self.queues.enter(now, tenant, id, units as f64, None);
+        entered.expect("there is room for a write that was checked")
+    }
+
+    pub(super) fn cancel(&mut self, now: Instant, waiting: WaitingId) {
+        self.queues.cancel(now, waiting);
+    }
+
+    pub(super) fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
+        self.queues.set_rates(now, total_per_s, per_s);
+    }
+
+    /// Returns the next write that its tenant's rate pays for.
+    pub(super) fn start_next(&mut self, now: Instant) -> Option<WriteId> {
+        self.queues.start_next(now).map(|Started { work, .. }| work)
+    }
+
+    pub(super) fn used(&self, tenant: TenantId) -> TenantUse {
+        self.queues.used(tenant)
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.queues.next_timeout()
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads and writes by the rates of tenants.
+
+use std::hash::Hash;
+
+use sherwood_dispatch::{AttemptId, Reply};
+use sherwood_model::{DemandKind, Instant, TenantId, Unit};
+
+use super::Backend;
+use super::fill::AnswerCache;
+use super::rates::BackendUse;
+use crate::{Change, Write};
+
+impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
+    /// Sets the units per second of all tenants' reads, or writes, together, and of each tenant by
+    /// its id. What was used and is not paid for remains. Infinite is no limit; below one a second
+    /// counts as one. No effect without [`Options::tenants`].
+    ///
+    /// [`Options::tenants`]: sherwood_dispatch::Options::tenants
+    pub fn set_rates(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        kind: DemandKind,
+        total_per_s: f64,
+        per_s: &[f64],
+    ) {
+        self.advance(now, cache);
+        match kind {
+            DemandKind::Read => {
+                self.dispatch.set_rates(now, total_per_s, per_s);
+                self.keep_answers(now, cache);
+            }
+            DemandKind::Write => {
+                if let Some(writes) = &mut self.tenant_writes {
+                    writes.set_rates(now, total_per_s, per_s);
+                }
+                self.start_paid_writes(now, cache);
+            }
+        }
+    }
+
+    /// Returns what a tenant has used of the backend, and what waits for its rates; none without
+    /// [`Options::tenants`].
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    ///
+    /// [`Options::tenants`]: sherwood_dispatch::Options::tenants
+    #[must_use]
+    pub fn used(&self, tenant: TenantId) -> Option<BackendUse> {
+        let reads = self.dispatch.tenant_reads(tenant)?;
+        let writes = self.tenant_writes.as_ref()?.used(tenant);
+        Some(BackendUse { reads, writes })
+    }
+
+    /// Charges the tenant of a call the units of its answer beyond one for each key, which were
+    /// charged when it was sent.
+    pub(super) fn charge_answer(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        attempt: AttemptId,
+        reply: &Reply<V>,
+    ) {
+        if self.tenant_writes.is_some() && self.options.units.reads != Unit::Count {
+            let units = self.units_beyond_keys(cache, attempt, reply);
+            self.dispatch.charge(now, attempt, units as f64);
+        }
+    }
+
+    /// Returns the units of an answer beyond one for each key.
+    fn units_beyond_keys(&self, cache: &impl AnswerCache<V>, attempt: AttemptId, reply: &Reply<V>) -> u64 {
+        let Some(keys) = self.dispatch.keys_of(attempt) else { return 0 };
+        let unit = self.options.units.reads;
+        // Of a key that another attempt has answered, only the size of its value is known.
+        let key_bytes = keys.map(|key| key.map_or(0, |key| key.as_ref().len()));
+        let beyond = |(key_bytes, value): (usize, Option<&V>)| {
+            value.map_or(0, |value| unit.of((key_bytes + cache.fetched(value).value.len()) as u64) - 1)
+        };
+        match reply {
+            Reply::Ok(values) => key_bytes.zip(values.iter().map(Option::as_ref)).map(beyond).sum(),
+            Reply::Each(answers) => {
+                let values = answers.iter().map(|answer| answer.as_ref().ok().and_then(Option::as_ref));
+                key_bytes.zip(values).map(beyond).sum()
+            }
+            Reply::Failed(_) | Reply::NotAdmitted { .. } => 0,
+        }
+    }
+
+    /// Returns the units of a write.
+    pub(super) fn write_units(&self, cache: &impl AnswerCache<V>, write: &Write<K, V>) -> u64 {
+        let value_bytes = match &write.change {
+            Change::Put(value) => cache.fetched(value).value.len(),
+            Change::Delete => 0,
+        };
+        self.options.units.writes.of((write.key.as_ref().len() + value_bytes) as u64)
+    }
+
+    /// Begins the writes whose turn has come and whose units their tenants' rates pay for by now.
+    pub(super) fn start_paid_writes(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        while let Some(writes) = &mut self.tenant_writes
+            && let Some(id) = writes.start_next(now)
+        {
+            if let Some(running) = self.writes.get_mut(&id) {
+                running.unpaid = None;
+                self.begin_if_ready(now, cache, id);
+            }
+        }
+        self.check_due_next();
+    }
+}
