@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use sherwood_model::{TenantId, units::quoted};
-use sherwood_policy::tenants::{Division, TenantOptions, available, by_name};
+use sherwood_policy::tenants::{Division, TenantOptions, by_name, dividing};
 
 use super::input::{File, Input, NAMES};
 use super::table;
@@ -35,7 +35,7 @@ like base, is the least that hare gives it. Other fields are ignored.
 Exit status: 0 done, 1 failed, 2 bad usage or input.")]
 pub(crate) struct Args {
     /// The policy
-    #[arg(long, value_parser = PossibleValuesParser::new(available().iter().copied()))]
+    #[arg(long, value_parser = PossibleValuesParser::new(dividing().iter().copied()))]
     policy: String,
     /// The input file, or - for standard input
     #[arg(long, value_name = "FILE")]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use sherwood_model::{BackendId, DemandCurve, ResourceKind};
-use sherwood_policy::tenants::{Share, TenantSeen, Tenants};
+use sherwood_policy::tenants::{Share, TenantSeen, Tenants, baselines};
 
 /// Most tenants of a decision.
 const TENANTS_MAX: usize = 1_024;
@@ -196,20 +196,14 @@ fn bases(totals: &Amounts, tenants: &[Tenant]) -> Result<Vec<Share>, String> {
         }
         weights.push(weight);
     }
-    let sum: f64 = weights.iter().sum();
-    let mut bases = Vec::with_capacity(tenants.len());
-    for (index, (tenant, weight)) in tenants.iter().zip(weights).enumerate() {
-        bases.push(match &tenant.base {
-            Some(base) => {
-                amounts(&format!("tenants[{index}].base"), base)?;
-                base.share()
-            }
-            None => Share {
-                bytes: (totals.cache_bytes as f64 * (weight / sum)) as u64,
-                rates: totals.rates().iter().map(|total| total * (weight / sum)).collect(),
-            },
-        });
+    let mut own = Vec::with_capacity(tenants.len());
+    for (index, tenant) in tenants.iter().enumerate() {
+        if let Some(base) = &tenant.base {
+            amounts(&format!("tenants[{index}].base"), base)?;
+        }
+        own.push(tenant.base.as_ref().map(Amounts::share));
     }
+    let bases = baselines(&totals.share(), weights.into_iter().zip(own.iter().map(Option::as_ref)));
     let within = |name: &str, sum: f64, total: f64| {
         if sum <= total * (1.0 + ROUNDING) {
             Ok(())

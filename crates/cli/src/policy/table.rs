@@ -4,13 +4,15 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use sherwood_model::TenantId;
-use sherwood_policy::tenants::{Division, Trade};
+use sherwood_policy::tenants::{Division, trade_sentence};
 
 use super::input::Input;
 use crate::mrc::bytes;
 
 /// Most sentences about trades; the JSON document has all.
 const TRADES_MAX: usize = 12;
+/// Units of the resources' rates, in the order of their ids.
+const UNITS: [&str; 3] = ["reads/s", "writes/s", "network B/s"];
 /// Widest name of a tenant in the table, in characters.
 const NAME_MAX: usize = 24;
 
@@ -33,7 +35,8 @@ pub(super) fn text(input: &Input, division: &Division, throughput: &[f64], time:
     }
     text.push('\n');
     for trade in division.trades.iter().take(TRADES_MAX) {
-        text.push_str(&sentence(&names, trade));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let _ = writeln!(text, "{}", trade_sentence(trade, &names, &UNITS));
     }
     if let Some(more) = division.trades.len().checked_sub(TRADES_MAX).filter(|&more| more > 0) {
         let _ = writeln!(text, "and {more} more trades, which --json lists");
@@ -47,17 +50,6 @@ pub(super) fn text(input: &Input, division: &Division, throughput: &[f64], time:
     );
     let _ = writeln!(text, "decided in {:.0} us", time.as_secs_f64() * 1e6);
     text
-}
-
-fn sentence(names: &[String], trade: &Trade) -> String {
-    const UNITS: [&str; 3] = ["reads/s", "writes/s", "network B/s"];
-    let receives =
-        trade.compensation.iter().map(|(resource, rate)| format!("{rate:.0} {}", UNITS[resource.index()]));
-    let receives: Vec<String> = receives.collect();
-    let receives =
-        if receives.is_empty() { "nothing: it needs no more".to_owned() } else { receives.join(" and ") };
-    let (donor, receiver) = (&names[trade.donor.index()], &names[trade.receiver.index()]);
-    format!("{donor} gave {} to {receiver} and receives {receives}\n", bytes(trade.bytes))
 }
 
 /// Shortens a name, and escapes control characters, which a terminal would interpret.

@@ -6,7 +6,7 @@
 //! observation contains.
 
 mod decision;
-mod words;
+pub(crate) mod words;
 
 use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
 

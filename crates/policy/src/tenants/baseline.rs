@@ -16,6 +16,10 @@ impl TenantPolicy for Baseline {
     fn divide(&mut self, tenants: &Tenants) -> Division {
         Division::new(tenants, tenants.base_bytes(), base_rates(tenants), None)
     }
+
+    fn rates(&self, tenants: &Tenants, _: &[u64]) -> Rates {
+        base_rates(tenants)
+    }
 }
 
 /// The rates of all baselines.

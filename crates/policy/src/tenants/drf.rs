@@ -1,5 +1,7 @@
 //! Dominant resource fairness with the cache at its baselines.
 
+use sherwood_model::Rates;
+
 use super::proportional::Holdings;
 use super::{Division, TenantPolicy, Tenants};
 
@@ -20,5 +22,9 @@ impl TenantPolicy for Drf {
         let bytes = tenants.base_bytes();
         let rates = Holdings::needed(tenants, &bytes).redistribute(self.conserving);
         Division::new(tenants, bytes, rates, None)
+    }
+
+    fn rates(&self, tenants: &Tenants, bytes: &[u64]) -> Rates {
+        Holdings::compensated(tenants, bytes).redistribute(self.conserving)
     }
 }

@@ -1,5 +1,7 @@
 //! Cache to the tenants that miss less with it, without compensation.
 
+use sherwood_model::Rates;
+
 use super::proportional::Holdings;
 use super::{Division, TenantPolicy, TenantSeen, Tenants};
 
@@ -29,6 +31,14 @@ impl TenantPolicy for Memshare {
         let bytes = self.split(tenants);
         let rates = Holdings::needed(tenants, &bytes).redistribute(self.conserving);
         Division::new(tenants, bytes, rates, None)
+    }
+
+    fn rates(&self, tenants: &Tenants, bytes: &[u64]) -> Rates {
+        Holdings::needed(tenants, bytes).redistribute(self.conserving)
+    }
+
+    fn keeps_baselines(&self) -> bool {
+        false
     }
 }
 

@@ -19,29 +19,62 @@
 //! After "Cache-Centric Multi-Resource Allocation for Storage Services" (Ye, Zhong,
 //! Arpaci-Dusseau, Arpaci-Dusseau, FAST 2026). `hare-published` is its algorithm, `hare` solves the
 //! same problem without its faults, and the others are those that the paper compares with.
+//!
+//! [`TenantController`] is the level between tenants of a running system: it makes [`Tenants`] from
+//! counters and curves, has a policy decide, and moves to the division in small steps.
+
+use sherwood_model::Rates;
 
 mod baseline;
+mod copy;
 mod division;
 mod drf;
 mod hare;
+mod live;
 mod memshare;
 mod names;
+mod non_partitioned;
 mod proportional;
 mod published;
 mod seen;
+mod terms;
+mod words;
 
+pub use copy::CopyTenantPolicy;
 pub use division::{Division, Trade};
-pub use names::{TenantOptions, TenantPolicyError, available, by_name};
+pub use live::{
+    ReadCounts, TenantControlError, TenantControlOptions, TenantController, TenantCounts, TenantDecision,
+    TenantKept, TenantObservation, TenantPartition, TenantResource, TenantRound, TenantStanding, UnitCounts,
+};
+pub use names::{TenantOptions, TenantPolicyError, available, by_name, dividing};
 pub use seen::{Share, TenantSeen, Tenants};
+pub use terms::{TenantTerms, baselines};
+pub use words::trade_sentence;
 
 /// An algorithm that divides the cache and the rates of all resources among tenants.
 ///
 /// It may keep small state between decisions and has no clock. Any [`Tenants`] get a division
 /// within the totals.
-pub trait TenantPolicy: Send {
+pub trait TenantPolicy: CopyTenantPolicy + Send {
     /// Name by which the policy is chosen, such as `hare`.
     fn name(&self) -> &'static str;
 
     /// Divides the totals among the tenants.
     fn divide(&mut self, tenants: &Tenants) -> Division;
+
+    /// Returns the rates that the policy gives where the cache is divided into `bytes`: on the way
+    /// to a division, while tenants have not filled what they got.
+    fn rates(&self, tenants: &Tenants, bytes: &[u64]) -> Rates;
+
+    /// True if by the model no tenant is below its baseline. Divisions of other policies are
+    /// applied whatever their gain.
+    fn keeps_baselines(&self) -> bool {
+        true
+    }
+
+    /// True if all tenants use one cache without partitions, so that the bytes of a division have
+    /// no effect.
+    fn shares_cache(&self) -> bool {
+        false
+    }
 }

@@ -7,10 +7,11 @@ use super::baseline::Baseline;
 use super::drf::Drf;
 use super::hare::Hare;
 use super::memshare::Memshare;
+use super::non_partitioned::NonPartitioned;
 use super::published::Published;
 
 /// Names of the policies, in the order in which they are shown.
-const AVAILABLE: [&str; 5] = ["hare", "hare-published", "drf", "memshare", "baseline"];
+const AVAILABLE: [&str; 6] = ["hare", "hare-published", "drf", "memshare", "baseline", "non-partitioned"];
 
 /// Parameters of the policies between tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,12 @@ pub fn available() -> &'static [&'static str] {
     &AVAILABLE
 }
 
+/// The names of the policies that divide the cache: all but `non-partitioned`.
+#[must_use]
+pub fn dividing() -> &'static [&'static str] {
+    &AVAILABLE[..AVAILABLE.len() - 1]
+}
+
 /// Constructs the policy called `name`.
 ///
 /// # Errors
@@ -60,6 +67,7 @@ pub fn by_name(name: &str, options: TenantOptions) -> Result<Box<dyn TenantPolic
         "drf" => Box::new(Drf { conserving }),
         "memshare" => Box::new(Memshare { chunk_bytes, conserving }),
         "baseline" => Box::new(Baseline),
+        "non-partitioned" => Box::new(NonPartitioned),
         _ => return Err(TenantPolicyError::Unknown { name: name.to_owned() }),
     })
 }
@@ -73,14 +81,20 @@ mod tests {
     #[test]
     fn every_available_policy_between_tenants_has_its_name() {
         for name in available() {
-            assert_eq!(by_name(name, OPTIONS).expect("it is available").name(), *name);
+            let policy = by_name(name, OPTIONS).expect("it is available");
+            assert_eq!(policy.name(), *name);
+            assert_eq!(policy.shares_cache(), !dividing().contains(name));
         }
     }
 
     #[test]
     fn policy_between_tenants_that_is_unknown_or_without_chunk_is_refused() {
         let Err(unknown) = by_name("hair", OPTIONS) else { panic!("there is no such policy") };
-        assert!(unknown.to_string().ends_with("choose one of hare, hare-published, drf, memshare, baseline"));
+        assert!(
+            unknown
+                .to_string()
+                .ends_with("choose one of hare, hare-published, drf, memshare, baseline, non-partitioned")
+        );
         let none = by_name("hare", TenantOptions { chunk_bytes: 0, ..OPTIONS });
         assert_eq!(none.err(), Some(TenantPolicyError::NoChunk));
     }

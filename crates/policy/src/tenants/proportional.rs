@@ -38,6 +38,31 @@ impl Holdings {
         Self { held, pool, total }
     }
 
+    /// Returns what each tenant needs with `bytes` of cache for the throughput of its baseline; the
+    /// rest of the baselines is the pool. Where the needs of a resource exceed the baselines, each
+    /// tenant has its part of them and the pool is empty.
+    pub(super) fn compensated(tenants: &Tenants, bytes: &[u64]) -> Self {
+        let total = tenants.base_rates();
+        let mut held = Rates::zero(tenants.len(), total.len());
+        let mut sums = vec![0.0; total.len()];
+        for (index, (tenant, &bytes)) in tenants.seen().iter().zip(bytes).enumerate() {
+            let row = held.row_mut(TenantId::from_index(index));
+            for (i, held) in row.iter_mut().enumerate() {
+                *held = tenants.base_throughput()[index] * tenant.demand[i].at(bytes);
+                sums[i] += *held;
+            }
+        }
+        for index in 0..tenants.len() {
+            for (i, held) in held.row_mut(TenantId::from_index(index)).iter_mut().enumerate() {
+                if sums[i] > total[i] {
+                    *held *= total[i] / sums[i];
+                }
+            }
+        }
+        let pool = total.iter().zip(&sums).map(|(total, sum)| (total - sum).max(0.0)).collect();
+        Self { held, pool, total }
+    }
+
     /// The gain if this pool were divided now: the least ratio of a pool to what tenants hold of
     /// the resource, infinite if tenants hold nothing.
     pub(super) fn score(&self, pool: &[f64]) -> f64 {

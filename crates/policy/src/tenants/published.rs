@@ -43,6 +43,10 @@ impl TenantPolicy for Published {
         let rates = harvest.holdings.redistribute(self.conserving);
         Division::new(tenants, harvest.bytes, rates, None)
     }
+
+    fn rates(&self, tenants: &Tenants, bytes: &[u64]) -> Rates {
+        Holdings::compensated(tenants, bytes).redistribute(self.conserving)
+    }
 }
 
 /// Units of each resource that a tenant gives or takes for one chunk.

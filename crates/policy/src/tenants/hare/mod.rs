@@ -22,6 +22,8 @@ mod grid;
 mod levels;
 mod price;
 
+use sherwood_model::Rates;
+
 use super::baseline::base_rates;
 use super::{Division, TenantPolicy, Tenants};
 use crate::share::share;
@@ -74,6 +76,10 @@ impl TenantPolicy for Hare {
         }
         // Only rounding leads here: at the baseline's cache every level is at least 1.
         Division::new(tenants, tenants.base_bytes(), base_rates(tenants), bound)
+    }
+
+    fn rates(&self, tenants: &Tenants, bytes: &[u64]) -> Rates {
+        levels::fill(tenants, bytes, self.conserving)
     }
 }
 

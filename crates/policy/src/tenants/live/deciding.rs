@@ -1,0 +1,249 @@
+//! From observations to a division, and whether it is applied.
+
+use sherwood_model::{DemandCurve, Instant};
+
+use super::demand::{Asked, Part};
+use super::moving::Goal;
+use super::watch::Frozen;
+use super::{Member, TenantController, TenantDecision, TenantKept, TenantObservation, TenantResource};
+use crate::tenants::words::{outcome, trade_sentence};
+use crate::tenants::{Division, Share, TenantSeen, TenantTerms, Tenants};
+
+/// Normalized throughput that counts as equal.
+const ROUNDING: f64 = 1e-6;
+/// Requests of a tenant without demand at the last decision after which the next one is early.
+const BEGINS: u64 = 100;
+/// Part of a period before which no early decision follows another.
+const EARLY: u32 = 10;
+/// Most exchanges that a decision's line names.
+const TRADES_MAX: usize = 6;
+
+impl TenantController {
+    /// Begins at the first observation.
+    pub(super) fn begin(&mut self, now: Instant, seen: &[TenantObservation]) {
+        self.observe(now, seen, false);
+        self.watched_from = now;
+        self.decides_at = now + self.options.period;
+        self.steps_at = now + self.options.step;
+    }
+
+    /// Takes in what tenants did since the last call.
+    pub(super) fn observe(&mut self, now: Instant, seen: &[TenantObservation], with_curves: bool) {
+        for (index, (member, seen)) in self.members.iter_mut().zip(seen).enumerate() {
+            member.observe(now, seen, with_curves);
+            let begins = member.requests >= BEGINS && self.goal.tenants.base_throughput()[index] <= 0.0;
+            if begins && self.latest.is_some() {
+                let early = now + self.options.period / EARLY;
+                self.decides_at = self.decides_at.min(early);
+            }
+        }
+    }
+
+    /// Decides, and sets the goal if the division is applied.
+    pub(super) fn decide(&mut self, now: Instant) -> TenantDecision {
+        let tenants = self.tenants(self.options.salt);
+        let trip = self.watch(now);
+        let division = self.policy.divide(&tenants);
+        let before = Division::new(&tenants, self.goal.bytes.clone(), self.goal.rates.clone(), None);
+        let kept = self.keeps(now, &tenants, &division, &before);
+        self.decides_at = now + self.options.period;
+        self.members.iter_mut().for_each(|member| member.requests = 0);
+        let mut decision = TenantDecision {
+            policy: self.policy.name(),
+            gain_before: before.gain,
+            trades: Vec::new(),
+            line: String::new(),
+            kept,
+            division,
+        };
+        match &decision.kept {
+            None => {
+                decision.trades = self.sentences(&decision.division);
+                self.goal = Goal {
+                    tenants,
+                    bytes: decision.division.bytes.clone(),
+                    rates: decision.division.rates.clone(),
+                    policy: self.policy.clone(),
+                    careful: self.policy.keeps_baselines(),
+                };
+                self.forced = false;
+            }
+            Some(TenantKept::Frozen { .. }) if trip => self.goal = Goal::baselines(tenants),
+            Some(_) => {}
+        }
+        decision.line = line(&decision);
+        decision
+    }
+
+    /// Tenants as policies see them now.
+    pub(super) fn tenants(&self, salt: f64) -> Tenants {
+        let seen = (0..self.terms.len()).map(|index| self.seen(index, &self.bases[index], salt));
+        let kinds = self.resources.iter().map(|resource| resource.kind).collect();
+        let seen = seen.collect();
+        Tenants::new(kinds, self.total.clone(), seen)
+    }
+
+    /// The tenant at `index` as policies see it with this baseline.
+    fn seen(&self, index: usize, base: &Share, salt: f64) -> TenantSeen {
+        let (terms, member) = (&self.terms[index], &self.members[index]);
+        let min = Share { bytes: terms.min.bytes.max(self.pinned[index]), rates: terms.min.rates.clone() };
+        let (window, _) = member.history.window();
+        Asked { base, min: &min, window: &window, parts: &member.parts }.seen(&self.resources, salt)
+    }
+
+    /// Returns the division that the policy finds for other terms of the same tenants, and for more
+    /// tenants, whose baselines and floors follow from the terms after those.
+    #[must_use]
+    pub fn what_if(&self, terms: &[TenantTerms], added: &[TenantSeen]) -> Division {
+        let bases = super::bases_of(&self.total, terms);
+        let salt = self.options.salt;
+        let seen = bases.iter().zip(terms).enumerate().filter_map(|(index, (base, terms))| {
+            if index < self.members.len() {
+                return Some(self.seen(index, base, salt));
+            }
+            let added = added.get(index - self.members.len())?;
+            Some(TenantSeen { base: base.clone(), floor: terms.min.clone(), ..added.clone() })
+        });
+        let kinds = self.resources.iter().map(|resource| resource.kind).collect();
+        let tenants = Tenants::new(kinds, self.total.clone(), seen.collect());
+        self.policy.clone().divide(&tenants)
+    }
+
+    /// Ends the period that is watched, if it is over. True if a tenant has been below its baseline
+    /// for long enough, which freezes the baselines.
+    fn watch(&mut self, now: Instant) -> bool {
+        let period = now.since(self.watched_from);
+        if period < self.options.period {
+            return false;
+        }
+        self.watched_from = now;
+        let plain = self.tenants(0.0);
+        let at_baseline = self.moving.bytes == plain.base_bytes() && self.goal.bytes == plain.base_bytes();
+        let mut worst: Option<(usize, f64)> = None;
+        for (index, (member, &base)) in self.members.iter_mut().zip(plain.base_throughput()).enumerate() {
+            let is_below = member.watch.end_period(period, base);
+            let normalized = member.watch.normalized.unwrap_or(1.0);
+            if is_below && worst.is_none_or(|(_, least)| normalized < least) {
+                worst = Some((index, normalized));
+            }
+        }
+        let Some((index, normalized)) = worst else { return false };
+        if at_baseline || !self.policy.keeps_baselines() || self.frozen.is_some() {
+            return false;
+        }
+        self.members.iter_mut().for_each(|member| member.watch.restart());
+        self.frozen = Some(Frozen { index, normalized, until: now + self.options.freeze });
+        true
+    }
+
+    /// Reason why `division` is not applied; none if it is.
+    fn keeps(
+        &mut self,
+        now: Instant,
+        tenants: &Tenants,
+        division: &Division,
+        before: &Division,
+    ) -> Option<TenantKept> {
+        self.frozen = self.frozen.filter(|frozen| frozen.until > now);
+        if let Some(Frozen { index, normalized, until }) = self.frozen {
+            let tenant = self.terms[index].name.clone();
+            return Some(TenantKept::Frozen { tenant, normalized, left: until.since(now) });
+        }
+        if tenants.base_throughput().iter().all(|&throughput| throughput <= 0.0) {
+            return Some(TenantKept::NoDemand);
+        }
+        let applies = self.forced
+            || !self.policy.keeps_baselines()
+            || is_better(before, division, self.options.apply_over);
+        (!applies).then_some(TenantKept::LittleGain)
+    }
+
+    /// A sentence for each exchange of `division`.
+    fn sentences(&self, division: &Division) -> Vec<String> {
+        let names: Vec<&str> = self.terms.iter().map(|terms| terms.name.as_str()).collect();
+        let units: Vec<String> = self.resources.iter().map(TenantResource::unit).collect();
+        let units: Vec<&str> = units.iter().map(String::as_str).collect();
+        let sentence =
+            |trade| format!("{}: {}", trade_sentence(trade, &names, &units), outcome(trade, division));
+        division.trades.iter().map(sentence).collect()
+    }
+
+    /// Makes the next step towards the goal; false if nothing changed.
+    pub(super) fn step(&mut self, now: Instant) -> bool {
+        self.steps_at = now + self.options.step;
+        let used: Vec<u64> = self.members.iter().map(|member| member.used_bytes).collect();
+        self.moving.step(&self.goal, &used)
+    }
+}
+
+impl Member {
+    fn observe(&mut self, now: Instant, seen: &TenantObservation, with_curves: bool) {
+        let Self { history, parts, .. } = self;
+        let grown = history.add(now, seen, |index| {
+            let curve = parts.get(index)?.miss_ratio.as_ref()?;
+            Some(curve.at(seen.partitions[index].used_bytes))
+        });
+        let same = parts.len() == seen.partitions.len();
+        let part = |(index, part): (usize, &super::TenantPartition)| {
+            let before = parts.get(index).filter(|_| same).and_then(|part| part.miss_ratio.clone());
+            let measured = part.miss_ratio.clone().filter(|_| with_curves);
+            Part { backend: part.backend, budget_bytes: part.budget_bytes, miss_ratio: measured.or(before) }
+        };
+        *parts = seen.partitions.iter().enumerate().map(part).collect();
+        self.used_bytes =
+            seen.partitions.iter().fold(0, |sum: u64, part| sum.saturating_add(part.used_bytes));
+        self.waiting = seen.waiting;
+        self.requests += grown.requests;
+        self.watch.add(grown.requests, seen.waiting > 0);
+    }
+}
+
+/// True if `division` raises the least throughput by more than `over`, or leaves it and raises the
+/// next, and so on; or if it keeps baselines that `before` does not.
+fn is_better(before: &Division, division: &Division, over: f64) -> bool {
+    if before.gain < 1.0 - ROUNDING {
+        return division.gain > before.gain + ROUNDING;
+    }
+    let sorted = |division: &Division| {
+        let mut normalized = division.normalized.clone();
+        normalized.sort_by(f64::total_cmp);
+        normalized
+    };
+    for (before, after) in sorted(before).into_iter().zip(sorted(division)) {
+        if after >= before + over && after > before + ROUNDING {
+            return true;
+        }
+        if after < before - ROUNDING {
+            return false;
+        }
+    }
+    false
+}
+
+/// Tenants of which nothing is known.
+pub(super) fn unknown(resources: &[TenantResource], total: &Share, bases: &[Share]) -> Tenants {
+    let seen = bases.iter().map(|base| TenantSeen {
+        base: base.clone(),
+        floor: Share::default(),
+        miss_ratio: DemandCurve::constant(1.0),
+        demand: Vec::new(),
+    });
+    let kinds = resources.iter().map(|resource| resource.kind).collect();
+    Tenants::new(kinds, total.clone(), seen.collect())
+}
+
+/// A decision as a line of text.
+fn line(decision: &TenantDecision) -> String {
+    let TenantDecision { policy, division, gain_before, kept, trades, .. } = decision;
+    if let Some(kept) = kept {
+        return format!("{policy} kept the division between tenants: {kept}");
+    }
+    let named = trades.iter().take(TRADES_MAX).cloned().collect::<Vec<_>>().join(". ");
+    let more = trades.len().saturating_sub(TRADES_MAX);
+    let more = if more > 0 { format!(". {more} more exchanges") } else { String::new() };
+    let colon = if trades.is_empty() { "" } else { ". " };
+    format!(
+        "{policy} divides anew: every tenant at least {:.2} times its baseline, {gain_before:.2} before{colon}{named}{more}",
+        division.gain
+    )
+}

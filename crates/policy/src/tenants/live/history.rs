@@ -1,0 +1,142 @@
+//! A tenant's counters over a window of time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+use super::{ReadCounts, TenantObservation, UnitCounts};
+
+/// Samples of a window; a window therefore covers up to a 16th more than its span.
+const SAMPLES: u32 = 16;
+
+/// Counters of one tenant over the latest span of time. Memory is [`SAMPLES`] samples of 24 bytes
+/// for each resource and 32 for each partition.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    span: Duration,
+    /// Samples at least a 16th of the span apart, the oldest one first.
+    samples: VecDeque<(Instant, Sample)>,
+    latest: Option<(Instant, Sample)>,
+}
+
+/// Counters at one time, or what they grew by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) requests: u64,
+    pub(super) units: Vec<UnitCounts>,
+    pub(super) parts: Vec<PartSample>,
+}
+
+/// Counters of one partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct PartSample {
+    pub(super) reads: ReadCounts,
+    /// Misses that the curve predicted for the reads, at the size the partition had.
+    pub(super) predicted: f64,
+}
+
+impl History {
+    pub(super) fn new(span: Duration) -> Self {
+        Self { span, samples: VecDeque::new(), latest: None }
+    }
+
+    /// Adds the counters of `seen` at `now`, which is later than the last. `predict` returns the
+    /// miss ratio that the curve of the partition at an index predicts for its present size, or
+    /// none without a curve. Returns what the counters grew by since the last call.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        seen: &TenantObservation,
+        predict: impl Fn(usize) -> Option<f64>,
+    ) -> Sample {
+        let mut sample = Sample {
+            requests: seen.counts.requests,
+            units: seen.counts.units.clone(),
+            parts: seen
+                .partitions
+                .iter()
+                .map(|part| PartSample { reads: part.reads, predicted: 0.0 })
+                .collect(),
+        };
+        let grown = match &self.latest {
+            Some((_, before)) => sample.since(before),
+            None => None,
+        };
+        let Some(mut grown) = grown else {
+            self.samples.clear();
+            self.samples.push_back((now, sample.clone()));
+            self.latest = Some((now, sample));
+            return Sample::default();
+        };
+        if let Some((_, before)) = &self.latest {
+            for (index, (part, grown)) in sample.parts.iter_mut().zip(&mut grown.parts).enumerate() {
+                let reads = grown.reads;
+                grown.predicted = match predict(index) {
+                    Some(ratio) => ratio * reads.reads() as f64,
+                    None => reads.misses as f64,
+                };
+                part.predicted = before.parts[index].predicted + grown.predicted;
+            }
+        }
+        self.keep(now, &sample);
+        self.latest = Some((now, sample));
+        grown
+    }
+
+    fn keep(&mut self, now: Instant, sample: &Sample) {
+        let spacing = self.span / SAMPLES;
+        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= spacing) {
+            self.samples.push_back((now, sample.clone()));
+        }
+        let begins = now - self.span;
+        // The newest sample before the window is kept as the base of the difference.
+        while self.samples.get(1).is_some_and(|(at, _)| *at <= begins) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Growth of the counters over the window, and the time that it covers.
+    pub(super) fn window(&self) -> (Sample, Duration) {
+        let (Some((from, base)), Some((to, latest))) = (self.samples.front(), &self.latest) else {
+            return (Sample::default(), Duration::ZERO);
+        };
+        (latest.since(base).unwrap_or_default(), to.since(*from))
+    }
+}
+
+impl Sample {
+    /// The growth since `before`; none if a counter shrank or the number of partitions changed.
+    fn since(&self, before: &Self) -> Option<Self> {
+        if self.parts.len() != before.parts.len() || self.units.len() != before.units.len() {
+            return None;
+        }
+        let units = self.units.iter().zip(&before.units).map(|(now, before)| {
+            let used = growth(now.used, before.used)?;
+            Some(UnitCounts {
+                if_hit: growth(now.if_hit, before.if_hit)?,
+                if_miss: growth(now.if_miss, before.if_miss)?,
+                used,
+            })
+        });
+        let parts = self.parts.iter().zip(&before.parts).map(|(now, before)| {
+            let reads = ReadCounts {
+                hits: now.reads.hits.checked_sub(before.reads.hits)?,
+                misses: now.reads.misses.checked_sub(before.reads.misses)?,
+                joined: now.reads.joined.checked_sub(before.reads.joined)?,
+            };
+            Some(PartSample { reads, predicted: now.predicted - before.predicted })
+        });
+        Some(Self {
+            requests: self.requests.checked_sub(before.requests)?,
+            units: units.collect::<Option<_>>()?,
+            parts: parts.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The growth of a counter of units, none if it shrank. One that is not a number did not grow.
+fn growth(now: f64, before: f64) -> Option<f64> {
+    let grown = now - before;
+    if grown.is_finite() { (grown >= 0.0).then_some(grown) } else { Some(0.0) }
+}

@@ -1,0 +1,275 @@
+//! The level between tenants of a running system.
+//!
+//! ```text
+//!   counters, curves ─▶ history ─▶ demand ─▶ Tenants ─▶ TenantPolicy ─▶ Division ─▶ moving ─▶ bytes, rates
+//!                          └──────▶ watch: below the baseline? ─▶ back to the baselines
+//! ```
+
+mod deciding;
+mod decision;
+mod demand;
+mod history;
+mod moving;
+mod observed;
+mod options;
+mod standing;
+mod watch;
+
+use sherwood_model::{Instant, Rates};
+
+use super::{Share, TenantPolicy, TenantTerms, baselines};
+
+use demand::Part;
+use history::History;
+use moving::{Goal, Moving};
+use watch::{Frozen, Watch};
+
+pub use decision::{TenantDecision, TenantKept, TenantRound, TenantStanding};
+pub use observed::{ReadCounts, TenantCounts, TenantObservation, TenantPartition, UnitCounts};
+pub use options::{TenantControlError, TenantControlOptions, TenantResource};
+
+/// Divides the cache and the rates of resources among tenants, live.
+///
+/// It observes monotone counters and curves, keeps a window of time of them, and has a
+/// [`TenantPolicy`] decide every [`period`](TenantControlOptions::period). A division is applied if
+/// its least normalized throughput exceeds that of the plan before by
+/// [`apply_over`](TenantControlOptions::apply_over), both by the present curves, or if the plan
+/// before leaves a tenant below its baseline. Holdings move there in steps of at most a 64th of a
+/// tenant's baseline, compensation first. A later plan replaces the rest of an earlier one. The
+/// sums of bytes and rates are at most the totals at any moment.
+///
+/// *Watched.* A tenant whose measured throughput is below 0.98 of its baseline's for three periods
+/// while it asks for more brings all back to their baselines, which are kept for
+/// [`freeze`](TenantControlOptions::freeze). What a baseline would serve follows from the demand as
+/// measured, with the curve corrected by measured over predicted misses.
+///
+/// # Inputs, outputs, wake-ups
+/// - Input: [`advance`](Self::advance) with an observation of each tenant, at
+///   [`next_timeout`](Self::next_timeout) and as often between as is convenient; with curves at
+///   [`decides_at`](Self::decides_at). [`set_terms`](Self::set_terms) and the other setters take
+///   effect with the next call. A clock that stands still changes nothing.
+/// - Output: [`bytes`](Self::bytes) and [`rates`](Self::rates), which change with
+///   [`TenantRound::changed`]. A driver sets the rates first.
+#[derive(Clone)]
+pub struct TenantController {
+    policy: Box<dyn TenantPolicy>,
+    options: TenantControlOptions,
+    resources: Vec<TenantResource>,
+    total: Share,
+    terms: Vec<TenantTerms>,
+    bases: Vec<Share>,
+    /// Least bytes of each tenant that its partitions are pinned to.
+    pinned: Vec<u64>,
+    members: Vec<Member>,
+    goal: Goal,
+    moving: Moving,
+    frozen: Option<Frozen>,
+    /// Times of the last observation and of the beginning of the period that is watched.
+    last: Option<Instant>,
+    watched_from: Instant,
+    decides_at: Instant,
+    steps_at: Instant,
+    /// True if the next division is applied whatever its gain.
+    forced: bool,
+    latest: Option<TenantDecision>,
+}
+
+/// Observations of one tenant.
+#[derive(Clone, Debug)]
+struct Member {
+    history: History,
+    watch: Watch,
+    parts: Vec<Part>,
+    used_bytes: u64,
+    waiting: u32,
+    /// Requests since the last decision.
+    requests: u64,
+}
+
+impl TenantController {
+    /// Returns a level between tenants that have their baselines.
+    ///
+    /// # Errors
+    /// Options out of range, no tenant, or too many tenants or resources.
+    pub fn new(
+        policy: Box<dyn TenantPolicy>,
+        options: TenantControlOptions,
+        resources: Vec<TenantResource>,
+        total_bytes: u64,
+        terms: Vec<TenantTerms>,
+    ) -> Result<Self, TenantControlError> {
+        options.validate()?;
+        options::check_counts(terms.len(), resources.len())?;
+        let rates = resources.iter().map(|resource| resource.total_per_s).collect();
+        let total = Share { bytes: total_bytes, rates };
+        let members = vec![Member::new(&options); terms.len()];
+        let bases = bases_of(&total, &terms);
+        let pinned = vec![0; terms.len()];
+        let goal = Goal::baselines(deciding::unknown(&resources, &total, &bases));
+        let moving = Moving::new(goal.bytes.clone(), goal.rates.clone());
+        Ok(Self {
+            policy,
+            options,
+            resources,
+            total,
+            terms,
+            bases,
+            pinned,
+            members,
+            goal,
+            moving,
+            frozen: None,
+            last: None,
+            watched_from: Instant::ZERO,
+            decides_at: Instant::ZERO,
+            steps_at: Instant::ZERO,
+            forced: false,
+            latest: None,
+        })
+    }
+
+    /// Bytes of cache of each tenant now; they sum to at most the total.
+    #[must_use]
+    pub fn bytes(&self) -> &[u64] {
+        &self.moving.bytes
+    }
+
+    /// Rates of each tenant now; those of a resource sum to at most its total.
+    #[must_use]
+    pub fn rates(&self) -> &Rates {
+        &self.moving.rates
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> &dyn TenantPolicy {
+        &*self.policy
+    }
+
+    /// The terms of each tenant.
+    #[must_use]
+    pub fn terms(&self) -> &[TenantTerms] {
+        &self.terms
+    }
+
+    /// The resources beside the cache, in the order of their ids.
+    #[must_use]
+    pub fn resources(&self) -> &[TenantResource] {
+        &self.resources
+    }
+
+    /// The latest decision; none before the first.
+    #[must_use]
+    pub fn latest(&self) -> Option<&TenantDecision> {
+        self.latest.as_ref()
+    }
+
+    /// The time from which the next call of [`advance`](Self::advance) decides, and reads curves.
+    #[must_use]
+    pub fn decides_at(&self) -> Instant {
+        self.decides_at
+    }
+
+    /// The time at which [`advance`](Self::advance) has something to do.
+    #[must_use]
+    pub fn next_timeout(&self) -> Instant {
+        self.decides_at.min(self.steps_at)
+    }
+
+    /// Replaces the policy from the next decision on, which is due at once.
+    pub fn set_policy(&mut self, policy: Box<dyn TenantPolicy>) {
+        self.policy = policy;
+        self.restart();
+    }
+
+    /// Sets the bytes that each tenant's partitions are pinned to at least; missing ones count as
+    /// 0.
+    pub fn set_pins(&mut self, mut pinned: Vec<u64>) {
+        pinned.resize(self.terms.len(), 0);
+        self.pinned = pinned;
+    }
+
+    /// Sets the total of the cache. What tenants have above it is taken from all in proportion.
+    pub fn set_total_bytes(&mut self, total_bytes: u64) {
+        if self.total.bytes != total_bytes {
+            self.total.bytes = total_bytes;
+            self.set_terms_of(self.terms.clone());
+        }
+    }
+
+    /// Sets new terms: weights, baselines or minima, tenants that join at the end, or fewer
+    /// tenants. A freeze ends, and a decision is due at once; until it is carried out, tenants keep
+    /// what they have, and those that join have what is free.
+    ///
+    /// # Errors
+    /// If there is no tenant, or more than 1,024; nothing has changed then.
+    pub fn set_terms(&mut self, terms: Vec<TenantTerms>) -> Result<(), TenantControlError> {
+        options::check_counts(terms.len(), self.resources.len())?;
+        self.set_terms_of(terms);
+        Ok(())
+    }
+
+    fn set_terms_of(&mut self, terms: Vec<TenantTerms>) {
+        self.bases = bases_of(&self.total, &terms);
+        self.pinned.resize(terms.len(), 0);
+        self.members.resize(terms.len(), Member::new(&self.options));
+        self.terms = terms;
+        self.moving.resize(self.terms.len(), &self.total);
+        self.goal = Goal::baselines(deciding::unknown(&self.resources, &self.total, &self.bases));
+        self.restart();
+    }
+
+    /// Ends a freeze, and has the next call decide and apply.
+    fn restart(&mut self) {
+        (self.frozen, self.forced) = (None, true);
+        self.members.iter_mut().for_each(|member| member.watch.restart());
+        self.decides_at = self.decides_at.min(self.last.unwrap_or(Instant::ZERO));
+    }
+
+    /// Takes in an observation of each tenant at `now`, decides if a period has passed, and makes
+    /// the next step of the move in progress.
+    ///
+    /// A call at a time that is not later than the last one changes nothing.
+    /// O(tenants × (resources² + partitions)) without a decision.
+    pub fn advance(&mut self, now: Instant, seen: &[TenantObservation]) -> TenantRound {
+        let Some(last) = self.last.replace(now) else {
+            self.begin(now, seen);
+            return TenantRound::default();
+        };
+        if now <= last {
+            self.last = Some(last);
+            return TenantRound::default();
+        }
+        let decides = now >= self.decides_at;
+        self.observe(now, seen, decides);
+        let decision = decides.then(|| self.decide(now));
+        let changed = now >= self.steps_at && self.step(now);
+        if let Some(decision) = &decision {
+            self.latest = Some(decision.clone());
+        }
+        TenantRound { changed, decision }
+    }
+}
+
+impl Member {
+    fn new(options: &TenantControlOptions) -> Self {
+        Self {
+            history: History::new(options.window),
+            watch: Watch::default(),
+            parts: Vec::new(),
+            used_bytes: 0,
+            waiting: 0,
+            requests: 0,
+        }
+    }
+}
+
+/// The baselines of tenants with these terms.
+fn bases_of(total: &Share, terms: &[TenantTerms]) -> Vec<Share> {
+    baselines(total, terms.iter().map(|terms| (terms.weight, terms.base.as_ref())))
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;

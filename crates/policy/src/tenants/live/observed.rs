@@ -1,0 +1,91 @@
+//! Input of the level between tenants.
+
+use sherwood_model::{BackendId, DemandCurve};
+
+/// Observation of one tenant at one time.
+///
+/// Figures are not trusted: a counter that shrinks starts a new window of the tenant, and NaN or
+/// negative units count as none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TenantObservation {
+    /// Counters since the start.
+    pub counts: TenantCounts,
+    /// Reads and writes that wait at this moment for units of a resource.
+    pub waiting: u32,
+    /// The tenant's partitions, in an order that does not change.
+    pub partitions: Vec<TenantPartition>,
+}
+
+/// Counters of a tenant since its start, which only grow.
+///
+/// A request is a read or a write of one key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TenantCounts {
+    /// Reads and writes that ended.
+    pub requests: u64,
+    /// Units of each resource, in the order of their ids; missing elements count as 0.
+    pub units: Vec<UnitCounts>,
+}
+
+/// Units of one resource that the requests of a tenant took, and that they would have taken
+/// otherwise. The three are equal for writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnitCounts {
+    /// Units if every read had hit: no read units, and of network the bytes to the client.
+    pub if_hit: f64,
+    /// Units if every read had missed.
+    pub if_miss: f64,
+    /// Units that were charged. A read that joined the fetch of another takes none of the backend.
+    pub used: f64,
+}
+
+/// Observation of one partition of a tenant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantPartition {
+    /// Backend whose answers the partition caches.
+    pub backend: BackendId,
+    /// Bytes of the partition in the plan.
+    pub budget_bytes: u64,
+    /// Bytes charged for the partition's items.
+    pub used_bytes: u64,
+    /// Reads since the start.
+    pub reads: ReadCounts,
+    /// Misses per read by the partition's bytes, as a simulated cache measures them; none if not
+    /// measured. Read only by a call that decides ([`TenantController::decides_at`]).
+    ///
+    /// [`TenantController::decides_at`]: super::TenantController::decides_at
+    pub miss_ratio: Option<DemandCurve>,
+}
+
+/// Reads of a partition since the start, which only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Reads that found a value.
+    pub hits: u64,
+    /// Reads that were fetched from the backend.
+    pub misses: u64,
+    /// Reads that found no value and joined a fetch in flight, which took no units for them.
+    pub joined: u64,
+}
+
+impl ReadCounts {
+    /// Number of reads.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.hits + self.misses + self.joined
+    }
+}
+
+impl UnitCounts {
+    /// Counts a read that takes `if_hit` or `if_miss` units, and took `used`.
+    pub fn add_read(&mut self, if_hit: f64, if_miss: f64, used: f64) {
+        self.if_hit += if_hit;
+        self.if_miss += if_miss;
+        self.used += used;
+    }
+
+    /// Counts a write of so many units.
+    pub fn add_write(&mut self, units: f64) {
+        self.add_read(units, units, units);
+    }
+}

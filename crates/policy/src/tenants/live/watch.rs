@@ -1,0 +1,106 @@
+//! Measured throughput against the baselines.
+
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+/// Normalized throughput below which a tenant counts as below its baseline: two percent for noise.
+const BELOW: f64 = 0.98;
+/// Periods in a row for which a tenant must be below its baseline to end the exchange.
+const PERIODS: u32 = 3;
+
+/// The throughput of one tenant, period by period.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watch {
+    /// Reads and writes of the period so far.
+    requests: u64,
+    /// Observations of the period so far, and those in which something waited for units.
+    seen: u32,
+    waiting: u32,
+    /// Periods in a row below the baseline.
+    below: u32,
+    /// Requests per second of the last period.
+    pub(super) requests_per_s: f64,
+    /// Throughput of the last period divided by that of the baseline; none if the tenant asked for
+    /// less, or its baseline is not known.
+    pub(super) normalized: Option<f64>,
+    /// Time for which the tenant was below its baseline while it asked for it.
+    pub(super) below_time: Duration,
+}
+
+impl Watch {
+    /// Counts an observation.
+    pub(super) fn add(&mut self, requests: u64, waiting: bool) {
+        self.requests += requests;
+        self.seen += 1;
+        self.waiting += u32::from(waiting);
+    }
+
+    /// Ends a period in which the baseline would have served `base` requests per second. True if
+    /// the tenant has been below that for long enough to act.
+    pub(super) fn end_period(&mut self, period: Duration, base: f64) -> bool {
+        let asks = self.seen > 0 && 2 * self.waiting >= self.seen;
+        self.requests_per_s = self.requests as f64 / period.as_secs_f64().max(f64::MIN_POSITIVE);
+        let measured = (base > 0.0).then(|| self.requests_per_s / base);
+        // One that serves more needs no proof that it asked for it.
+        self.normalized = measured.filter(|&normalized| asks || normalized >= 1.0);
+        let is_below = self.normalized.is_some_and(|normalized| normalized < BELOW);
+        self.below = if is_below { self.below + 1 } else { 0 };
+        if is_below {
+            self.below_time += period;
+        }
+        (self.requests, self.seen, self.waiting) = (0, 0, 0);
+        self.below >= PERIODS
+    }
+
+    /// Forgets the periods before.
+    pub(super) fn restart(&mut self) {
+        self.below = 0;
+    }
+}
+
+/// A return to the baselines, because a tenant was below its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Frozen {
+    /// The tenant.
+    pub(super) index: usize,
+    /// Normalized throughput at that time.
+    pub(super) normalized: f64,
+    pub(super) until: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(20);
+
+    fn periods(requests: [u64; 4], waiting: bool) -> [bool; 4] {
+        let mut watch = Watch::default();
+        requests.map(|requests| {
+            watch.add(requests, waiting);
+            watch.end_period(PERIOD, 100.0)
+        })
+    }
+
+    #[test]
+    fn tenant_below_its_baseline_is_noticed_after_three_periods_if_it_asked_for_it() {
+        assert_eq!(periods([1_900, 1_950, 1_900, 2_000], true), [false, false, true, false]);
+        assert_eq!(periods([1_900, 1_900, 1_960, 1_900], true), [false; 4], "0.98 is enough");
+        assert_eq!(periods([1_900; 4], false), [false; 4], "it asked for no more");
+    }
+
+    #[test]
+    fn throughput_is_normalized_where_it_is_evidence() {
+        let mut watch = Watch::default();
+        watch.add(3_000, false);
+        watch.end_period(PERIOD, 100.0);
+        assert_eq!((watch.requests_per_s, watch.normalized), (150.0, Some(1.5)));
+        watch.add(1_000, false);
+        watch.end_period(PERIOD, 100.0);
+        assert_eq!(watch.normalized, None);
+        watch.add(1_000, true);
+        watch.end_period(PERIOD, 100.0);
+        assert_eq!((watch.normalized, watch.below_time), (Some(0.5), PERIOD));
+    }
+}
