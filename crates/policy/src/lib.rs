@@ -36,6 +36,7 @@ mod request_log;
 mod share;
 mod tax;
 pub mod tenants;
+mod two_levels;
 
 pub use controller::{Aim, Controller, Decision, Kept, Move, Reason};
 pub use counter_window::CounterWindow;
@@ -50,3 +51,4 @@ pub use options::{
 };
 pub use policy::{Claims, CopyPolicy, Needs, Policy, Proposal, Signal, Target, View};
 pub use request_log::RequestLog;
+pub use two_levels::{TwoLevels, TwoLevelsError};

@@ -98,6 +98,17 @@ impl PartitionObservation {
         }
     }
 
+    /// Bytes that no policy takes from the partition: its minimum pin, or its budget in a dry run.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        if self.dry_run { self.allocated_bytes } else { self.min_bytes }
+    }
+
+    /// The partition with its pins, and without observations.
+    pub(crate) fn pins_only(&self) -> Self {
+        let Self { min_bytes, max_bytes, dry_run, .. } = *self;
+        Self { min_bytes, max_bytes, dry_run, ..Self::new(self.tenant, self.backend) }
+    }
+
     /// Share of the look-ups that were hits, 0 to 1; none without look-ups.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
@@ -127,6 +138,19 @@ impl Observation {
         self.tail = needs.quantile.and_then(|quantile| window.quantile(quantile));
         let count = |&band| BandCounts { band, counts: window.blocking_counts(band, backends) };
         self.blocking = needs.bands.iter().map(count).collect();
+    }
+
+    /// The observation of all requests, without partitions.
+    pub(crate) fn without_partitions(&self) -> Self {
+        let Self { total_bytes, partitions: _, requests, latency_range, tail, ref blocking } = *self;
+        Self {
+            total_bytes,
+            partitions: Vec::new(),
+            requests,
+            latency_range,
+            tail,
+            blocking: blocking.clone(),
+        }
     }
 
     /// Request blocking counts of `band` by backend; empty if the band was not counted.

@@ -8,7 +8,7 @@
 mod decision;
 pub(crate) mod words;
 
-use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, TenantId};
 
 use crate::approach::approach;
 use crate::bounds::{Bounds, sum};
@@ -147,6 +147,24 @@ impl Controller {
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
         self.restart_guard();
+    }
+
+    /// True if the policy shares one LRU among all partitions.
+    pub(crate) fn shares(&self) -> bool {
+        self.policy.starts_shared()
+    }
+
+    /// Fits the budgets to another total, and to the pins of `partitions`, as far as these are
+    /// known. The guard's good allocation is fitted as well when it is needed; misses that follow
+    /// are not the moves' fault.
+    pub(crate) fn resize(&mut self, total_bytes: u64, partitions: &[PartitionObservation]) {
+        let unpinned = vec![PartitionObservation::new(TenantId(0), BackendId(0)); self.budgets.len()];
+        let known = partitions.len() == self.budgets.len();
+        let partitions = if known { partitions } else { &unpinned };
+        let floor_bytes = self.options.floor_bytes(total_bytes);
+        let bounds = Bounds::holding(total_bytes, floor_bytes, partitions, &self.budgets);
+        self.budgets = bounds.fit(&self.budgets);
+        self.note_loss();
     }
 
     /// Restarts the guard and ends a freeze; to be called when bounds or budgets were changed by

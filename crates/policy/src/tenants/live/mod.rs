@@ -270,6 +270,8 @@ fn bases_of(total: &Share, terms: &[TenantTerms]) -> Vec<Share> {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod world;

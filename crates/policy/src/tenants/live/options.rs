@@ -83,6 +83,14 @@ pub enum TenantControlError {
     /// There are too many tenants, or none.
     #[error("cannot divide among {0} tenants: the accepted range is 1 to {TENANTS_MAX}")]
     Tenants(usize),
+    /// The number of tenants cannot change while the cache has a partition for each.
+    #[error("cannot set the terms of {given} tenants: there are {tenants}, which only a restart changes")]
+    Fixed {
+        /// Number of terms given.
+        given: usize,
+        /// Number of tenants.
+        tenants: usize,
+    },
     /// There are too many resources.
     #[error("cannot divide {0} resources beside the cache: at most {RESOURCES_MAX} are accepted")]
     Resources(usize),

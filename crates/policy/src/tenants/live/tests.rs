@@ -23,5 +23,4 @@ fn tenants_reach_what_hare_divides_and_are_never_below_their_baselines() {
     for (served, base) in world.served.iter().zip(bases) {
         assert!(*served >= base * (gain - 0.01), "{served} of {base}");
     }
-    for d in &world.decisions {}
 }

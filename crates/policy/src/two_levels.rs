@@ -1,0 +1,197 @@
+//! A policy between tenants, and a policy within each of them.
+
+use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
+use thiserror::Error;
+
+use crate::tenants::{TenantControlError, TenantController, TenantObservation, TenantRound, TenantTerms};
+use crate::{Controller, Decision, Observation, PartitionObservation};
+
+/// The two levels that share one cache.
+///
+/// The level *between* tenants alone changes a tenant's sum of bytes, and its rates; the level
+/// *within* a tenant alone changes how the sum is divided among the tenant's partitions. At any
+/// moment the budgets of a tenant's partitions sum to at most the tenant's bytes, and those to at
+/// most the total.
+///
+/// # Inputs, outputs, wake-ups
+/// - Inputs: [`advance`](Self::advance) as [`TenantController::advance`]; [`decide`](Self::decide)
+///   after every control interval, with an observation of each tenant ([`split`](Self::split)).
+/// - Output: [`plan`](Self::plan) after both.
+#[derive(Clone)]
+pub struct TwoLevels {
+    between: TenantController,
+    within: Vec<Within>,
+    partitions: usize,
+}
+
+/// The level within one tenant.
+#[derive(Clone)]
+struct Within {
+    controller: Controller,
+    /// The tenant's partitions, in the order of its observations.
+    partitions: Vec<PartitionId>,
+    /// Pins of the partitions as last observed.
+    pins: Vec<PartitionObservation>,
+    /// Bytes of the tenant that its budgets were last fitted to.
+    bytes: u64,
+}
+
+/// Reason why two levels cannot be constructed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TwoLevelsError {
+    /// Every tenant needs a policy within it.
+    #[error("cannot divide among {tenants} tenants by {policies} policies: give one policy for each tenant")]
+    Policies {
+        /// Number of tenants.
+        tenants: usize,
+        /// Number of policies within tenants.
+        policies: usize,
+    },
+    /// The policy within a tenant shares one LRU, which all tenants would share.
+    #[error(
+        "cannot use {policy} within a tenant: its partitions would share one LRU with those of other tenants; choose \
+         a policy that divides, such as robinhood, or non-partitioned between tenants"
+    )]
+    Shared {
+        /// Name of the policy.
+        policy: &'static str,
+    },
+}
+
+impl TwoLevels {
+    /// Returns the two levels. `within` holds a controller for each tenant and the tenant's
+    /// partitions, in the order in which the controller observes them; each partition has one
+    /// tenant. The controllers' budgets are fitted to what tenants have.
+    ///
+    /// # Errors
+    /// Another number of controllers than of tenants; a policy within a tenant that shares one LRU.
+    pub fn new(
+        between: TenantController,
+        within: Vec<(Controller, Vec<PartitionId>)>,
+    ) -> Result<Self, TwoLevelsError> {
+        let (tenants, policies) = (between.bytes().len(), within.len());
+        if tenants != policies {
+            return Err(TwoLevelsError::Policies { tenants, policies });
+        }
+        if let Some((controller, _)) = within.iter().find(|(controller, _)| controller.shares()) {
+            return Err(TwoLevelsError::Shared { policy: controller.policy() });
+        }
+        let partitions = within.iter().map(|(_, partitions)| partitions.len()).sum();
+        let within = within.into_iter().map(|(controller, partitions)| {
+            let pins = Vec::new();
+            Within { controller, partitions, pins, bytes: u64::MAX }
+        });
+        let mut levels = Self { between, within: within.collect(), partitions };
+        levels.fit();
+        Ok(levels)
+    }
+
+    /// The level between tenants.
+    #[must_use]
+    pub fn between(&self) -> &TenantController {
+        &self.between
+    }
+
+    /// The level within the tenant at `index`; none if there is no such tenant.
+    #[must_use]
+    pub fn within(&self, index: usize) -> Option<&Controller> {
+        self.within.get(index).map(|within| &within.controller)
+    }
+
+    /// Changes the level between tenants, except the number of tenants.
+    ///
+    /// # Errors
+    /// Those of the change; nothing has changed then. Another number of terms than of tenants.
+    pub fn set_terms(&mut self, terms: Vec<TenantTerms>) -> Result<(), TenantControlError> {
+        if terms.len() != self.within.len() {
+            return Err(TenantControlError::Fixed { given: terms.len(), tenants: self.within.len() });
+        }
+        self.between.set_terms(terms)?;
+        self.fit();
+        Ok(())
+    }
+
+    /// The plan in force: a budget for each partition, or `Shared`, and the rates of each tenant.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        let rates = Some(self.between.rates().clone());
+        if self.between.policy().shares_cache() {
+            return Plan { cache: CachePlan::Shared, rates };
+        }
+        Plan { cache: CachePlan::Budgets(self.budgets()), rates }
+    }
+
+    /// Bytes of each partition, in the order of their ids.
+    #[must_use]
+    pub fn budgets(&self) -> Vec<u64> {
+        let mut budgets = vec![0; self.partitions];
+        for within in &self.within {
+            for (partition, &bytes) in within.partitions.iter().zip(within.controller.budgets()) {
+                budgets[partition.index()] = bytes;
+            }
+        }
+        budgets
+    }
+
+    /// Takes in an observation of each tenant, and moves bytes and rates between tenants; see
+    /// [`TenantController::advance`]. A tenant's partitions keep their parts of its sum, within
+    /// their pins, until the level within decides.
+    pub fn advance(&mut self, now: Instant, seen: &[TenantObservation]) -> TenantRound {
+        let round = self.between.advance(now, seen);
+        if round.changed {
+            self.fit();
+        }
+        round
+    }
+
+    /// Returns an observation for each tenant: its own partitions, and the requests of all. A
+    /// driver with requests by tenant replaces those ([`Observation::see_requests`]).
+    #[must_use]
+    pub fn split(&self, seen: &Observation) -> Vec<Observation> {
+        let of = |within: &Within| {
+            let partitions =
+                within.partitions.iter().filter_map(|id| seen.partitions.get(id.index()).cloned());
+            Observation { partitions: partitions.collect(), ..seen.without_partitions() }
+        };
+        self.within.iter().map(of).collect()
+    }
+
+    /// Has each tenant's policy divide the tenant's bytes. `seen` holds an observation for each
+    /// tenant, of its partitions in their order; its total is ignored. Returns the decision of each
+    /// tenant, whose moves have the ids of all partitions and whose plan divides the tenant's bytes
+    /// alone.
+    pub fn decide(&mut self, now: Instant, seen: Vec<Observation>) -> Vec<Decision> {
+        let held = |seen: &Observation| {
+            let held = seen.partitions.iter().map(PartitionObservation::held_bytes);
+            held.fold(0, u64::saturating_add)
+        };
+        self.between.set_pins(seen.iter().map(held).collect());
+        let tenants = self.within.iter_mut().zip(seen);
+        tenants.map(|(within, seen)| within.decide(now, seen)).collect()
+    }
+
+    /// Fits the budgets within each tenant to its bytes.
+    fn fit(&mut self) {
+        for (within, &bytes) in self.within.iter_mut().zip(self.between.bytes()) {
+            if within.bytes != bytes {
+                within.bytes = bytes;
+                within.controller.resize(bytes, &within.pins);
+            }
+        }
+    }
+}
+
+impl Within {
+    fn decide(&mut self, now: Instant, mut seen: Observation) -> Decision {
+        seen.total_bytes = self.bytes;
+        self.pins = seen.partitions.iter().map(PartitionObservation::pins_only).collect();
+        let mut decision = self.controller.decide(now, &seen);
+        for step in &mut decision.moves {
+            step.partition = self.partitions.get(step.partition.index()).copied().unwrap_or(step.partition);
+        }
+        decision
+    }
+}
+
+#[cfg(test)]
+mod tests;
