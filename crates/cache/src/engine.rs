@@ -50,6 +50,9 @@ pub struct Cache {
     pub(crate) deadlines: Arc<Deadlines>,
     /// Queue sets of each partition: the largest number of deadline classes of any.
     pub(crate) queue_sets: usize,
+    /// The place of the first partition's sizes of hits among the counters of gets; none if no
+    /// partition is metered.
+    pub(crate) sizes_at: Option<usize>,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: CachePadded<AtomicU64>,
     /// Lower bound of the next time at which any item dies (expires or is flushed), in nanoseconds;
@@ -136,6 +139,7 @@ impl Cache {
         let deadlines = Arc::new(Deadlines::new(partitions));
         let plan = shard::ShardOptions {
             partitions: partitions.len(),
+            metered: partitions.iter().any(|partition| partition.metered.is_some()),
             eviction: options.eviction,
             hash,
             stripes: options.stripes(),
@@ -153,6 +157,10 @@ impl Cache {
             flushes: Flushes::new(partitions.len()),
             ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
             queue_sets: deadlines.stride(),
+            sizes_at: plan.metered.then_some(match deadlines.stride() {
+                1 => 0,
+                sets => partitions.len() * sets,
+            }),
             deadlines,
             ticks: CachePadded(AtomicU64::new(1)),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
@@ -267,6 +275,19 @@ impl Cache {
             let item_class = seen.map(|(record, _)| record.class());
             let class = self.class(partition, access).or(item_class).unwrap_or(self.last_class(partition));
             gets.of_set(self.queue_set(partition, class)).count(visibility);
+        }
+        if let Some(first) = self.sizes_at
+            && let Some((record, Visibility::Fresh)) = seen
+        {
+            self.count_size(gets, first, partition, record);
+        }
+    }
+
+    /// Counts the size of a hit, if its partition is metered.
+    fn count_size(&self, gets: &Gets, first: usize, partition: PartitionId, record: &Record<'_>) {
+        if let Some(unit) = self.partitions[partition.index()].metered {
+            let bytes = (record.key().len() + record.item().value.len()) as u64;
+            gets.count_size(first + partition.index(), bytes, unit.of(bytes));
         }
     }
 
@@ -470,8 +491,18 @@ impl Cache {
             used_bytes: self.ledger.used(partition),
             ..Usage::default()
         };
-        self.shards.iter().for_each(|shard| shard.add_to(partition, &mut usage));
+        self.add_counts(partition, &mut usage);
         usage
+    }
+
+    /// Adds the counters of a partition to `usage`.
+    fn add_counts(&self, partition: PartitionId, usage: &mut Usage) {
+        for shard in &self.shards {
+            shard.add_to(partition, usage);
+            if let Some(first) = self.sizes_at {
+                shard.add_sizes_to(first + partition.index(), usage);
+            }
+        }
     }
 
     /// Usage of all partitions together, against the total. Takes no lock; O(partitions × shards ×
@@ -483,10 +514,8 @@ impl Cache {
             used_bytes: self.ledger.total_used(),
             ..Usage::default()
         };
-        for shard in &self.shards {
-            for index in 0..self.partitions.len() {
-                shard.add_to(PartitionId::from_index(index), &mut total);
-            }
+        for index in 0..self.partitions.len() {
+            self.add_counts(PartitionId::from_index(index), &mut total);
         }
         total
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use sherwood_model::{BackendId, DeadlineClasses, TenantId};
+use sherwood_model::{BackendId, DeadlineClasses, TenantId, Unit};
 use thiserror::Error;
 
 use crate::lock::STRIPES_MAX;
@@ -165,13 +165,18 @@ pub struct Partition {
     pub grace: Duration,
     /// Classes of deadlines; by default one.
     pub deadlines: DeadlineOptions,
+    /// Unit of the backend's reads, by which the reads that hits save are counted
+    /// ([`Usage::hit_units`](crate::Usage::hit_units)); none counts neither units nor bytes of
+    /// hits.
+    pub metered: Option<Unit>,
 }
 
 impl Partition {
     /// Returns a partition without a grace, in which deadlines are not told apart.
     #[must_use]
     pub const fn new(tenant: TenantId, backend: BackendId, budget_bytes: u64) -> Self {
-        Self { tenant, backend, budget_bytes, grace: Duration::ZERO, deadlines: DeadlineOptions::ONE }
+        let deadlines = DeadlineOptions::ONE;
+        Self { tenant, backend, budget_bytes, grace: Duration::ZERO, deadlines, metered: None }
     }
 }
 

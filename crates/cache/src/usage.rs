@@ -25,6 +25,11 @@ pub struct Usage {
     pub hits: u64,
     /// `get`s that found no item or a stale one.
     pub misses: u64,
+    /// Bytes of key and value of the items in `hits`; 0 unless the partition is
+    /// [metered](crate::Partition::metered).
+    pub hit_bytes: u64,
+    /// Units of the backend's reads that those items would have taken; 0 unless it is metered.
+    pub hit_units: u64,
     /// Values stored, new or over an older one.
     pub stores: u64,
     /// Live items evicted for space.
@@ -93,7 +98,8 @@ impl Counters {
 #[derive(Debug)]
 pub(crate) struct Gets {
     first: [Outcomes; FIRST],
-    /// The other partitions, from the front; queue sets, if they are counted, from the back.
+    /// The other partitions, from the front; from the back queue sets, if they are counted, and
+    /// then the sizes of hits of each partition, if any is metered.
     others: Box<[EightOutcomes]>,
 }
 
@@ -123,7 +129,7 @@ impl Outcomes {
 }
 
 impl Gets {
-    /// Returns counters for this many partitions, and for `sets` queue sets.
+    /// Returns counters for this many partitions, and for `sets` queue sets and sizes of hits.
     pub(crate) fn new(partitions: usize, sets: usize) -> Self {
         let others = partitions.saturating_sub(FIRST).div_ceil(8) + sets.div_ceil(8);
         Self { first: Default::default(), others: (0..others).map(|_| EightOutcomes::default()).collect() }
@@ -145,6 +151,19 @@ impl Gets {
             Some(outcomes) => outcomes,
             None => &self.others[(index - FIRST) / 8].0[(index - FIRST) % 8],
         }
+    }
+
+    /// Counts the size of a hit. `place` follows those of the queue sets.
+    pub(crate) fn count_size(&self, place: usize, bytes: u64, units: u64) {
+        let Outcomes { hits: sum_of_bytes, misses: sum_of_units } = self.of_set(place);
+        sum_of_bytes.add(bytes);
+        sum_of_units.add(units);
+    }
+
+    /// Returns the sums of the bytes and the units of hits that were counted at `place`.
+    pub(crate) fn sizes(&self, place: usize) -> (u64, u64) {
+        let Outcomes { hits: sum_of_bytes, misses: sum_of_units } = self.of_set(place);
+        (sum_of_bytes.get(), sum_of_units.get())
     }
 
     /// Counters of a queue set.
@@ -171,6 +190,10 @@ impl Count {
     #[inline]
     pub(crate) fn increment(&self) {
         self.0.store(self.get() + 1, Relaxed);
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.get() + more, Relaxed);
     }
 
     pub(crate) fn decrement(&self) {

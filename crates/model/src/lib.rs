@@ -30,7 +30,7 @@ pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
 pub use plan::{CachePlan, Plan};
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
-pub use resource::{Rates, ResourceKind, Unit};
+pub use resource::{Legs, Rates, ResourceKind, Unit};
 pub use sketch::{LatencySketch, LatencyWindow};
 pub use slo::{Slo, SloMonitor, SloStanding};
 pub use split_mix::SplitMix64;

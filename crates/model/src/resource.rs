@@ -51,6 +51,27 @@ impl Unit {
     }
 }
 
+/// The legs of the network whose bytes are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Legs {
+    /// The legs to clients and to stores.
+    #[default]
+    Both,
+    /// The leg to clients.
+    Client,
+}
+
+impl Legs {
+    /// Number of times that the bytes of a miss or a write are counted.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        match self {
+            Self::Both => 2,
+            Self::Client => 1,
+        }
+    }
+}
+
 /// Units per second of each resource for each tenant: a row per tenant, each with a rate per
 /// resource. An infinite rate is no limit.
 #[derive(Clone, Debug, PartialEq)]

@@ -109,6 +109,8 @@ struct Runs {
 #[derive(Clone, Debug)]
 pub(crate) struct ShardOptions {
     pub(crate) partitions: usize,
+    /// True if the sizes of hits are counted.
+    pub(crate) metered: bool,
     pub(crate) eviction: Eviction,
     pub(crate) hash: SeededState,
     /// Number of stripes (parts that readers lock singly) of the shard's lock.
@@ -178,6 +180,7 @@ impl Shard {
         let classes = plan.deadlines.stride();
         let sets = plan.partitions * classes;
         let sets_counted = if classes > 1 { sets } else { 0 };
+        let sizes_counted = if plan.metered { plan.partitions } else { 0 };
         let segments = (plan.bytes / SEGMENT_SHARE).clamp(1, SEGMENTS_MAX).next_power_of_two();
         let stamps = if plan.eviction == Eviction::Lru { sets } else { 0 };
         Self {
@@ -197,7 +200,7 @@ impl Shard {
                     turned: [0; 2],
                     items: 0,
                 },
-                || Gets::new(plan.partitions, sets_counted),
+                || Gets::new(plan.partitions, sets_counted + sizes_counted),
             ),
             published: Published {
                 oldest: (0..stamps).map(|_| AtomicU64::new(EMPTY)).collect(),
@@ -275,6 +278,15 @@ impl Shard {
             let Outcomes { hits, misses } = gets.of(partition);
             usage.hits += hits.get();
             usage.misses += misses.get();
+        }
+    }
+
+    /// Adds this shard's sums of the sizes of hits, which are counted at `place`, to `usage`.
+    pub(crate) fn add_sizes_to(&self, place: usize, usage: &mut Usage) {
+        for gets in self.store.of_stripes() {
+            let (bytes, units) = gets.sizes(place);
+            usage.hit_bytes += bytes;
+            usage.hit_units += units;
         }
     }
 

@@ -19,6 +19,7 @@ mod deadlines;
 mod ghosts;
 mod kinds;
 mod marks;
+mod metered;
 mod model;
 mod reshape;
 

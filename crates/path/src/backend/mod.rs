@@ -1,6 +1,7 @@
 //! The state machine of one backend.
 
 mod action;
+mod demand;
 mod fill;
 mod key;
 mod options;
@@ -19,6 +20,7 @@ use sherwood_dispatch::{
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
+pub use demand::DemandCounts;
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
 pub use options::{BackendOptions, WriteTo};
@@ -132,6 +134,8 @@ pub struct Backend<K, V, W> {
     writes_due: BTreeSet<(Instant, WriteId)>,
     /// The rates of the tenants' writes; none if tenants have none.
     tenant_writes: Option<TenantWrites>,
+    /// Reads and writes of each tenant but for hits of the cache; empty without tenants.
+    demand: Vec<DemandCounts>,
     /// A time before which no flush, fence, turn or write is due, so that most inputs look at none
     /// of them. Zero after one was added, until the next input.
     due: Instant,
@@ -149,7 +153,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     pub fn new(options: BackendOptions, now: Instant, hash: SeededState) -> Result<Self, OptionsError> {
         let mut fences = Fences::new(options.fences(), hash);
         fences.fence_all(now, now);
+        let tenants = options.dispatch.tenants.map_or(0, |tenants| tenants.tenants);
         Ok(Self {
+            demand: vec![DemandCounts::default(); tenants.into()],
             dispatch: Dispatch::new(options.dispatch, options.replicas, hash)?,
             fences,
             failed_keys: FailedKeys::new(options.dispatch.timeout, options.failed_keys_max, hash),
@@ -432,11 +438,15 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Fills the cache with the answers that the dispatcher has just received, and notes which keys
     /// failed.
     fn keep_answers(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
-        let Self { dispatch, fences, failed_keys, options, fills, .. } = self;
+        let Self { dispatch, fences, failed_keys, options, fills, demand: counts, .. } = self;
         let revalidates = !options.rules.stale_while_revalidate.is_zero();
-        dispatch.each_new_delivery(|NewDelivery { key, result, is_current, demand, .. }| {
+        dispatch.each_new_delivery(|NewDelivery { key, result, is_current, demand, waiters }| {
             let access = filling(now, demand);
             if let Ok(value) = result {
+                if let Some(counts) = counts.get_mut(demand.tenant.index()) {
+                    let value_bytes = value.as_ref().map_or(0, |value| cache.fetched(value).value.len());
+                    counts.count_fetched(options.units.reads, key.as_ref().len() + value_bytes, waiters);
+                }
                 // The only place that decides whether an answer fills. Neither the fetch nor the
                 // key may have been fenced: a value read before a write could overwrite it.
                 if is_current && !fences.is_fenced(&key.key) {

@@ -3,9 +3,10 @@
 use std::hash::Hash;
 
 use sherwood_dispatch::{AttemptId, Reply};
-use sherwood_model::{DemandKind, Instant, TenantId, Unit};
+use sherwood_model::{DemandKind, Instant, PartitionId, TenantId, Unit};
 
 use super::Backend;
+use super::demand::DemandCounts;
 use super::fill::AnswerCache;
 use super::rates::BackendUse;
 use crate::{Change, Write};
@@ -53,6 +54,21 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         Some(BackendUse { reads, writes })
     }
 
+    /// Returns the reads and writes of a tenant, whose values are in `partition`; nothing without
+    /// [`Options::tenants`], or for an unknown tenant.
+    ///
+    /// [`Options::tenants`]: sherwood_dispatch::Options::tenants
+    #[must_use]
+    pub fn demand(
+        &self,
+        cache: &impl AnswerCache<V>,
+        tenant: TenantId,
+        partition: PartitionId,
+    ) -> Option<DemandCounts> {
+        let counts = self.demand.get(tenant.index())?;
+        Some(counts.with_hits(&cache.cache().usage(partition)))
+    }
+
     /// Charges the tenant of a call the units of its answer beyond one for each key, which were
     /// charged when it was sent.
     pub(super) fn charge_answer(
@@ -87,13 +103,13 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
     }
 
-    /// Returns the units of a write.
-    pub(super) fn write_units(&self, cache: &impl AnswerCache<V>, write: &Write<K, V>) -> u64 {
+    /// Returns the bytes of a write: its key and its value.
+    pub(super) fn write_bytes(cache: &impl AnswerCache<V>, write: &Write<K, V>) -> u64 {
         let value_bytes = match &write.change {
             Change::Put(value) => cache.fetched(value).value.len(),
             Change::Delete => 0,
         };
-        self.options.units.writes.of((write.key.as_ref().len() + value_bytes) as u64)
+        (write.key.as_ref().len() + value_bytes) as u64
     }
 
     /// Begins the writes whose turn has come and whose units their tenants' rates pay for by now.

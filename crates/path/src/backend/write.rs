@@ -31,7 +31,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             writes.check(now, tenant, due)?;
         }
         let Begun { write: id, may_start } = self.fences.begin(now, write.key.clone())?;
-        let units = self.write_units(cache, &write);
+        let bytes = Self::write_bytes(cache, &write);
+        if let Some(counts) = self.demand.get_mut(tenant.index()) {
+            counts.count_write(self.options.units, bytes);
+        }
+        let units = self.options.units.writes.of(bytes);
         let unpaid = self.tenant_writes.as_mut().map(|writes| writes.enter(now, tenant, id, units));
         let answers = vec![None; self.options.written_replicas()];
         let stage = Stage::Waiting;

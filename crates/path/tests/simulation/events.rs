@@ -66,6 +66,8 @@ pub(crate) enum Event {
     Restart { warm: bool },
     /// A client invalidates a part of a backend.
     Invalidate { backend: At, which: Which },
+    /// The tenants of a backend get other rates.
+    Rates(At),
     /// A client flushes a backend, as of some time later.
     Flush { backend: At, after: Duration },
     /// An invalidation's walk through the cache takes its next step.
@@ -87,6 +89,7 @@ impl Event {
             | Self::Change { .. }
             | Self::Restart { .. }
             | Self::Invalidate { .. }
+            | Self::Rates(_)
             | Self::Flush { .. } => false,
         }
     }

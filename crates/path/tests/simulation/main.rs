@@ -2,13 +2,15 @@
 //! Replicas die and return; answers are lost, late, repeated or reordered; writes race reads and
 //! each other, or have an unknown outcome and land late; other programs change the stores, and
 //! listeners' clients the cache; the clock stands still and jumps; the node restarts, with a
-//! snapshot or without; its driver carries actions out late, twice or never, and reports answers
-//! twice, too early or to no call. Everything is derived from one seed. Always:
+//! snapshot or without; tenants have rates, which change; its driver carries actions out late,
+//! twice or never, and reports answers twice, too early or to no call. Everything is derived from
+//! one seed. Always:
 //!
 //! - each key of each request ends exactly once and in time, the request's latency and blocking
 //!   backend are right, and each write ends exactly once;
 //! - every value that is read was written to that key, and is no older than the last write that was
-//!   acknowledged, or the last invalidation that was answered, before the read began;
+//!   acknowledged, or the last invalidation that was answered, before the read began; what a write
+//!   to the cache first stores may be read before the store has it;
 //! - every cached value is in the store, unless the store was changed without the node's knowledge;
 //! - replicas agree in the end, unless the last write was not acknowledged by all of them;
 //! - every collection stays within its bound, and is empty at rest;
@@ -118,6 +120,11 @@ const MUST_HAPPEN: &[&str] = &[
     "write refused",
     "write refused for its key",
     "write refused for what may land",
+    "write refused for its tenant's rate",
+    "write waited for its tenant's rate",
+    "fetch waited for its tenant's rate",
+    "read refused for its tenant's rate",
+    "value read before the store had it",
     "write kept",
     "write waited for its turn",
     "write waited for what may land",

@@ -10,6 +10,7 @@ use sherwood_path::{Action, FetchKey, Query, QueryFetch, Request, Slot, Stalenes
 use crate::events::{At, Content, Event, Key, Stored, key, number_of};
 use crate::side::{HEALTHY, Side, partition, read, timeout};
 use crate::store::Moment;
+use crate::traffic::demand;
 use crate::world::{World, shown};
 
 /// A request, its queries and its arrival.
@@ -119,6 +120,9 @@ impl World {
 
     /// Tells the waiters of a key how its fetch ended.
     fn deliver(&mut self, result: Result<Option<Stored>, FetchError>, waiters: Waiters<Waiter>) {
+        if let Err(FetchError::OverRate(_)) = result {
+            self.count("read refused for its tenant's rate");
+        }
         let result = result.map(|stored| stored.map(Stored::value));
         for waiter in waiters {
             let (id, slot) = match waiter {
@@ -162,7 +166,7 @@ impl World {
         self.listened.insert(id, listened);
         let entropy = self.draw(u64::MAX);
         let key = FetchKey { partition: of, key };
-        self.have_fetched(backend, &Demand::default(), vec![(key, Waiter::Listener(id))], entropy);
+        self.have_fetched(backend, &demand(tenant), vec![(key, Waiter::Listener(id))], entropy);
     }
 
     /// Ends a read of a listener's client with the result of its fetch.
@@ -306,7 +310,12 @@ impl World {
         if status.is_failure() {
             return;
         }
-        let stores = &self.sides[backend].stores;
+        let Side { stores, shown, .. } = &self.sides[backend];
+        // A value that is not in the store yet, or never will be, since its write failed later.
+        let was_shown = |value| shown.get(&value).is_some_and(|ended| ended.is_none_or(|at| at >= asked.now));
+        if value.is_some_and(was_shown) && stores.have_never_had(number_of(key), value) {
+            return self.count("value read before the store had it");
+        }
         assert!(
             stores.may_be_read(number_of(key), value, asked),
             "request {id} asked at {asked:?} for {key:x?} of backend {backend} and was answered {value:x?}, which is older than what \

@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind, Value};
-use sherwood_dispatch::{Counters, Options, ProbeOptions, RampOptions, RetryOptions};
-use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64};
-use sherwood_path::{Backend, BackendOptions, FillCounts, Holdings, Rules, WriteId, WriteTo};
+use sherwood_dispatch::{
+    Counters, Options, OverRate, ProbeOptions, RampOptions, RetryOptions, TenantOptions,
+};
+use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64, TenantId};
+use sherwood_path::{
+    Backend, BackendOptions, BackendUse, FillCounts, Holdings, Rules, WriteId, WriteOptions, WriteTo,
+};
 
 use crate::events::{At, Content, Key, Stored, TENANTS, key};
 use crate::reads::Waiter;
@@ -29,7 +33,7 @@ pub(crate) struct Running {
     pub(crate) id: WriteId,
     pub(crate) number: u8,
     pub(crate) begun: Instant,
-    pub(crate) tenant: u8,
+    pub(crate) options: WriteOptions,
     pub(crate) content: Content,
     /// Position of the write in each replica's log; none where it has not arrived.
     pub(crate) places: Vec<Option<usize>>,
@@ -56,6 +60,9 @@ pub(crate) struct Side {
     pub(crate) unsettled: BTreeMap<u8, Instant>,
     /// True if the node ended while its writes were in flight.
     pub(crate) gave_up: bool,
+    /// Values that the cache may have shown before the store had them, with the time at which their
+    /// writes ended.
+    pub(crate) shown: BTreeMap<u64, Option<Instant>>,
     /// Numbers of which a write landed later than the node waits for.
     pub(crate) spoilt: BTreeSet<u8>,
     /// Numbers of which replicas may differ until the next acknowledged write: a write was not
@@ -93,6 +100,11 @@ impl Side {
                     interval_max: Duration::from_millis(50),
                 },
                 ramp: (draw(2) == 0).then(|| draw_ramp(&mut draw)),
+                tenants: (draw(2) == 0).then(|| TenantOptions {
+                    tenants: TENANTS.into(),
+                    lends: draw(2) == 0,
+                    over: if draw(3) == 0 { OverRate::Refuse } else { OverRate::Wait },
+                }),
                 ..Options::default()
             }
         };
@@ -117,6 +129,7 @@ impl Side {
             foreign: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             gave_up: false,
+            shown: BTreeMap::new(),
             spoilt: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             flush_at: None,
@@ -186,12 +199,21 @@ impl Side {
         assert!(stats.replicas.iter().all(|replica| replica.up));
         let Holdings { writes, written_or_fenced_keys, .. } = self.machine.holdings();
         assert_eq!((writes, written_or_fenced_keys, self.machine.next_timeout()), (0, 0, None));
+        for tenant in 0..TENANTS {
+            let BackendUse { reads, writes } = self.used(tenant);
+            assert_eq!((reads.waiting, writes.waiting), (0, 0));
+        }
         let is_sure = |number: &u8| {
             self.stores.primary || !(self.doubtful.contains(number) || self.spoilt.contains(number))
         };
         for number in (0..NUMBERS).filter(is_sure) {
             assert!(self.stores.agree(number), "replicas differ in {number} for good: {:?}", self.stores);
         }
+    }
+
+    /// Returns what a tenant has used and what waits for its rates; nothing without rates.
+    pub(crate) fn used(&self, tenant: u8) -> BackendUse {
+        self.machine.used(TenantId(tenant.into())).unwrap_or_default()
     }
 
     /// Fetched answers that were not allowed to fill the cache since the process started.

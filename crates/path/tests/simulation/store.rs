@@ -97,6 +97,11 @@ impl Stores {
         })
     }
 
+    /// Returns true if this content has not been stored at any replica.
+    pub(crate) fn have_never_had(&self, number: u8, content: Content) -> bool {
+        (0..self.replicas.len()).all(|replica| !self.log(replica, number).entries.contains(&content))
+    }
+
     /// Returns true if a replica that is written to has this content.
     pub(crate) fn is_current(&self, number: u8, content: Content) -> bool {
         (0..self.written_to()).any(|replica| self.read(replica, number) == content)

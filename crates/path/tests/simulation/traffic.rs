@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{BackendId, Demand};
+use sherwood_model::{BackendId, Demand, TenantId};
 use sherwood_path::{Query, Staleness};
 
 use crate::events::{At, Event, Key, TENANTS, Which, key};
@@ -53,6 +53,10 @@ impl World {
             let warm = self.once_in(2);
             self.plan_sometime(Event::Restart { warm });
         }
+        for backend in 0..BACKENDS {
+            self.plan(Duration::ZERO, Event::Rates(backend));
+            self.plan_sometime(Event::Rates(backend));
+        }
         for _ in 0..6 {
             let backend = self.draw_backend();
             let odd = self.draw(2) as u8;
@@ -84,8 +88,9 @@ impl World {
         let when_late = Duration::from_millis(self.draw(2) * self.draw(100));
         let late_after = self.draw_time(timeout(backend) / 2);
         let staleness = self.sides[backend].rules().staleness(when_late, late_after);
-        let demand = Demand { best_effort, ..Demand::default() };
-        Query { demand, staleness, ..query(backend, tenant, keys) }
+        let query = query(backend, tenant, keys);
+        let demand = Demand { best_effort, ..query.demand };
+        Query { demand, staleness, ..query }
     }
 
     fn plan_sometime(&mut self, event: Event) {
@@ -113,12 +118,17 @@ impl World {
     }
 }
 
+/// Returns the demand of a tenant without a deadline.
+pub(crate) fn demand(tenant: u8) -> Demand {
+    Demand { tenant: TenantId(tenant.into()), ..Demand::default() }
+}
+
 fn query(backend: At, tenant: u8, keys: Vec<Key>) -> Query<Key> {
     Query {
         backend: BackendId::from_index(backend),
         partition: partition(backend, tenant),
         keys,
-        demand: Demand::default(),
+        demand: demand(tenant),
         timeout: timeout(backend),
         staleness: Staleness::default(),
     }

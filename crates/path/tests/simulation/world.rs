@@ -8,7 +8,7 @@ use std::mem;
 use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Item, NewItem, Options as CacheOptions, Partition, Value};
-use sherwood_model::{BackendId, Instant, PartitionId, SeededState, SplitMix64, TenantId};
+use sherwood_model::{BackendId, DemandKind, Instant, PartitionId, SeededState, SplitMix64, TenantId};
 use sherwood_path::{Action, AnswerCache, Backend, Fetched};
 
 use crate::Seen;
@@ -265,6 +265,7 @@ impl World {
             Event::Change { backend, number, tenant, delete } => self.change(backend, number, tenant, delete),
             Event::Restart { warm } => self.restart(warm),
             Event::Invalidate { backend, which } => self.begin_walk(backend, which),
+            Event::Rates(backend) => self.set_rates(backend),
             Event::Flush { backend, after } => self.flush(backend, after),
             Event::Walk(walk) => self.walk_on(walk),
         }
@@ -365,6 +366,7 @@ impl World {
         for (side, unsettled) in self.sides.iter_mut().zip(unsettled) {
             side.start(self.now, unsettled.filter(|_| warm));
         }
+        (0..BACKENDS).for_each(|backend| self.set_rates(backend));
         self.count(if warm { "started warm" } else { "started cold" });
     }
 
@@ -408,6 +410,19 @@ impl World {
                 self.cache.set(partition, key, item, &access).expect("there is room for one");
             });
             assert_eq!(end, 0);
+        }
+    }
+
+    /// Draws rates of reads and writes for the tenants of a backend, if they have rates.
+    fn set_rates(&mut self, backend: At) {
+        for kind in [DemandKind::Read, DemandKind::Write] {
+            let rates = [(); TENANTS as usize].map(|()| self.draw(300) as f64 + 20.0);
+            self.drive(backend, |machine, now, cache| {
+                machine.set_rates(now, cache, kind, rates.iter().sum(), &rates);
+            });
+        }
+        if (0..TENANTS).any(|tenant| self.sides[backend].used(tenant).reads.waiting > 0) {
+            self.count("fetch waited for its tenant's rate");
         }
     }
 

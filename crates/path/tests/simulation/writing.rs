@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags};
-use sherwood_model::{Instant, ReplicaId};
+use sherwood_model::{Instant, ReplicaId, TenantId};
 use sherwood_path::{Change, Write, WriteId, WriteOptions, WriteOrder, WriteOutcome, WriteRefused};
 
 use crate::events::{Arrival, At, Content, Event, Stored, TENANTS, Which, key};
@@ -20,7 +20,12 @@ impl World {
         let content = (!delete).then(|| value(backend, number, version));
         let change =
             content.map_or(Change::Delete, |content| Change::Put(Stored::new(content, number, None)));
-        let (partition, options) = (Some(partition(backend, tenant)), WriteOptions::default());
+        let options = WriteOptions {
+            tenant: TenantId(tenant.into()),
+            cache_first: self.once_in(3),
+            admit: !self.once_in(4),
+        };
+        let partition = Some(partition(backend, tenant));
         let write = Write { key: key(number), change, partition, options };
         let alone = self.sides[backend].running.values().all(|running| running.number != number);
         let id = match self.input(backend, |machine, now, cache| machine.handle_write(now, cache, write)) {
@@ -40,8 +45,15 @@ impl World {
         let side = &mut self.sides[backend];
         let places = vec![None; side.stores.written_to()];
         let running =
-            Running { id, number, begun: self.now, tenant, content, places, beside: false, answered: None };
+            Running { id, number, begun: self.now, options, content, places, beside: false, answered: None };
         side.running.insert(version, running);
+        if let Some(content) = content.filter(|_| options.cache_first) {
+            side.shown.insert(content, None);
+        }
+        if side.used(tenant).writes.waiting > 0 {
+            self.count("write waited for its tenant's rate");
+        }
+        let side = &mut self.sides[backend];
         side.ids.insert(version, id);
         let starts = side.machine.holdings().pending_actions > 0;
         self.tell(|| {
@@ -239,8 +251,12 @@ impl World {
     pub(crate) fn end_write(&mut self, backend: At, id: WriteId, outcome: WriteOutcome, sent: bool) {
         let side = &mut self.sides[backend];
         let (version, _) = side.running(id).expect("a write ends once");
-        let Running { number, tenant, content, places, beside, .. } =
+        let Running { number, options, content, places, beside, .. } =
             side.running.remove(&version).expect("it was found");
+        let tenant = options.tenant.0 as u8;
+        if let Some(ended) = content.and_then(|content| side.shown.get_mut(&content)) {
+            *ended = Some(self.now);
+        }
         assert!(sent || outcome == WriteOutcome::NotDone, "{outcome:?} of a write that was not sent");
         self.tell(|| format!("write {version} to backend {backend} ends: {outcome:?}"));
         if !sent {
@@ -281,7 +297,12 @@ impl World {
     fn cached_after_write(&self, backend: At, number: u8, tenant: u8) -> Option<u64> {
         let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
         let access = Access { flags, ..Access::at(self.now) };
-        let cached = |tenant| self.cache.peek(partition(backend, tenant), &key(number), &access, read);
+        // The next write of the key may have begun, and the cache may show its value.
+        let is_next = |value: &u64| self.sides[backend].shown.get(value).is_some_and(Option::is_none);
+        let cached = |tenant| {
+            let cached = self.cache.peek(partition(backend, tenant), &key(number), &access, read);
+            cached.filter(|value| !is_next(value))
+        };
         for other in (0..TENANTS).filter(|other| *other != tenant) {
             assert_eq!(cached(other), None, "a write leaves the key in another tenant's cache");
         }

@@ -1,0 +1,130 @@
+//! The counts from which a tenant's demand is derived.
+
+use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition};
+use sherwood_dispatch::{Options, OverRate, Reply, TenantOptions};
+use sherwood_model::{BackendId, Demand, Instant, Legs, PartitionId, SeededState, TenantId, Unit};
+use sherwood_path::{
+    Action, Backend, BackendOptions, Change, DemandCounts, FetchKey, Units, Write, WriteOptions, WriteOutcome,
+};
+
+use crate::world::{Sized, SizedCache};
+
+const NOW: Instant = Instant::from_secs(1);
+const KIB: u32 = 1_024;
+
+type Machine = Backend<&'static str, Sized, u32>;
+
+fn start() -> (Cache, Machine) {
+    let unit = Unit::DYNAMODB_READ;
+    let partition =
+        |tenant| Partition { metered: Some(unit), ..Partition::new(TenantId(tenant), BackendId(0), 1 << 20) };
+    let partitions = [partition(0), partition(1)];
+    let cache = Cache::new(CacheOptions::default(), &partitions, SeededState::new(1)).expect("valid");
+    let tenants = Some(TenantOptions { tenants: 2, lends: false, over: OverRate::Wait });
+    let options = BackendOptions {
+        units: Units { reads: unit, writes: Unit::DYNAMODB_WRITE },
+        ..BackendOptions::new(
+            Options { tenants, ..Options::default() },
+            1,
+            vec![PartitionId(0), PartitionId(1)],
+        )
+    };
+    (cache, Backend::new(options, NOW, SeededState::new(2)).expect("valid options"))
+}
+
+fn read(machine: &mut Machine, cache: &Cache, tenant: u16, keys: &[(&'static str, u32)]) {
+    let demand = Demand { tenant: TenantId(tenant), ..Demand::default() };
+    let partition = PartitionId(tenant);
+    let keys = keys.iter().map(|&(key, waiter)| (FetchKey { partition, key }, waiter));
+    machine.handle_fetch(NOW, &SizedCache(cache), &demand, keys, 7);
+}
+
+/// Answers all calls with values of two KiB, and writes with success.
+fn serve(machine: &mut Machine, cache: &Cache) -> usize {
+    let mut calls = 0;
+    while let Some(action) = machine.poll_action() {
+        match action {
+            Action::Call { attempt, keys, .. } => {
+                calls += 1;
+                let reply = Reply::Ok(
+                    keys.iter().map(|key| (key.key != "gone").then_some(Sized(2 * KIB - 1))).collect(),
+                );
+                machine.handle_reply(NOW, &SizedCache(cache), attempt, reply);
+            }
+            Action::StartWrite(write) => {
+                let order = machine.take_write(NOW, write).expect("its turn has come");
+                let done = WriteOutcome::Acknowledged;
+                machine.handle_write_reply(NOW, &SizedCache(cache), write, order.replicas[0], done);
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
+fn write(machine: &mut Machine, cache: &Cache, bytes: u32) {
+    let options = WriteOptions { tenant: TenantId(0), ..WriteOptions::default() };
+    let (partition, change) = (Some(PartitionId(0)), Change::Put(Sized(bytes)));
+    let write = Write { key: "w", change, partition, options };
+    machine.handle_write(NOW, &SizedCache(cache), write).expect("accepted");
+}
+
+#[test]
+fn counts_give_the_demand_of_nine_reads_and_a_write() {
+    // Nine reads of 2 KiB and a write of 1 KiB (HARE, section 3: 3.8 KB, 0.9 and 0.1 units).
+    let (cache, mut machine) = start();
+    read(&mut machine, &cache, 0, &[("a", 0), ("b", 1), ("c", 2)]);
+    read(&mut machine, &cache, 0, &[("a", 3)]);
+    serve(&mut machine, &cache);
+    for key in ["a", "b", "c", "a", "b"] {
+        assert!(cache.get(PartitionId(0), key.as_bytes(), &Access::at(NOW), |_| ()).is_some());
+    }
+    write(&mut machine, &cache, KIB - 1);
+    serve(&mut machine, &cache);
+    let counts = |tenant| machine.demand(&SizedCache(&cache), TenantId(tenant), PartitionId(tenant)).unwrap();
+    let (kib, counts) = (u64::from(KIB), counts(0));
+    let expected = DemandCounts {
+        hits: 5,
+        misses: 3,
+        joined: 1,
+        writes: 1,
+        read_units_if_miss: 9,
+        write_units: 1,
+        read_bytes: 18 * kib,
+        fetched_bytes: 6 * kib,
+        written_bytes: kib,
+    };
+    assert_eq!((counts, counts.requests()), (expected, 10));
+    assert_eq!(counts.network_if_miss(Legs::Both), 38 * kib);
+    assert_eq!(counts.network_if_hit(Legs::Both), 20 * kib);
+    assert_eq!(counts.network(Legs::Both), 26 * kib);
+    assert_eq!(counts.network(Legs::Client), 19 * kib);
+    let used = machine.used(TenantId(0)).unwrap();
+    assert_eq!(
+        (used.reads.own_units, used.writes.own_units),
+        (3.0, 1.0),
+        "joined keys and hits cost nothing"
+    );
+    let other = machine.demand(&SizedCache(&cache), TenantId(1), PartitionId(1));
+    assert_eq!(other, Some(DemandCounts::default()));
+}
+
+#[test]
+fn equal_keys_of_two_tenants_are_fetched_and_paid_for_by_each() {
+    let (cache, mut machine) = start();
+    read(&mut machine, &cache, 0, &[("a", 0)]);
+    read(&mut machine, &cache, 1, &[("a", 1)]);
+    assert_eq!(serve(&mut machine, &cache), 2);
+    for tenant in [0, 1] {
+        assert_eq!(machine.used(TenantId(tenant)).unwrap().reads.own_units, 1.0);
+    }
+}
+
+#[test]
+fn absent_key_costs_a_unit_and_counts_as_a_miss() {
+    let (cache, mut machine) = start();
+    read(&mut machine, &cache, 0, &[("gone", 0)]);
+    serve(&mut machine, &cache);
+    let counts = machine.demand(&SizedCache(&cache), TenantId(0), PartitionId(0)).unwrap();
+    assert_eq!((counts.misses, counts.read_units_if_miss, counts.read_bytes), (1, 1, 4));
+}
