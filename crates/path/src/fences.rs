@@ -147,7 +147,8 @@ pub enum WriteRefused {
 /// # Inputs and outputs
 /// All under the lock that fills are made under, and before each of them
 /// [`poll_lifted`](Self::poll_lifted) and [`poll_turn`](Self::poll_turn) until they return none.
-/// 1. [`begin`](Self::begin), and send the write when its turn has come.
+/// 1. [`begin`](Self::begin), or [`accept`](Self::accept) and later
+///    [`begin_accepted`](Self::begin_accepted), and send the write when its turn has come.
 /// 2. [`end`](Self::end) with its outcome, [`WriteOutcome::NotDone`] if its turn never came.
 ///    Whatever the outcome, no fetch of the key that is in flight may fill, and the cache either
 ///    gets the value or drops the key.
@@ -247,18 +248,38 @@ impl<K: Clone + Eq + Hash> Fences<K> {
     /// If as many writes are in flight as may be, if as many writes of the key wait as may, or if
     /// the turn of this write cannot come in time.
     pub(crate) fn begin(&mut self, now: Instant, key: K) -> Result<Begun, WriteRefused> {
-        self.admit(now, &key)?;
+        let write = self.accept(now, &key)?;
+        Ok(Begun { write, may_start: self.begin_accepted(now, write, key) })
+    }
+
+    /// Accepts a write of `key` that does not begin yet. Until
+    /// [`begin_accepted`](Self::begin_accepted) or [`withdraw`](Self::withdraw), it counts as in
+    /// flight and has no effect on the key.
+    ///
+    /// # Errors
+    /// As those of [`begin`](Self::begin).
+    pub(crate) fn accept(&mut self, now: Instant, key: &K) -> Result<WriteId, WriteRefused> {
+        self.admit(now, key)?;
         self.in_flight += 1;
         self.ids += 1;
-        let write = WriteId(self.ids);
+        Ok(WriteId(self.ids))
+    }
+
+    /// Begins an accepted write of `key`: from now on nothing fetched for the key may fill the
+    /// cache. Returns true if the write may be sent now.
+    pub(crate) fn begin_accepted(&mut self, now: Instant, write: WriteId, key: K) -> bool {
         let state = self.keys.entry(key.clone()).or_default();
         if !self.options.in_turn {
             state.start(now, self.all);
-            return Ok(Begun { write, may_start: true });
+            return true;
         }
         state.waiting.push_back(write);
-        let may_start = state.waiting.len() == 1 && self.take_turn(now, &key).is_some();
-        Ok(Begun { write, may_start })
+        state.waiting.len() == 1 && self.take_turn(now, &key).is_some()
+    }
+
+    /// Ends an accepted write that has not begun.
+    pub(crate) fn withdraw(&mut self) {
+        self.in_flight -= 1;
     }
 
     /// Ends a write of `key` that has begun and not ended.

@@ -119,6 +119,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         {
             if let Some(running) = self.writes.get_mut(&id) {
                 running.unpaid = None;
+                running.has_turn = self.fences.begin_accepted(now, id, running.write.key.clone());
                 self.begin_if_ready(now, cache, id);
             }
         }

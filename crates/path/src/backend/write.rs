@@ -30,16 +30,26 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         if let Some(writes) = &mut self.tenant_writes {
             writes.check(now, tenant, due)?;
         }
-        let Begun { write: id, may_start } = self.fences.begin(now, write.key.clone())?;
         let bytes = Self::write_bytes(cache, &write);
+        let units = self.options.units.writes.of(bytes);
+        let (id, has_turn, unpaid) = match &mut self.tenant_writes {
+            // While it waits for its tenant's rate, a write has no effect on its key: it may wait
+            // for long, and the key would not be cached all that time.
+            Some(writes) => {
+                let id = self.fences.accept(now, &write.key)?;
+                (id, false, Some(writes.enter(now, tenant, id, units)))
+            }
+            None => {
+                let Begun { write: id, may_start } = self.fences.begin(now, write.key.clone())?;
+                (id, may_start, None)
+            }
+        };
         if let Some(counts) = self.demand.get_mut(tenant.index()) {
             counts.count_write(self.options.units, bytes);
         }
-        let units = self.options.units.writes.of(bytes);
-        let unpaid = self.tenant_writes.as_mut().map(|writes| writes.enter(now, tenant, id, units));
         let answers = vec![None; self.options.written_replicas()];
-        let stage = Stage::Waiting;
-        let running = RunningWrite { write, begun: now, due, stage, has_turn: may_start, unpaid, answers };
+        let running =
+            RunningWrite { write, begun: now, due, stage: Stage::Waiting, has_turn, unpaid, answers };
         self.check_due_next();
         self.writes.insert(id, running);
         self.writes_due.insert((due, id));
@@ -139,9 +149,6 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         };
         self.check_due_next();
         self.writes_due.remove(&(due, id));
-        if let (Some(writes), Some(waiting)) = (&mut self.tenant_writes, unpaid) {
-            writes.cancel(now, waiting);
-        }
         let Write { key, change, partition: own, options } = write;
         let sent = stage == Stage::Sent;
         let outcome = match stage {
@@ -151,7 +158,15 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
             Stage::Waiting | Stage::Ready => WriteOutcome::NotDone,
         };
-        let Ended { keep, next } = self.fences.end(now, id, &key, outcome);
+        let Ended { keep, next } = match (&mut self.tenant_writes, unpaid) {
+            // It has not begun.
+            (Some(writes), Some(waiting)) => {
+                writes.cancel(now, waiting);
+                self.fences.withdraw();
+                Ended { keep: false, next: None }
+            }
+            _ => self.fences.end(now, id, &key, outcome),
+        };
         self.fence_fetches(&key);
         let keep = keep && self.options.reads_as_written;
         let access = Access::at(now);
