@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
     Backends, Clock, ConnectionLimit, FetchFailure, FetchResult, InMemoryClient, ListenerOptions,
-    ManualClock, Moment, Routing, Service, Target,
+    ManualClock, Moment, Routing, Service, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -120,12 +120,14 @@ fn service() -> Service {
     let prefixes = [(String::new(), target(0, false)), ("k".to_owned(), target(1, true))];
     Service {
         cache: Arc::new(cache),
-        routing: Routing::by_prefix(prefixes).expect("prefixes that differ"),
+        routing: Routing::by_prefix(TenantId(0), prefixes).expect("prefixes that differ"),
         backends: Some(Arc::new(Known)),
         connection_limit: Arc::new(ConnectionLimit::new(1)),
         buffers: Arc::new(AtomicU64::new(0)),
         background: None,
         passwords: None,
+        users: UserRoutes::default(),
+        standings: None,
     }
 }
 

@@ -4,13 +4,14 @@
 //! can be found by a quick scan before the first command is executed; see
 //! [`Cache::prefetch`](sherwood_cache::Cache::prefetch).
 
+use super::routing::Routing;
 use super::shared::Service;
 
-/// Prefetches the cache's entries of as many of the next `keys` as possible at once, if there are
-/// at least two. Keys that were not prefetched remain in `keys`.
-pub(super) fn prefetch<'k>(service: &Service, keys: &mut impl Iterator<Item = &'k [u8]>) {
+/// Prefetches the cache's entries of as many of a client's next `keys` as possible at once, if
+/// there are at least two. Keys that were not prefetched remain in `keys`.
+pub(super) fn prefetch<'k>(service: &Service, routing: &Routing, keys: &mut impl Iterator<Item = &'k [u8]>) {
     service.cache.prefetch(keys.filter_map(|key| {
-        let (target, name) = service.routing.find(key)?;
+        let (target, name) = routing.find(key)?;
         Some((target.partition, name))
     }));
 }

@@ -5,13 +5,13 @@
 //! the keys of the next ones are being prefetched. The delay is small: a read takes half a
 //! microsecond, and a single client is answered at once.
 
-use super::ahead::prefetch;
 use super::connection::ReadOutcome;
 use super::conversation::Conversation;
 use super::input::INPUT_BYTES;
 use super::lent::{Empty, ReadBuffer};
 use super::shared::Service;
 use super::slots::Token;
+use super::tenants::TenantSlot;
 
 /// Most clients that are read before the first is answered: each has a key to prefetch.
 const CLIENTS_MAX: usize = 32;
@@ -60,8 +60,17 @@ impl InputBatch {
 
     /// Prefetches the cache entry of the first key in each client's input; the client's
     /// conversation (its protocol state) prefetches those of the other keys.
-    pub(super) fn prefetch<C: Conversation>(&self, service: &Service) {
-        prefetch(service, &mut self.inputs().filter_map(|(_, input)| C::keys_ahead(input).next()));
+    /// `slot` returns the tenant of a client; none if it has gone.
+    pub(super) fn prefetch<C: Conversation>(
+        &self,
+        service: &Service,
+        slot: impl Fn(Token) -> Option<TenantSlot>,
+    ) {
+        service.cache.prefetch(self.inputs().filter_map(|(token, input)| {
+            let routing = service.routing(slot(token)?);
+            let (target, name) = routing.find(C::keys_ahead(input).next()?)?;
+            Some((target.partition, name))
+        }));
     }
 }
 

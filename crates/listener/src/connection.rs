@@ -29,6 +29,7 @@ use super::output::Output;
 use super::shared::{ConnectionPermit, Shared};
 use super::slots::Token;
 use super::sockets::Socket;
+use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
 /// A client's connection, with its buffers and its progress.
@@ -180,6 +181,11 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             waker: None,
             _permit: permit,
         }
+    }
+
+    /// Returns the slot of the client's tenant.
+    pub(super) fn slot(&self) -> TenantSlot {
+        self.conversation.slot()
     }
 
     pub(super) fn socket(&self) -> &S {

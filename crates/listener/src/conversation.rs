@@ -15,6 +15,7 @@ use sherwood_model::PartitionId;
 use super::input::Input;
 use super::output::Output;
 use super::shared::Shared;
+use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
 /// A protocol, shared by all threads of a listener.
@@ -50,6 +51,9 @@ pub(super) trait Conversation: Send + 'static {
     fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]>
     where
         Self: Sized;
+
+    /// Returns the slot of the client's tenant among those of the listener.
+    fn slot(&self) -> TenantSlot;
 
     /// Returns true if the client has to log in and has not.
     fn is_outside(&self) -> bool;

@@ -109,7 +109,7 @@ impl Count {
 
 const COUNTS: usize = Count::BytesWritten as usize + 1;
 
-/// The counters of one thread, on cache lines of their own.
+/// The counters of one thread for the clients of one tenant, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters([AtomicU64; COUNTS]);
@@ -133,8 +133,8 @@ impl Counters {
 pub struct Counts([u64; COUNTS]);
 
 impl Counts {
-    /// Returns the sums over the counters of all threads.
-    pub(super) fn sum(threads: &[Counters]) -> Self {
+    /// Returns the sums over the counters of threads.
+    pub(super) fn sum<'a>(threads: impl IntoIterator<Item = &'a Counters>) -> Self {
         let mut sum = Self::default();
         for thread in threads {
             for (total, counter) in sum.0.iter_mut().zip(&thread.0) {

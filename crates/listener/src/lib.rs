@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `options` | options of a listener, and the bounds of a connection's buffers |
 //! | `address`, `unix` | addresses to listen on; creation and removal of a UNIX socket's file |
-//! | `routing` | routes from keys to partitions |
+//! | `routing`, `tenants` | routes from keys to partitions, for all clients or for those of a tenant |
 //! | `conversation` | the interface of a protocol: bytes in, bytes out, and the next step of the connection |
 //! | `memcached` | the memcached protocol as a conversation; `session`, `retrieval` and `meta` execute its commands, without I/O and clock |
 //! | `login` | login of a memcached client if the listener requires a password |
@@ -34,7 +34,7 @@
 //! | `sockets`, `system` | traits of the event loop's sockets, and their implementation on the system's |
 //! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
-//! | `backends`, `clock`, `account`, `passwords`, `idle` | traits that the process implements for its listeners; `idle` also decides when a thread does background work |
+//! | `backends`, `clock`, `account`, `passwords`, `standing`, `idle` | traits that the process implements for its listeners; `idle` also decides when a thread does background work |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or,
 //! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of
@@ -79,8 +79,10 @@ mod shared;
 mod single;
 mod slots;
 mod sockets;
+mod standing;
 mod stats;
 mod system;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -104,6 +106,8 @@ pub use server::{BindError, Bound, Running};
 pub use shared::{ConnectionLimit, Service};
 pub use single::SingleThread;
 pub use sockets::{Event, Signal, Socket, Sockets};
+pub use standing::{ResourceStanding, Standings, TenantStanding};
+pub use tenants::UserRoutes;
 
 /// The answer to `version`: the memcached that this listener was compared with, then Sherwood.
 /// Clients take this number for memcached's: those that speak meta commands look for 1.6 and for

@@ -8,7 +8,7 @@
 
 use sherwood_wire::memcached::reply;
 
-use super::passwords::Passwords;
+use super::tenants::TenantSlot;
 
 /// Most refused lines before the login per connection; the last one closes it. Some clients request
 /// the version or send a few commands before they log in.
@@ -48,8 +48,8 @@ pub(super) struct LoginOutcome {
 /// The next step of a client that logs in.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginStep {
-    /// The client has given a right password.
-    Admit,
+    /// The client has given the right password of a user of this tenant.
+    Admit(TenantSlot),
     /// This many unconsumed bytes of input are needed to go on.
     Need(usize),
     HangUp,
@@ -67,10 +67,10 @@ enum Step<'a> {
 
 impl Login {
     /// Parses `input` until the client has logged in, more input is needed, or the connection has
-    /// to close.
+    /// to close. `know` returns the tenant of a user with the right password.
     pub(super) fn advance(
         &mut self,
-        passwords: &dyn Passwords,
+        know: impl Fn(&[u8], &[u8]) -> Option<TenantSlot>,
         input: &[u8],
         out: &mut Vec<u8>,
     ) -> LoginOutcome {
@@ -80,9 +80,10 @@ impl Login {
                 Step::Need(need) => return LoginOutcome { consumed, next: LoginStep::Need(need), tried },
                 Step::Try(bytes, user, password) => {
                     tried += 1;
-                    if passwords.know(user, password) {
+                    if let Some(slot) = know(user, password) {
                         out.extend_from_slice(reply::STORED);
-                        return LoginOutcome { consumed: consumed + bytes, next: LoginStep::Admit, tried };
+                        let next = LoginStep::Admit(slot);
+                        return LoginOutcome { consumed: consumed + bytes, next, tried };
                     }
                     (bytes, FAILURE, false)
                 }
@@ -143,6 +144,7 @@ mod tests {
 
     use super::*;
     use crate::counters::Count;
+    use crate::passwords::Passwords;
     use crate::routing::Routing;
     use crate::shared::Service;
     use crate::tests::{Client, Known, cache, service, target};

@@ -14,6 +14,7 @@ use super::output::Output;
 use super::retrieval::{Misses, Portion};
 use super::session::{AfterCommand, Session};
 use super::shared::Shared;
+use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
 /// The memcached protocol, as a listener serves it.
@@ -32,6 +33,7 @@ impl Protocol for Memcached {
             shared: Arc::clone(shared),
             thread,
             login: shared.service.passwords.is_some().then(Login::default),
+            slot: TenantSlot::default(),
             aside: None,
             misses: Misses::default(),
         }
@@ -45,6 +47,8 @@ pub(super) struct Client {
     parser: Parser,
     /// The client's login, until it has succeeded.
     login: Option<Login>,
+    /// The slot of the client's tenant.
+    slot: TenantSlot,
     /// An unfinished command of the client.
     aside: Option<Aside>,
     misses: Misses,
@@ -90,8 +94,8 @@ impl Conversation for Client {
         if let Some(next) = self.log_in(input, &mut consumed, output) {
             return Advance { consumed, next };
         }
-        let Self { shared, thread, parser, aside, misses, .. } = self;
-        let session = Session { shared, counters: &shared.counters[*thread], received };
+        let Self { shared, thread, slot, parser, aside, misses, .. } = self;
+        let session = Session::new(shared, *thread, *slot, received);
         if let Some(next) = go_on(session, moment, aside, misses, output) {
             return Advance { consumed, next };
         }
@@ -100,7 +104,7 @@ impl Conversation for Client {
             consumed += parsed.consumed;
             if consumed >= ahead && consumed < input.len() {
                 let mut keys = Ahead::of(&input[consumed..]);
-                prefetch(&shared.service, &mut keys);
+                prefetch(&shared.service, session.routing, &mut keys);
                 ahead = input.len() - keys.left();
             }
             let next = match parsed.event {
@@ -128,6 +132,10 @@ impl Conversation for Client {
         Advance { consumed, next: NextStep::Send }
     }
 
+    fn slot(&self) -> TenantSlot {
+        self.slot
+    }
+
     fn is_outside(&self) -> bool {
         self.login.is_some()
     }
@@ -137,8 +145,8 @@ impl Conversation for Client {
     }
 
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
-        let Self { shared, thread, aside, misses, .. } = self;
-        let session = Session { shared, counters: &shared.counters[*thread], received: None };
+        let Self { shared, thread, slot, aside, misses, .. } = self;
+        let session = Session::new(shared, *thread, *slot, None);
         match aside {
             Some(Aside::Keys(list)) => {
                 let rejection = session.insert(moment, list.cas, misses, fetched, output);
@@ -159,17 +167,17 @@ impl Conversation for Client {
 impl Client {
     /// Advances the login. Returns the next step of the connection until the client has logged in.
     fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<NextStep> {
-        let passwords = self.shared.service.passwords.as_deref()?;
-        let LoginOutcome { consumed: used, next, tried } =
-            self.login.as_mut()?.advance(passwords, input, output);
-        let admitted = next == LoginStep::Admit;
-        let counters = &self.shared.counters[self.thread];
+        let service = &self.shared.service;
+        let know = |user: &[u8], password: &[u8]| service.log_in(user, password);
+        let LoginOutcome { consumed: used, next, tried } = self.login.as_mut()?.advance(know, input, output);
+        let admitted = matches!(next, LoginStep::Admit(_));
+        let counters = self.shared.counters(self.thread, self.slot);
         counters.add(Count::AuthCmds, tried);
         counters.add(Count::AuthErrors, tried - u64::from(admitted));
         *consumed = used;
         match next {
-            LoginStep::Admit => {
-                self.login = None;
+            LoginStep::Admit(slot) => {
+                (self.login, self.slot) = (None, slot);
                 None
             }
             LoginStep::Need(need) => Some(NextStep::Need(need)),

@@ -82,7 +82,7 @@ impl Session<'_> {
             retrieval.keys = rest;
             if ahead == 0 && !retrieval.keys.text().is_empty() {
                 ahead = PREFETCH_KEYS_MAX;
-                prefetch(&self.shared.service, &mut { retrieval.keys });
+                prefetch(&self.shared.service, self.routing, &mut { retrieval.keys });
             }
             ahead = ahead.saturating_sub(1);
             self.look_up(moment, retrieval, key, misses, out);
@@ -98,7 +98,7 @@ impl Session<'_> {
         out: &mut Output,
     ) {
         self.counters.increment(Count::CmdGet);
-        let Some((target, name)) = self.shared.service.routing.find(key) else {
+        let Some((target, name)) = self.routing.find(key) else {
             self.counters.increment(Count::GetMisses);
             return;
         };

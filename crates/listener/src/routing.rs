@@ -19,6 +19,10 @@ pub struct Routing {
     rest: Option<Target>,
     /// All routes but that of the empty prefix, sorted by prefix.
     routes: Vec<PrefixRoute>,
+    /// Tenant of the clients that have these routes.
+    tenant: TenantId,
+    /// Indices of the tenant's own routes in `routes`, ascending.
+    own: Vec<u32>,
 }
 
 /// The partition that a key is routed to, and how misses are treated.
@@ -52,15 +56,19 @@ impl Routing {
     /// Routes all keys to one partition and leaves them unchanged.
     #[must_use]
     pub fn single(target: Target) -> Self {
-        Self { rest: Some(target), routes: Vec::new() }
+        Self { rest: Some(target), routes: Vec::new(), tenant: target.tenant, own: Vec::new() }
     }
 
     /// Routes each key by its longest prefix, which must be shorter than the key. An empty prefix
-    /// takes all other keys.
+    /// takes all other keys. Commands that concern all keys, such as a flush, concern those whose
+    /// target has this `tenant`. O(n log n).
     ///
     /// # Errors
     /// When two prefixes are equal.
-    pub fn by_prefix(prefixes: impl IntoIterator<Item = (String, Target)>) -> Result<Self, RoutingError> {
+    pub fn by_prefix(
+        tenant: TenantId,
+        prefixes: impl IntoIterator<Item = (String, Target)>,
+    ) -> Result<Self, RoutingError> {
         let mut routes: Vec<PrefixRoute> = prefixes
             .into_iter()
             .map(|(prefix, target)| PrefixRoute { prefix: prefix.into_bytes(), target, parent: None })
@@ -71,11 +79,24 @@ impl Routing {
         }
         let rest = routes.first().filter(|route| route.prefix.is_empty()).map(|route| route.target);
         routes.drain(..usize::from(rest.is_some()));
+        // The routes with whose prefix that of the current one begins, each inside the one before.
+        let mut around: Vec<usize> = Vec::new();
         for child in 0..routes.len() {
-            routes[child].parent =
-                (0..child).rev().find(|&at| routes[child].prefix.starts_with(&routes[at].prefix));
+            while around.last().is_some_and(|&at| !routes[child].prefix.starts_with(&routes[at].prefix)) {
+                around.pop();
+            }
+            routes[child].parent = around.last().copied();
+            around.push(child);
         }
-        Ok(Self { rest, routes })
+        let own = (0..).zip(&routes).filter(|(_, route)| route.target.tenant == tenant);
+        let own = own.map(|(index, _)| index).collect();
+        Ok(Self { rest, routes, tenant, own })
+    }
+
+    /// Returns the tenant of the clients that have these routes.
+    #[must_use]
+    pub fn tenant(&self) -> TenantId {
+        self.tenant
     }
 
     /// Returns the target of `key` and the key without its prefix, or none if no prefix matches.
@@ -97,28 +118,34 @@ impl Routing {
         }
     }
 
-    /// Returns the number of routes, that of the empty prefix included.
+    /// Returns the number of the tenant's own routes, that of the empty prefix included.
     #[must_use]
     pub fn routes(&self) -> usize {
-        usize::from(self.rest.is_some()) + self.routes.len()
+        usize::from(self.own_rest().is_some()) + self.own.len()
     }
 
-    /// Returns the prefix and the target of the route at `index`, in the order of prefixes.
+    /// Returns the prefix and the target of the tenant's own route at `index`, in the order of
+    /// prefixes.
     #[must_use]
     pub fn route(&self, index: usize) -> Option<(&[u8], Target)> {
-        let index = match self.rest {
+        let index = match self.own_rest() {
             Some(target) if index == 0 => return Some((b"", target)),
             Some(_) => index - 1,
             None => index,
         };
-        self.routes.get(index).map(|route| (route.prefix.as_slice(), route.target))
+        let route = &self.routes[*self.own.get(index)? as usize];
+        Some((route.prefix.as_slice(), route.target))
     }
 
-    /// Returns the partitions that keys can be routed to, each once.
+    fn own_rest(&self) -> Option<Target> {
+        self.rest.filter(|target| target.tenant == self.tenant)
+    }
+
+    /// Returns the partitions of the tenant's own routes, each once.
     #[must_use]
     pub fn partitions(&self) -> Vec<PartitionId> {
-        let targets = self.rest.iter().chain(self.routes.iter().map(|route| &route.target));
-        let mut partitions: Vec<_> = targets.map(|target| target.partition).collect();
+        let own = (0..self.routes()).filter_map(|index| self.route(index));
+        let mut partitions: Vec<_> = own.map(|(_, target)| target.partition).collect();
         partitions.sort_unstable();
         partitions.dedup();
         partitions
@@ -138,7 +165,7 @@ mod tests {
 
     fn routing(prefixes: &[&str]) -> Routing {
         let numbered = prefixes.iter().enumerate().map(|(at, prefix)| ((*prefix).to_owned(), target(at)));
-        Routing::by_prefix(numbered).unwrap()
+        Routing::by_prefix(TenantId(0), numbered).unwrap()
     }
 
     #[test]
@@ -181,9 +208,26 @@ mod tests {
 
     #[test]
     fn routes_with_equal_prefixes_are_refused() {
-        let error =
-            Routing::by_prefix([("a/".to_owned(), target(0)), ("a/".to_owned(), target(1))]).unwrap_err();
+        let twice = [("a/".to_owned(), target(0)), ("a/".to_owned(), target(1))];
+        let error = Routing::by_prefix(TenantId(0), twice).unwrap_err();
         assert_eq!(error, RoutingError::Twice("a/".to_owned()));
+    }
+
+    #[test]
+    fn commands_on_all_keys_concern_only_the_routes_of_the_clients_tenant() {
+        let of = |prefix: &str, partition, tenant| {
+            (prefix.to_owned(), Target { tenant: TenantId(tenant), ..target(partition) })
+        };
+        let shared = [of("", 0, 0), of("a/", 1, 1), of("b/", 2, 0), of("c/", 3, 1)];
+        let routing = Routing::by_prefix(TenantId(0), shared.clone()).unwrap();
+        assert_eq!(routing.partitions(), [PartitionId(0), PartitionId(2)]);
+        assert_eq!(routing.routes(), 2);
+        assert_eq!(routing.find(b"a/x").unwrap().0.partition, PartitionId(1));
+        let of_one = Routing::by_prefix(TenantId(1), shared).unwrap();
+        assert_eq!(of_one.route(0).unwrap().0, b"a/");
+        assert_eq!(of_one.partitions(), [PartitionId(1), PartitionId(3)]);
+        let of_none = Routing::by_prefix(TenantId(2), []).unwrap();
+        assert_eq!((of_none.routes(), of_none.find(b"a"), of_none.partitions()), (0, None, vec![]));
     }
 
     proptest! {

@@ -15,16 +15,20 @@ use sherwood_wire::memcached::{
 use super::conversation::Wanted;
 use super::counters::{Count, Counters};
 use super::output::Output;
-use super::routing::Target;
+use super::routing::{Routing, Target};
 use super::shared::Shared;
 use super::stats;
+use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
-/// Executes the memcached commands of one thread's connections.
+/// Executes the memcached commands of one client.
 #[derive(Clone, Copy)]
 pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
-    /// Counters of the connections' thread.
+    /// The slot of the client's tenant, and its routes.
+    pub(super) slot: TenantSlot,
+    pub(super) routing: &'a Routing,
+    /// Counters of the connections' thread for the client's tenant.
     pub(super) counters: &'a Counters,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
@@ -43,6 +47,19 @@ pub(super) enum AfterCommand<'a> {
     Close,
 }
 
+impl<'a> Session<'a> {
+    /// Creates the session of a client of thread number `thread`.
+    pub(super) fn new(
+        shared: &'a Shared,
+        thread: usize,
+        slot: TenantSlot,
+        received: Option<&'a Received>,
+    ) -> Self {
+        let (routing, counters) = (shared.service.routing(slot), shared.counters(thread, slot));
+        Self { shared, slot, routing, counters, received }
+    }
+}
+
 impl Session<'_> {
     /// Executes `command` and appends its answer to `out`.
     pub(super) fn execute<'c>(
@@ -57,7 +74,7 @@ impl Session<'_> {
             Command::MetaNoOp => (reply::META_NO_OP, false),
             Command::Quit => return AfterCommand::Close,
             Command::Stats(words) => {
-                stats::write(self.shared, moment, words, out);
+                stats::write(self.shared, self.slot, moment, words, out);
                 return AfterCommand::Continue;
             }
             Command::Version => {
@@ -101,7 +118,7 @@ impl Session<'_> {
 
     fn store(&self, moment: Moment, storage: &Storage<'_>) -> &'static [u8] {
         self.counters.increment(Count::CmdSet);
-        let Some((target, key)) = self.shared.service.routing.find(storage.key) else { return NO_BACKEND };
+        let Some((target, key)) = self.routing.find(storage.key) else { return NO_BACKEND };
         let stored = self.shared.service.write(target, key, || self.store_at(moment, target, key, storage));
         match stored {
             Ok(answer) => {
@@ -158,7 +175,7 @@ impl Session<'_> {
     fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
         self.counters.increment(Count::StoreTooLarge);
         if verb == StorageVerb::Set
-            && let Some((target, key)) = self.shared.service.routing.find(key)
+            && let Some((target, key)) = self.routing.find(key)
         {
             self.remove(moment, target, key);
         }
@@ -184,7 +201,7 @@ impl Session<'_> {
             Delta::Increase(_) => (Count::IncrHits, Count::IncrMisses),
             Delta::Decrease(_) => (Count::DecrHits, Count::DecrMisses),
         };
-        let Some((target, key)) = self.shared.service.routing.find(key) else {
+        let Some((target, key)) = self.routing.find(key) else {
             self.counters.increment(misses);
             return Err(reply::NOT_FOUND);
         };
@@ -200,7 +217,7 @@ impl Session<'_> {
     }
 
     fn touch(&self, moment: Moment, key: &[u8], exptime: Exptime) -> &'static [u8] {
-        let found = self.shared.service.routing.find(key);
+        let found = self.routing.find(key);
         let touched = found.is_some_and(|(target, key)| self.touch_at(moment, target, key, exptime));
         match touched {
             true => reply::TOUCHED,
@@ -228,7 +245,7 @@ impl Session<'_> {
     }
 
     fn delete(&self, moment: Moment, key: &[u8]) -> &'static [u8] {
-        let found = self.shared.service.routing.find(key);
+        let found = self.routing.find(key);
         let removed = found.is_some_and(|(target, key)| self.remove(moment, target, key));
         self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
         match removed {
@@ -250,7 +267,7 @@ impl Session<'_> {
             Expires::Never | Expires::Already => moment.now,
             Expires::After(delay) => moment.now + delay,
         };
-        for partition in self.shared.service.routing.partitions() {
+        for partition in self.routing.partitions() {
             let mut flush = || self.shared.service.cache.flush(Some(partition), at, moment.now);
             match &self.shared.service.backends {
                 Some(backends) => backends.flush(partition, at, &mut flush),

@@ -14,14 +14,18 @@ use super::idle::BackgroundWork;
 use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::routing::{Routing, Target};
+use super::standing::{Standings, TenantStanding};
+use super::tenants::{TenantSlot, UserRoutes};
 
 /// The parts of a process that its listeners use: cache, routes, backends and limits.
 #[derive(Clone)]
 pub struct Service {
     /// The cache that clients read and write.
     pub cache: Arc<Cache>,
-    /// Routes from keys to partitions.
+    /// Routes from keys to partitions of clients whose user has none of its own in `users`.
     pub routing: Routing,
+    /// Routes of users by their tenants; none if all clients have those above.
+    pub users: UserRoutes,
     /// Backends from which misses are fetched, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
     /// Bound on connections, common to all listeners that share it.
@@ -32,12 +36,36 @@ pub struct Service {
     pub background: Option<Arc<dyn BackgroundWork>>,
     /// Names and passwords of clients; none if no password is required.
     pub passwords: Option<Arc<dyn Passwords>>,
+    /// Quotas and use of the clients' tenants; none if there are none.
+    pub standings: Option<Arc<dyn Standings>>,
 }
 
 impl Service {
     /// Creates the account of a connection or thread whose buffers hold nothing yet.
     pub(super) fn account(&self) -> Account {
         Account::new(Arc::clone(&self.buffers))
+    }
+
+    /// Returns the routes of the clients of a slot.
+    pub(super) fn routing(&self, slot: TenantSlot) -> &Routing {
+        self.users.routing(slot).unwrap_or(&self.routing)
+    }
+
+    /// Returns the slot of a client that has logged in; none if the password is wrong, or if users
+    /// of the tenant have no routes here.
+    pub(super) fn log_in(&self, user: &[u8], password: &[u8]) -> Option<TenantSlot> {
+        self.users.slot(self.passwords.as_ref()?.know(user, password)?)
+    }
+
+    /// Returns quotas and use of the tenant of a slot's clients.
+    pub(super) fn standing(&self, slot: TenantSlot) -> Option<TenantStanding> {
+        self.standings.as_ref()?.standing(self.routing(slot).tenant())
+    }
+
+    /// Returns the bytes of cache that a slot's clients can fill: those of their tenant, or all.
+    pub(super) fn bytes_max(&self, slot: TenantSlot) -> u64 {
+        let total_bytes = self.cache.options().total_bytes;
+        self.standing(slot).map_or(total_bytes, |standing| standing.cache_bytes)
     }
 
     /// Makes a change to `key` in the cache that fetches in flight must not undo.
@@ -54,9 +82,9 @@ impl Service {
     }
 
     /// Returns bytes, items, evictions and expirations of the cache, summed over the partitions of
-    /// the listener's routes.
-    pub(super) fn usage(&self) -> Usage {
-        self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
+    /// the routes of a slot.
+    pub(super) fn usage(&self, slot: TenantSlot) -> Usage {
+        self.routing(slot).partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
             Usage::default(),
             |sum, part| Usage {
                 used_bytes: sum.used_bytes + part.used_bytes,
@@ -105,23 +133,24 @@ pub(super) struct Shared {
     pub(super) service: Service,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) started: Moment,
-    /// The counters of the listener's threads, by number of the thread.
-    pub(super) counters: Box<[Counters]>,
+    /// The counters of each thread and slot of tenants, those of a thread together.
+    counters: Box<[Counters]>,
     pub(super) connections: Connections,
     /// True if keys may have deadlines that their clients do not state.
     has_deadlines: bool,
-    /// The counts at the last `stats reset` of a client.
-    baseline: Mutex<Counts>,
+    /// The counts of each slot at the last `stats reset` of one of its clients.
+    baselines: Mutex<Vec<Counts>>,
 }
 
 impl Shared {
     pub(super) fn new(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
+        let slots = service.users.slots();
         Self {
             started: clock.moment(),
-            counters: (0..options.threads).map(|_| Counters::default()).collect(),
+            counters: (0..options.threads * slots).map(|_| Counters::default()).collect(),
             connections: Connections::default(),
             has_deadlines: service.backends.as_ref().is_some_and(|backends| backends.have_deadlines()),
-            baseline: Mutex::default(),
+            baselines: Mutex::new(vec![Counts::default(); slots]),
             options,
             service,
             clock,
@@ -137,18 +166,29 @@ impl Shared {
         Some(self.service.cache.deadline_class(target.partition, within))
     }
 
-    /// Returns the counts of all threads since the start.
+    /// Returns the counters of a thread for the clients of a slot.
+    pub(super) fn counters(&self, thread: usize, slot: TenantSlot) -> &Counters {
+        &self.counters[thread * self.service.users.slots() + slot.index()]
+    }
+
+    /// Returns the counts of all threads and clients since the start.
     pub(super) fn counts(&self) -> Counts {
         Counts::sum(&self.counters)
     }
 
-    /// Returns the counts since a client's last `stats reset`.
-    pub(super) fn counts_since_reset(&self) -> Counts {
-        self.counts().since(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner))
+    fn counts_of(&self, slot: TenantSlot) -> Counts {
+        Counts::sum(self.counters.iter().skip(slot.index()).step_by(self.service.users.slots()))
     }
 
-    pub(super) fn reset(&self) {
-        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.counts();
+    /// Returns the counts of a slot's clients since the last `stats reset` of one of them.
+    pub(super) fn counts_since_reset(&self, slot: TenantSlot) -> Counts {
+        let baselines = self.baselines.lock().unwrap_or_else(PoisonError::into_inner);
+        self.counts_of(slot).since(&baselines[slot.index()])
+    }
+
+    pub(super) fn reset(&self, slot: TenantSlot) {
+        let mut baselines = self.baselines.lock().unwrap_or_else(PoisonError::into_inner);
+        baselines[slot.index()] = self.counts_of(slot);
     }
 }
 

@@ -66,6 +66,12 @@ impl<T> Slots<T> {
     }
 
     /// Returns the value that a token names, unless it was removed.
+    pub(super) fn get(&self, token: Token) -> Option<&T> {
+        let slot = self.slots.get(token.index()).filter(|slot| slot.serial == token.serial())?;
+        slot.value.as_ref()
+    }
+
+    /// Returns the value that a token names, unless it was removed, to be changed.
     pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let slot = self.slots.get_mut(token.index())?;
         slot.value.as_mut().filter(|_| slot.serial == token.serial())

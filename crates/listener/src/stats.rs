@@ -7,15 +7,17 @@ use sherwood_wire::memcached::reply;
 use super::address::{Address, UnixSocket};
 use super::counters::Count;
 use super::shared::Shared;
+use super::standing::TenantStanding;
+use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
-/// Answers `stats`; `words` follow the command on its line.
-pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
+/// Answers `stats` for a client of a slot; `words` follow the command on its line.
+pub(super) fn write(shared: &Shared, slot: TenantSlot, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
     match words.split(|&byte| byte == b' ').next().unwrap_or_default() {
-        b"" => general(shared, moment, out),
-        b"settings" => settings(shared, out),
+        b"" => general(shared, slot, moment, out),
+        b"settings" => settings(shared, slot, out),
         b"reset" => {
-            shared.reset();
+            shared.reset(slot);
             out.extend_from_slice(reply::RESET);
             return;
         }
@@ -29,9 +31,9 @@ pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec
     out.extend_from_slice(reply::END);
 }
 
-fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
+fn general(shared: &Shared, slot: TenantSlot, moment: Moment, out: &mut Vec<u8>) {
     let Shared { options, service, connections, started, .. } = shared;
-    let usage = shared.service.usage();
+    let usage = shared.service.usage(slot);
     let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
     stat("pid", &std::process::id());
     stat("uptime", &moment.now.since(started.now).as_secs());
@@ -47,21 +49,24 @@ fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
     stat("listen_disabled_num", &0);
     stat("time_in_listen_disabled_us", &0);
     stat("threads", &options.threads);
-    let counts = shared.counts_since_reset();
+    let counts = shared.counts_since_reset(slot);
     for (count, name) in Count::ALL {
         stat(name, &counts.get(count));
     }
-    stat("limit_maxbytes", &service.cache.options().total_bytes);
+    stat("limit_maxbytes", &service.bytes_max(slot));
     stat("bytes", &usage.used_bytes);
     stat("curr_items", &usage.items);
     stat("evictions", &usage.evictions);
     stat("reclaimed", &usage.expired);
+    for (name, value) in service.standing(slot).iter().flat_map(TenantStanding::lines) {
+        stat(&name, &value);
+    }
 }
 
-fn settings(shared: &Shared, out: &mut Vec<u8>) {
+fn settings(shared: &Shared, slot: TenantSlot, out: &mut Vec<u8>) {
     let options = &shared.options;
     let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
-    stat("maxbytes", &shared.service.cache.options().total_bytes);
+    stat("maxbytes", &shared.service.bytes_max(slot));
     stat("maxconns", &shared.service.connection_limit.max());
     let tcp = options.bind.tcp();
     stat("tcpport", &tcp.map_or(0, |address| address.port()));

@@ -21,6 +21,9 @@ use super::passwords::Passwords;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
 use super::shared::{ConnectionLimit, Service};
+use super::tenants::UserRoutes;
+
+mod tenants;
 
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
@@ -34,6 +37,8 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         buffers: Arc::new(AtomicU64::new(0)),
         background: None,
         passwords: None,
+        users: UserRoutes::default(),
+        standings: None,
     }
 }
 
@@ -41,8 +46,10 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
 pub(super) struct Known(pub(super) &'static [(&'static str, &'static str)]);
 
 impl Passwords for Known {
-    fn know(&self, user: &[u8], password: &[u8]) -> bool {
-        self.0.iter().any(|(name, known)| name.as_bytes() == user && known.as_bytes() == password)
+    fn know(&self, user: &[u8], password: &[u8]) -> Option<TenantId> {
+        let known =
+            self.0.iter().any(|(name, known)| name.as_bytes() == user && known.as_bytes() == password);
+        known.then_some(TenantId(0))
     }
 }
 
@@ -288,8 +295,11 @@ fn value_that_does_not_fit_its_partition_is_refused() {
 
 #[test]
 fn memcached_keys_are_routed_by_their_prefix() {
-    let routing =
-        Routing::by_prefix([("catalog/".to_owned(), target(0)), ("user/".to_owned(), target(1))]).unwrap();
+    let routing = Routing::by_prefix(
+        TenantId(0),
+        [("catalog/".to_owned(), target(0)), ("user/".to_owned(), target(1))],
+    )
+    .unwrap();
     let cache = cache(2);
     let mut client = Client::new(service(Arc::clone(&cache), routing, None));
     client.check(&[
@@ -409,7 +419,8 @@ impl Fake {
 pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
     let through = |partition| Target { read_through: true, ..target(partition) };
     let routes = [("a/", through(0)), ("b/", through(1)), ("aside/", target(2))];
-    let routing = Routing::by_prefix(routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();
+    let routing =
+        Routing::by_prefix(TenantId(0), routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();
     let (fake, cache) = (Arc::new(Fake::default()), cache(3));
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
     (Client::new(service(Arc::clone(&cache), routing, backends)), fake, cache)
@@ -456,7 +467,7 @@ fn fetched_value_has_the_cas_of_the_stored_item() {
     }
     let backends: Arc<dyn Backends> = Arc::new(Filling(Arc::clone(&cache)));
     let through = Target { read_through: true, ..target(0) };
-    let routing = Routing::by_prefix([("a/".to_owned(), through)]).unwrap();
+    let routing = Routing::by_prefix(TenantId(0), [("a/".to_owned(), through)]).unwrap();
     let mut client = Client::new(service(Arc::clone(&cache), routing, Some(backends)));
     let filled = client.send(b"gets a/1\r\n");
     assert!(filled.ends_with("\r\nnewer\r\nEND\r\n"), "{filled}");

@@ -31,6 +31,7 @@ use super::output::Output;
 use super::shared::{ConnectionPermit, Connections, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
+use super::tenants::TenantSlot;
 use super::thread_group::{NewConnection, ThreadGroup};
 use crate::clock::Moment;
 
@@ -211,7 +212,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     fn handle_event(&mut self, token: Token, readiness: Readiness, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.note(readiness);
-        let counters = &self.shared.counters[self.number];
+        let counters = self.shared.counters(self.number, client.slot());
         match self.batch.read(token, |buffer| client.read_input(buffer, counters)) {
             ReadOutcome::Input => {}
             ReadOutcome::Over(turn) => self.conclude(token, turn, moment.now),
@@ -225,7 +226,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     /// Answers the clients whose input is in the batch, in order.
     fn answer(&mut self, moment: Moment) {
         let mut batch = std::mem::take(&mut self.batch);
-        batch.prefetch::<P::Conversation>(&self.shared.service);
+        let slot = |token| self.clients.get(token).map(Connection::slot);
+        batch.prefetch::<P::Conversation>(&self.shared.service, slot);
         for (token, input) in batch.inputs() {
             self.act(token, moment, |client, context| client.answer(input, context));
         }
@@ -259,7 +261,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         act: impl FnOnce(&mut Connection<P::Conversation, S::Socket>, &mut ThreadContext<'_>) -> Turn,
     ) {
         let Some(client) = self.clients.get_mut(token) else { return };
-        let counters = &self.shared.counters[self.number];
+        let counters = self.shared.counters(self.number, client.slot());
         let mut context = ThreadContext {
             shared: &self.shared,
             counters,
@@ -380,7 +382,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             Wait::Backend | Wait::Close => None,
         };
         if let Some(count) = count {
-            self.shared.counters[self.number].add(count, over.len() as u64);
+            self.shared.counters(self.number, TenantSlot::default()).add(count, over.len() as u64);
         }
         over.into_iter().for_each(|token| self.end(token));
         if some_left {

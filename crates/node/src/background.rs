@@ -173,6 +173,8 @@ mod tests {
             buffers: Buffers::new(1 << 20),
             background: Some(Arc::clone(&background) as Arc<dyn BackgroundWork>),
             passwords: None,
+            users: sherwood_listener::UserRoutes::default(),
+            standings: None,
         };
         let running = Bound::bind(options).expect("a port").serve(service, Arc::new(Clock::start()));
         let running = running.expect("a thread");

@@ -21,6 +21,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
+use crate::tenants::TenancySetup;
 use crate::tickets::Scheduler;
 use sherwood_listener::{Address, Meter};
 
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) deadlines: Arc<DeadlineCounts>,
     /// The schedulers of storage servers that the node serves.
     pub(crate) schedulers: Arc<[Arc<Scheduler>]>,
+    /// The declared tenants; none without any.
+    pub(crate) tenancy: Option<Arc<TenancySetup>>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.
@@ -76,10 +79,12 @@ impl Core {
     }
 
     /// Returns the partition in which a key of `backend` is looked up for `tenant`: the tenant's
-    /// own, or else the default tenant's. Tenants without a partition of their own therefore share
-    /// items and space with the default tenant. None when neither has a partition for the backend.
+    /// own, or else the default tenant's. Tenants that only partitions name share items and space
+    /// with the default tenant where they have no partition; declared tenants have one of every
+    /// backend. None when neither has a partition for the backend.
     pub(crate) fn partition(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
-        self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
+        let of = |tenant| self.names.partition_id(tenant, backend);
+        of(tenant).or_else(|| of(self.names.default_tenant().filter(|_| self.tenancy.is_none())?))
     }
 
     /// Returns the usage of a partition, in the node's own cache or in an instance.

@@ -42,6 +42,7 @@ mod slos;
 mod snapshot;
 mod start;
 mod telemetry;
+mod tenants;
 mod threads;
 mod tickets;
 mod tls;
@@ -57,5 +58,6 @@ pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteS
 pub use sherwood_path::Rules;
 pub use slos::{SloScope, SloSetup};
 pub use start::{BackendUsage, Node, StartError};
+pub use tenants::{Over, ResourceLegs, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
 pub use tickets::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
 pub use tls::TlsFiles;

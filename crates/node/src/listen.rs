@@ -1,5 +1,7 @@
 //! Starts the listeners of a setup, and connects them to the backends.
 
+mod routes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Demand, Instant, PartitionId, TenantId};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId};
 use sherwood_path::Status;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
@@ -20,12 +22,12 @@ use crate::core::Core;
 use crate::deadlines::Kept;
 use crate::entropy::Entropy;
 use crate::names::PartitionName;
-use crate::setup::{ListenerSetup, RouteSetup};
+use crate::setup::ListenerSetup;
 use crate::start::StartError;
 use crate::waiter::Waiter;
 use sherwood_listener::{
     Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
-    FetchResult, FetchedValue, ListenerOptions, Passwords, Routing, Running, Service, Target,
+    FetchResult, FetchedValue, ListenerOptions, Passwords, Running, Service,
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
@@ -55,7 +57,7 @@ pub(crate) fn serve(
     let connection_limit = Arc::new(ConnectionLimit::new(connections_max));
     let open = |setup: &ListenerSetup| -> Result<Option<Arc<dyn Passwords>>, AccessError> {
         let Some(path) = &setup.auth_file else { return Ok(None) };
-        Ok(Some(Arc::new(PasswordFile::open(path)?)))
+        Ok(Some(Arc::new(PasswordFile::open(path, routes::user_tenants(core, setup))?)))
     };
     let clock: Arc<dyn Clock> = Arc::new(core.clock);
     // All passwords are read before the first thread starts.
@@ -63,7 +65,9 @@ pub(crate) fn serve(
     let serve = |((setup, bound), passwords): ((&ListenerSetup, Bound), Option<Arc<dyn Passwords>>)| {
         let service = Service {
             cache: Arc::clone(&core.cache),
-            routing: routing(core, setup)?,
+            routing: routes::routing(core, setup)?,
+            users: routes::users(core, setup)?,
+            standings: None,
             connection_limit: Arc::clone(&connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),
@@ -77,27 +81,6 @@ pub(crate) fn serve(
         running.map_err(StartError::Thread)
     };
     setups.iter().zip(bound).zip(passwords).map(serve).collect()
-}
-
-fn routing(core: &Core, setup: &ListenerSetup) -> Result<Routing, StartError> {
-    let target = |backend: BackendId| -> Result<Target, StartError> {
-        let partition = core.partition(TenantId(0), backend);
-        Ok(Target {
-            partition: partition.ok_or_else(|| StartError::no_partition(core.names.backend(backend)))?,
-            tenant: TenantId(0),
-            read_through: setup.read_through && core.backend(backend).is_some(),
-        })
-    };
-    match &setup.route {
-        RouteSetup::Backend(backend) => Ok(Routing::single(target(*backend)?)),
-        RouteSetup::Prefix(prefixes) => {
-            let prefixes: Vec<_> = prefixes
-                .iter()
-                .map(|(prefix, backend)| Ok((prefix.clone(), target(*backend)?)))
-                .collect::<Result<_, StartError>>()?;
-            Ok(Routing::by_prefix(prefixes)?)
-        }
-    }
 }
 
 /// The backends behind the cache, for listeners.

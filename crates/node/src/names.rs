@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sherwood_model::{BackendId, PartitionId, TenantId};
 
 use crate::slos::SloScope;
+use crate::tenants::DEFAULT_TENANT;
 
 /// Name, tenant and backend of a partition.
 #[derive(Clone, Debug)]
@@ -17,11 +18,17 @@ pub(crate) struct PartitionName {
     pub(crate) backend: BackendId,
 }
 
+/// Returns the name of a tenant's partition of a backend.
+pub(crate) fn partition_name(tenant: &str, backend: &str) -> String {
+    if tenant == DEFAULT_TENANT { backend.to_owned() } else { format!("{tenant}:{backend}") }
+}
+
 /// Lookup of names by id and of ids by name.
 #[derive(Debug)]
 pub(crate) struct Names {
     backends: Vec<String>,
     tenants: Vec<String>,
+    tenant_ids: HashMap<String, TenantId>,
     partitions: Vec<PartitionName>,
     backend_ids: HashMap<String, BackendId>,
     partition_ids: HashMap<(TenantId, BackendId), PartitionId>,
@@ -38,17 +45,18 @@ impl Names {
     ) -> Self {
         let backend_ids =
             backends.iter().enumerate().map(|(i, name)| (name.clone(), BackendId::from_index(i))).collect();
+        let tenant_ids =
+            tenants.iter().enumerate().map(|(i, name)| (name.clone(), TenantId::from_index(i))).collect();
         let partition_ids =
             partitions.iter().enumerate().map(|(i, &pair)| (pair, PartitionId::from_index(i))).collect();
         let partitions = partitions
             .iter()
             .map(|&(tenant, backend)| {
                 let (of, name) = (&tenants[tenant.index()], &backends[backend.index()]);
-                let name = if tenant == TenantId(0) { name.clone() } else { format!("{of}:{name}") };
-                PartitionName { name, tenant, backend }
+                PartitionName { name: partition_name(of, name), tenant, backend }
             })
             .collect();
-        Self { backends, tenants, partitions, backend_ids, partition_ids }
+        Self { backends, tenants, tenant_ids, partitions, backend_ids, partition_ids }
     }
 
     /// Returns the backend called `name`.
@@ -72,7 +80,26 @@ impl Names {
     /// Returns the tenant called `name`.
     #[must_use]
     pub(crate) fn tenant_id(&self, name: &str) -> Option<TenantId> {
-        self.tenants.iter().position(|tenant| tenant == name).map(TenantId::from_index)
+        self.tenant_ids.get(name).copied()
+    }
+
+    /// Returns the tenant of clients that name none, if there is one.
+    #[must_use]
+    pub(crate) fn default_tenant(&self) -> Option<TenantId> {
+        self.tenant_id(DEFAULT_TENANT)
+    }
+
+    /// Returns the tenant called `name`, or that of clients that name none; none if there is no
+    /// such tenant.
+    #[must_use]
+    pub(crate) fn tenant_or_default(&self, name: Option<&str>) -> Option<TenantId> {
+        name.map_or_else(|| self.default_tenant(), |name| self.tenant_id(name))
+    }
+
+    /// Returns an id that no tenant has, of clients that belong to none.
+    #[must_use]
+    pub(crate) fn nobody(&self) -> TenantId {
+        TenantId::from_index(self.tenants.len())
     }
 
     /// Returns the name of `tenant`.

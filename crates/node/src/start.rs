@@ -377,6 +377,7 @@ impl Parts {
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
             deadlines,
             schedulers,
+            tenancy: setup.tenancy.clone().map(Arc::new),
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),

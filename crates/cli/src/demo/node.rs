@@ -99,6 +99,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
             ..sherwood_cache::Options::sized(profile.cache_bytes_per_server, THREADS)
         },
         tenants: vec!["default".to_owned()],
+        tenancy: None,
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
         partitions: (0..count).map(partition).collect(),
         slo: times.slo(&model.slo()),

@@ -143,7 +143,8 @@ fn meta_set_of_a_value_over_the_limit_is_refused_and_removes_the_old_value() {
 fn keys_of_meta_commands_are_routed_by_prefix() {
     let routes = [("catalog/".to_owned(), target(0)), ("\0".to_owned(), target(1))];
     let cache = cache(2);
-    let mut client = Client::new(service(Arc::clone(&cache), Routing::by_prefix(routes).unwrap(), None));
+    let mut client =
+        Client::new(service(Arc::clone(&cache), Routing::by_prefix(TenantId(0), routes).unwrap(), None));
     client.check(&[
         ("ms catalog/a 1 k\r\nx\r\nmg catalog/a v k\r\n", "HD kcatalog/a\r\nVA 1 kcatalog/a\r\nx\r\n"),
         ("ms AAE= 1 b k\r\ny\r\nmg AAE= b v k\r\n", "HD kAAE= b\r\nVA 1 kAAE= b\r\ny\r\n"),

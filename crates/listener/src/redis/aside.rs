@@ -61,7 +61,7 @@ impl Session<'_> {
         let mut values = Values::default();
         for index in first..args.len() {
             if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
-                prefetch(&self.shared.service, &mut args.from(index));
+                prefetch(&self.shared.service, self.routing(), &mut args.from(index));
             }
             if out.is_full(&self.shared.options) || values.misses.len() == FETCH_KEYS_MAX {
                 values.keys = encoded(args, index);
@@ -143,7 +143,7 @@ impl Session<'_> {
             return;
         }
         let backends = self.shared.service.backends.is_some();
-        match self.shared.service.routing.find(key).filter(|(target, _)| backends && target.read_through) {
+        match self.routing().find(key).filter(|(target, _)| backends && target.read_through) {
             Some((target, name)) => {
                 let key = Bytes::copy_from_slice(name);
                 let wanted = Wanted { partition: target.partition, key, within: None };

@@ -4,18 +4,21 @@
 //! written by the client's thread, and names, which rarely change.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sherwood_model::Instant;
+
+use crate::tenants::TenantSlot;
 
 /// The connected clients of a listener; at most its maximum number of connections.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     open: Mutex<BTreeMap<u64, Arc<Card>>>,
     last_id: AtomicU64,
-    /// Commands executed by clients that have disconnected.
-    commands: AtomicU64,
+    /// Commands executed by clients of each slot before they disconnected or changed their tenant;
+    /// at most one element per slot.
+    commands: Mutex<BTreeMap<usize, u64>>,
 }
 
 /// The part of a client's state that other clients can read, for `CLIENT LIST`.
@@ -26,13 +29,17 @@ pub(super) struct Card {
     /// Time of the client's last input, in nanoseconds.
     seen: AtomicU64,
     commands: AtomicU64,
+    /// Index of the slot of the client's tenant.
+    slot: AtomicUsize,
     names: Mutex<Names>,
 }
 
-/// The names that a client gives itself and its library.
+/// The names that a client gives itself and its library, and its user.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) name: String,
+    /// The user that has logged in; empty for the default one.
+    pub(super) user: String,
     pub(super) library: String,
     pub(super) library_version: String,
 }
@@ -48,20 +55,40 @@ impl Clients {
 
     /// Removes a client that has disconnected and keeps its count of commands.
     pub(super) fn leave(&self, card: &Card) {
-        self.commands.fetch_add(card.commands.load(Relaxed), Relaxed);
+        self.keep_commands(card);
         lock(&self.open).remove(&card.id);
     }
 
-    /// Returns the number of commands executed for all clients, disconnected ones included.
-    pub(super) fn commands(&self) -> u64 {
-        let open = lock(&self.open);
-        self.commands.load(Relaxed) + open.values().map(|card| card.commands.load(Relaxed)).sum::<u64>()
+    /// Moves a client to the slot of another tenant; its commands so far stay with the previous
+    /// one. Called only by the client's own thread.
+    pub(super) fn move_to(&self, card: &Card, slot: TenantSlot) {
+        if card.slot.load(Relaxed) != slot.index() {
+            self.keep_commands(card);
+            card.commands.store(0, Relaxed);
+            card.slot.store(slot.index(), Relaxed);
+        }
     }
 
-    /// Returns the answer to `CLIENT LIST`: one line per client whose id is `wanted`, in the order
-    /// of connection.
-    pub(super) fn list(&self, now: Instant, wanted: impl Fn(u64) -> bool) -> String {
-        lock(&self.open).values().filter(|card| wanted(card.id)).map(|card| card.line(now) + "\n").collect()
+    fn keep_commands(&self, card: &Card) {
+        let mut kept = lock(&self.commands);
+        *kept.entry(card.slot.load(Relaxed)).or_default() += card.commands.load(Relaxed);
+    }
+
+    /// Returns the number of commands executed for all clients of a slot, disconnected ones
+    /// included.
+    pub(super) fn commands(&self, slot: TenantSlot) -> u64 {
+        let open = lock(&self.open);
+        let kept = lock(&self.commands).get(&slot.index()).copied().unwrap_or_default();
+        let open = open.values().filter(|card| card.is_of(slot));
+        kept + open.map(|card| card.commands.load(Relaxed)).sum::<u64>()
+    }
+
+    /// Returns the answer to `CLIENT LIST`: one line per client of the slot whose id is `wanted`,
+    /// in the order of connection.
+    pub(super) fn list(&self, now: Instant, slot: TenantSlot, wanted: impl Fn(u64) -> bool) -> String {
+        let open = lock(&self.open);
+        let listed = open.values().filter(|card| card.is_of(slot) && wanted(card.id));
+        listed.map(|card| card.line(now) + "\n").collect()
     }
 }
 
@@ -70,7 +97,16 @@ impl Card {
     /// own thread.
     pub(super) fn note(&self, now: Instant, commands: u64) {
         self.seen.store(now.as_nanos(), Relaxed);
+        self.add_commands(commands);
+    }
+
+    /// Adds executed commands. Called only by the client's own thread.
+    pub(super) fn add_commands(&self, commands: u64) {
         self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
+    }
+
+    fn is_of(&self, slot: TenantSlot) -> bool {
+        self.slot.load(Relaxed) == slot.index()
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, Names> {
@@ -79,11 +115,12 @@ impl Card {
 
     /// Returns the client's line of `CLIENT LIST`, with the fields that apply to this listener.
     pub(super) fn line(&self, now: Instant) -> String {
-        let Names { name, library, library_version } = self.names().clone();
+        let Names { name, user, library, library_version } = self.names().clone();
+        let user = if user.is_empty() { "default" } else { &user };
         let age = now.since(self.since).as_secs();
         let idle = now.since(Instant::from_nanos(self.seen.load(Relaxed))).as_secs();
         format!(
-            "id={} name={name} age={age} idle={idle} flags=N db=0 sub=0 psub=0 multi=-1 user=default \
+            "id={} name={name} age={age} idle={idle} flags=N db=0 sub=0 psub=0 multi=-1 user={user} \
              lib-name={library} lib-ver={library_version}",
             self.id
         )

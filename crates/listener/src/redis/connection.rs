@@ -7,6 +7,7 @@ use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
 use super::session::{CommandResult, Replies, Session, arg, is, number};
 use super::words;
 use crate::output::Output;
+use crate::tenants::TenantSlot;
 
 /// Executes the Redis command `PING [message]`.
 pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
@@ -39,7 +40,12 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) ->
         _ => Replies::All,
     };
     session.client.log_out(replies);
-    session.card.names().name.clear();
+    session.enter(TenantSlot::default());
+    {
+        let mut names = session.card.names();
+        names.name.clear();
+        names.user.clear();
+    }
     reply::simple(out, "RESET");
     Ok(())
 }
@@ -190,17 +196,17 @@ pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Outp
 
 /// Executes the Redis command `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`.
 pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let (now, clients) = (session.moment.now, &session.hub.clients);
+    let (now, slot, clients) = (session.moment.now, session.client.slot, &session.hub.clients);
     let list = match args.get(2) {
-        None => clients.list(now, |_| true),
+        None => clients.list(now, slot, |_| true),
         Some(word) if is(word, "id") && args.len() > 3 => {
             let ids: Result<Vec<_>, _> =
                 args.from(3).map(|id| integer(id).ok_or(Failure::text("ERR Invalid client ID"))).collect();
             let ids = ids?;
-            clients.list(now, |id| ids.contains(&(id as i64)))
+            clients.list(now, slot, |id| ids.contains(&(id as i64)))
         }
         Some(word) if is(word, "type") && args.len() == 4 => match arg(args, 3) {
-            kind if is(kind, "normal") => clients.list(now, |_| true),
+            kind if is(kind, "normal") => clients.list(now, slot, |_| true),
             kind if ["master", "replica", "slave", "pubsub"].iter().any(|one| is(kind, one)) => String::new(),
             kind => return Err(Failure::about("ERR Unknown client type '", kind, "'")),
         },

@@ -14,6 +14,7 @@ use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
 use crate::input::Input;
 use crate::output::Output;
 use crate::shared::Shared;
+use crate::tenants::TenantSlot;
 
 /// The Redis protocol, as a listener serves it.
 pub(crate) struct Redis {
@@ -76,9 +77,9 @@ impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         let Input { bytes: input, received } = input;
         let Self { hub, shared, thread, parser, state, card } = self;
-        let counters = &shared.counters[*thread];
+        let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
         let mut session =
-            Session { shared, hub, counters, client: state, card, moment, commands: 0, received };
+            Session { shared, hub, thread, counters, client: state, card, moment, commands: 0, received };
         let (mut consumed, mut ahead) = (0, 0);
         let next = loop {
             if let Some(next) = session.go_on(output) {
@@ -94,7 +95,7 @@ impl Conversation for Client {
             consumed += parsed.consumed;
             if consumed >= ahead && consumed < input.len() {
                 let mut keys = Ahead::of(&input[consumed..]);
-                prefetch(&shared.service, &mut keys);
+                prefetch(&shared.service, session.routing(), &mut keys);
                 ahead = input.len() - keys.left();
             }
             match parsed.event {
@@ -122,6 +123,10 @@ impl Conversation for Client {
         Advance { consumed, next }
     }
 
+    fn slot(&self) -> TenantSlot {
+        self.state.slot
+    }
+
     fn is_outside(&self) -> bool {
         !self.state.admitted && self.shared.service.passwords.is_some()
     }
@@ -132,8 +137,8 @@ impl Conversation for Client {
 
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { hub, shared, thread, state, card, .. } = self;
-        let counters = &shared.counters[*thread];
-        Session { shared, hub, counters, client: state, card, moment, commands: 0, received: None }
+        let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
+        Session { shared, hub, thread, counters, client: state, card, moment, commands: 0, received: None }
             .resume(fetched, output);
     }
 }

@@ -80,26 +80,21 @@ impl Walk {
     /// Visits the keys in `places` table slots of one route's partition, by their full names.
     /// Returns true if there may be more keys.
     fn step(&mut self, session: &Session<'_>, places: usize, mut visit: impl FnMut(&[u8])) -> bool {
-        let service = &session.shared.service;
-        let Some((prefix, target)) = service.routing.route(self.route) else { return false };
+        let (cache, routing) = (&session.shared.service.cache, session.routing());
+        let Some((prefix, target)) = routing.route(self.route) else { return false };
         let mut full = prefix.to_vec();
-        self.cursor = service.cache.scan(
-            target.partition,
-            self.cursor,
-            &Access::at(session.moment.now),
-            places,
-            |key, _| {
+        self.cursor =
+            cache.scan(target.partition, self.cursor, &Access::at(session.moment.now), places, |key, _| {
                 full.truncate(prefix.len());
                 full.extend_from_slice(key);
-                if service.routing.find(&full) == Some((target, key)) {
+                if routing.find(&full) == Some((target, key)) {
                     visit(&full);
                 }
-            },
-        );
+            });
         if self.cursor == 0 {
             self.route += 1;
         }
-        service.routing.route(self.route).is_some()
+        routing.route(self.route).is_some()
     }
 }
 
@@ -187,9 +182,9 @@ pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Output) -> 
 
 /// Executes the Redis command `RANDOMKEY`.
 pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Output) -> CommandResult {
-    let (service, draw) = (&session.shared.service, session.hub.draw());
-    let route = (draw >> ROUTE_SHIFT) as usize % service.routing.routes().max(1);
-    let walk = Walk { route, cursor: service.cache.scan_from(draw) };
+    let draw = session.hub.draw();
+    let route = (draw >> ROUTE_SHIFT) as usize % session.routing().routes().max(1);
+    let walk = Walk { route, cursor: session.shared.service.cache.scan_from(draw) };
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Any { again: true }, walk)));
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::session::{CommandResult, Session, arg, is};
 use super::words;
 use crate::counters::Count;
 use crate::output::Output;
+use crate::standing::TenantStanding;
 
 /// Executes the Redis command `TIME`.
 pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
@@ -32,7 +33,7 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
     session.counters.increment(Count::CmdFlush);
     let service = &session.shared.service;
     let now = session.moment.now;
-    for partition in service.routing.partitions() {
+    for partition in session.routing().partitions() {
         let mut flush = || service.cache.flush(Some(partition), now, now);
         match &service.backends {
             Some(backends) => backends.flush(partition, now, &mut flush),
@@ -46,7 +47,7 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
 /// A section of the answer to `INFO`: its name and the function that writes it.
 type Section = (&'static str, fn(&Session<'_>, &mut String) -> std::fmt::Result);
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 9] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -55,6 +56,7 @@ const SECTIONS: [Section; 8] = [
     ("Replication", replication),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
+    ("Tenant", tenant),
 ];
 
 /// Executes the Redis command `INFO [section …]`.
@@ -63,6 +65,9 @@ pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
         || args.from(1).any(|word| ["all", "default", "everything"].iter().any(|all| is(word, all)));
     let mut text = String::new();
     for (name, write) in SECTIONS {
+        if name == "Tenant" && session.shared.service.standings.is_none() {
+            continue;
+        }
         if all || args.from(1).any(|word| is(word, name)) {
             if !text.is_empty() {
                 text.push_str("\r\n");
@@ -98,8 +103,8 @@ fn clients(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    let used = session.shared.service.usage().used_bytes;
-    let max = session.shared.service.cache.options().total_bytes;
+    let used = session.shared.service.usage(session.client.slot).used_bytes;
+    let max = session.shared.service.bytes_max(session.client.slot);
     write!(text, "used_memory:{used}\r\nused_memory_human:{}\r\n", human(used))?;
     write!(text, "used_memory_dataset:{used}\r\n")?;
     write!(text, "maxmemory:{max}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:{POLICY}\r\n", human(max))
@@ -127,11 +132,11 @@ fn persistence(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn stats(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    let (shared, usage) = (session.shared, session.shared.service.usage());
-    let counts = shared.counts_since_reset();
+    let (shared, slot) = (session.shared, session.client.slot);
+    let (usage, counts) = (shared.service.usage(slot), shared.counts_since_reset(slot));
     let connections = &shared.connections;
     write!(text, "total_connections_received:{}\r\n", connections.total())?;
-    write!(text, "total_commands_processed:{}\r\n", session.hub.clients.commands() + session.commands)?;
+    write!(text, "total_commands_processed:{}\r\n", session.hub.clients.commands(slot) + session.commands)?;
     write!(text, "total_net_input_bytes:{}\r\n", counts.get(Count::BytesRead))?;
     write!(text, "total_net_output_bytes:{}\r\n", counts.get(Count::BytesWritten))?;
     write!(text, "rejected_connections:{}\r\n", connections.rejected())?;
@@ -151,10 +156,17 @@ fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
 /// Writes the section `keyspace` of `INFO`. Expired items are counted until they are removed. The
 /// number of items with an expiry is not tracked, so 0 is reported.
 fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    match session.shared.service.usage().items {
+    match session.shared.service.usage(session.client.slot).items {
         0 => Ok(()),
         keys => write!(text, "db0:keys={keys},expires=0,avg_ttl=0\r\n"),
     }
+}
+
+/// Writes the section `tenant` of `INFO`: quotas, use and throughput of the client's tenant.
+fn tenant(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let standing = session.shared.service.standing(session.client.slot);
+    let mut lines = standing.iter().flat_map(TenantStanding::lines);
+    lines.try_for_each(|(name, value)| write!(text, "{name}:{value}\r\n"))
 }
 
 /// The eviction policy that is reported as Redis's `maxmemory-policy`, the nearest to the actual
@@ -176,7 +188,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
         ("lazyfree-lazy-user-del", "yes".to_owned()),
         ("lazyfree-lazy-user-flush", "yes".to_owned()),
         ("maxclients", service.connection_limit.max().to_string()),
-        ("maxmemory", service.cache.options().total_bytes.to_string()),
+        ("maxmemory", service.bytes_max(session.client.slot).to_string()),
         ("maxmemory-policy", POLICY.to_owned()),
         // Frameworks read it before enabling keyspace notifications; empty means disabled.
         ("notify-keyspace-events", String::new()),
@@ -226,7 +238,7 @@ pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Ou
 
 /// Executes the Redis command `CONFIG RESETSTAT`.
 pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
-    session.shared.reset();
+    session.shared.reset(session.client.slot);
     out.extend_from_slice(reply::OK);
     Ok(())
 }

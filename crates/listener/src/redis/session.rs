@@ -20,14 +20,17 @@ use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::login::REFUSALS_MAX;
 use crate::output::Output;
-use crate::routing::Target;
+use crate::routing::{Routing, Target};
 use crate::shared::Shared;
+use crate::tenants::TenantSlot;
 
 /// Executes the commands of one Redis client.
 pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
     pub(super) hub: &'a Hub,
-    /// Counters of the client's thread.
+    /// Number of the client's thread.
+    pub(super) thread: usize,
+    /// Counters of the client's thread for the client's tenant.
     pub(super) counters: &'a Counters,
     pub(super) client: &'a mut State,
     pub(super) card: &'a Card,
@@ -49,6 +52,8 @@ pub(super) struct State {
     pub(super) quit: bool,
     /// True if the client has logged in or need not.
     pub(super) admitted: bool,
+    /// The slot of the client's tenant.
+    pub(super) slot: TenantSlot,
     /// AUTH failures and commands refused because the client was not authenticated.
     refusals: u8,
 }
@@ -170,18 +175,36 @@ impl Session<'_> {
     /// Logs a client in if the password is right. A failure does not log out a client that is
     /// already logged in.
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> CommandResult {
-        let known = match &self.shared.service.passwords {
-            Some(passwords) => passwords.know(user, password),
+        let service = &self.shared.service;
+        let slot = match &service.passwords {
+            Some(_) => service.log_in(user, password),
             // The only user needs no password.
-            None => user == b"default",
+            None => (user == b"default").then(TenantSlot::default),
         };
         self.counters.increment(Count::AuthCmds);
-        if !known {
+        let Some(slot) = slot else {
             self.counters.increment(Count::AuthErrors);
             return Err(self.turned_away(WRONG_PASSWORD));
-        }
+        };
         self.client.admitted = true;
+        self.card.names().user = String::from_utf8_lossy(user).into_owned();
+        self.enter(slot);
         Ok(())
+    }
+
+    /// Makes the client one of the tenant in this slot: its next command has the tenant's routes
+    /// and counters.
+    pub(super) fn enter(&mut self, slot: TenantSlot) {
+        // Commands so far were the previous tenant's.
+        self.card.add_commands(std::mem::take(&mut self.commands));
+        self.hub.clients.move_to(self.card, slot);
+        self.client.slot = slot;
+        self.counters = self.shared.counters(self.thread, slot);
+    }
+
+    /// Returns the routes of the client's tenant.
+    pub(super) fn routing(&self) -> &Routing {
+        self.shared.service.routing(self.client.slot)
     }
 
     /// Counts a command refused before login and returns its error; the last refusal allowed closes
@@ -240,7 +263,7 @@ impl Session<'_> {
 
     /// Calls `read` with the item of a key, which counts as a use of it.
     pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
-        let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
+        let found = self.routing().find(key).and_then(|(target, name)| {
             let access = self.access_in_class(target, name);
             let cache = &self.shared.service.cache;
             cache.get(target.partition, name, &access, |item| Old::of(item).map(read))?
@@ -256,14 +279,14 @@ impl Session<'_> {
 
     /// Calls `read` with the item of a key, without counting as a use.
     pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
-        let (target, name) = self.shared.service.routing.find(key)?;
+        let (target, name) = self.routing().find(key)?;
         let access = self.access(target);
         self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
     }
 
     /// Returns the time since the last use of an item, as the cache engine has recorded it.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
-        let (target, name) = self.shared.service.routing.find(key)?;
+        let (target, name) = self.routing().find(key)?;
         let cache = &self.shared.service.cache;
         let last_use = cache.peek(target.partition, name, &self.access(target), |item| item.last_use)?;
         Some(cache.since(last_use, self.moment.now))
@@ -275,7 +298,7 @@ impl Session<'_> {
         key: &[u8],
         decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
     ) -> Result<R, Failure> {
-        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
+        let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
         let cache = &self.shared.service.cache;
         let updated = self.shared.service.write(target, name, || {
@@ -295,7 +318,7 @@ impl Session<'_> {
 
     /// Removes a key from the cache. Returns true if it existed.
     pub(super) fn remove(&self, key: &[u8]) -> bool {
-        let removed = self.shared.service.routing.find(key).is_some_and(|(target, name)| {
+        let removed = self.routing().find(key).is_some_and(|(target, name)| {
             let access = self.access(target);
             let cache = &self.shared.service.cache;
             self.shared.service.write(target, name, || cache.remove(target.partition, name, &access))

@@ -302,7 +302,7 @@ impl Session<'_> {
     /// Stores a value under a key, replacing any present one.
     pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> CommandResult {
         self.counters.increment(Count::CmdSet);
-        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
+        let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
         let (access, item) = (
             self.access_in_class(target, name),
             NewItem { expires, received: self.received, ..NewItem::bytes(value) },
@@ -320,7 +320,7 @@ impl Session<'_> {
     /// Stores an item if its key has none. Returns true if it was stored.
     pub(super) fn add(&self, key: &[u8], item: NewItem<'_>) -> Result<bool, Failure> {
         self.counters.increment(Count::CmdSet);
-        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
+        let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
         let cache = &self.shared.service.cache;
         let added =

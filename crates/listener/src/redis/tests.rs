@@ -21,10 +21,12 @@ use crate::options::ListenerOptions;
 use crate::passwords::Passwords;
 use crate::routing::{Routing, Target};
 use crate::shared::{ConnectionLimit, Service, Shared};
+use crate::tenants::UserRoutes;
 
 mod commands;
 mod login;
 mod portions;
+mod tenants;
 
 const ITEM_BYTES_MAX: u32 = 1000;
 
@@ -47,13 +49,7 @@ impl Listener {
         backends: Option<Arc<dyn Backends>>,
         passwords: Option<Arc<dyn Passwords>>,
     ) -> Self {
-        let options = ListenerOptions {
-            threads: 1,
-            item_size_max: ITEM_BYTES_MAX,
-            output_bytes_max: 4096,
-            ..ListenerOptions::default()
-        };
-        let service = Service {
+        Self::serving(Service {
             cache,
             routing,
             backends,
@@ -61,6 +57,17 @@ impl Listener {
             buffers: Arc::new(AtomicU64::new(0)),
             background: None,
             passwords,
+            users: UserRoutes::default(),
+            standings: None,
+        })
+    }
+
+    fn serving(service: Service) -> Self {
+        let options = ListenerOptions {
+            threads: 1,
+            item_size_max: ITEM_BYTES_MAX,
+            output_bytes_max: 4096,
+            ..ListenerOptions::default()
         };
         let now = Instant::from_secs(1);
         let clock = Arc::new(ManualClock::new(now, Duration::from_secs(1_800_000_000)));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant as Monotonic, SystemTime};
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
     Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Passwords,
-    Reading, Routing, Running, Service, Target,
+    Reading, Routing, Running, Service, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
@@ -55,8 +55,9 @@ impl Clock for MachineClock {
 struct PasswordLines(Vec<u8>);
 
 impl Passwords for PasswordLines {
-    fn know(&self, user: &[u8], password: &[u8]) -> bool {
-        self.0.split(|&byte| byte == b'\n').any(|line| line == [user, b":", password].concat())
+    fn know(&self, user: &[u8], password: &[u8]) -> Option<TenantId> {
+        let mut lines = self.0.split(|&byte| byte == b'\n');
+        lines.any(|line| line == [user, b":", password].concat()).then_some(TenantId(0))
     }
 }
 
@@ -134,6 +135,8 @@ impl Server {
             buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>,
             background: None,
             passwords,
+            users: UserRoutes::default(),
+            standings: None,
         };
         let clock = Arc::new(MachineClock::new());
         let bound = Bound::bind(options).unwrap();

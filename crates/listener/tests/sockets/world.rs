@@ -10,7 +10,7 @@ use std::time::Duration;
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_listener::{
     Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords,
-    Routing, Service, SingleThread, Target,
+    Routing, Service, SingleThread, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -97,6 +97,8 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         buffers: Arc::clone(&buffers) as _,
         background: None,
         passwords: options.passwords.then(|| Arc::new(OnePassword) as Arc<dyn Passwords>),
+        users: UserRoutes::default(),
+        standings: None,
     };
     let cache = cache();
     let backends = SimulatedBackends::late(Arc::clone(&cache));
@@ -165,8 +167,8 @@ fn cache() -> Arc<Cache> {
 struct OnePassword;
 
 impl Passwords for OnePassword {
-    fn know(&self, user: &[u8], password: &[u8]) -> bool {
-        (user, password) == (NAME.as_bytes(), PASSWORD.as_bytes())
+    fn know(&self, user: &[u8], password: &[u8]) -> Option<TenantId> {
+        ((user, password) == (NAME.as_bytes(), PASSWORD.as_bytes())).then_some(TenantId(0))
     }
 }
 

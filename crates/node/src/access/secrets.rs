@@ -22,8 +22,7 @@ impl Secrets {
     /// # Panics
     /// Panics when the system has no random numbers, which supported systems always have.
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = [&'a [u8]; 2]>) -> Self {
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        let key = key.expect("the system has random numbers");
+        let key = random_key();
         let known = secrets.into_iter().map(|parts| tag(&key, parts)).collect();
         Self { key, known }
     }
@@ -35,13 +34,28 @@ impl Secrets {
     }
 }
 
-fn tag(key: &hmac::Key, [first, second]: [&[u8]; 2]) -> hmac::Tag {
-    let mut context = hmac::Context::with_key(key);
-    // The length separates the parts unambiguously.
-    context.update(&(first.len() as u64).to_le_bytes());
-    context.update(first);
-    context.update(second);
-    context.sign()
+/// Returns a random key for the hashes of this process.
+///
+/// # Panics
+/// Panics when the system has no random numbers, which supported systems always have.
+pub(super) fn random_key() -> hmac::Key {
+    let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+    key.expect("the system has random numbers")
+}
+
+/// Returns the hash of a secret of two parts.
+pub(super) fn tag(key: &hmac::Key, parts: [&[u8]; 2]) -> hmac::Tag {
+    hmac::sign(key, &joined(parts))
+}
+
+/// Returns true if `tag` is the hash of the secret, which takes the same time in all cases.
+pub(super) fn verify(key: &hmac::Key, parts: [&[u8]; 2], tag: &hmac::Tag) -> bool {
+    hmac::verify(key, &joined(parts), tag.as_ref()).is_ok()
+}
+
+/// Joins the parts of a secret; the length separates them unambiguously.
+fn joined([first, second]: [&[u8]; 2]) -> Vec<u8> {
+    [&(first.len() as u64).to_le_bytes()[..], first, second].concat()
 }
 
 impl fmt::Debug for Secrets {

@@ -7,7 +7,7 @@ use axum::extract::{Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
-use sherwood_model::{BackendId, Tags, TenantId};
+use sherwood_model::{BackendId, Tags};
 use sherwood_path::{Change, Write, WriteOptions, WriteOutcome};
 use sherwood_store::{Fault, Found};
 
@@ -15,7 +15,7 @@ use crate::backend::BackendDriver;
 use crate::core::Core;
 use crate::http::KEY_BYTES_MAX;
 use crate::http::WholeBody;
-use crate::http::{InPath, Problem};
+use crate::http::{InPath, Problem, listed};
 use crate::write::WriteError;
 
 /// Query parameters of a request that writes a key.
@@ -39,13 +39,8 @@ pub(crate) async fn put(
     if tenant.is_none() && request.uri().query().is_some() {
         return Err(unexpected_query(&"nothing that has a meaning follows the key's `?`"));
     }
-    let tenant = match tenant {
-        None => TenantId(0),
-        Some(name) => core
-            .names
-            .tenant_id(&name)
-            .ok_or_else(|| Problem::not_found("tenant", &name, core.names.tenants()))?,
-    };
+    let id_of_tenant = core.names.tenant_or_default(tenant.as_deref());
+    let tenant = id_of_tenant.ok_or_else(|| no_tenant(&core, tenant.as_deref()))?;
     let Some(backend) = backend else {
         let error = format!("backend `{name}` has no store to write to; give it one in the configuration");
         return Err(Problem::unprocessable(error));
@@ -61,6 +56,19 @@ pub(crate) async fn put(
     let write = Write { key: Bytes::from(key), change: Change::Put(value), partition, options };
     let written = backend.write_through(write).await;
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
+}
+
+/// The reply to a write whose tenant is unknown, or missing where there is no default one.
+fn no_tenant(core: &Core, name: Option<&str>) -> Problem {
+    match name {
+        Some(name) => Problem::not_found("tenant", name, core.names.tenants()),
+        None => {
+            let known = listed(core.names.tenants());
+            let error =
+                format!("no tenant is named, and none is called default; add ?tenant= with one of: {known}");
+            Problem::unprocessable(error)
+        }
+    }
 }
 
 /// Removes a key from every tenant's partition, and from the backend unless the backend is

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sherwood_model::{Band, FinishedRequest, Slo, SloStanding, TenantId};
+use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
 
 use super::aside::aside;
 use super::partitions::views;
@@ -114,7 +114,7 @@ pub(crate) async fn reports(
                 let error = format!("report {index}: no tenant is called {name:?}; known: {known}");
                 Problem::unprocessable(error).with("path", format!("[{index}].tenant"))
             })?,
-            None => TenantId(0),
+            None => core.names.default_tenant().unwrap_or(core.names.nobody()),
         };
         let counted = core.telemetry.slos().counted(report.class.as_deref(), tenant);
         finished.push((

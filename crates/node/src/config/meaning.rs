@@ -14,6 +14,7 @@ use crate::control::InstanceSetup;
 use crate::deadlines::DeadlineRule;
 use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
+use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
@@ -32,11 +33,15 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Backends in the order of their [`BackendId`]; at least one.
     pub backends: Vec<BackendConfig>,
-    /// Names in the order of their [`TenantId`]; the first is `default`.
+    /// Names in the order of their [`TenantId`]; the first is `default` where the tenants are not
+    /// declared.
     pub tenants: Vec<String>,
-    /// Partitions in the order of their `PartitionId`; every backend has one of the default tenant.
-    /// Their initial bytes sum to at most the total.
+    /// Partitions in the order of their `PartitionId`; every backend has one of the default tenant,
+    /// or of each declared one. Their initial bytes sum to at most the total.
     pub partitions: Vec<Partition>,
+    /// `[tenants]`, `[[tenant]]` and `[[resource]]`: the declared tenants and what is divided among
+    /// them; none without these tables.
+    pub tenancy: Option<TenancySetup>,
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
     /// `[[slo.class]]` and `[[slo.tenant]]`, at most 32 of each.
@@ -121,6 +126,9 @@ pub struct Listener {
     pub bind: Address,
     /// File of the names and passwords that clients must give; none if no password is required.
     pub auth_file: Option<PathBuf>,
+    /// Tenant of all clients of the listener; none if it depends on the client's user, or on the
+    /// key.
+    pub tenant: Option<TenantId>,
     /// Selection of the backend for a key.
     pub route: Route,
     /// Handling of misses.

@@ -24,6 +24,9 @@ pub(super) struct RawFile {
     pub(super) listener: Vec<Spanned<RawListener>>,
     pub(super) backend: Vec<Spanned<RawBackend>>,
     pub(super) partition: Vec<Spanned<RawPartition>>,
+    pub(super) tenants: Key<RawTenants>,
+    pub(super) tenant: Vec<Spanned<RawTenant>>,
+    pub(super) resource: Vec<Spanned<RawResource>>,
     pub(super) slo: RawSlo,
     pub(super) deadline: Vec<Spanned<RawDeadline>>,
     pub(super) scheduler: Vec<Spanned<RawScheduler>>,
@@ -66,6 +69,7 @@ pub(super) struct RawListener {
     pub(super) permissions: Key<String>,
     pub(super) auth_file: Key<String>,
     pub(super) network: Key<String>,
+    pub(super) tenant: Key<String>,
     pub(super) route: Key<String>,
     pub(super) backend: Key<String>,
     pub(super) mode: Key<String>,
@@ -280,6 +284,65 @@ pub(super) struct RawInstance {
     pub(super) address: Key<String>,
     pub(super) user: Key<String>,
     pub(super) password_file: Key<String>,
+}
+
+/// The table `[tenants]`: the division of cache and resources among tenants.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTenants {
+    pub(super) policy: Key<String>,
+    pub(super) period: Key<Span>,
+    pub(super) window: Key<Span>,
+    pub(super) salt: Key<f64>,
+    pub(super) apply_over: Key<f64>,
+    pub(super) lend: Key<bool>,
+    pub(super) conserving: Key<bool>,
+    pub(super) over: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTenant {
+    pub(super) name: Key<String>,
+    pub(super) users: Key<Vec<Spanned<String>>>,
+    pub(super) prefix: Key<String>,
+    pub(super) weight: Key<f64>,
+    pub(super) min: Key<ByteSize>,
+    /// Shares of the cache (`cache`) and of resources, by name.
+    pub(super) base: Key<BTreeMap<String, Spanned<f64>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawResource {
+    pub(super) name: Key<String>,
+    pub(super) kind: Key<String>,
+    pub(super) backend: Key<String>,
+    pub(super) unit: Key<RawUnit>,
+    pub(super) legs: Key<String>,
+    pub(super) total: Key<RawTotal>,
+}
+
+/// The unit of a resource: by name, or a number of bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected \"dynamodb\", \"count\", or { bytes = 4096 }")]
+pub(super) enum RawUnit {
+    Name(String),
+    Bytes(RawUnitBytes),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawUnitBytes {
+    pub(super) bytes: ByteSize,
+}
+
+/// The units per second of a resource; for bytes also written as a size.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected units per second, such as 3000, or bytes, such as \"50MiB\"")]
+pub(super) enum RawTotal {
+    Units(f64),
+    Bytes(ByteSize),
 }
 
 #[derive(Debug, Default, Deserialize)]

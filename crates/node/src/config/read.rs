@@ -46,7 +46,7 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
 }
 
 /// Names of array tables, written `[[listener]]`.
-const LISTS: [&str; 5] = ["listener", "backend", "partition", "deadline", "scheduler"];
+const LISTS: [&str; 7] = ["listener", "backend", "partition", "tenant", "resource", "deadline", "scheduler"];
 
 /// Returns the array table (such as `listener`) whose heading is written with one bracket; `text`
 /// begins after that bracket.
@@ -192,8 +192,8 @@ mod tests {
                 "a.toml:9:9: [control] delta: \"5\" is no duration; write a whole number of us, ms, s, m, h or d, such as \
                  \"5s\"",
                 "a.toml:10:15: [control] band: invalid type: string \"x\", expected f64",
-                "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, slo, deadline, scheduler, \
-                 control, admin: did you mean `memory`?",
+                "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, tenants, tenant, resource, slo, \
+                 deadline, scheduler, control, admin: did you mean `memory`?",
             ]
         );
     }

@@ -193,6 +193,12 @@ pub(crate) enum Refusal {
         /// Problem with the header's value.
         reason: String,
     },
+    /// The request belongs to no tenant.
+    #[error("the request names no tenant, and none is called default; known: {known}")]
+    NoTenant {
+        /// Names that the configuration has.
+        known: String,
+    },
     /// A name that is not in the configuration.
     #[error("{what} {name:?} is not known here; known: {known}")]
     Unknown {

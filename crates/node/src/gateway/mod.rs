@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Demand, Instant, TenantId};
+use sherwood_model::{BackendId, Demand, Instant};
 use sherwood_path::{Answer, Query, QueryFetch, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
 
@@ -67,6 +67,7 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::Malformed { path, .. } => Problem::bad_request(error).with("path", path),
         Refusal::Header { name, .. } => Problem::bad_request(error).with("header", name),
         Refusal::Unknown { path, .. } => Problem::unprocessable(error).with("path", path),
+        Refusal::NoTenant { .. } => Problem::unprocessable(error).with("path", "tenant"),
     }
 }
 
@@ -174,8 +175,19 @@ impl Drop for Running<'_> {
 
 /// Returns the SLOs that a request counts for.
 fn counted(core: &Core, asked: &AskedRequest<'_>) -> Counted {
-    let tenant = asked.tenant.as_ref().and_then(|name| core.names.tenant_id(name)).unwrap_or(TenantId(0));
-    core.telemetry.slos().counted(asked.class.as_deref(), tenant)
+    let tenant = core.names.tenant_or_default(asked.tenant.as_deref());
+    core.telemetry.slos().counted(asked.class.as_deref(), tenant.unwrap_or(core.names.nobody()))
+}
+
+/// The refusal of a request whose tenant is unknown, or missing where it is needed.
+fn no_tenant(core: &Core, asked: &AskedRequest<'_>) -> Refusal {
+    let known = listed(core.names.tenants());
+    match &asked.tenant {
+        Some(name) => {
+            Refusal::Unknown { path: "tenant".to_owned(), what: "tenant", name: name.to_string(), known }
+        }
+        None => Refusal::NoTenant { known },
+    }
 }
 
 /// Resolves names to ids. Fails with the first unknown name. `within` is the time that the request
@@ -186,15 +198,8 @@ fn resolve(
     arrival: Instant,
     within: Option<Duration>,
 ) -> Result<Vec<Query<Bytes>>, Refusal> {
-    let tenant = match &asked.tenant {
-        Some(name) => core.names.tenant_id(name).ok_or_else(|| Refusal::Unknown {
-            path: "tenant".to_owned(),
-            what: "tenant",
-            name: name.to_string(),
-            known: listed(core.names.tenants()),
-        })?,
-        None => TenantId(0),
-    };
+    let tenant =
+        core.names.tenant_or_default(asked.tenant.as_deref()).ok_or_else(|| no_tenant(core, asked))?;
     let query = |(i, query): (usize, &body::AskedQuery<'_>)| {
         let place = core.names.backend_id(&query.backend);
         let place = place.and_then(|backend| Some((backend, core.partition(tenant, backend)?)));

@@ -34,6 +34,7 @@ impl Setup {
                 ..sherwood_cache::Options::sized(own_bytes, u16::try_from(threads).unwrap_or(u16::MAX))
             },
             tenants: config.tenants.clone(),
+            tenancy: config.tenancy.clone(),
             backends,
             partitions: config
                 .partitions
@@ -164,6 +165,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Lis
         protocol: listener.protocol,
         bind: listener.bind.clone(),
         auth_file: listener.auth_file.clone(),
+        tenant: listener.tenant,
         route,
         read_through: listener.mode == Mode::ReadThrough,
         threads,

@@ -17,6 +17,7 @@ use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
 use crate::deadlines::DeadlineRule;
 use crate::slos::SloSetup;
+use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::tls::TlsFiles;
 use sherwood_listener::Address;
@@ -25,8 +26,12 @@ use sherwood_listener::Address;
 pub struct Setup {
     /// Options of the cache; `total_bytes` is the whole budget.
     pub cache: sherwood_cache::Options,
-    /// Names of the tenants; the first is the default tenant's.
+    /// Names of the tenants, in the order of their ids; without `tenancy` the first is the default
+    /// tenant's.
     pub tenants: Vec<String>,
+    /// The tenants among which cache and resources are divided, each with a partition of every
+    /// backend; none divides the cache among all partitions.
+    pub tenancy: Option<TenancySetup>,
     /// The backends, in the order of their ids.
     pub backends: Vec<BackendSetup>,
     /// The partitions, in the order of their ids.
@@ -153,7 +158,9 @@ pub struct ListenerSetup {
     pub bind: Address,
     /// File of the names and passwords that clients must give; none requires no password.
     pub auth_file: Option<PathBuf>,
-    /// Selection of the partition for a key.
+    /// Tenant of all clients; none if it depends on their user or on the key.
+    pub tenant: Option<TenantId>,
+    /// Selection of the backend for a key.
     pub route: RouteSetup,
     /// True if a miss is fetched from the backend.
     pub read_through: bool,
@@ -165,10 +172,10 @@ pub struct ListenerSetup {
     pub idle_timeout: Option<Duration>,
 }
 
-/// Selection of the partition for a key.
+/// Selection of the backend for a key.
 #[derive(Clone, Debug)]
 pub enum RouteSetup {
-    /// Selects the default tenant's partition of this backend for all keys.
+    /// Selects this backend for all keys.
     Backend(BackendId),
     /// Selects by the longest of these prefixes that the key begins with.
     Prefix(Vec<(String, BackendId)>),

@@ -83,6 +83,7 @@ mod meaning {
         let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
         let listener = |(protocol, bind)| Listener {
             auth_file: None,
+            tenant: None,
             protocol,
             bind,
             route: Route::Backend(BackendId(0)),
@@ -129,7 +130,10 @@ mod meaning {
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(
             names,
-            ["catalog", "prices", "similar", "sessions", "profiles", "items", "products", "people"]
+            [
+                "catalog", "prices", "similar", "measured", "sessions", "profiles", "items", "products",
+                "people"
+            ]
         );
         let [catalog, prices, similar, ..] = &config.backends[..] else { panic!("three backends") };
         assert_eq!(catalog.freshness.rules.ttl, Some(Duration::from_secs(60)));
@@ -146,13 +150,17 @@ mod meaning {
         );
         assert_eq!(
             config.memory_line(),
-            "memory: 1GiB for the cache + 12MiB for 4 embedded stores = 1036MiB"
+            "memory: 1GiB for the cache + 12MiB for 5 embedded stores = 1036MiB"
         );
         let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
         // The others have equal shares, to the byte.
-        let share = (960_u64 << 20) / 7;
-        assert_eq!((initial.len(), initial[0]), (8, 64 << 20));
-        assert!(initial[1..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (448_u64 << 20) / 8;
+        assert_eq!((initial.len(), initial[0]), (18, 64 << 20));
+        assert!(initial[1..9].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (512_u64 << 20) / 9;
+        assert!(initial[9..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!((names[0], names[9]), ("catalog", "gold:catalog"));
     }
 
     #[test]
@@ -340,6 +348,7 @@ mod freshness;
 mod rails;
 mod refusals;
 mod remote;
+mod tenants;
 
 #[test]
 fn every_example_configuration_is_valid() {

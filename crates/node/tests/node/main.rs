@@ -27,6 +27,7 @@ mod programs;
 mod resizing;
 mod stopping;
 mod support;
+mod tenants;
 #[path = "../../../listener/tests/common/wait.rs"]
 mod wait;
 mod writes;

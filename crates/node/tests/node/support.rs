@@ -216,6 +216,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
     Setup {
         cache: sherwood_cache::Options { total_bytes: TOTAL, ..sherwood_cache::Options::default() },
         tenants: vec!["default".to_owned()],
+        tenancy: None,
         backends: backends.into_iter().map(|(name, stores)| backend(name, stores)).collect(),
         partitions,
         slo: Slo {
@@ -271,6 +272,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
         protocol: Protocol::Memcached,
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
         auth_file: None,
+        tenant: None,
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,
         threads: 1,

@@ -228,6 +228,7 @@ impl Driven {
                 ..CacheOptions::default()
             },
             tenants: vec!["default".to_owned()],
+            tenancy: None,
             backends: model.backends().iter().map(backend).collect(),
             partitions: model.backends().iter().map(partition).collect(),
             slo: Slo {

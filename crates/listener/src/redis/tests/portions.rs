@@ -60,7 +60,8 @@ fn answer_to_keys_over_the_size_limit_is_refused() {
 fn keys_of_several_partitions_are_listed_with_their_prefixes() {
     let routes =
         [("a/", 0), ("b/", 1), ("b/c/", 2)].map(|(prefix, at)| (prefix.to_owned(), target(at, false)));
-    let listener = Listener::new(cache(3), Routing::by_prefix(routes).unwrap(), None);
+    let listener =
+        Listener::new(cache(3), Routing::by_prefix(sherwood_model::TenantId(0), routes).unwrap(), None);
     let mut client = listener.client();
     listener.check(
         &mut client,
@@ -114,7 +115,7 @@ fn mget_answers_fetched_values_in_the_order_of_the_keys() {
 #[test]
 fn key_pattern_over_the_length_limit_is_refused() {
     let options = Options { total_bytes: 1 << 20, ..Options::default() };
-    let one = Partition::new(TenantId(0), BackendId(0), 1 << 20);
+    let one = Partition::new(sherwood_model::TenantId(0), BackendId(0), 1 << 20);
     let cache = Arc::new(Cache::new(options, &[one], SeededState::new(1)).unwrap());
     let mut listener = Listener::new(cache, Routing::single(target(0, false)), None);
     Arc::get_mut(&mut listener.shared).unwrap().options.item_size_max = 4096;

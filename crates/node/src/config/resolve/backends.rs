@@ -20,13 +20,13 @@ const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
 const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");
 
 /// Maximum of backends of a node; each has a partition.
-const BACKENDS_MAX: usize = super::partitions::PARTITIONS_MAX;
+const BACKENDS_MAX: usize = super::partitions::LEVEL_MAX;
 
 /// Maximum length of the name of a backend or a tenant, characters.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Maximum length of a prefix, bytes; memcached's keys have at most 250.
-const PREFIX_BYTES_MAX: usize = 200;
+pub(super) const PREFIX_BYTES_MAX: usize = 200;
 
 /// Backends in the order of the file; if it has none, the one backend of a plain cache.
 pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<BackendConfig> {
@@ -164,7 +164,7 @@ fn prefix(raw: &RawBackend, seen: &mut EarlierBackends, problems: &mut Problems<
 
 /// Returns true if a key can begin with both prefixes. The empty prefix gets the keys without any
 /// other prefix, so it only overlaps itself.
-fn overlap(a: &str, b: &str) -> bool {
+pub(super) fn overlap(a: &str, b: &str) -> bool {
     if a.is_empty() || b.is_empty() { a == b } else { a.starts_with(b) || b.starts_with(a) }
 }
 

@@ -14,7 +14,8 @@ use crate::config::units::quoted;
 use crate::setup::AccessSetup;
 use sherwood_listener::{Address, UnixSocket};
 
-use super::access;
+use super::tenants::Resolved;
+use super::{access, clients};
 
 const PROTOCOL: Setting = Setting::new("[[listener]]", "protocol", "\"memcached\"");
 const BIND: Setting = Setting::new("[[listener]]", "bind", "\"127.0.0.1:11211\"");
@@ -43,6 +44,13 @@ pub(super) struct Binds {
     pub(super) access: AccessSetup,
 }
 
+/// The backends and tenants that the clients of listeners reach.
+#[derive(Clone, Copy)]
+struct Reached<'a> {
+    backends: &'a [BackendConfig],
+    tenants: Option<&'a Resolved>,
+}
+
 /// An address and the place where it is written.
 type Bind = Given<SocketAddr>;
 
@@ -50,12 +58,14 @@ pub(super) fn resolve(
     file: &RawFile,
     flags: &Flags,
     backends: &[BackendConfig],
+    tenants: Option<&Resolved>,
     problems: &mut Problems<'_>,
 ) -> Binds {
     let access = access::admin(&file.admin, problems);
     let admin = admin(file, flags, problems);
-    let mut listeners = listeners(&file.listener, flags, backends, problems);
-    listeners.extend(unix_socket(flags, backends, problems));
+    let reached = Reached { backends, tenants };
+    let mut listeners = listeners(&file.listener, flags, reached, problems);
+    listeners.extend(unix_socket(flags, reached, problems));
     refuse_shared_addresses(admin.as_ref(), &listeners, problems);
     // A listener that is present but refused has a problem of its own.
     let by_flag = [&flags.memcached, &flags.redis, &flags.unix_socket].into_iter().any(Option::is_some);
@@ -87,7 +97,7 @@ fn admin(file: &RawFile, flags: &Flags, problems: &mut Problems<'_>) -> Option<B
 fn listeners(
     file: &[Spanned<RawListener>],
     flags: &Flags,
-    backends: &[BackendConfig],
+    reached: Reached<'_>,
     problems: &mut Problems<'_>,
 ) -> Vec<(Origin, Listener)> {
     if let Some(first) = file.get(LISTENERS_MAX) {
@@ -125,10 +135,10 @@ fn listeners(
             problems.add(&bytes(table), message);
             return None;
         };
-        listener(table, &bind, backends, problems)
+        listener(table, &bind, reached, problems)
     });
     let mut listeners: Vec<_> = of_file.collect();
-    listeners.extend(added.iter().filter_map(|(table, bind)| listener(table, bind, backends, problems)));
+    listeners.extend(added.iter().filter_map(|(table, bind)| listener(table, bind, reached, problems)));
     listeners
 }
 
@@ -140,18 +150,18 @@ fn protocol_word(table: &Spanned<RawListener>) -> String {
 /// Returns the listener on a UNIX socket that a flag adds to the listeners of the file.
 fn unix_socket(
     flags: &Flags,
-    backends: &[BackendConfig],
+    reached: Reached<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let value = format!("{UNIX}{}", flags.unix_socket.as_ref()?);
     let bind = Given { value, origin: Origin::Flag("--unix-socket") };
-    listener(&Spanned::new(0..0, RawListener::default()), &bind, backends, problems)
+    listener(&Spanned::new(0..0, RawListener::default()), &bind, reached, problems)
 }
 
 fn listener(
     table: &Spanned<RawListener>,
     bind: &Given<String>,
-    backends: &[BackendConfig],
+    Reached { backends, tenants }: Reached<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let raw = table.get_ref();
@@ -162,11 +172,12 @@ fn listener(
     let address = bind_address(setting, bind, given(&raw.permissions), problems);
     let auth_file = access::auth_file(raw, problems);
     access::refuse_open_listener(setting, bind, address.as_ref(), raw, problems);
+    let tenant = clients::tenant(table, bind, tenants, problems);
     let route = route(table, bind, backends, problems);
     if let (Some(route), Mode::ReadThrough) = (route, mode) {
         refuse_read_through_without_store(raw, route, backends, problems);
     }
-    Some((bind.origin.clone(), Listener { protocol, bind: address?, auth_file, route: route?, mode }))
+    Some((bind.origin.clone(), Listener { protocol, bind: address?, auth_file, tenant, route: route?, mode }))
 }
 
 fn route(

@@ -7,6 +7,7 @@ mod access;
 mod backends;
 mod binds;
 mod classes;
+mod clients;
 mod control;
 mod deadlines;
 mod dispatch;
@@ -16,9 +17,11 @@ mod instances;
 mod partitions;
 mod policies;
 mod remote;
+mod resources;
 mod schedulers;
 mod slos;
 mod stores;
+mod tenants;
 mod tickets;
 
 use std::time::Duration;
@@ -62,9 +65,11 @@ pub(super) fn resolve(
     let memory = memory(&file.memory, flags, problems);
     let server = server(&file.server, flags, problems);
     let backends = backends::resolve(&file.backend, problems);
+    let declared = tenants::resolve(file, &backends, memory.total_bytes, problems);
     let partitions::Division { tenants, partitions } =
-        partitions::resolve(&file.partition, &backends, memory.total_bytes, problems);
-    let binds::Binds { listeners, admin, access } = binds::resolve(file, flags, &backends, problems);
+        partitions::resolve(&file.partition, &backends, memory.total_bytes, declared.as_ref(), problems);
+    let binds::Binds { listeners, admin, access } =
+        binds::resolve(file, flags, &backends, declared.as_ref(), problems);
     let slo = control::slo(&file.slo, problems);
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
@@ -72,6 +77,9 @@ pub(super) fn resolve(
     let control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
     instances::check(file, flags, (&partitions, &listeners), &control, problems);
+    if declared.is_some() {
+        tenants::check(file, flags, &control, problems);
+    }
     Config {
         memory,
         snapshot,
@@ -80,6 +88,7 @@ pub(super) fn resolve(
         backends,
         tenants,
         partitions,
+        tenancy: declared.map(|declared| declared.setup),
         slo,
         slos,
         deadlines,

@@ -1,6 +1,6 @@
 //! `[[partition]]`: initial sizes and limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sherwood_model::{BackendId, TenantId};
 use sherwood_policy::StartSize;
@@ -8,28 +8,80 @@ use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
 use super::instances;
+use super::tenants::Resolved;
 use crate::config::meaning::{BackendConfig, Partition};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::RawPartition;
 use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
 use crate::config::units::{ByteSize, quoted};
 use crate::control::InstanceSetup;
+use crate::names::partition_name;
+use crate::tenants::{DEFAULT_TENANT, TenantSetup};
 
 const BACKEND: Setting = Setting::new("[[partition]]", "backend", "\"catalog\"");
+const TENANT: Setting = Setting::new("[[partition]]", "tenant", "\"default\"");
 const MIN: Setting = Setting::new("[[partition]]", "min", "\"1MiB\"");
 const MAX: Setting = Setting::new("[[partition]]", "max", "\"512MiB\"");
 const INITIAL: Setting = Setting::new("[[partition]]", "initial", "\"64MiB\"");
 
-/// Maximum of partitions of a node: slightly below the number that the policies have floors for, 30
-/// of 32,768 pages each.
-pub(super) const PARTITIONS_MAX: usize = 1024;
-
-const DEFAULT_TENANT: &str = "default";
+/// Maximum of partitions among which one policy divides: slightly below the number that the
+/// policies have floors for, 30 of 32,768 pages each.
+pub(super) const LEVEL_MAX: usize = 1024;
+/// Maximum of partitions of a node whose cache is divided among tenants first: those of 1,024
+/// tenants with 4 backends.
+const PARTITIONS_MAX: usize = 4096;
 
 /// Division of the cache's total among partitions at the start.
 pub(super) struct Division {
     pub(super) tenants: Vec<String>,
     pub(super) partitions: Vec<Partition>,
+}
+
+/// Tenants whose partitions are resolved.
+enum Tenants<'a> {
+    /// Tenants that partitions name, the default tenant first; they share the total.
+    Named(Vec<String>),
+    /// Tenants of `[[tenant]]`, each with bytes of its own.
+    Declared(&'a Resolved),
+}
+
+impl Tenants<'_> {
+    fn name(&self, tenant: TenantId) -> &str {
+        match self {
+            Self::Named(names) => &names[tenant.index()],
+            Self::Declared(resolved) => &resolved.setup.tenants[tenant.index()].name,
+        }
+    }
+
+    /// Number of tenants that have a partition of every backend.
+    fn complete(&self) -> usize {
+        match self {
+            Self::Named(_) => 1,
+            Self::Declared(resolved) => resolved.setup.tenants.len(),
+        }
+    }
+
+    fn default_tenant(&self) -> Option<TenantId> {
+        match self {
+            Self::Named(_) => Some(TenantId(0)),
+            Self::Declared(resolved) => resolved.default_tenant(),
+        }
+    }
+
+    fn partitions_max(&self) -> usize {
+        if matches!(self, Self::Named(_)) { LEVEL_MAX } else { PARTITIONS_MAX }
+    }
+}
+
+/// Bytes that a list of partitions divides, with words for messages.
+struct Whole {
+    total_bytes: u64,
+    /// The partitions, such as `all partitions`.
+    whose: String,
+    /// The bytes, such as `the total`.
+    what: &'static str,
+    /// The setting of the bytes.
+    setting: &'static str,
 }
 
 /// A partition whose initial size may still have to be computed.
@@ -53,43 +105,44 @@ struct Origins {
 
 /// Resolves the listed partitions in the order of the file, then one of the default tenant for
 /// every backend that lists none for it: it serves all tenants without a partition of their own.
+/// Tenants of `[[tenant]]` have a partition of every backend, listed or not, and the partitions are
+/// ordered by tenant.
 pub(super) fn resolve(
     file: &[Spanned<RawPartition>],
     backends: &[BackendConfig],
     total_bytes: u64,
+    declared: Option<&Resolved>,
     problems: &mut Problems<'_>,
 ) -> Division {
-    let mut tenants = vec![DEFAULT_TENANT.to_owned()];
-    let mut seen = BTreeMap::new();
-    let mut drafts: Vec<Draft> = Vec::new();
-    for table in file.iter().take(PARTITIONS_MAX) {
-        let Some(draft) = draft(table, backends, total_bytes, &mut tenants, problems) else { continue };
-        match seen.insert((draft.tenant, draft.backend), bytes(table)) {
-            None => drafts.push(draft),
-            Some(first) => {
-                let name = name(&tenants, backends, draft.tenant, draft.backend);
-                let first = problems.reference(&first);
-                let message =
-                    format!("[[partition]] {name} is there on {first} already; list each once: remove one");
-                problems.add(&bytes(table), message);
-            }
-        }
+    let mut tenants =
+        declared.map_or_else(|| Tenants::Named(vec![DEFAULT_TENANT.to_owned()]), Tenants::Declared);
+    let mut drafts = listed(file, backends, total_bytes, &mut tenants, problems);
+    let have: BTreeSet<_> = drafts.iter().map(|draft| (draft.tenant, draft.backend)).collect();
+    let complete = (0..tenants.complete()).map(TenantId::from_index);
+    for tenant in complete {
+        let missing = (0..backends.len()).map(BackendId::from_index);
+        let missing = missing.filter(|backend| !have.contains(&(tenant, *backend)));
+        drafts.extend(missing.map(|backend| unlisted(tenant, backend, total_bytes)));
     }
-    for index in 0..backends.len() {
-        let backend = BackendId::from_index(index);
-        if drafts.iter().all(|draft| (draft.tenant, draft.backend) != (TenantId(0), backend)) {
-            drafts.push(unlisted(backend, total_bytes));
-        }
+    if declared.is_some() {
+        drafts.sort_by_key(|draft| draft.tenant);
     }
-    let starts = if refuse_too_many(drafts.len(), file.len(), problems)
-        || refuse_sums_over(&drafts, total_bytes, problems)
-    {
+    let starts = if refuse_too_many(drafts.len(), file.len(), &tenants, problems) {
         vec![0; drafts.len()]
     } else {
-        starts(&drafts, total_bytes, problems)
+        match &tenants {
+            Tenants::Named(_) => starts(&drafts, &Whole::of_cache(total_bytes), problems),
+            Tenants::Declared(resolved) => drafts
+                .chunk_by(|a, b| a.tenant == b.tenant)
+                .flat_map(|drafts| {
+                    let tenant = &resolved.setup.tenants[drafts[0].tenant.index()];
+                    starts(drafts, &Whole::of_tenant(tenant), problems)
+                })
+                .collect(),
+        }
     };
     let partition = |(draft, initial_bytes): (&Draft, u64)| Partition {
-        name: name(&tenants, backends, draft.tenant, draft.backend),
+        name: partition_name(tenants.name(draft.tenant), &backends[draft.backend.index()].name),
         tenant: draft.tenant,
         backend: draft.backend,
         bytes_min: draft.min,
@@ -99,13 +152,61 @@ pub(super) fn resolve(
         initial_bytes,
     };
     let partitions = drafts.iter().zip(starts).map(partition).collect();
+    let tenants = match tenants {
+        Tenants::Named(names) => names,
+        Tenants::Declared(resolved) => {
+            resolved.setup.tenants.iter().map(|tenant| tenant.name.clone()).collect()
+        }
+    };
     Division { tenants, partitions }
 }
 
-fn unlisted(backend: BackendId, total_bytes: u64) -> Draft {
+fn listed(
+    file: &[Spanned<RawPartition>],
+    backends: &[BackendConfig],
+    total_bytes: u64,
+    tenants: &mut Tenants<'_>,
+    problems: &mut Problems<'_>,
+) -> Vec<Draft> {
+    let mut seen = BTreeMap::new();
+    let mut drafts: Vec<Draft> = Vec::new();
+    for table in file.iter().take(tenants.partitions_max()) {
+        let Some(draft) = draft(table, backends, total_bytes, tenants, problems) else { continue };
+        match seen.insert((draft.tenant, draft.backend), bytes(table)) {
+            None => drafts.push(draft),
+            Some(first) => {
+                let name = partition_name(tenants.name(draft.tenant), &backends[draft.backend.index()].name);
+                let first = problems.reference(&first);
+                let message =
+                    format!("[[partition]] {name} is there on {first} already; list each once: remove one");
+                problems.add(&bytes(table), message);
+            }
+        }
+    }
+    drafts
+}
+
+impl Whole {
+    fn of_cache(total_bytes: u64) -> Self {
+        let (what, setting) = ("the total", "[memory] total");
+        Self { total_bytes, whose: "all partitions".to_owned(), what, setting }
+    }
+
+    fn of_tenant(tenant: &TenantSetup) -> Self {
+        let (what, setting) = ("its share of the cache", "base.cache of the [[tenant]]");
+        let whose = format!("all partitions of tenant {}", tenant.name);
+        Self { total_bytes: tenant.base_bytes, whose, what, setting }
+    }
+
+    fn total(&self) -> ByteSize {
+        ByteSize(self.total_bytes)
+    }
+}
+
+fn unlisted(tenant: TenantId, backend: BackendId, total_bytes: u64) -> Draft {
     let origins = Origins { min: Origin::Absent, max: Origin::Absent, initial: Origin::Absent };
     Draft {
-        tenant: TenantId(0),
+        tenant,
         backend,
         min: 0,
         max: total_bytes,
@@ -120,11 +221,11 @@ fn draft(
     table: &Spanned<RawPartition>,
     backends: &[BackendConfig],
     total_bytes: u64,
-    tenants: &mut Vec<String>,
+    tenants: &mut Tenants<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<Draft> {
     let raw = table.get_ref();
-    let tenant = tenant(given(&raw.tenant), tenants, problems);
+    let tenant = tenant(table, tenants, problems);
     let backend = backend(table, backends, problems);
     let total = ByteSize(total_bytes);
     let instance = instances::instance(raw.cache.as_ref(), problems);
@@ -135,7 +236,7 @@ fn draft(
     let initial = given(&raw.initial);
     let origin = |key: &Option<Spanned<ByteSize>>| key.as_ref().map_or_else(|| bytes(table), bytes);
     Some(Draft {
-        tenant,
+        tenant: tenant?,
         backend: backend?,
         min: min.0,
         max: max.0,
@@ -146,17 +247,48 @@ fn draft(
     })
 }
 
-fn tenant(given: Option<Given<String>>, tenants: &mut Vec<String>, problems: &mut Problems<'_>) -> TenantId {
-    let Some(Given { value, origin }) = given else { return TenantId(0) };
-    if !is_name(&value) {
-        let shown = quoted(&value);
+fn tenant(
+    table: &Spanned<RawPartition>,
+    tenants: &mut Tenants<'_>,
+    problems: &mut Problems<'_>,
+) -> Option<TenantId> {
+    let Some(name) = given(&table.get_ref().tenant) else {
+        let default = tenants.default_tenant();
+        if default.is_none() {
+            let message = "[[partition]] has no tenant, and no [[tenant]] is called \"default\"; it must name one: set tenant \
+                           = \"gold\"";
+            problems.add(&bytes(table), message);
+        }
+        return default;
+    };
+    match tenants {
+        Tenants::Named(names) => Some(named(&name, names, problems)),
+        Tenants::Declared(resolved) => {
+            let names: Vec<&str> = resolved.setup.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+            let index = names.iter().position(|known| *known == name.value);
+            if index.is_none() {
+                unknown(problems, TENANT, &name, &names);
+            }
+            index.map(TenantId::from_index)
+        }
+    }
+}
+
+/// Returns the id of a tenant that a partition names; a new name is added.
+fn named(
+    Given { value, origin }: &Given<String>,
+    tenants: &mut Vec<String>,
+    problems: &mut Problems<'_>,
+) -> TenantId {
+    if !is_name(value) {
+        let shown = quoted(value);
         let message =
             format!("[[partition]] tenant is \"{shown}\"; it must be {NAMES}: set tenant = \"default\"");
-        problems.add(&origin, message);
+        problems.add(origin, message);
         return TenantId(0);
     }
-    let index = tenants.iter().position(|tenant| *tenant == value).unwrap_or_else(|| {
-        tenants.push(value);
+    let index = tenants.iter().position(|tenant| tenant == value).unwrap_or_else(|| {
+        tenants.push(value.clone());
         tenants.len() - 1
     });
     TenantId::from_index(index)
@@ -180,54 +312,54 @@ fn backend(
     index.map(BackendId::from_index)
 }
 
-fn name(tenants: &[String], backends: &[BackendConfig], tenant: TenantId, backend: BackendId) -> String {
-    let backend = &backends[backend.index()].name;
-    match tenant.index() {
-        0 => backend.clone(),
-        index => format!("{}:{backend}", tenants[index]),
-    }
-}
-
-/// Refuses too many partitions, counting those of the default tenant that are not listed. Returns
-/// true in that case.
-fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>) -> bool {
-    let count = partitions.max(listed);
-    let over = count > PARTITIONS_MAX;
+/// Refuses too many partitions, counting those that are not listed. Returns true in that case.
+fn refuse_too_many(
+    partitions: usize,
+    listed: usize,
+    tenants: &Tenants<'_>,
+    problems: &mut Problems<'_>,
+) -> bool {
+    let (count, max) = (partitions.max(listed), tenants.partitions_max());
+    let over = count > max;
     if over {
+        let whose = match tenants {
+            Tenants::Named(_) => "the default tenant's of every backend",
+            Tenants::Declared(_) => "those of every tenant and backend",
+        };
         let message = format!(
-            "there are {count} partitions, counting the default tenant's of every backend; at most {PARTITIONS_MAX} are \
-             accepted: merge backends or tenants"
+            "there are {count} partitions, counting {whose}; at most {max} are accepted: merge backends or tenants"
         );
         problems.add(&Origin::Absent, message);
     }
     over
 }
 
-/// Refuses minima, and initial sizes, that exceed the total, at the first that does not fit.
+/// Refuses minima, and initial sizes, that exceed the whole, at the first that does not fit.
 /// Returns true in that case.
-fn refuse_sums_over(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<'_>) -> bool {
-    let total = ByteSize(total_bytes);
-    if let Some((draft, min)) = first_over(drafts, total_bytes, |draft| draft.min) {
+fn refuse_sums_over(drafts: &[Draft], whole: &Whole, problems: &mut Problems<'_>) -> bool {
+    let (total, Whole { whose, what, setting, .. }) = (whole.total(), whole);
+    if let Some((draft, min)) = first_over(drafts, whole.total_bytes, |draft| draft.min) {
         let message = format!(
-            "[[partition]] min of all partitions is {min} in sum; it must be at most the total of {total}: lower this min \
-             or raise [memory] total"
+            "[[partition]] min of {whose} is {min} in sum; it must be at most {what} of {total}: lower this min or raise \
+             {setting}"
         );
         problems.add(&draft.origins.min, message);
         return true;
     }
-    if let Some((draft, initial)) = first_over(drafts, total_bytes, start_min) {
+    if let Some((draft, initial)) = first_over(drafts, whole.total_bytes, start_min) {
         let message = format!(
-            "[[partition]] initial of all partitions is {initial} in sum, counting min where there is no initial; it must \
-             be at most the total of {total}: lower this initial or raise [memory] total"
+            "[[partition]] initial of {whose} is {initial} in sum, counting min where there is no initial; it must \
+             be at most {what} of {total}: lower this initial or raise {setting}"
         );
         problems.add(&draft.origins.initial, message);
         return true;
     }
-    refuse_unreachable_total(drafts, total, problems)
+    refuse_unreachable_total(drafts, whole, problems)
 }
 
-/// Refuses maxima that sum to less than the total: budgets must sum to the total.
-fn refuse_unreachable_total(drafts: &[Draft], total: ByteSize, problems: &mut Problems<'_>) -> bool {
+/// Refuses maxima that sum to less than the whole: budgets must sum to it.
+fn refuse_unreachable_total(drafts: &[Draft], whole: &Whole, problems: &mut Problems<'_>) -> bool {
+    let (total, Whole { whose, what, setting, .. }) = (whole.total(), whole);
     let max = ByteSize(drafts.iter().map(start_max).fold(0_u64, u64::saturating_add));
     let last = drafts.iter().next_back().filter(|_| max < total);
     if let Some(draft) = last {
@@ -235,8 +367,8 @@ fn refuse_unreachable_total(drafts: &[Draft], total: ByteSize, problems: &mut Pr
         let counting =
             if dry_runs { ", counting initial where there is a dry_run, which keeps it" } else { "" };
         let message = format!(
-            "[[partition]] max of all partitions is {max} in sum{counting}; it must be at least the total of {total}: raise a max or \
-             lower [memory] total"
+            "[[partition]] max of {whose} is {max} in sum{counting}; it must be at least {what} of {total}: raise a max or \
+             lower {setting}"
         );
         problems.add(&draft.origins.max, message);
     }
@@ -266,18 +398,27 @@ fn start_max(draft: &Draft) -> u64 {
     draft.initial.filter(|_| draft.dry_run).unwrap_or(draft.max)
 }
 
-/// Initial sizes of all partitions; zeros, with a problem, when the policies find no division.
-fn starts(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<'_>) -> Vec<u64> {
+/// Initial sizes of the partitions of a whole; zeros, with a problem, when they do not fit or the
+/// policies find no division.
+fn starts(drafts: &[Draft], whole: &Whole, problems: &mut Problems<'_>) -> Vec<u64> {
+    if refuse_sums_over(drafts, whole, problems) {
+        return vec![0; drafts.len()];
+    }
+    let total_bytes = whole.total_bytes;
     let size = |draft: &Draft| StartSize {
         initial_bytes: draft.initial,
         min_bytes: draft.initial.filter(|_| draft.dry_run).unwrap_or(draft.min),
         max_bytes: Some(start_max(draft)).filter(|&max| max < total_bytes),
     };
     let sizes: Vec<StartSize> = drafts.iter().map(size).collect();
+    if total_bytes == 0 {
+        // A tenant without a share of the cache, which gains bytes later.
+        return vec![0; drafts.len()];
+    }
     let options = sherwood_policy::Options::default();
     let checked = options.validate(total_bytes, drafts.len());
     checked.and_then(|()| options.start_budgets(total_bytes, &sizes)).unwrap_or_else(|error| {
-        problems.add(&Origin::Absent, format!("[[partition]]: {error}"));
+        problems.add(&Origin::Absent, format!("[[partition]] of {}: {error}", whole.whose));
         vec![0; drafts.len()]
     })
 }

@@ -44,6 +44,9 @@ fn every_configuration_key_is_on_the_documentation_page() {
     let partition = listed("`[[partition]]`");
     assert_eq!(below(&partition, ""), keys::<RawPartition>());
     assert_eq!(below(&partition, "cache."), keys::<RawInstance>());
+    assert_eq!(below(&listed("`[tenants]`"), ""), keys::<RawTenants>());
+    assert_eq!(below(&listed("`[[tenant]]`"), ""), keys::<RawTenant>());
+    assert_eq!(below(&listed("`[[resource]]`"), ""), keys::<RawResource>());
     let slo = listed("`[slo]`");
     assert_eq!(below(&slo, ""), keys::<RawSlo>());
     assert_eq!(below(&slo, "class."), keys::<RawScopedSlo>());

@@ -1,0 +1,6 @@
+//! Tenants: the teams that share a node, and the resources that are divided among them.
+
+mod setup;
+
+pub(crate) use setup::DEFAULT_TENANT;
+pub use setup::{Over, ResourceLegs, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};

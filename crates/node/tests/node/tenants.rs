@@ -1,0 +1,238 @@
+//! Tenants of a node: by user, listener, prefix or the gateway's field, each with items of its own.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use sherwood_listener::Address;
+use sherwood_node::config::{Flags, parse};
+use sherwood_node::{Node, Setup};
+use tempfile::TempDir;
+
+use crate::support::Http;
+use crate::wait::{TIMEOUT, eventually};
+
+const POLICIES: &[&str] = &["static"];
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+
+/// Two backends, of which `catalog` makes its values up, and tenants of which one is the default.
+const TENANTS: &str = r#"
+[control]
+policy = "static"
+[admin]
+bind = "127.0.0.1:0"
+[[backend]]
+name = "plain"
+prefix = ""
+[[backend]]
+name = "catalog"
+prefix = "catalog/"
+store = { kind = "synthetic", bytes = "8B", latency = "0s" }
+[[tenant]]
+name = "gold"
+users = ["gold", "gold-too"]
+prefix = "gold:"
+[[tenant]]
+name = "silver"
+users = ["silver"]
+prefix = "silver:"
+"#;
+
+/// Writes a password file into a directory that is removed with the test.
+fn passwords(lines: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("passwords");
+    write_secret(&path, lines);
+    (directory, path)
+}
+
+fn write_secret(path: &Path, lines: &str) {
+    fs::write(path, lines).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
+
+fn setup(text: &str) -> Setup {
+    let config = parse("a.toml", text, &Flags::default(), POLICIES).unwrap_or_else(|error| panic!("{error}"));
+    Setup::from_config(&config).expect("nothing to open")
+}
+
+fn listener(protocol: &str, keys: &str) -> String {
+    format!("[[listener]]\nprotocol = \"{protocol}\"\nbind = \"127.0.0.1:0\"\n{keys}\n")
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(address: &Address) -> Self {
+        let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self(stream)
+    }
+
+    /// Sends text and reads the answer up to its end, which is known.
+    #[track_caller]
+    fn check(&mut self, sent: &str, answer: &str) {
+        self.0.write_all(sent.as_bytes()).unwrap();
+        let mut read = vec![0; answer.len()];
+        let mut filled = 0;
+        while filled < read.len() {
+            match self.0.read(&mut read[filled..]).unwrap_or(0) {
+                0 => break,
+                bytes => filled += bytes,
+            }
+            if read[..filled] != answer.as_bytes()[..filled] {
+                break;
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&read[..filled]), answer, "after {sent:?}");
+    }
+}
+
+fn memcached_login(user: &str, password: &str) -> String {
+    format!("set a 0 0 {}\r\n{user} {password}\r\n", user.len() + 1 + password.len())
+}
+
+#[test]
+fn users_of_two_tenants_have_items_of_their_own_through_both_protocols() {
+    let (_directory, path) = passwords("gold:12345678\ngold-too:87654321\nsilver:12345678\n");
+    let auth = format!("auth_file = \"{}\"", path.display());
+    let text = format!("{TENANTS}{}{}", listener("redis", &auth), listener("memcached", &auth));
+    let node = Node::start(setup(&text)).unwrap();
+    let redis = || Client::connect(&node.redis()[0]);
+    let memcached = |user: &str, password: &str| {
+        let mut client = Client::connect(&node.memcached()[0]);
+        client.check(&memcached_login(user, password), "STORED\r\n");
+        client
+    };
+    let (mut gold, mut silver) = (redis(), redis());
+    gold.check("AUTH gold 87654321\r\nGET k\r\n", &format!("{WRONG}-NOAUTH Authentication required.\r\n"));
+    gold.check("AUTH gold 12345678\r\nSET k golden\r\nSET catalog/k c\r\n", "+OK\r\n+OK\r\n+OK\r\n");
+    silver.check("HELLO 2 AUTH silver 87654321\r\n", WRONG);
+    silver.check("AUTH silver 12345678\r\n", "+OK\r\n");
+    silver.check(
+        "GET k\r\nGET catalog/k\r\nGET gold:k\r\nDBSIZE\r\nKEYS *\r\nSCAN 0\r\n",
+        "$-1\r\n$-1\r\n$-1\r\n:0\r\n*0\r\n*2\r\n$1\r\n0\r\n*0\r\n",
+    );
+    silver
+        .check("SET k silvery\r\nFLUSHALL\r\nFLUSHDB\r\nDEL k catalog/k\r\n", "+OK\r\n+OK\r\n+OK\r\n:0\r\n");
+    memcached("silver", "12345678").check("get k catalog/k\r\nflush_all\r\n", "END\r\nOK\r\n");
+    let mut too = memcached("gold-too", "87654321");
+    too.check("get k\r\n", "VALUE k 0 6\r\ngolden\r\nEND\r\n");
+    // A login in the middle of a pipeline, and back.
+    gold.check(
+        "GET k\r\nAUTH silver 12345678\r\nGET k\r\nAUTH gold-too 87654321\r\nGET k\r\nDBSIZE\r\n",
+        "$6\r\ngolden\r\n+OK\r\n$-1\r\n+OK\r\n$6\r\ngolden\r\n:2\r\n",
+    );
+    too.check("flush_all\r\nget k\r\n", "OK\r\nEND\r\n");
+    gold.check("DBSIZE\r\n", ":0\r\n");
+}
+
+#[test]
+fn listener_of_a_tenant_and_prefixes_lead_to_the_tenants_items() {
+    let text = format!(
+        "{TENANTS}[[tenant]]\nname = \"default\"\n{}{}",
+        listener("redis", "tenant = \"gold\""),
+        listener("redis", "")
+    );
+    let node = Node::start(setup(&text)).unwrap();
+    let [mut gold, mut shared] = [0, 1].map(|index: usize| Client::connect(&node.redis()[index]));
+    gold.check("SET k golden\r\nSET silver:k mine\r\n", "+OK\r\n+OK\r\n");
+    shared.check(
+        "GET gold:k\r\nGET silver:k\r\nGET k\r\nSET silver:k s\r\nSET k d\r\n",
+        "$6\r\ngolden\r\n$-1\r\n$-1\r\n+OK\r\n+OK\r\n",
+    );
+    // Commands on all keys concern those of the clients' tenant, which is the default one.
+    shared.check("DBSIZE\r\nKEYS *\r\nFLUSHALL\r\nDBSIZE\r\n", ":1\r\n*1\r\n$1\r\nk\r\n+OK\r\n:0\r\n");
+    shared.check("GET silver:k\r\nGET gold:k\r\n", "$1\r\ns\r\n$6\r\ngolden\r\n");
+    gold.check("GET silver:k\r\nDBSIZE\r\n", "$4\r\nmine\r\n:2\r\n");
+}
+
+#[test]
+fn prefix_listener_without_a_default_tenant_has_no_other_keys() {
+    let text = format!("{TENANTS}{}", listener("redis", ""));
+    let node = Node::start(setup(&text)).unwrap();
+    let mut client = Client::connect(&node.redis()[0]);
+    client.check(
+        "SET gold:k v\r\nGET k\r\nDBSIZE\r\nFLUSHALL\r\nGET gold:k\r\n",
+        "+OK\r\n$-1\r\n:0\r\n+OK\r\n$1\r\nv\r\n",
+    );
+}
+
+#[test]
+fn gateway_answers_a_tenant_from_its_own_items_and_needs_its_name() {
+    let text = format!("{TENANTS}{}", listener("redis", "tenant = \"gold\""));
+    let node = Node::start(setup(&text)).unwrap();
+    let http = Http::of(&node);
+    let mut gold = Client::connect(&node.redis()[0]);
+    gold.check("SET k golden\r\n", "+OK\r\n");
+    let ask = |tenant: &str| json!({"tenant": tenant, "queries": [{"backend": "plain", "keys": ["k"]}]});
+    assert_eq!(http.request(&ask("gold"))["results"][0]["value"], "golden");
+    assert_eq!(http.request(&ask("silver"))["results"][0]["status"], "not_found");
+    let refused = http.ask("POST", "/v1/requests", &ask("bronze").to_string()).refusal(422);
+    assert!(refused.contains("tenant \"bronze\" is not known here; known: gold, silver"), "{refused}");
+    let nobody = json!({"queries": [{"backend": "plain", "keys": ["k"]}]}).to_string();
+    let refused = http.ask("POST", "/v1/requests", &nobody).refusal(422);
+    assert!(refused.contains("the request names no tenant, and none is called default"), "{refused}");
+    let refused = http.ask("PUT", "/v1/keys/catalog/k", "v").refusal(422);
+    assert!(refused.contains("no tenant is named"), "{refused}");
+}
+
+#[test]
+fn password_file_with_a_user_of_no_tenant_is_refused_at_the_start_and_afterwards() {
+    let (_directory, path) = passwords("gold:12345678\nstranger:12345678\n");
+    let auth = format!("auth_file = \"{}\"", path.display());
+    let text = format!("{TENANTS}{}", listener("redis", &auth));
+    let error = Node::start(setup(&text)).err().expect("a stranger").to_string();
+    assert!(error.contains("line 2 names a user of no tenant"), "{error}");
+    write_secret(&path, "gold:12345678\n");
+    let node = Node::start(setup(&text)).unwrap();
+    write_secret(&path, "gold:87654321\nstranger:12345678\n");
+    let mut client = Client::connect(&node.redis()[0]);
+    client.check("AUTH stranger 12345678\r\nAUTH gold 12345678\r\n", &format!("{WRONG}+OK\r\n"));
+    write_secret(&path, "gold:87654321\nsilver:12345678\n");
+    eventually("the new users are known", || {
+        let mut client = Client::connect(&node.redis()[0]);
+        client.0.write_all(b"AUTH silver 12345678\r\n").unwrap();
+        let mut first = [0];
+        client.0.read_exact(&mut first).unwrap();
+        first == [b'+']
+    });
+    write_secret(&path, "gold:87654321\n");
+    let of_silver = listener("redis", &format!("tenant = \"silver\"\n{auth}"));
+    let error = Node::start(setup(&format!("{TENANTS}{of_silver}"))).err().expect("gold is another's");
+    assert!(error.to_string().contains("line 1 names a user of another tenant"), "{error}");
+}
+
+#[test]
+fn each_of_4096_users_reads_what_its_tenant_wrote() {
+    let user = |index: usize| format!("user-{index}");
+    let tenant = |index: usize| {
+        let users: Vec<String> = (0..64).map(|at| format!("\"{}\"", user(64 * index + at))).collect();
+        format!("[[tenant]]\nname = \"tenant-{index}\"\nusers = [{}]\n", users.join(", "))
+    };
+    let lines: String = (0..4096).map(|index| format!("{}:password-{index}\n", user(index))).collect();
+    let (_directory, path) = passwords(&lines);
+    let auth = format!("auth_file = \"{}\"", path.display());
+    let tenants: String = (0..64).map(tenant).collect();
+    let text = format!(
+        "[control]\npolicy = \"static\"\n[admin]\nbind = \"off\"\n{tenants}{}",
+        listener("redis", &auth)
+    );
+    let node = Node::start(setup(&text)).unwrap();
+    let mut client = Client::connect(&node.redis()[0]);
+    for index in (0..4096).step_by(64) {
+        let (user, tenant) = (user(index), index / 64);
+        client.check(
+            &format!("AUTH {user} password-{index}\r\nGET k\r\nSET k {tenant}\r\n"),
+            "+OK\r\n$-1\r\n+OK\r\n",
+        );
+    }
+    for index in (0..4096).rev().step_by(7) {
+        let (user, tenant) = (user(index), (index / 64).to_string());
+        let answer = format!("+OK\r\n${}\r\n{tenant}\r\n", tenant.len());
+        client.check(&format!("AUTH {user} password-{index}\r\nGET k\r\n"), &answer);
+    }
+}
