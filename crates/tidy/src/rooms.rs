@@ -25,6 +25,7 @@ pub const PURE_DEPENDENCIES: &[&str] = &[
     "serde_json",
     "smallvec",
     "thiserror",
+    "toml",
 ];
 
 /// The rooms (crates of the workspace) and their dependencies according to ARCHITECTURE.md.

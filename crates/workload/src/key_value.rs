@@ -90,24 +90,22 @@ impl KeyValue {
     /// # Errors
     /// If an option is out of its range.
     pub fn new(options: KeyValueOptions, seed: u64) -> Result<Self, KeyValueError> {
-        let KeyValueOptions { keys, key_bytes, value_sizes: _, zipf, get_ratio } = options;
-        if !(1..=1 << 40).contains(&keys) {
-            return Err(KeyValueError::Keys { keys });
-        }
-        let least = 1 + (keys - 1).max(1).ilog10() as usize + 1;
-        if !(least..=250).contains(&key_bytes) {
-            return Err(KeyValueError::KeySize { key_bytes, keys, least });
-        }
-        if !(0.0..=10.0).contains(&zipf) {
-            return Err(KeyValueError::Zipf { zipf });
-        }
-        if !(0.0..=1.0).contains(&get_ratio) {
-            return Err(KeyValueError::GetRatio { get_ratio });
-        }
+        validate(&options)?;
         let rng = rng_from_seed(seed);
         let mut size_rng = rng.clone();
         size_rng.jump();
-        Ok(Self { popularity: Popularity::new(keys, zipf), rng, size_rng, options })
+        Ok(Self { popularity: Popularity::new(options.keys, options.zipf), rng, size_rng, options })
+    }
+
+    /// Changes the options of the operations to come.
+    ///
+    /// # Errors
+    /// If an option is out of its range; then nothing changes.
+    pub fn change(&mut self, options: KeyValueOptions) -> Result<(), KeyValueError> {
+        validate(&options)?;
+        self.popularity = Popularity::new(options.keys, options.zipf);
+        self.options = options;
+        Ok(())
     }
 
     /// The options of this stream of operations.
@@ -126,6 +124,11 @@ impl KeyValue {
     /// Returns the size of the next value, in bytes.
     pub fn next_value_bytes(&mut self) -> u32 {
         self.options.value_sizes.draw(&mut self.size_rng)
+    }
+
+    /// Returns a uniform number below `end`, which is at most 2^53, by one draw.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (uniform(&mut self.rng) * end as f64) as u64
     }
 
     /// Extends `keys`, a set of keys read together, to `count` distinct keys, or to the whole key
@@ -160,6 +163,24 @@ impl KeyValue {
             left /= 10;
         }
     }
+}
+
+fn validate(options: &KeyValueOptions) -> Result<(), KeyValueError> {
+    let KeyValueOptions { keys, key_bytes, value_sizes: _, zipf, get_ratio } = *options;
+    if !(1..=1 << 40).contains(&keys) {
+        return Err(KeyValueError::Keys { keys });
+    }
+    let least = 1 + (keys - 1).max(1).ilog10() as usize + 1;
+    if !(least..=250).contains(&key_bytes) {
+        return Err(KeyValueError::KeySize { key_bytes, keys, least });
+    }
+    if !(0.0..=10.0).contains(&zipf) {
+        return Err(KeyValueError::Zipf { zipf });
+    }
+    if !(0.0..=1.0).contains(&get_ratio) {
+        return Err(KeyValueError::GetRatio { get_ratio });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
+//! - [`tenants`]: scenarios of several tenants that share a cache and backends, whose loads change.
 //! - [`ScrambledZipf`], [`deadline_of`], [`deadline_between`], [`ReadTimes`]: the keys, deadlines
 //!   and store of MicroFuge's evaluation with YCSB.
 //! - [`ValueSizes`]: distributions of value sizes, parsed from text.
@@ -28,6 +29,7 @@ mod key_value;
 pub mod onerf;
 mod popularity;
 mod scrambled_zipf;
+pub mod tenants;
 pub mod trace;
 mod unique;
 mod value_sizes;
