@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ goredis gomemcache ioredis node_redis redis_rs memcache)
+all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ goredis gomemcache ioredis node_redis redis_rs memcache tenants)
 work=$PWD/target/conformance
 here=$PWD/tests/conformance
 sherwood=$(realpath -m "${SHERWOOD:-target/release/sherwood}")
@@ -79,14 +79,45 @@ run_program() {
 }
 
 python_program() {
-  local python=target/venv/bin/python
+  prepare_python
+  run_program "$1" "$python" "$here/python/$1.py" 127.0.0.1 "$2"
+}
+
+prepare_python() {
+  python=target/venv/bin/python
   [ -e target/venv/ready ] || {
     need python3 "Debian package python3-venv"
     python3 -m venv --clear target/venv
     "$python" -m pip install --quiet --disable-pip-version-check -r scripts/python-requirements.txt
     touch target/venv/ready
   }
-  run_program "$1" "$python" "$here/python/$1.py" 127.0.0.1 "$2"
+}
+
+# A node whose clients log in as one of two tenants.
+start_tenants() {
+  local file=$work/tenants.toml secrets=$work/tenants.passwords
+  (umask 077 && printf '%s\n' gold:12345678 silver:87654321 >"$secrets")
+  {
+    for protocol in memcached redis; do
+      printf '[[listener]]\nprotocol = "%s"\nbind = "127.0.0.1:0"\nauth_file = "%s"\n' "$protocol" "$secrets"
+    done
+    printf '[[tenant]]\nname = "%s"\nusers = ["%s"]\n' gold gold silver silver
+  } >"$file"
+  start_server --config "$file"
+}
+
+# Programs of two clients, each as two tenants at the same time.
+tenants() {
+  prepare_python
+  local of_gold status=0
+  for program in "redis_py $redis_port" "pymemcache_ $memcached_port"; do
+    read -r name port <<<"$program"
+    run_program "gold-$name" "$python" "$here/python/$name.py" 127.0.0.1 "$port" gold 12345678 &
+    of_gold=$!
+    run_program "silver-$name" "$python" "$here/python/$name.py" 127.0.0.1 "$port" silver 87654321 || status=1
+    wait "$of_gold" || status=1
+  done
+  return "$status"
 }
 
 go_program() {
@@ -167,10 +198,11 @@ suite() (
   case $1 in
     redis) start_server --max-item-size 16MiB ;;
     memcached) ;;
+    tenants) start_tenants ;;
     *) start_server ;;
   esac
   case $1 in
-    memccapable | memcached | redis) "$1" ;;
+    memccapable | memcached | redis | tenants) "$1" ;;
     redis_py) python_program "$1" "$redis_port" ;;
     pymemcache_ | pylibmc_) python_program "$1" "$memcached_port" ;;
     goredis) go_program "$1" "$redis_port" ;;

@@ -1,4 +1,6 @@
-"""What pymemcache asks of a memcached server, asked of the one at HOST PORT."""
+"""What pymemcache asks of a memcached server, asked of the one at HOST PORT.
+
+With a user and a password each of its connections logs in first."""
 
 import sys
 
@@ -136,8 +138,27 @@ def connections(address):
           ([], {"h1": b"1", "h2": b"2"}))
 
 
+def log_in(user, password):
+    """Has every new connection of any client send this login before anything else."""
+    connect = Client._connect
+
+    def connected(client):
+        connect(client)
+        text = f"{user} {password}".encode()
+        client.sock.sendall(b"set login 0 0 %d\r\n%s\r\n" % (len(text), text))
+        answer = b""
+        while not answer.endswith(b"\r\n"):
+            answer += client.sock.recv(64)
+        if answer != b"STORED\r\n":
+            raise MemcacheClientError(answer)
+
+    Client._connect = connected
+
+
 def main():
     address = (sys.argv[1], int(sys.argv[2]))
+    if sys.argv[3:]:
+        log_in(*sys.argv[3:])
     # Longer than anything takes here: a program that fails does not hang.
     client = Client(address, connect_timeout=60, timeout=60, no_delay=True)
     client.flush_all(noreply=False)

@@ -1,4 +1,6 @@
-"""What redis-py asks of a Redis server that is used as a cache, asked of the one at HOST PORT, in both versions of RESP."""
+"""What redis-py asks of a Redis server that is used as a cache, asked of the one at HOST PORT, in both versions of RESP.
+
+With a user and a password it logs in, and finds nothing of other users."""
 
 import asyncio
 import sys
@@ -189,9 +191,10 @@ async def asynchronous(address, protocol):
     await connections.disconnect()
 
 
-def main(host, port):
+def main(host, port, *login):
     # Longer than anything takes here. Who gives up sends a command twice, and the second answer is another.
     address = {"host": host, "port": port, "socket_timeout": 120}
+    address |= dict(zip(("username", "password"), login, strict=False))
     for protocol in (2, 3):
         client = redis.Redis(**address, protocol=protocol)
         client.flushall()
@@ -204,4 +207,4 @@ def main(host, port):
     end()
 
 
-main(sys.argv[1], int(sys.argv[2]))
+main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -13,6 +13,13 @@ use crate::missing::missing;
 /// library. Returns false if it was skipped.
 #[track_caller]
 pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
+    client_program_as(library, name, port, &[])
+}
+
+/// Runs a program like [`client_program`]; it logs in with a user and a password, if `login` has
+/// them.
+#[track_caller]
+pub(crate) fn client_program_as(library: &str, name: &str, port: u16, login: &[&str]) -> bool {
     let remedy =
         "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
     let python = python();
@@ -24,8 +31,9 @@ pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
     }
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
     // -B: writes no bytecode beside the sources.
+    let port = port.to_string();
     let output =
-        Command::new(&python).arg("-B").arg(program).args(["127.0.0.1", &port.to_string()]).output().unwrap();
+        Command::new(&python).arg("-B").arg(program).args(["127.0.0.1", &port]).args(login).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok")).collect();
     let complaint = String::from_utf8_lossy(&output.stderr);

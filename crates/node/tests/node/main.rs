@@ -22,7 +22,7 @@ mod meta;
 mod missing;
 mod policies;
 #[path = "../../../listener/tests/common/programs.rs"]
-#[allow(dead_code, reason = "no client library is run here")]
+#[allow(dead_code, reason = "no client library is run here without a login")]
 mod programs;
 mod resizing;
 mod stopping;

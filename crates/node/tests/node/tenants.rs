@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use serde_json::json;
 use sherwood_listener::Address;
@@ -12,6 +13,7 @@ use sherwood_node::config::{Flags, parse};
 use sherwood_node::{Node, Setup};
 use tempfile::TempDir;
 
+use crate::programs::client_program_as;
 use crate::support::Http;
 use crate::wait::{TIMEOUT, eventually};
 
@@ -204,6 +206,35 @@ fn password_file_with_a_user_of_no_tenant_is_refused_at_the_start_and_afterwards
     let of_silver = listener("redis", &format!("tenant = \"silver\"\n{auth}"));
     let error = Node::start(setup(&format!("{TENANTS}{of_silver}"))).err().expect("gold is another's");
     assert!(error.to_string().contains("line 1 names a user of another tenant"), "{error}");
+}
+
+/// Runs the programs of two client libraries, each as two tenants at the same time. They expect
+/// what they find in a cache of their own: keys that are gone after a flush, and others that stay.
+#[test]
+fn programs_of_client_libraries_run_as_two_tenants_at_the_same_time() {
+    let (_directory, path) = passwords("gold:12345678\nsilver:87654321\n");
+    let auth = format!("backend = \"plain\"\nauth_file = \"{}\"", path.display());
+    let text = format!("{TENANTS}{}{}", listener("redis", &auth), listener("memcached", &auth));
+    let node = Node::start(setup(&text)).unwrap();
+    let port = |address: &Address| address.tcp().expect("a port").port();
+    let (redis, memcached) = (port(&node.redis()[0]), port(&node.memcached()[0]));
+    let mut gold = Client::connect(&node.redis()[0]);
+    thread::scope(|scope| {
+        for login in [["gold", "12345678"], ["silver", "87654321"]] {
+            scope.spawn(move || client_program_as("redis", "redis_py.py", redis, &login));
+        }
+    });
+    gold.check("AUTH gold 12345678\r\nSET stays 1\r\n", "+OK\r\n+OK\r\n");
+    thread::scope(|scope| {
+        let silver = ["silver", "87654321"];
+        scope.spawn(move || client_program_as("redis", "redis_py.py", redis, &silver));
+    });
+    gold.check("GET stays\r\nFLUSHALL\r\n", "$1\r\n1\r\n+OK\r\n");
+    thread::scope(|scope| {
+        for login in [["gold", "12345678"], ["silver", "87654321"]] {
+            scope.spawn(move || client_program_as("pymemcache", "pymemcache_.py", memcached, &login));
+        }
+    });
 }
 
 #[test]
