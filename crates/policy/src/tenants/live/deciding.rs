@@ -1,11 +1,16 @@
 //! From observations to a division, and whether it is applied.
 
+use std::time::Duration;
+
 use sherwood_model::{DemandCurve, Instant};
 
+use super::correction::Anchor;
 use super::demand::{Asked, Part};
-use super::moving::Goal;
+use super::moving::{Goal, State};
 use super::watch::Frozen;
-use super::{Member, TenantController, TenantDecision, TenantKept, TenantObservation, TenantResource};
+use super::{
+    Member, TenantController, TenantDecision, TenantKept, TenantObservation, TenantPartition, TenantResource,
+};
 use crate::tenants::words::{outcome, trade_sentence};
 use crate::tenants::{Division, Share, TenantSeen, TenantTerms, Tenants};
 
@@ -15,22 +20,38 @@ const ROUNDING: f64 = 1e-6;
 const BEGINS: u64 = 100;
 /// Part of a period before which no early decision follows another.
 const EARLY: u32 = 10;
+/// Part of its baseline's bytes by which a tenant that has them differs at most.
+const AT_BASE_PARTS: u64 = 32;
+/// Longest freeze.
+const FREEZE_MAX: Duration = Duration::from_secs(86_400);
 /// Most exchanges that a decision's line names.
 const TRADES_MAX: usize = 6;
 
 impl TenantController {
     /// Begins at the first observation.
     pub(super) fn begin(&mut self, now: Instant, seen: &[TenantObservation]) {
-        self.observe(now, seen, false);
+        self.observe(now, Duration::ZERO, seen, false);
         self.watched_from = now;
         self.decides_at = now + self.options.period;
         self.steps_at = now + self.options.step;
     }
 
-    /// Takes in what tenants did since the last call.
-    pub(super) fn observe(&mut self, now: Instant, seen: &[TenantObservation], with_curves: bool) {
+    /// Takes in what tenants did in the time since the last call.
+    pub(super) fn observe(
+        &mut self,
+        now: Instant,
+        time: Duration,
+        seen: &[TenantObservation],
+        with_curves: bool,
+    ) {
         for (index, (member, seen)) in self.members.iter_mut().zip(seen).enumerate() {
-            member.observe(now, seen, with_curves);
+            member.observe(now, time, seen, with_curves);
+            let (bytes, base) = (self.moving.bytes[index], self.bases[index].bytes);
+            let is_at_base = bytes.abs_diff(base) <= base / AT_BASE_PARTS;
+            member.at_base_since = member.at_base_since.or(Some(now)).filter(|_| is_at_base);
+            if with_curves {
+                member.anchor(now);
+            }
             let begins = member.requests >= BEGINS && self.goal.tenants.base_throughput()[index] <= 0.0;
             if begins && self.latest.is_some() {
                 let early = now + self.options.period / EARLY;
@@ -132,8 +153,18 @@ impl TenantController {
             return false;
         }
         self.members.iter_mut().for_each(|member| member.watch.restart());
-        self.frozen = Some(Frozen { index, normalized, until: now + self.options.freeze });
+        self.freeze = self.next_freeze(now);
+        self.frozen_at = Some(now);
+        self.frozen = Some(Frozen { index, normalized, until: now + self.freeze });
         true
+    }
+
+    /// The time of a freeze that begins: twice that of the last one if as much time has not passed
+    /// since, so that a curve which stays wrong does less and less harm.
+    fn next_freeze(&self, now: Instant) -> Duration {
+        let last = self.frozen_at.map(|at| now.since(at));
+        let again = last.is_some_and(|last| last < 3 * self.freeze);
+        if again { (2 * self.freeze).min(FREEZE_MAX) } else { self.options.freeze }
     }
 
     /// Reason why `division` is not applied; none if it is.
@@ -171,30 +202,55 @@ impl TenantController {
     /// Makes the next step towards the goal; false if nothing changed.
     pub(super) fn step(&mut self, now: Instant) -> bool {
         self.steps_at = now + self.options.step;
-        let used: Vec<u64> = self.members.iter().map(|member| member.used_bytes).collect();
-        self.moving.step(&self.goal, &used)
+        let members = self.members.iter().zip(self.goal.tenants.base_throughput());
+        let states: Vec<State> = members
+            .map(|(member, &base)| State {
+                used_bytes: member.used_bytes,
+                is_slow: member.waiting > 0 && member.watch.is_slow(base),
+            })
+            .collect();
+        self.moving.step(&self.goal, &states)
     }
 }
 
 impl Member {
-    fn observe(&mut self, now: Instant, seen: &TenantObservation, with_curves: bool) {
+    fn observe(&mut self, now: Instant, time: Duration, seen: &TenantObservation, with_curves: bool) {
         let Self { history, parts, .. } = self;
         let grown = history.add(now, seen, |index| {
             let curve = parts.get(index)?.miss_ratio.as_ref()?;
             Some(curve.at(seen.partitions[index].used_bytes))
         });
         let same = parts.len() == seen.partitions.len();
-        let part = |(index, part): (usize, &super::TenantPartition)| {
-            let before = parts.get(index).filter(|_| same).and_then(|part| part.miss_ratio.clone());
+        let part = |(index, part): (usize, &TenantPartition)| {
+            let before = parts.get(index).filter(|_| same);
             let measured = part.miss_ratio.clone().filter(|_| with_curves);
-            Part { backend: part.backend, budget_bytes: part.budget_bytes, miss_ratio: measured.or(before) }
+            Part {
+                backend: part.backend,
+                budget_bytes: part.budget_bytes,
+                used_bytes: part.used_bytes,
+                miss_ratio: measured.or_else(|| before?.miss_ratio.clone()),
+                anchor: before.and_then(|part| part.anchor),
+            }
         };
         *parts = seen.partitions.iter().enumerate().map(part).collect();
         self.used_bytes =
             seen.partitions.iter().fold(0, |sum: u64, part| sum.saturating_add(part.used_bytes));
         self.waiting = seen.waiting;
         self.requests += grown.requests;
-        self.watch.add(grown.requests, seen.waiting > 0);
+        self.watch.add(grown.requests, time, seen.waiting > 0);
+    }
+
+    /// Notes the errors of the curves at the baseline's sizes, if the tenant had those in the whole
+    /// window, and drops old ones.
+    fn anchor(&mut self, now: Instant) {
+        let (window, time) = self.history.window();
+        let is_at_base = self.at_base_since.is_some_and(|since| now.since(since) >= time);
+        for (part, counts) in self.parts.iter_mut().zip(&window.parts) {
+            part.anchor = part.anchor.filter(|anchor| anchor.is_recent(now));
+            if let (true, Some(curve)) = (is_at_base, &part.miss_ratio) {
+                part.anchor = Some(Anchor::new(now, part.budget_bytes, curve, counts, part.used_bytes));
+            }
+        }
     }
 }
 

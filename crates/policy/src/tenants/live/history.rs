@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-use super::{ReadCounts, TenantObservation, UnitCounts};
+use super::{ReadCounts, TenantObservation, TenantPartition, UnitCounts};
 
 /// Samples of a window; a window therefore covers up to a 16th more than its span.
 const SAMPLES: u32 = 16;
 
 /// Counters of one tenant over the latest span of time. Memory is [`SAMPLES`] samples of 24 bytes
-/// for each resource and 32 for each partition.
+/// for each resource and 48 for each partition.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     span: Duration,
@@ -32,8 +32,12 @@ pub(super) struct Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PartSample {
     pub(super) reads: ReadCounts,
-    /// Misses that the curve predicted for the reads, at the size the partition had.
+    /// Misses that the curve predicted for the reads, at the size that the partition had, and those
+    /// that there were. Reads before there was a curve do not count.
     pub(super) predicted: f64,
+    pub(super) compared: u64,
+    /// Bytes of the partition's items at the beginning of the window.
+    pub(super) used_bytes: u64,
 }
 
 impl History {
@@ -53,11 +57,7 @@ impl History {
         let mut sample = Sample {
             requests: seen.counts.requests,
             units: seen.counts.units.clone(),
-            parts: seen
-                .partitions
-                .iter()
-                .map(|part| PartSample { reads: part.reads, predicted: 0.0 })
-                .collect(),
+            parts: seen.partitions.iter().map(PartSample::of).collect(),
         };
         let grown = match &self.latest {
             Some((_, before)) => sample.since(before),
@@ -71,12 +71,12 @@ impl History {
         };
         if let Some((_, before)) = &self.latest {
             for (index, (part, grown)) in sample.parts.iter_mut().zip(&mut grown.parts).enumerate() {
-                let reads = grown.reads;
-                grown.predicted = match predict(index) {
-                    Some(ratio) => ratio * reads.reads() as f64,
-                    None => reads.misses as f64,
-                };
+                if let Some(ratio) = predict(index) {
+                    grown.predicted = ratio * grown.reads.reads() as f64;
+                    grown.compared = grown.reads.misses;
+                }
                 part.predicted = before.parts[index].predicted + grown.predicted;
+                part.compared = before.parts[index].compared + grown.compared;
             }
         }
         self.keep(now, &sample);
@@ -105,6 +105,12 @@ impl History {
     }
 }
 
+impl PartSample {
+    fn of(part: &TenantPartition) -> Self {
+        Self { reads: part.reads, used_bytes: part.used_bytes, ..Self::default() }
+    }
+}
+
 impl Sample {
     /// The growth since `before`; none if a counter shrank or the number of partitions changed.
     fn since(&self, before: &Self) -> Option<Self> {
@@ -125,7 +131,12 @@ impl Sample {
                 misses: now.reads.misses.checked_sub(before.reads.misses)?,
                 joined: now.reads.joined.checked_sub(before.reads.joined)?,
             };
-            Some(PartSample { reads, predicted: now.predicted - before.predicted })
+            Some(PartSample {
+                reads,
+                predicted: now.predicted - before.predicted,
+                compared: now.compared.saturating_sub(before.compared),
+                used_bytes: before.used_bytes,
+            })
         });
         Some(Self {
             requests: self.requests.checked_sub(before.requests)?,

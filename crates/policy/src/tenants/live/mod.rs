@@ -5,6 +5,7 @@
 //!                          └──────▶ watch: below the baseline? ─▶ back to the baselines
 //! ```
 
+mod correction;
 mod deciding;
 mod decision;
 mod demand;
@@ -14,6 +15,8 @@ mod observed;
 mod options;
 mod standing;
 mod watch;
+
+use std::time::Duration;
 
 use sherwood_model::{Instant, Rates};
 
@@ -64,6 +67,9 @@ pub struct TenantController {
     goal: Goal,
     moving: Moving,
     frozen: Option<Frozen>,
+    /// Beginning and length of the last freeze.
+    frozen_at: Option<Instant>,
+    freeze: Duration,
     /// Times of the last observation and of the beginning of the period that is watched.
     last: Option<Instant>,
     watched_from: Instant,
@@ -84,6 +90,8 @@ struct Member {
     waiting: u32,
     /// Requests since the last decision.
     requests: u64,
+    /// Time since which the tenant has had about the bytes of its baseline; none if it has not.
+    at_base_since: Option<Instant>,
 }
 
 impl TenantController {
@@ -119,6 +127,8 @@ impl TenantController {
             goal,
             moving,
             frozen: None,
+            frozen_at: None,
+            freeze: options.freeze,
             last: None,
             watched_from: Instant::ZERO,
             decides_at: Instant::ZERO,
@@ -241,7 +251,7 @@ impl TenantController {
             return TenantRound::default();
         }
         let decides = now >= self.decides_at;
-        self.observe(now, seen, decides);
+        self.observe(now, now.since(last), seen, decides);
         let decision = decides.then(|| self.decide(now));
         let changed = now >= self.steps_at && self.step(now);
         if let Some(decision) = &decision {
@@ -260,6 +270,7 @@ impl Member {
             used_bytes: 0,
             waiting: 0,
             requests: 0,
+            at_base_since: None,
         }
     }
 }

@@ -7,7 +7,9 @@
 //! a receiver returns units as it fills its cache, whatever time that takes.
 //!
 //! Warming takes units, too. Bytes move as long as everyone's throughput at the baseline can be
-//! paid for; where that leaves nothing, a step waits until the ones before have warmed.
+//! paid for; where that leaves nothing, a step waits until the ones before have warmed. A donor
+//! that is measured to be slow gives no more until it has recovered, or the next decision knows
+//! better.
 
 use sherwood_model::{Rates, TenantId};
 
@@ -19,7 +21,9 @@ use crate::tenants::{Share, TenantPolicy, Tenants};
 const STEPS: u64 = 64;
 /// Throughput that all tenants keep together while cache is cold, as a multiple of the baselines:
 /// two percent for what the model does not see.
-const LEVEL_MIN: f64 = 1.02;
+const LEVEL_PAID: f64 = 1.02;
+/// The same for a single step where nothing else is cold.
+const LEVEL_STEP: f64 = 0.98;
 /// Relative difference of a need that counts as rounding.
 const ROUNDING: f64 = 1e-9;
 /// Part of the level that cold cache may cost where everything counts as warm.
@@ -40,6 +44,16 @@ pub(super) struct Goal {
     /// True if no tenant may lose by the way. False on the way back to the baselines, and for
     /// policies that do not keep them.
     pub(super) careful: bool,
+}
+
+/// Measurements of a tenant at a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    /// Bytes charged for the tenant's items.
+    pub(super) used_bytes: u64,
+    /// True if the tenant is well below its baseline's throughput and waits for units, so that
+    /// the curves may hide what it loses.
+    pub(super) is_slow: bool,
 }
 
 /// Holdings of all tenants on their way to a [`Goal`].
@@ -83,13 +97,12 @@ impl Moving {
         self.cold.iter_mut().zip(&self.bytes).for_each(|(cold, bytes)| *cold = (*cold).min(*bytes));
     }
 
-    /// Makes the next step; false if nothing changed. `used` are the bytes that each tenant's items
-    /// are charged. O(resources² × tenants).
-    pub(super) fn step(&mut self, goal: &Goal, used: &[u64]) -> bool {
-        self.see(used);
-        let next = next_split(&goal.tenants, &self.bytes, &goal.bytes);
+    /// Makes the next step; false if nothing changed. O(resources² × tenants).
+    pub(super) fn step(&mut self, goal: &Goal, states: &[State]) -> bool {
+        self.see(states);
+        let next = next_split(&goal.tenants, &self.bytes, &self.open_goal(goal, states));
         let mut warm = self.warm(&next);
-        let moves = next != self.bytes && (!goal.careful || self.may_move(goal, &warm));
+        let moves = next != self.bytes && (!goal.careful || self.may_move(goal, &next, &warm));
         if !moves {
             warm = self.warm(&self.bytes);
         }
@@ -99,7 +112,7 @@ impl Moving {
             for (index, &next) in next.iter().enumerate() {
                 let before = std::mem::replace(&mut self.bytes[index], next);
                 if next > before {
-                    self.filled[index] = (used[index], 0);
+                    self.filled[index] = (states[index].used_bytes, 0);
                 }
                 // A donor gives the bytes that it has not filled first.
                 self.cold[index] = (self.cold[index] + next.saturating_sub(before))
@@ -111,16 +124,27 @@ impl Moving {
     }
 
     /// Notes the bytes that are filled by now.
-    fn see(&mut self, used: &[u64]) {
-        for (index, cold) in self.cold.iter_mut().enumerate() {
-            *cold = (*cold).min(self.bytes[index].saturating_sub(used[index]));
+    fn see(&mut self, states: &[State]) {
+        for (index, (cold, &State { used_bytes, .. })) in self.cold.iter_mut().zip(states).enumerate() {
+            *cold = (*cold).min(self.bytes[index].saturating_sub(used_bytes));
             let (most, steps) = &mut self.filled[index];
-            *steps = if used[index] > *most { 0 } else { *steps + 1 };
-            *most = used[index].max(*most);
+            *steps = if used_bytes > *most { 0 } else { *steps + 1 };
+            *most = used_bytes.max(*most);
             if *steps >= SETTLED {
                 (*cold, *steps) = (0, 0);
             }
         }
+    }
+
+    /// The bytes of the goal, except that tenants which are slow give none on a careful way.
+    fn open_goal(&self, goal: &Goal, states: &[State]) -> Vec<u64> {
+        let bytes = goal.bytes.iter().zip(&self.bytes).zip(states);
+        let open = bytes.map(
+            |((&goal_bytes, &bytes), state)| {
+                if goal.careful && state.is_slow { goal_bytes.max(bytes) } else { goal_bytes }
+            },
+        );
+        open.collect()
     }
 
     /// The bytes of each tenant that are filled, or were its own, if `split` were the next.
@@ -129,14 +153,18 @@ impl Moving {
         filled.zip(split).map(|(filled, &next)| filled.min(next)).collect()
     }
 
-    /// True if a step after which only these bytes are warm leaves everyone its baseline's
-    /// throughput, or nothing is cold by now, so that the step's is the only loss.
-    fn may_move(&self, goal: &Goal, warm: &[u64]) -> bool {
-        if level(&goal.tenants, warm) >= LEVEL_MIN {
+    /// True if the step to `next`, after which only the bytes `warm` are filled, may be made. It
+    /// leaves everyone its baseline's throughput; or all that moved before has been filled, and the
+    /// step costs at most two percent, or gains something once it is filled as well.
+    fn may_move(&self, goal: &Goal, next: &[u64], warm: &[u64]) -> bool {
+        let reached = level(&goal.tenants, warm);
+        if reached >= LEVEL_PAID {
             return true;
         }
-        let now = level(&goal.tenants, &self.warm(&self.bytes));
-        now >= level(&goal.tenants, &self.bytes) * (1.0 - WARM)
+        let (now, filled) =
+            (level(&goal.tenants, &self.warm(&self.bytes)), level(&goal.tenants, &self.bytes));
+        let is_warm = now >= filled * (1.0 - WARM);
+        is_warm && (reached >= LEVEL_STEP || level(&goal.tenants, next) > filled)
     }
 
     /// True if every donor has the units that it needs with its next size, as far as the policy
@@ -252,3 +280,6 @@ fn fit(bytes: &mut [u64], rates: &mut Rates, total: &Share) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,8 @@ pub struct TenantControlOptions {
     pub apply_over: f64,
     /// Time between two steps from plan to plan; 1 ms to the period.
     pub step: Duration,
-    /// Time for which the baseline is kept after a tenant was below it; 0 to 1 d.
+    /// Time for which the baseline is kept after a tenant was below it; 0 to 1 d. It doubles if
+    /// that happens again within three such times.
     pub freeze: Duration,
 }
 

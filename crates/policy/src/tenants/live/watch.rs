@@ -6,6 +6,10 @@ use sherwood_model::Instant;
 
 /// Normalized throughput below which a tenant counts as below its baseline: two percent for noise.
 const BELOW: f64 = 0.98;
+/// Normalized throughput over about two seconds below which a tenant gives no more bytes. The noise
+/// of a thousand units in that time is three percent.
+const SLOW: f64 = 0.9;
+const RECENT_S: f64 = 2.0;
 /// Periods in a row for which a tenant must be below its baseline to end the exchange.
 const PERIODS: u32 = 3;
 
@@ -19,6 +23,8 @@ pub(super) struct Watch {
     waiting: u32,
     /// Periods in a row below the baseline.
     below: u32,
+    /// Requests per second, averaged over about [`RECENT_S`].
+    recent_per_s: f64,
     /// Requests per second of the last period.
     pub(super) requests_per_s: f64,
     /// Throughput of the last period divided by that of the baseline; none if the tenant asked for
@@ -29,11 +35,21 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Counts an observation.
-    pub(super) fn add(&mut self, requests: u64, waiting: bool) {
+    /// Counts an observation of `time`.
+    pub(super) fn add(&mut self, requests: u64, time: Duration, waiting: bool) {
+        let seconds = time.as_secs_f64();
+        if seconds > 0.0 {
+            let part = seconds / (seconds + RECENT_S);
+            self.recent_per_s += (requests as f64 / seconds - self.recent_per_s) * part;
+        }
         self.requests += requests;
         self.seen += 1;
         self.waiting += u32::from(waiting);
+    }
+
+    /// True if the tenant recently served much less than `base` requests per second.
+    pub(super) fn is_slow(&self, base: f64) -> bool {
+        self.recent_per_s < base * SLOW
     }
 
     /// Ends a period in which the baseline would have served `base` requests per second. True if
@@ -78,7 +94,7 @@ mod tests {
     fn periods(requests: [u64; 4], waiting: bool) -> [bool; 4] {
         let mut watch = Watch::default();
         requests.map(|requests| {
-            watch.add(requests, waiting);
+            watch.add(requests, PERIOD, waiting);
             watch.end_period(PERIOD, 100.0)
         })
     }
@@ -93,13 +109,13 @@ mod tests {
     #[test]
     fn throughput_is_normalized_where_it_is_evidence() {
         let mut watch = Watch::default();
-        watch.add(3_000, false);
+        watch.add(3_000, PERIOD, false);
         watch.end_period(PERIOD, 100.0);
         assert_eq!((watch.requests_per_s, watch.normalized), (150.0, Some(1.5)));
-        watch.add(1_000, false);
+        watch.add(1_000, PERIOD, false);
         watch.end_period(PERIOD, 100.0);
         assert_eq!(watch.normalized, None);
-        watch.add(1_000, true);
+        watch.add(1_000, PERIOD, true);
         watch.end_period(PERIOD, 100.0);
         assert_eq!((watch.normalized, watch.below_time), (Some(0.5), PERIOD));
     }
