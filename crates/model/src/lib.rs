@@ -8,6 +8,7 @@
 
 mod deadline_classes;
 mod demand;
+mod demand_counts;
 mod demand_curve;
 mod hash;
 mod ids;
@@ -25,6 +26,7 @@ mod window;
 
 pub use deadline_classes::{DeadlineClass, DeadlineClasses, DeadlineClassesError};
 pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, deadline_within};
+pub use demand_counts::DemandCounts;
 pub use demand_curve::DemandCurve;
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};

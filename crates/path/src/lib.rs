@@ -72,10 +72,11 @@ mod revalidation;
 
 pub use answer::{Answer, LatencyGroup, Status};
 pub use backend::{
-    Action, AnswerCache, Backend, BackendOptions, BackendUse, Change, DemandCounts, FetchKey, FillCounts,
-    Holdings, Invalidation, Units, Write, WriteOptions, WriteOrder, WriteTo,
+    Action, AnswerCache, Backend, BackendOptions, BackendUse, Change, FetchKey, FillCounts, Holdings,
+    Invalidation, Units, Write, WriteOptions, WriteOrder, WriteTo,
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use query::{Query, QueryFetch, Slot};
 pub use request::Request;
+pub use sherwood_model::DemandCounts;

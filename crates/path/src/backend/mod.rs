@@ -1,7 +1,6 @@
 //! The state machine of one backend.
 
 mod action;
-mod demand;
 mod fill;
 mod key;
 mod options;
@@ -17,10 +16,9 @@ use sherwood_dispatch::{
     AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError, Percent, Reply,
     Stats,
 };
-use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, SeededState};
+use sherwood_model::{Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
-pub use demand::DemandCounts;
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
 pub use options::{BackendOptions, WriteTo};

@@ -3,10 +3,9 @@
 use std::hash::Hash;
 
 use sherwood_dispatch::{AttemptId, Reply};
-use sherwood_model::{DemandKind, Instant, PartitionId, TenantId, Unit};
+use sherwood_model::{DemandCounts, DemandKind, Instant, PartitionId, TenantId, Unit};
 
 use super::Backend;
-use super::demand::DemandCounts;
 use super::fill::AnswerCache;
 use super::rates::BackendUse;
 use crate::{Change, Write};
@@ -66,7 +65,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         partition: PartitionId,
     ) -> Option<DemandCounts> {
         let counts = self.demand.get(tenant.index())?;
-        Some(counts.with_hits(&cache.cache().usage(partition)))
+        let usage = cache.cache().usage(partition);
+        Some(counts.with_hits(usage.hits, usage.hit_units, usage.hit_bytes))
     }
 
     /// Charges the tenant of a call the units of its answer beyond one for each key, which were

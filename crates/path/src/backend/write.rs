@@ -45,7 +45,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
         };
         if let Some(counts) = self.demand.get_mut(tenant.index()) {
-            counts.count_write(self.options.units, bytes);
+            counts.count_write(self.options.units.writes, bytes);
         }
         let answers = vec![None; self.options.written_replicas()];
         let running =

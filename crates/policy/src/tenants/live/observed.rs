@@ -1,6 +1,8 @@
 //! Input of the level between tenants.
 
-use sherwood_model::{BackendId, DemandCurve};
+use sherwood_model::{BackendId, DemandCounts, DemandCurve, Legs, ResourceKind};
+
+use super::TenantResource;
 
 /// Observation of one tenant at one time.
 ///
@@ -68,6 +70,43 @@ pub struct ReadCounts {
     pub joined: u64,
 }
 
+impl TenantObservation {
+    /// Adds what the tenant asked of a backend since the start, of which `read_units` were charged
+    /// for reads. To be called for each backend of a new observation; `legs` are those whose bytes
+    /// count for network.
+    pub fn add_demand(
+        &mut self,
+        resources: &[TenantResource],
+        backend: BackendId,
+        asked: &DemandCounts,
+        read_units: f64,
+        legs: Legs,
+    ) {
+        self.counts.requests += asked.requests();
+        self.counts.units.resize(resources.len(), UnitCounts::default());
+        for (resource, units) in resources.iter().zip(&mut self.counts.units) {
+            match resource.kind {
+                ResourceKind::Reads(of) if of == backend => {
+                    units.add_read(0.0, asked.read_units_if_miss as f64, read_units);
+                }
+                ResourceKind::Writes(of) if of == backend => units.add_write(asked.write_units as f64),
+                ResourceKind::Network => {
+                    let [if_hit, if_miss, used] =
+                        [asked.network_if_hit(legs), asked.network_if_miss(legs), asked.network(legs)];
+                    units.add_read(if_hit as f64, if_miss as f64, used as f64);
+                }
+                ResourceKind::Reads(_) | ResourceKind::Writes(_) => {}
+            }
+        }
+    }
+}
+
+impl From<&DemandCounts> for ReadCounts {
+    fn from(&DemandCounts { hits, misses, joined, .. }: &DemandCounts) -> Self {
+        Self { hits, misses, joined }
+    }
+}
+
 impl ReadCounts {
     /// Number of reads.
     #[must_use]
@@ -87,5 +126,44 @@ impl UnitCounts {
     /// Counts a write of so many units.
     pub fn add_write(&mut self, units: f64) {
         self.add_read(units, units, units);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZero;
+
+    use sherwood_model::Unit;
+
+    use super::*;
+
+    #[test]
+    fn demand_of_backends_is_counted_for_their_resources() {
+        let of = |kind| TenantResource { name: String::new(), kind, total_per_s: 1.0 };
+        let resources = [
+            of(ResourceKind::Reads(BackendId(0))),
+            of(ResourceKind::Reads(BackendId(1))),
+            of(ResourceKind::Writes(BackendId(1))),
+            of(ResourceKind::Network),
+        ];
+        let unit = Unit::Bytes(NonZero::new(1_000).unwrap());
+        let mut asked = DemandCounts::default().with_hits(3, 6, 4_500);
+        asked.count_fetched(unit, 1_500, 2);
+        asked.count_write(Unit::Count, 500);
+        let mut seen = TenantObservation::default();
+        seen.add_demand(&resources, BackendId(1), &asked, 2.0, Legs::Both);
+        seen.add_demand(&resources, BackendId(0), &DemandCounts::default(), 0.0, Legs::Both);
+        let counts = |if_hit, if_miss, used| UnitCounts { if_hit, if_miss, used };
+        assert_eq!(seen.counts.requests, 6);
+        assert_eq!(
+            seen.counts.units,
+            [
+                counts(0.0, 0.0, 0.0),
+                counts(0.0, 10.0, 2.0),
+                counts(1.0, 1.0, 1.0),
+                counts(7_500.0 + 1_000.0, 16_000.0, 8_500.0 + 1_500.0),
+            ]
+        );
+        assert_eq!(ReadCounts::from(&asked), ReadCounts { hits: 3, misses: 1, joined: 1 });
     }
 }

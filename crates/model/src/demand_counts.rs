@@ -1,17 +1,14 @@
 //! Counts of what tenants ask of a backend, from which demand vectors are derived.
 
-use sherwood_cache::Usage;
-use sherwood_model::{Legs, Unit};
-
-use super::rates::Units;
+use crate::{Legs, Unit};
 
 /// A tenant's reads and writes of a backend since the start: what they took, and what they would
 /// take at any hit ratio. The difference of two gives the demand of the time between.
 ///
 /// A read that the cache answered, a fetched key, a read that joined such a fetch, and a write are
 /// a request each. Reads that failed or were refused are none. Bytes are those of key and value.
-/// The hits are counted by the cache, in partitions that are
-/// [metered](sherwood_cache::Partition::metered); those of a look-aside listener are among them.
+/// The hits are counted by the cache, in partitions that are metered; those of a look-aside
+/// listener are among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DemandCounts {
     /// Reads that the cache answered.
@@ -59,18 +56,21 @@ impl DemandCounts {
         self.network_if_hit(legs) + (legs.count() - 1) * self.fetched_bytes
     }
 
-    /// Returns these counts with the hits of a partition.
-    pub(super) fn with_hits(self, usage: &Usage) -> Self {
+    /// Returns these counts with the hits of a partition, which would take so many units, and their
+    /// bytes.
+    #[must_use]
+    pub fn with_hits(self, hits: u64, units: u64, bytes: u64) -> Self {
         Self {
-            hits: self.hits + usage.hits,
-            read_units_if_miss: self.read_units_if_miss + usage.hit_units,
-            read_bytes: self.read_bytes + usage.hit_bytes,
+            hits: self.hits + hits,
+            read_units_if_miss: self.read_units_if_miss + units,
+            read_bytes: self.read_bytes + bytes,
             ..self
         }
     }
 
-    /// Counts a fetched key of so many bytes with its value, and the reads that waited for it.
-    pub(super) fn count_fetched(&mut self, unit: Unit, bytes: usize, waiters: usize) {
+    /// Counts a fetched key of so many bytes with its value, and the reads that waited for it, at
+    /// least one.
+    pub fn count_fetched(&mut self, unit: Unit, bytes: usize, waiters: usize) {
         let (bytes, waiters) = (bytes as u64, waiters as u64);
         self.misses += 1;
         self.joined += waiters - 1;
@@ -80,9 +80,9 @@ impl DemandCounts {
     }
 
     /// Counts a write of so many bytes of key and value.
-    pub(super) fn count_write(&mut self, units: Units, bytes: u64) {
+    pub fn count_write(&mut self, unit: Unit, bytes: u64) {
         self.writes += 1;
-        self.write_units += units.writes.of(bytes);
+        self.write_units += unit.of(bytes);
         self.written_bytes += bytes;
     }
 }
