@@ -344,12 +344,17 @@ impl<K: Clone + Eq + Hash> Fences<K> {
         self.next_turn().into_iter().chain(fenced).chain(all).min()
     }
 
-    /// Fences a key that was changed by other means, at the store or in the cache. The values of
-    /// running writes are not kept, nor those fetched until `settle` has passed.
-    pub(crate) fn fence(&mut self, now: Instant, key: &K) {
+    /// Has the running writes of a key keep no value, because the cache was changed by other means.
+    pub(crate) fn contend(&mut self, key: &K) {
         if let Some(state) = self.keys.get_mut(key) {
             state.contend();
         }
+    }
+
+    /// Fences a key that was changed by other means, at the store or in the cache. The values of
+    /// running writes are not kept, nor those fetched until `settle` has passed.
+    pub(crate) fn fence(&mut self, now: Instant, key: &K) {
+        self.contend(key);
         let fence = self.settling(now);
         self.extend(key, fence, now);
     }

@@ -284,8 +284,10 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Flushes a partition from the time `at` on, which may be now or later: nothing fetched before
     /// `at` fills it afterwards. A flush replaces one to come, as in the cache.
     ///
-    /// Fetches of other tenants may not fill either. Flushes are rare, and a value that was not
-    /// cached is only fetched again.
+    /// With [tenants], fetches of other partitions fill theirs. Without, they may not fill either:
+    /// flushes are rare then, and a value that was not cached is only fetched again.
+    ///
+    /// [tenants]: sherwood_dispatch::Options::tenants
     pub fn handle_flush(
         &mut self,
         now: Instant,
@@ -406,11 +408,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     fn carry_out_due(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
-        let to_come = self.flushes.len();
-        self.flushes.retain(|_, at| *at > now);
-        if self.flushes.len() < to_come {
-            self.invalidate(now, Invalidation::All);
-        }
+        self.carry_out_flushes(now);
         while let Some(lifted) = self.fences.poll_lifted(now) {
             match lifted {
                 Lifted::Key(key) => self.fence_fetches(&key),
@@ -481,6 +479,30 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             keys.into_iter().partition(|(key, _)| fences.is_fenced(&key.key));
         dispatch.handle_fetch_from(now, holders, demand, settled, entropy);
         dispatch.handle_fetch_from(now, Holders::One(PRIMARY), demand, fenced, entropy);
+    }
+
+    /// Carries out the flushes that are due by `now`.
+    fn carry_out_flushes(&mut self, now: Instant) {
+        let is_due = |at: &Instant| *at <= now;
+        let due: Vec<PartitionId> =
+            self.flushes.iter().filter(|(_, at)| is_due(at)).map(|(partition, _)| *partition).collect();
+        if due.is_empty() {
+            return;
+        }
+        self.flushes.retain(|_, at| !is_due(at));
+        if self.options.dispatch.tenants.is_none() {
+            return self.invalidate(now, Invalidation::All);
+        }
+        // A tenant that flushes must neither keep the values of others out of the cache nor limit
+        // their misses by the ramp.
+        self.check_due_next();
+        let is_flushed = |partition: &PartitionId| due.binary_search(partition).is_ok();
+        let Self { dispatch, fences, writes, .. } = self;
+        dispatch.invalidate_where(|key| is_flushed(&key.partition));
+        let written = writes.values().map(|running| &running.write);
+        let written = written.filter(|write| write.partition.as_ref().is_some_and(is_flushed));
+        written.for_each(|write| fences.contend(&write.key));
+        fences.fence_all(now, now);
     }
 
     fn invalidate(&mut self, now: Instant, which: Invalidation<'_, K>) {

@@ -128,3 +128,21 @@ fn absent_key_costs_a_unit_and_counts_as_a_miss() {
     let counts = machine.demand(&SizedCache(&cache), TenantId(0), PartitionId(0)).unwrap();
     assert_eq!((counts.misses, counts.read_units_if_miss, counts.read_bytes), (1, 1, 4));
 }
+
+#[test]
+fn flush_of_a_tenant_keeps_only_its_own_fetches_and_writes_out_of_the_cache() {
+    let (cache, mut machine) = start();
+    read(&mut machine, &cache, 0, &[("a", 0)]);
+    read(&mut machine, &cache, 1, &[("a", 1)]);
+    write(&mut machine, &cache, KIB);
+    machine.handle_flush(NOW, &SizedCache(&cache), PartitionId(0), NOW);
+    serve(&mut machine, &cache);
+    let has =
+        |partition, key: &str| cache.peek(partition, key.as_bytes(), &Access::at(NOW), |_| ()).is_some();
+    assert_eq!([0, 1].map(|tenant| has(PartitionId(tenant), "a")), [false, true]);
+    assert!(!has(PartitionId(0), "w"), "the write began before the flush");
+    write(&mut machine, &cache, KIB);
+    machine.handle_flush(NOW, &SizedCache(&cache), PartitionId(1), NOW);
+    serve(&mut machine, &cache);
+    assert!(has(PartitionId(0), "w"), "the other tenant's flush does not concern it");
+}
