@@ -47,7 +47,7 @@ use super::TicketId;
 /// assert_eq!(call.poll_action(), Some(CallAction::Get { replica: b }));
 /// let expected = Duration::from_millis(3);
 /// let ticket = TicketId::from_bits(7);
-/// let offer = TicketOffer { ticket, expected, fits: true };
+/// let offer = TicketOffer { ticket, expected, fits: true, starts_at_once: true };
 /// call.handle_ticket(now, a, Some(offer));
 /// call.handle_timeout(now + options.answer_timeout);
 /// assert_eq!(call.poll_action(), Some(CallAction::Wait { replica: a, ticket }));
@@ -72,7 +72,7 @@ pub struct CallOptions {
     /// Longest wait for the answers of schedulers that are asked for a ticket.
     pub answer_timeout: Duration,
     /// True if the call is rejected when every candidate has answered that it would miss its
-    /// deadline, or make another miss its.
+    /// deadline, or make another miss its. A call that would start at once is made all the same.
     pub may_reject: bool,
 }
 
@@ -85,6 +85,9 @@ pub struct TicketOffer {
     pub expected: Duration,
     /// True if the call is expected to meet its deadline and to let others meet theirs.
     pub fits: bool,
+    /// True if the replica is idle. The call is made even if it does not fit: its latency may be
+    /// the only sign that a replica which was too slow has recovered.
+    pub starts_at_once: bool,
 }
 
 /// An instruction to the driver of a [`TicketedCall`].
@@ -263,10 +266,10 @@ impl TicketedCall {
         let is_last = offers.clone().count() == self.candidates.len();
         // As `Estimate::is_better_than` compares.
         let best = offers.min_by_key(|(_, offer)| (!offer.fits, offer.expected));
-        let Some((replica, TicketOffer { ticket, expected, fits })) = best else {
+        let Some((replica, TicketOffer { ticket, expected, fits, starts_at_once })) = best else {
             return self.start(self.candidates[0].replica, None);
         };
-        if !fits && is_last && self.options.may_reject {
+        if !fits && !starts_at_once && is_last && self.options.may_reject {
             self.cancel_except(None);
             self.state = State::Ended;
             self.actions.push_back(CallAction::Reject { expected });
@@ -356,7 +359,8 @@ mod tests {
     }
 
     fn offer(bits: u64, ms: u64, fits: bool) -> Option<TicketOffer> {
-        Some(TicketOffer { ticket: ticket(bits), expected: Duration::from_millis(ms), fits })
+        let (ticket, expected) = (ticket(bits), Duration::from_millis(ms));
+        Some(TicketOffer { ticket, expected, fits, starts_at_once: false })
     }
 
     fn wait(replica: ReplicaId, bits: u64) -> CallAction {
@@ -393,6 +397,15 @@ mod tests {
         silent.handle_ticket(at(1), A, offer(1, 5, false));
         silent.handle_ticket(at(1), B, None);
         assert_eq!(actions(&mut silent), [wait(A, 1)]);
+    }
+
+    #[test]
+    fn call_that_starts_at_once_is_made_although_it_will_be_late() {
+        let mut call = call(&[A, B], true);
+        let idle = offer(1, 3, false).map(|offer| TicketOffer { starts_at_once: true, ..offer });
+        call.handle_ticket(at(1), A, idle);
+        call.handle_ticket(at(1), B, offer(2, 5, false));
+        assert_eq!(actions(&mut call), [cancel(B, 2), wait(A, 1)]);
     }
 
     #[test]

@@ -311,6 +311,7 @@ impl RemoteScheduler {
             ticket: TicketId::from_bits(given.ticket),
             expected: Duration::from_micros(u64::try_from(given.expected_us).unwrap_or(0)),
             fits: given.meets_deadline && !given.breaks_another,
+            starts_at_once: given.starts_at_once,
         })
     }
 

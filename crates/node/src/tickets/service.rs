@@ -121,6 +121,7 @@ impl tickets_server::Tickets for TicketService {
             meets_deadline: given.estimate.meets_deadline,
             breaks_another: given.estimate.breaks_another,
             lease_us: micros(scheduler.options.timeout),
+            starts_at_once: given.estimate.starts_at_once,
         }))
     }
 

@@ -289,6 +289,7 @@ impl World {
                     ticket: id,
                     expected: estimate.completes_at - now,
                     fits: estimate.fits(),
+                    starts_at_once: estimate.starts_at_once,
                 });
                 Some(Event::Ticket(index, replica, offer))
             }
