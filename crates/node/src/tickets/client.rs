@@ -26,9 +26,11 @@ use crate::clock::Clock;
 /// Longest wait for a ticket. Chosen: several round trips between the zones of a region. A call
 /// waits for half of the time that it has left, if that is less.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(50);
-/// Timeout of opening a connection, and of cancelling and releasing a ticket, which no call waits
-/// for.
-const ASIDE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Shortest wait for a ticket, also of a call whose deadline is over: more than a scheduler needs
+/// that works, so that it is not taken to have failed.
+const ANSWER_TIMEOUT_MIN: Duration = Duration::from_millis(5);
+/// Timeout of opening a connection, and of a call to a scheduler that waits for no turn.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The schedulers of a backend's replicas.
 pub(crate) struct Schedulers {
@@ -81,9 +83,8 @@ impl Schedulers {
         expires_at: Instant,
     ) -> Turn {
         let now = self.clock.now();
-        let left = demand.deadline.unwrap_or(expires_at).min(expires_at) - now;
         let options = CallOptions {
-            answer_timeout: ANSWER_TIMEOUT.min(left / 2),
+            answer_timeout: answer_timeout(demand.deadline.unwrap_or(expires_at).min(expires_at) - now),
             may_reject: self.may_reject && !demand.best_effort,
         };
         let (events, arrivals) = mpsc::unbounded_channel();
@@ -210,9 +211,9 @@ impl Held {
         }
         let request =
             GetTicketRequest { scheduler: scheduler.endpoint.scheduler().to_owned(), ..self.request.clone() };
-        let (events, clock, left) = (self.events.clone(), self.schedulers.clock, self.expires_at - now);
+        let (events, clock) = (self.events.clone(), self.schedulers.clock);
         self.schedulers.runtime.spawn(async move {
-            let offer = match tokio::time::timeout(left, scheduler.get(request)).await {
+            let offer = match tokio::time::timeout(CALL_TIMEOUT, scheduler.get(request)).await {
                 Ok(Ok(offer)) => {
                     scheduler.backoff().note_answer();
                     Some(offer)
@@ -297,7 +298,7 @@ impl RemoteScheduler {
             return Ok(client.clone());
         }
         let unreachable = |error: io::Error| Status::unavailable(error.to_string());
-        let connected = tokio::time::timeout(ASIDE_TIMEOUT, self.endpoint.connect()).await;
+        let connected = tokio::time::timeout(CALL_TIMEOUT, self.endpoint.connect()).await;
         let connection =
             connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(unreachable)?;
         let fresh = TicketsClient::with_origin(connection.clone(), self.endpoint.origin());
@@ -343,7 +344,7 @@ impl RemoteScheduler {
     }
 
     async fn aside(&self, call: impl Future<Output = Result<(), Status>>) {
-        match tokio::time::timeout(ASIDE_TIMEOUT, call).await {
+        match tokio::time::timeout(CALL_TIMEOUT, call).await {
             Ok(Ok(())) => {}
             Ok(Err(status)) => tracing::debug!("scheduler {}: {status}", self.endpoint.url()),
             Err(_) => tracing::debug!("scheduler {}: no answer", self.endpoint.url()),
@@ -351,6 +352,22 @@ impl RemoteScheduler {
     }
 }
 
+/// Returns the longest wait for a ticket of a call that has this time left.
+fn answer_timeout(left: Duration) -> Duration {
+    (left / 2).clamp(ANSWER_TIMEOUT_MIN, ANSWER_TIMEOUT)
+}
+
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_waits_for_a_ticket_for_half_of_its_time_and_within_bounds() {
+        let wait = |ms| answer_timeout(Duration::from_millis(ms)).as_millis();
+        assert_eq!([0, 8, 40, 100, 2_000].map(wait), [5, 5, 20, 50, 50]);
+    }
 }
