@@ -12,6 +12,7 @@
 
 mod activity;
 mod body;
+mod drain;
 mod reply;
 
 use std::convert::Infallible;
@@ -29,7 +30,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
+use hyper_util::server::graceful::GracefulConnection;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -41,6 +42,7 @@ use tower_service::Service;
 use crate::access::Refusals;
 use crate::tls::Tls;
 use activity::Activity;
+use drain::Drain;
 
 pub(crate) use body::{HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
 pub(crate) use reply::{InPath, Problem, listed};
@@ -105,12 +107,12 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(connections_max));
     let port = Port { listener: TcpListener::from_std(listener)?, routers, tls, permits };
-    let clients = GracefulShutdown::new();
+    let clients = Drain::new();
     tokio::select! {
         never = port.serve(&clients) => match never {},
         () = stopped(&mut stop) => {}
     }
-    let latecomers = GracefulShutdown::new();
+    let latecomers = Drain::new();
     let drain = async {
         tokio::select! {
             never = port.serve(&latecomers) => match never {},
@@ -143,7 +145,7 @@ type Greeted = Option<(TlsStream<TcpStream>, OwnedSemaphorePermit)>;
 impl Port {
     /// Accepts connections and serves each in a task of its own, which `clients` can end.
     /// Handshakes in flight end with this future.
-    async fn serve(&self, clients: &GracefulShutdown) -> Infallible {
+    async fn serve(&self, clients: &Drain) -> Infallible {
         // Bounded by the number of permits.
         let mut greetings: JoinSet<Greeted> = JoinSet::new();
         loop {
@@ -181,19 +183,16 @@ impl Port {
         }
     }
 
-    fn serve_connection<S>(&self, stream: S, permit: OwnedSemaphorePermit, clients: &GracefulShutdown)
+    fn serve_connection<S>(&self, stream: S, permit: OwnedSemaphorePermit, clients: &Drain)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
         let connection = connection(stream, self.routers.clone(), Arc::clone(&activity));
-        let connection = clients.watch(connection);
+        let connection = clients.watch(connection, async move { activity.idle(HEAD_TIMEOUT).await });
         tokio::spawn(async move {
-            tokio::select! {
-                end = connection => if let Err(error) = end {
-                    tracing::debug!("a connection ended: {error}");
-                },
-                () = activity.idle(HEAD_TIMEOUT) => tracing::debug!("an idle connection was closed"),
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection ended: {error}");
             }
             drop(permit);
         });
