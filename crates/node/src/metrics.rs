@@ -343,6 +343,11 @@ impl Reading {
             "Calls put back because they could not meet their deadline",
             deferred.collect(),
         )?;
+        let dropped = replicas.iter().map(|(labels, replica)| (labels.clone(), replica.dropped_latencies));
+        let dropped =
+            dropped.chain(tickets.iter().map(|(labels, stats)| (labels.clone(), stats.dropped_latencies)));
+        let help = "Latencies that no estimate is made of, since no call takes so long";
+        counters(encoder, "queue_latencies_dropped", help, dropped.collect())?;
         let held = |stats: &TicketStats| f64::from(stats.waiting) + f64::from(stats.started);
         let held = tickets.iter().map(|(labels, stats)| (labels.clone(), held(stats)));
         gauges(encoder, "tickets_held", "Tickets that the scheduler has given out", held.collect())?;

@@ -83,6 +83,7 @@ fn request_out_of_range_is_refused_and_absurd_latency_is_ignored() {
             client.release(ticket, Some(latency_us)).await.unwrap();
         }
         assert_eq!(client.get(None).await.unwrap().expected_us, 0);
+        assert_eq!(metric(&node, "sherwood_queue_latencies_dropped_total{scheduler=\"default\"}"), 100.0);
     });
     node.stop();
 }
