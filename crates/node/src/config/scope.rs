@@ -66,6 +66,21 @@ pub(super) fn bytes<T>(spanned: &Spanned<T>) -> Origin {
     Origin::Bytes(spanned.span())
 }
 
+/// Returns the tables of a list, up to `max` of them; more are a problem. `heading` is that of one.
+pub(super) fn at_most<'t, T>(
+    problems: &mut Problems<'_>,
+    heading: &str,
+    tables: &'t [Spanned<T>],
+    max: usize,
+) -> &'t [Spanned<T>] {
+    if let Some(first) = tables.get(max) {
+        let message =
+            format!("there are {} {heading}; at most {max} are accepted: leave some out", tables.len());
+        problems.add(&bytes(first), message);
+    }
+    &tables[..tables.len().min(max)]
+}
+
 /// Returns the flag's value, otherwise the file's.
 pub(super) fn flag_or<T: Clone>(flag: &'static str, value: Option<T>, key: &Key<T>) -> Option<Given<T>> {
     value.map(|value| Given { value, origin: Origin::Flag(flag) }).or_else(|| given(key))

@@ -8,7 +8,7 @@ use toml::Spanned;
 use crate::config::meaning::BackendConfig;
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{Key, RawDeadline};
-use crate::config::scope::{Setting, bytes, given, in_range, unknown};
+use crate::config::scope::{Setting, at_most, bytes, given, in_range, unknown};
 use crate::config::units::Span;
 use crate::deadlines::DeadlineRule;
 
@@ -26,17 +26,10 @@ pub(super) fn resolve(
     tenants: &[String],
     problems: &mut Problems<'_>,
 ) -> Vec<DeadlineRule> {
-    if let Some(first) = file.get(RULES_MAX) {
-        let message = format!(
-            "there are {} [[deadline]]; at most {RULES_MAX} are accepted: leave some out",
-            file.len()
-        );
-        problems.add(&bytes(first), message);
-    }
     let backends: Vec<&str> = backends.iter().map(|backend| backend.name.as_str()).collect();
     let tenants: Vec<&str> = tenants.iter().map(String::as_str).collect();
     let mut rules: Vec<(DeadlineRule, Origin)> = Vec::new();
-    for table in file.iter().take(RULES_MAX) {
+    for table in at_most(problems, "[[deadline]]", file, RULES_MAX) {
         let RawDeadline { backend, prefix, tenant, within } = table.get_ref();
         let Some(within) = given(within) else {
             let message =

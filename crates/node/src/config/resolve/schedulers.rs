@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::backends::{NAMES, is_name};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{Key, RawScheduler};
-use crate::config::scope::{Setting, bytes, given, in_range};
+use crate::config::scope::{Setting, at_most, bytes, given, in_range};
 use crate::config::units::{Span, quoted};
 use crate::tickets::SchedulerSetup;
 
@@ -31,13 +31,6 @@ pub(super) fn resolve(
     has_admin: bool,
     problems: &mut Problems<'_>,
 ) -> Vec<SchedulerSetup> {
-    if let Some(first) = file.get(SCHEDULERS_MAX) {
-        let message = format!(
-            "there are {} [[scheduler]]; at most {SCHEDULERS_MAX} are accepted: leave some out",
-            file.len()
-        );
-        problems.add(&bytes(first), message);
-    }
     if let (Some(first), false) = (file.first(), has_admin) {
         let message =
             "[[scheduler]] is served by the admin API, which is off: leave it on, or remove the table";
@@ -45,7 +38,7 @@ pub(super) fn resolve(
     }
     let mut seen: Vec<(String, Origin)> = Vec::new();
     let mut schedulers = Vec::new();
-    for table in file.iter().take(SCHEDULERS_MAX) {
+    for table in at_most(problems, "[[scheduler]]", file, SCHEDULERS_MAX) {
         let raw = table.get_ref();
         let (name, origin) = match given(&raw.name) {
             Some(name) => (name.value, name.origin),

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawScopedSlo, RawSlo};
-use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
+use crate::config::scope::{Given, Setting, at_most, bytes, given, in_range, unknown};
 use crate::config::units::{Span, quoted};
 use crate::slos::{SloScope, SloSetup};
 
@@ -78,17 +78,9 @@ fn kind(
     kind: &SloKind<'_>,
     problems: &mut Problems<'_>,
 ) -> Vec<SloSetup> {
-    if tables.len() > SLOS_MAX {
-        let message = format!(
-            "there are {} {}; at most {SLOS_MAX} are accepted: leave some out",
-            tables.len(),
-            kind.table
-        );
-        problems.add(&bytes(&tables[SLOS_MAX]), message);
-    }
     let mut first: BTreeMap<String, Origin> = BTreeMap::new();
     let mut slos = Vec::new();
-    for table in tables.iter().take(SLOS_MAX) {
+    for table in at_most(problems, kind.table, tables, SLOS_MAX) {
         let RawScopedSlo { name, percentile, bound } = table.get_ref();
         let Some(name) = given(name) else {
             let message = format!("{} has no name; it must have one: set name = \"page\"", kind.table);
