@@ -61,28 +61,16 @@ fn text(results: &Results) -> String {
         results.p99_ms,
         results.requests_per_s,
     );
-    for range in &results.by_deadline {
-        let _ = writeln!(
-            text,
-            "{:>4} to {:<5} {:>10}  {:>6.2}%   {:>6.2}%  {:>6.2}%",
-            range.lo_ms,
-            range.hi_ms,
-            range.requests,
-            range.miss_ratio * 100.0,
-            range.rejection_ratio * 100.0,
-            range.hit_ratio * 100.0,
-        );
+    let mut row = |head: &str, requests: u64, ratios: [f64; 3]| {
+        let [missed, rejected, hits] = ratios.map(|ratio| ratio * 100.0);
+        let _ = writeln!(text, "{head:<13} {requests:>10}  {missed:>6.2}%   {rejected:>6.2}%  {hits:>6.2}%");
+    };
+    for of in &results.by_deadline {
+        let head = format!("{:>4} to {}", of.lo_ms, of.hi_ms);
+        row(&head, of.requests, [of.miss_ratio, of.rejection_ratio, of.hit_ratio]);
     }
-    for tenant in &results.tenants {
-        let _ = writeln!(
-            text,
-            "{:<12} {:>10}  {:>6.2}%   {:>6.2}%  {:>6.2}%",
-            tenant.name,
-            tenant.requests,
-            tenant.miss_ratio * 100.0,
-            tenant.rejection_ratio * 100.0,
-            tenant.hit_ratio * 100.0,
-        );
+    for of in &results.tenants {
+        row(&of.name, of.requests, [of.miss_ratio, of.rejection_ratio, of.hit_ratio]);
     }
     text
 }
