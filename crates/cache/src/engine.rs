@@ -529,6 +529,15 @@ impl Cache {
         self.ghosts.curve(partition, self.gets(partition))
     }
 
+    /// Halves the counts of all miss ratio curves. Called every third of a span of time, it makes
+    /// curves of gets whose mean age is half of the span, as that of the span's own gets is. Locks
+    /// one ghost at a time; O(partitions × buckets).
+    pub fn fade_curves(&self) {
+        for partition in (0..self.partitions.len()).map(PartitionId::from_index) {
+            self.ghosts.fade(partition, self.gets(partition));
+        }
+    }
+
     /// Bytes used by the ghosts of all partitions, beside the total: at most a 32nd of it, but at
     /// least 4 MiB and at most 256 MiB, divided evenly among the partitions, each of which may use
     /// about 20 KiB however many there are. O(partitions).

@@ -32,8 +32,9 @@
 //!   once. While half of the keys are being dropped, the remaining ones are estimated at half of
 //!   the weight of both halves, so distances keep their precision.
 //! - *Fading*. Counts are halved each time that 16,384 sampled gets, or four per sampled key if
-//!   that is more, have been counted, so the curve covers the last one to two such spans. Studies
-//!   of a whole trace disable it.
+//!   that is more, have been counted, so the curve covers the last one to two such spans. A caller
+//!   may halve them more often, so that the curve covers a span of time
+//!   ([`Cache::fade_curves`](crate::Cache::fade_curves)). Studies of a whole trace disable it.
 //!
 //! Distances are in bytes: a key weighs its charge when last stored. The weight of the key itself
 //! is exact; only that of the others is scaled.
@@ -276,7 +277,7 @@ impl Ghost {
 
     /// Halves the counts, and doubles a lowered sampling rate if there is room for more than twice
     /// the keys.
-    fn fade(&mut self, gets: u64) {
+    pub(super) fn fade(&mut self, gets: u64) {
         self.until_fading = self.fading_gets();
         self.faded_at = gets;
         if !self.options.fades {

@@ -88,6 +88,13 @@ impl Ghosts {
         Some(ghost.lock().unwrap_or_else(PoisonError::into_inner).curve(gets))
     }
 
+    /// Halves the counts of a partition's curve after `gets` gets.
+    pub(crate) fn fade(&self, partition: PartitionId, gets: u64) {
+        if partition.index() < self.ghosts.len() {
+            self.with(partition, |ghost| ghost.fade(gets));
+        }
+    }
+
     /// Bytes used by all ghosts.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes =

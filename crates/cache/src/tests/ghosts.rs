@@ -62,6 +62,21 @@ fn curve_brackets_the_measured_miss_ratio() {
 }
 
 #[test]
+fn curve_that_is_faded_forgets_old_gets() {
+    let cache = cache(1.0);
+    cache.apply(&CachePlan::Budgets(vec![50 * ITEM, ITEM])).unwrap();
+    let use_keys = |count: u64| (0..3_000).for_each(|i| _ = read_through(&cache, P, i % count));
+    use_keys(700);
+    assert!(cache.miss_ratio_curve(P).unwrap().at(100 * ITEM) > 0.9, "700 keys in turn do not fit");
+    for _ in 0..6 {
+        cache.fade_curves();
+    }
+    assert!((cache.miss_ratio_curve(P).unwrap().gets - 3_000.0 / 64.0).abs() < 1e-9);
+    use_keys(50);
+    assert!(cache.miss_ratio_curve(P).unwrap().at(100 * ITEM) < 0.05, "50 keys do");
+}
+
+#[test]
 fn steady_cache_misses_as_its_curve_predicts() {
     let cache = cache(1.0);
     cache.apply(&CachePlan::Budgets(vec![200 * ITEM, ITEM])).unwrap();

@@ -31,7 +31,7 @@ impl TenantController {
     /// Begins at the first observation.
     pub(super) fn begin(&mut self, now: Instant, seen: &[TenantObservation]) {
         self.observe(now, Duration::ZERO, seen, false);
-        self.watched_from = now;
+        (self.watched_from, self.faded_at) = (now, now);
         self.decides_at = now + self.options.period;
         self.steps_at = now + self.options.step;
     }

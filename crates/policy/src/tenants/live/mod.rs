@@ -31,6 +31,10 @@ pub use decision::{TenantDecision, TenantKept, TenantRound, TenantStanding};
 pub use observed::{ReadCounts, TenantCounts, TenantObservation, TenantPartition, UnitCounts};
 pub use options::{TenantControlError, TenantControlOptions, TenantResource};
 
+/// Times that curves are faded in a window. With halvings at every third, the mean age of what a
+/// curve counts is half of the window, as that of the window's counters.
+const FADINGS: u32 = 3;
+
 /// Divides the cache and the rates of resources among tenants, live.
 ///
 /// It observes monotone counters and curves, keeps a window of time of them, and has a
@@ -52,7 +56,8 @@ pub use options::{TenantControlError, TenantControlOptions, TenantResource};
 ///   [`decides_at`](Self::decides_at). [`set_terms`](Self::set_terms) and the other setters take
 ///   effect with the next call. A clock that stands still changes nothing.
 /// - Output: [`bytes`](Self::bytes) and [`rates`](Self::rates), which change with
-///   [`TenantRound::changed`]. A driver sets the rates first.
+///   [`TenantRound::changed`]. A driver sets the rates first, and fades curves with
+///   [`TenantRound::fades_curves`].
 #[derive(Clone)]
 pub struct TenantController {
     policy: Box<dyn TenantPolicy>,
@@ -75,6 +80,7 @@ pub struct TenantController {
     watched_from: Instant,
     decides_at: Instant,
     steps_at: Instant,
+    faded_at: Instant,
     /// True if the next division is applied whatever its gain.
     forced: bool,
     latest: Option<TenantDecision>,
@@ -133,6 +139,7 @@ impl TenantController {
             watched_from: Instant::ZERO,
             decides_at: Instant::ZERO,
             steps_at: Instant::ZERO,
+            faded_at: Instant::ZERO,
             forced: false,
             latest: None,
         })
@@ -257,7 +264,11 @@ impl TenantController {
         if let Some(decision) = &decision {
             self.latest = Some(decision.clone());
         }
-        TenantRound { changed, decision }
+        let fades_curves = now.since(self.faded_at) >= self.options.window / FADINGS;
+        if fades_curves {
+            self.faded_at = now;
+        }
+        TenantRound { changed, decision, fades_curves }
     }
 }
 

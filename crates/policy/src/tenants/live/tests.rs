@@ -171,6 +171,13 @@ fn policies_without_guarantee_are_applied_whatever_they_gain() {
 }
 
 #[test]
+fn curves_are_faded_three_times_in_a_window() {
+    let mut world = World::new("hare", 64 * MIB, fits_and_wide());
+    world.run(121, |_| {});
+    assert_eq!(world.fadings, 6);
+}
+
+#[test]
 fn clock_that_stands_still_moves_nothing() {
     let mut world = World::new("hare", 64 * MIB, fits_and_wide());
     world.run(21, |_| {});

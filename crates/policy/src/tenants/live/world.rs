@@ -101,6 +101,8 @@ pub(super) struct World {
     /// Throughput of each tenant in the last step.
     pub(super) served: Vec<f64>,
     pub(super) decisions: Vec<TenantDecision>,
+    /// Times that curves were to be faded.
+    pub(super) fadings: u32,
 }
 
 pub(super) fn resources(total: f64) -> Vec<TenantResource> {
@@ -141,6 +143,7 @@ impl World {
             controller,
             served: vec![0.0; count],
             decisions: Vec::new(),
+            fadings: 0,
         }
     }
 
@@ -162,6 +165,7 @@ impl World {
                 .collect();
             let round = self.controller.advance(self.now, &seen);
             self.decisions.extend(round.decision);
+            self.fadings += u32::from(round.fades_curves);
             check(self);
         }
     }
