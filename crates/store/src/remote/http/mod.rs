@@ -9,30 +9,25 @@
 //! HTTP/2.
 
 mod answer;
+mod client;
 mod connector;
 mod freshness;
 mod options;
 mod url;
 
-use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::join_all;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 
+use client::{Budget, Client, host};
 pub use options::{HeaderValue, HttpOptions};
 
-use connector::{Connector, NotConnected};
 use options::{Change, Urls};
 
 use super::options::RemoteOptions;
@@ -42,47 +37,15 @@ use crate::{
     Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind,
 };
 
-/// Time after which an idle connection to the service is closed.
-const IDLE: Duration = Duration::from_secs(60);
-
-/// Most bytes read of a response body that is read only to reuse its connection.
-const DISCARDED_BODY_BYTES: u64 = 64 << 10;
-
-/// Most time to read a body only to reuse its connection. It nearly always arrives with its head.
-/// The request keeps its permit meanwhile, so that a service whose error pages hang would delay
-/// every other key; a new connection costs less.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
-
 /// The store of an HTTP service.
 pub(crate) struct Http {
     name: Arc<str>,
-    client: Client<Connector, Full<Bytes>>,
+    client: Client,
     urls: Urls,
     headers: HeaderMap,
     requests: Semaphore,
     calls: Semaphore,
     remote: RemoteOptions,
-}
-
-/// The bytes of response bodies that one call may still read, over all its requests.
-struct Budget(AtomicU64);
-
-impl Budget {
-    /// Takes `bytes` from the budget; false if fewer are left.
-    fn take(&self, bytes: usize) -> bool {
-        let left = |left: u64| left.checked_sub(bytes as u64);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
-    }
-
-    /// The budget for a body that is read only to reuse its connection.
-    fn discarded() -> Self {
-        Self(AtomicU64::new(DISCARDED_BODY_BYTES))
-    }
-
-    /// Returns the `bytes` that were taken for a body that is not kept.
-    fn give_back(&self, bytes: usize) {
-        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
 }
 
 /// State shared by the requests of one call.
@@ -95,7 +58,7 @@ struct Call {
 
 impl Call {
     fn new(bytes_max: u64) -> Self {
-        Self { budget: Budget(AtomicU64::new(bytes_max)), stopped: watch::Sender::new(None) }
+        Self { budget: Budget::new(bytes_max), stopped: watch::Sender::new(None) }
     }
 
     /// Stops the call if the failure of one request would affect all its requests: the service is
@@ -137,14 +100,9 @@ impl Http {
         let remote = &options.remote;
         options.validate()?;
         let urls = options.urls()?;
-        let secure = urls.are_secure();
-        let tls = remote.tls.clone().unwrap_or_default();
         Ok(Self {
             name: name.into(),
-            client: client(
-                Connector { config: config(secure, &tls)?, tls, timeout: remote.connect_timeout() },
-                remote,
-            ),
+            client: Client::open(urls.are_secure(), remote)?,
             urls,
             headers: options::headers(options)?,
             requests: Semaphore::new(remote.connections_max.into()),
@@ -248,7 +206,7 @@ impl Http {
         let _permit = self.permit().await?;
         let address = host(&url);
         let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
-        self.drain(body, &address).await;
+        self.client.drain(body, &address).await;
         Ok((head.status, head.headers, address))
     }
 
@@ -302,11 +260,11 @@ impl Http {
         let read = read.inspect_err(|cause| call.stop_if_all(cause));
         let body = match read {
             Ok(answer::Read::Body) => {
-                let body = self.body(body, &address, &call.budget).await;
+                let body = self.client.body(body, &address, &call.budget).await;
                 body.inspect_err(|cause| call.stop_if_all(cause))?
             }
             Ok(answer::Read::Absent) | Err(_) => {
-                self.drain(body, &address).await;
+                self.client.drain(body, &address).await;
                 Bytes::new()
             }
         };
@@ -315,8 +273,7 @@ impl Http {
 
     /// Sends a request and reads the head of the response.
     async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
-        let answer_timeout = self.remote.answer_timeout();
-        let (address, carries) = (host(&url), body.is_some());
+        let carries = body.is_some();
         let mut request = Request::new(Full::new(body.unwrap_or_default()));
         (*request.method_mut(), *request.uri_mut()) = (method, url);
         *request.headers_mut() = self.headers.clone();
@@ -326,58 +283,7 @@ impl Http {
             let kind = hyper::header::HeaderValue::from_static("application/octet-stream");
             headers.entry(CONTENT_TYPE).or_insert(kind);
         }
-        match timeout(answer_timeout, self.client.request(request)).await {
-            Ok(response) => response.map_err(|error| failure(&error, &address)),
-            Err(_) => Err(Cause::unanswered(address, answer_timeout)),
-        }
-    }
-
-    /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
-    /// be reused.
-    async fn drain(&self, body: Incoming, address: &str) {
-        let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::discarded())).await;
-    }
-
-    /// Reads a body, whose bytes are taken from `budget`. If reading fails, they are returned to
-    /// it.
-    async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
-        let mut read = BytesMut::new();
-        match self.read_body(body, &mut read, address, budget).await {
-            Ok(()) => Ok(read.freeze()),
-            Err(cause) => {
-                budget.give_back(read.len());
-                Err(cause)
-            }
-        }
-    }
-
-    async fn read_body(
-        &self,
-        mut body: Incoming,
-        read: &mut BytesMut,
-        address: &str,
-        budget: &Budget,
-    ) -> Result<(), Cause> {
-        let bytes_max = self.remote.value_bytes_max;
-        let too_large = || Err(Cause::TooLarge { bytes_max });
-        if body.size_hint().lower() > bytes_max {
-            return too_large();
-        }
-        let answer_timeout = self.remote.answer_timeout();
-        loop {
-            let frame = match timeout(answer_timeout, body.frame()).await {
-                Ok(Some(Ok(frame))) => frame,
-                Ok(None) => return Ok(()),
-                Ok(Some(Err(error))) => return Err(failure(&error, address)),
-                Err(_) => return Err(Cause::unanswered(address, answer_timeout)),
-            };
-            if let Ok(data) = frame.into_data() {
-                if !budget.take(data.len()) {
-                    return too_large();
-                }
-                read.extend_from_slice(&data);
-            }
-        }
+        self.client.send(request).await
     }
 
     fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
@@ -430,61 +336,6 @@ const NO_URL: Cause = Cause::Unsupported {
     reason: "the key makes no URL by the backend's template: it is empty or a way up, or lacks a part that {key.N} names",
 };
 
-fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Full<Bytes>> {
-    let answer_timeout = remote.answer_timeout();
-    Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(remote.connections_max.into())
-        // An HTTP/2 connection carries many requests: new ones must not be sent on one that hangs.
-        .http2_keep_alive_interval(answer_timeout)
-        .http2_keep_alive_timeout(answer_timeout)
-        .build(connector)
-}
-
-/// The TLS configuration of the HTTP client, which offers HTTP/2 and HTTP/1.1.
-fn config(secure: bool, options: &tls::TlsOptions) -> Result<Option<Arc<rustls::ClientConfig>>, OpenCause> {
-    if !secure {
-        return Ok(None);
-    }
-    let mut config = (*tls::client_config(options)?).clone();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Some(Arc::new(config)))
-}
-
 fn found(value: Bytes, headers: &HeaderMap) -> Found {
     Found { value, flags: 0, good_for: freshness::good_for(headers), tags: freshness::tags(headers) }
-}
-
-/// Host and port of a URL, for errors.
-fn host(url: &Uri) -> String {
-    url::address(url).map(|address| address.to_string()).unwrap_or_default()
-}
-
-/// The cause of a failed request, from the innermost specific error.
-fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
-    let address = address.to_owned();
-    let mut innermost = error;
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(NotConnected(cause)) = error.downcast_ref() {
-            return cause.clone();
-        }
-        if let Some(error) = error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse()) {
-            return Cause::Protocol { address, expected: "HTTP", detail: error.to_string() };
-        }
-        if let Some(known) = error.downcast_ref().filter(|error| tls::is_refusal(error)) {
-            return Cause::Certificate { address, detail: known.to_string() };
-        }
-        // The inner error of an `io::Error` is not among its sources.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        innermost = error;
-        next = error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)));
-    }
-    let unsaid = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
-    match unsaid {
-        true => Cause::Unreachable { address, detail: innermost.to_string() },
-        false => Cause::Reset { address, detail: innermost.to_string() },
-    }
 }

@@ -1,0 +1,178 @@
+//! The HTTP client of connectors: bounded connections by hyper, with a cause for each kind of
+//! failure.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::{Request, Response, Uri};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::timeout;
+
+use super::connector::{Connector, NotConnected};
+use super::url;
+use crate::remote::options::RemoteOptions;
+use crate::remote::tls;
+use crate::{Cause, OpenCause};
+
+/// Time after which an idle connection to the service is closed.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Most bytes read of a response body that is read only to reuse its connection.
+const DISCARDED_BODY_BYTES: u64 = 64 << 10;
+
+/// Most time to read a body only to reuse its connection. It nearly always arrives with its head.
+/// The request keeps its permit meanwhile, so that a service whose error pages hang would delay
+/// every other key; a new connection costs less.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// The bytes of response bodies that one call may still read, over all its requests.
+pub(super) struct Budget {
+    left: AtomicU64,
+    bytes_max: u64,
+}
+
+impl Budget {
+    /// A budget of `bytes_max` bytes.
+    pub(super) fn new(bytes_max: u64) -> Self {
+        Self { left: AtomicU64::new(bytes_max), bytes_max }
+    }
+
+    /// Takes `bytes` from the budget; false if fewer are left.
+    fn take(&self, bytes: usize) -> bool {
+        let left = |left: u64| left.checked_sub(bytes as u64);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+
+    /// Returns the `bytes` that were taken for a body that is not kept.
+    fn give_back(&self, bytes: usize) {
+        self.left.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// An HTTP client whose connections and waiting times have the bounds of the options.
+pub(super) struct Client {
+    hyper: legacy::Client<Connector, Full<Bytes>>,
+    answer_timeout: Duration,
+}
+
+impl Client {
+    /// Makes a client, with TLS if any of its URLs `is_secure`.
+    pub(super) fn open(is_secure: bool, remote: &RemoteOptions) -> Result<Self, OpenCause> {
+        let tls = remote.tls.clone().unwrap_or_default();
+        let config = if is_secure { Some(config(&tls)?) } else { None };
+        let connector = Connector { config, tls, timeout: remote.connect_timeout() };
+        let answer_timeout = remote.answer_timeout();
+        let hyper = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(remote.connections_max.into())
+            // An HTTP/2 connection carries many requests: new ones must not be sent on one that
+            // hangs.
+            .http2_keep_alive_interval(answer_timeout)
+            .http2_keep_alive_timeout(answer_timeout)
+            .build(connector);
+        Ok(Self { hyper, answer_timeout })
+    }
+
+    /// Sends a request and reads the head of the response.
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Cause> {
+        let address = host(request.uri());
+        match timeout(self.answer_timeout, self.hyper.request(request)).await {
+            Ok(response) => response.map_err(|error| failure(&error, &address)),
+            Err(_) => Err(Cause::unanswered(address, self.answer_timeout)),
+        }
+    }
+
+    /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
+    /// be reused.
+    pub(super) async fn drain(&self, body: Incoming, address: &str) {
+        let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::new(DISCARDED_BODY_BYTES))).await;
+    }
+
+    /// Reads a body, whose bytes are taken from `budget`. If reading fails, they are returned to
+    /// it.
+    pub(super) async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
+        let mut read = BytesMut::new();
+        match self.read_body(body, &mut read, address, budget).await {
+            Ok(()) => Ok(read.freeze()),
+            Err(cause) => {
+                budget.give_back(read.len());
+                Err(cause)
+            }
+        }
+    }
+
+    async fn read_body(
+        &self,
+        mut body: Incoming,
+        read: &mut BytesMut,
+        address: &str,
+        budget: &Budget,
+    ) -> Result<(), Cause> {
+        let bytes_max = budget.bytes_max;
+        let too_large = || Err(Cause::TooLarge { bytes_max });
+        if body.size_hint().lower() > bytes_max {
+            return too_large();
+        }
+        loop {
+            let frame = match timeout(self.answer_timeout, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => return Ok(()),
+                Ok(Some(Err(error))) => return Err(failure(&error, address)),
+                Err(_) => return Err(Cause::unanswered(address, self.answer_timeout)),
+            };
+            if let Ok(data) = frame.into_data() {
+                if !budget.take(data.len()) {
+                    return too_large();
+                }
+                read.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// The TLS configuration of the HTTP client, which offers HTTP/2 and HTTP/1.1.
+fn config(options: &tls::TlsOptions) -> Result<Arc<rustls::ClientConfig>, OpenCause> {
+    let mut config = (*tls::client_config(options)?).clone();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Host and port of a URL, for errors.
+pub(super) fn host(url: &Uri) -> String {
+    url::address(url).map(|address| address.to_string()).unwrap_or_default()
+}
+
+/// The cause of a failed request, from the innermost specific error.
+fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
+    let address = address.to_owned();
+    let mut innermost = error;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(NotConnected(cause)) = error.downcast_ref() {
+            return cause.clone();
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse()) {
+            return Cause::Protocol { address, expected: "HTTP", detail: error.to_string() };
+        }
+        if let Some(known) = error.downcast_ref().filter(|error| tls::is_refusal(error)) {
+            return Cause::Certificate { address, detail: known.to_string() };
+        }
+        // The inner error of an `io::Error` is not among its sources.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        innermost = error;
+        next = error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)));
+    }
+    let unsaid = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
+    match unsaid {
+        true => Cause::Unreachable { address, detail: innermost.to_string() },
+        false => Cause::Reset { address, detail: innermost.to_string() },
+    }
+}
