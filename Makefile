@@ -5,6 +5,8 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO ?= cargo
 VENV := target/venv
+# The server in place of DynamoDB for the tests of its connector.
+DYNALITE := target/dynalite
 # The tool that builds fuzz targets; each version supports nightly compilers from its release date on.
 CARGO_FUZZ := target/tools/bin/cargo-fuzz
 # Python with pymemcache, for tests of a listener with a real client.
@@ -22,7 +24,7 @@ build: need-build ## target/release/sherwood
 demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
 	target/release/sherwood demo $(ARGS)
 
-test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, tests, schedules
+test: need-test $(VENV)/ready $(DYNALITE)/ready ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
@@ -95,4 +97,10 @@ $(CARGO_FUZZ): | need-fuzz
 $(VENV)/ready: scripts/python-requirements.txt | need-test
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(DYNALITE)/ready: scripts/dynalite/package-lock.json | need-test
+	mkdir -p $(DYNALITE)
+	cp scripts/dynalite/package.json scripts/dynalite/package-lock.json $(DYNALITE)
+	cd $(DYNALITE) && npm ci --silent --ignore-scripts --no-audit --no-fund
 	@touch $@

@@ -126,6 +126,9 @@ pub enum FailureKind {
     /// The replica refused because of overload. Safe to retry. The replica is alive, so this does
     /// not count towards down, which would move all of its load to the others.
     Overloaded,
+    /// The replica refused because the rate that is paid for is used up, which replicas of a table
+    /// share: a retry at once, at any of them, would be refused as well. The replica is alive.
+    Throttled,
     /// The reply is malformed. Not retried, counts against the replica.
     Malformed,
     /// The replica refused the request: a bad query or a missing table, for example. Every replica
@@ -140,7 +143,7 @@ impl FailureKind {
     pub fn is_safe_to_retry(self) -> bool {
         match self {
             Self::Unreachable | Self::Reset | Self::Overloaded => true,
-            Self::Malformed | Self::Rejected => false,
+            Self::Throttled | Self::Malformed | Self::Rejected => false,
         }
     }
 }

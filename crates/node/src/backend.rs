@@ -21,7 +21,7 @@ use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededS
 use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, Fetched, Invalidation, Rules, WriteId,
 };
-use sherwood_store::{Fault, Found, KeyAnswer, Store, StoreError};
+use sherwood_store::{ConsumedUnits, Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -262,6 +262,13 @@ impl BackendDriver {
     }
 
     /// Returns the counters and replica states of the backend.
+    /// Returns the capacity units that the replicas have reported; without those whose stores
+    /// report none.
+    pub(crate) fn consumed_units(&self) -> impl Iterator<Item = (ReplicaId, ConsumedUnits)> {
+        let each = self.replicas.iter().enumerate();
+        each.filter_map(|(index, store)| Some((ReplicaId::from_index(index), store.consumed_units()?)))
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         lock(&self.state).machine.stats()
     }
@@ -380,9 +387,9 @@ impl BackendDriver {
             ticket.end(answer.is_ok().then(|| now - sent));
         }
         match answer {
-            Ok(values) => {
+            Ok(answers) => {
                 self.recording.call(now, self.id, now - sent, count);
-                self.reply(values)
+                self.reply(answers.each)
             }
             Err(error) => {
                 self.errors.failed(self, &error);
@@ -406,17 +413,17 @@ impl BackendDriver {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         let keys = key.into_iter().map(|key| key.key).collect();
         self.runtime.spawn(async move {
-            // A probe is an ordinary call: the replica is up if it answers, even if it declines the
-            // key.
+            // A probe is an ordinary call: the replica is up if it answers, even if it declines or
+            // throttles the key.
             let is_up = match tokio::time::timeout(timeout, store.get_each(keys)).await {
                 Ok(Ok(answers)) => {
-                    let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
+                    let failures = answers.each.iter().filter_map(|answer| answer.as_ref().err());
                     failures.for_each(|error| backend.errors.failed(&backend, error));
                     true
                 }
                 Ok(Err(error)) => {
                     backend.errors.failed(&backend, &error);
-                    error.fault() == Fault::Rejected
+                    matches!(error.fault(), Fault::Rejected | Fault::Throttled)
                 }
                 Err(_) => false,
             };
@@ -463,6 +470,7 @@ fn failure(error: &StoreError) -> Failure {
     let kind = match error.fault() {
         Fault::Unreachable => FailureKind::Unreachable,
         Fault::Overloaded => FailureKind::Overloaded,
+        Fault::Throttled => FailureKind::Throttled,
         Fault::Rejected => FailureKind::Rejected,
         Fault::Broken => FailureKind::Reset,
     };

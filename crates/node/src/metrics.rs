@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, TicketStats};
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
+use sherwood_store::ConsumedUnits;
 
 use crate::backend::BackendDriver;
 use crate::core::Core;
@@ -415,7 +416,18 @@ impl Reading {
             "backend_errors",
             "Failed calls, writes and probes of the backend's stores, by cause",
             errors.collect(),
-        )
+        )?;
+        let consumed = backends().flat_map(|backend| {
+            backend.consumed_units().flat_map(move |(replica, ConsumedUnits { reads, writes })| {
+                [("reads", reads), ("writes", writes)].map(|(kind, units)| {
+                    let mut labels = label(backend, "replica", &replica.0.to_string());
+                    labels.push(("kind", kind.to_owned()));
+                    (labels, ConstCounter::new(units))
+                })
+            })
+        });
+        let help = "Units of capacity consumed, as the store reports them";
+        family(encoder, "store_consumed_units", help, consumed)
     }
 
     fn backend_label(&self, index: usize) -> Labels {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, MachineClock};
 use crate::pool::{Job, Pool, Reply};
-use crate::remote::{self, Http, Memcached, Redis};
+use crate::remote::{self, DynamoDb, Http, Memcached, Redis};
 use crate::session::Session;
 use crate::synthetic::Synthetic;
 use crate::{
@@ -48,6 +48,7 @@ pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenEr
         StoreOptions::Http(options) => Arc::new(Http::open(name, options).map_err(failed)?),
         StoreOptions::MySql(options) => remote::open_mysql(name, options).map_err(failed)?,
         StoreOptions::Postgres(options) => remote::open_postgres(name, options).map_err(failed)?,
+        StoreOptions::DynamoDb(options) => Arc::new(DynamoDb::open(name, options).map_err(failed)?),
         embedded => Arc::new(Embedded::open(name, embedded, Arc::new(MachineClock::new()))?),
     })
 }
@@ -97,7 +98,8 @@ impl Embedded {
             | StoreOptions::Redis(_)
             | StoreOptions::Http(_)
             | StoreOptions::MySql(_)
-            | StoreOptions::Postgres(_) => {
+            | StoreOptions::Postgres(_)
+            | StoreOptions::DynamoDb(_) => {
                 unreachable!("stores without threads are opened as what they are")
             }
         }

@@ -57,6 +57,10 @@ pub enum Fault {
     /// The store works, but had no capacity for this call; nothing was done. A later attempt or
     /// another replica may succeed.
     Overloaded,
+    /// The store works, but the rate that is paid for is used up; nothing was done. An attempt at
+    /// once would be refused as well, and replicas of a table share its rate. A later one may
+    /// succeed.
+    Throttled,
     /// The store works, and refuses this call at any time, as would every replica.
     Rejected,
     /// The store failed during the call. A read may be sent to another replica; a write may have
@@ -108,6 +112,13 @@ pub enum Cause {
     #[error("others keep it busy ({detail})")]
     Busy {
         /// The engine's or the server's text.
+        detail: String,
+    },
+    /// The store refused the call because of its rate limit: the capacity provisioned for a table
+    /// is used up. Nothing was done; the same call can succeed later.
+    #[error("its capacity is used up ({detail})")]
+    Throttled {
+        /// The server's text.
         detail: String,
     },
     /// The store is shutting down and takes no calls.
@@ -290,6 +301,7 @@ impl Cause {
             | Self::Certificate { .. }
             | Self::Credentials { .. } => Fault::Unreachable,
             Self::Overloaded { .. } | Self::Busy { .. } => Fault::Overloaded,
+            Self::Throttled { .. } => Fault::Throttled,
             Self::Unsupported { .. }
             | Self::ReadOnly { .. }
             | Self::Refused { .. }
@@ -312,6 +324,7 @@ impl Cause {
     fn plain(mut self) -> Self {
         match &mut self {
             Self::Busy { detail }
+            | Self::Throttled { detail }
             | Self::Engine { detail }
             | Self::Unreachable { detail, address: _ }
             | Self::Name { detail, host: _ }
@@ -343,6 +356,7 @@ impl Cause {
         match self {
             Self::Overloaded { .. } => "overloaded",
             Self::Busy { .. } => "busy",
+            Self::Throttled { .. } => "throttled",
             Self::Closed => "closed",
             Self::Unsupported { .. } | Self::ReadOnly { .. } => "unsupported",
             Self::Refused { .. } => "refused",
@@ -478,6 +492,7 @@ mod tests {
         assert_eq!(fault(Cause::Closed), Fault::Unreachable);
         assert_eq!(fault(Cause::Overloaded { queued_calls_max: 64 }), Fault::Overloaded);
         assert_eq!(fault(Cause::Busy { detail: detail() }), Fault::Overloaded);
+        assert_eq!(fault(Cause::Throttled { detail: detail() }), Fault::Throttled);
         assert_eq!(fault(Cause::Unsupported { reason: "no" }), Fault::Rejected);
         assert_eq!(fault(Cause::ReadOnly { reason: "no" }), Fault::Rejected);
         assert_eq!(fault(Cause::Refused { what: "key", bytes: 0, min: 1, max: 9 }), Fault::Rejected);

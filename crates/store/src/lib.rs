@@ -13,7 +13,7 @@
 //! [`StoreKind::Synthetic`] does no work: it answers after a fixed time, for measurements.
 //!
 //! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
-//! [`StoreKind::Http`], [`StoreKind::MySql`] and [`StoreKind::Postgres`].
+//! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`] and [`StoreKind::DynamoDb`].
 //!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.
@@ -47,6 +47,7 @@ mod limit;
 mod load;
 mod options;
 mod pool;
+mod range;
 mod remedy;
 mod remote;
 mod session;
@@ -61,7 +62,7 @@ pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 pub use remote::{
-    HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
-    TlsOptions, client_config,
+    AwsCredentials, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpOptions, MemcachedOptions, RedisOptions,
+    RemoteOptions, Secret, SqlOptions, SqlValue, TlsOptions, client_config,
 };
-pub use store::{BoxFuture, Found, KeyAnswer, Report, Store, StoreKind};
+pub use store::{BoxFuture, ConsumedUnits, Found, KeyAnswer, KeyAnswers, Report, Store, StoreKind};

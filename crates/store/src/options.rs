@@ -5,7 +5,11 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::{HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions, SqlOptions, StoreKind};
+use crate::range::{self, check};
+use crate::{
+    AwsCredentials, DynamoDbOptions, HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions,
+    SqlOptions, StoreKind,
+};
 
 /// Options of one store, as in the configuration file: `kind` selects the variant.
 ///
@@ -38,6 +42,9 @@ pub enum StoreOptions {
     MySql(SqlOptions),
     /// Options of a store on a PostgreSQL server.
     Postgres(SqlOptions),
+    /// Options of a store in a table of DynamoDB.
+    #[serde(rename = "dynamodb")]
+    DynamoDb(DynamoDbOptions),
 }
 
 impl StoreOptions {
@@ -46,7 +53,7 @@ impl StoreOptions {
     /// Range of the number of threads of an embedded store.
     pub const THREADS: RangeInclusive<u16> = 1..=64;
     /// Range of the number of calls that may wait for a thread of the store.
-    pub const QUEUED_CALLS_MAX: RangeInclusive<u32> = 1..=1_000_000;
+    pub const QUEUED_CALLS_MAX: RangeInclusive<u32> = range::QUEUED_CALLS_MAX;
 
     /// The kind of store these options open.
     #[must_use]
@@ -61,6 +68,7 @@ impl StoreOptions {
             Self::Http(_) => StoreKind::Http,
             Self::MySql(_) => StoreKind::MySql,
             Self::Postgres(_) => StoreKind::Postgres,
+            Self::DynamoDb(_) => StoreKind::DynamoDb,
         }
     }
 
@@ -73,7 +81,7 @@ impl StoreOptions {
             Self::Sqlite(sqlite) => sqlite.cache_bytes,
             Self::Compute(_) | Self::Synthetic(_) => 0,
             Self::Memcached(_) | Self::Redis(_) | Self::Http(_) => 0,
-            Self::MySql(_) | Self::Postgres(_) => 0,
+            Self::MySql(_) | Self::Postgres(_) | Self::DynamoDb(_) => 0,
         }
     }
 
@@ -85,14 +93,15 @@ impl StoreOptions {
             Self::Memcached(memcached) => memcached.remote.connections_max,
             Self::Redis(redis) => redis.remote.connections_max,
             Self::Http(http) => http.remote.connections_max,
+            Self::DynamoDb(dynamo_db) => dynamo_db.remote.connections_max,
             // As many connections again may be cancelling statements.
             Self::MySql(sql) | Self::Postgres(sql) => sql.remote.connections_max.saturating_mul(2),
         }
     }
 
     /// The options that determine the values read from the store, with defaults for all others:
-    /// bounds, times, threads, TLS and the place of the password. Stores with equal sources have
-    /// the same values.
+    /// bounds, times, threads, TLS, consistency and the places of secrets. Stores with equal
+    /// sources have the same values.
     #[must_use]
     pub fn source(&self) -> Self {
         let mut source = self.clone();
@@ -113,6 +122,10 @@ impl StoreOptions {
             }
             Self::Synthetic(synthetic) => synthetic.latency_us = default_latency_us(),
             Self::Http(http) => http.remote = RemoteOptions::default(),
+            Self::DynamoDb(DynamoDbOptions { consistent, credentials, remote, .. }) => {
+                (*consistent, *credentials) = (false, AwsCredentials::default());
+                *remote = RemoteOptions::default();
+            }
         }
         source
     }
@@ -130,6 +143,7 @@ impl StoreOptions {
             Self::Memcached(memcached) => memcached.validate(),
             Self::Redis(redis) => redis.validate(),
             Self::Http(http) => http.validate(),
+            Self::DynamoDb(dynamo_db) => dynamo_db.validate(),
             Self::MySql(sql) | Self::Postgres(sql) => sql.validate(self.kind()),
         }
     }
@@ -313,17 +327,6 @@ fn check_calls(threads: u16, queued_calls_max: u32) -> Result<(), OpenCause> {
     check("queued_calls_max", queued_calls_max, &StoreOptions::QUEUED_CALLS_MAX)
 }
 
-pub(crate) fn check<T>(option: &'static str, value: T, accepted: &RangeInclusive<T>) -> Result<(), OpenCause>
-where
-    T: Copy + PartialOrd + Into<u64>,
-{
-    if accepted.contains(&value) {
-        return Ok(());
-    }
-    let (min, max) = ((*accepted.start()).into(), (*accepted.end()).into());
-    Err(OpenCause::Option { option, value: value.into(), min, max })
-}
-
 fn default_cache_bytes() -> u64 {
     4 << 20
 }
@@ -397,6 +400,11 @@ mod tests {
                 r#"{"kind":"http","url":"http://a"}"#,
                 r#"{"kind":"http","url":"http://a","remote":{"connections_max":3}}"#,
                 r#"{"kind":"http","url":"http://a","headers":{"accept":"x"}}"#,
+            ),
+            (
+                r#"{"kind":"dynamodb","table":"ttt","region":"r"}"#,
+                r#"{"kind":"dynamodb","table":"ttt","region":"r","consistent":true}"#,
+                r#"{"kind":"dynamodb","table":"ttt","region":"r","value_attribute":"v"}"#,
             ),
             (
                 r#"{"kind":"mysql","address":"a","user":"u","database":"d","query":"q"}"#,

@@ -8,15 +8,18 @@ impl Cause {
         Some(match self {
             Self::Overloaded { .. } => "send less at once, or raise its `queued_calls_max`",
             Self::Busy { .. } => "try again later, or find out who they are",
+            Self::Throttled { .. } => "send less, or raise the capacity of the table",
             Self::Closed => "send the call to another replica",
             Self::Unsupported { .. } | Self::ReadOnly { .. } | Self::Refused { .. } => return None,
             Self::Engine { .. } => "look at the disk and the log, then restart the store",
             Self::Unreachable { .. } => match kind {
                 StoreKind::Http => "start the service, or correct the backend's `url`",
+                StoreKind::DynamoDb => "correct the backend's `endpoint` or `region`, or look at the network",
                 _ => "start the server, or correct the backend's `address`",
             },
             Self::Name { .. } => match kind {
                 StoreKind::Http => "correct the backend's `url`, or the name service",
+                StoreKind::DynamoDb => "correct the backend's `endpoint` or `region`, or the name service",
                 _ => "correct the backend's `address`, or the name service",
             },
             Self::Silent { .. } => {
@@ -32,6 +35,7 @@ impl Cause {
             Self::Statement { .. } => statement(kind),
             Self::Missing { .. } => match kind {
                 StoreKind::Redis => "correct the backend's `db`, or raise the server's `databases`",
+                StoreKind::DynamoDb => "create it, or correct the backend's `table`, `region` or `endpoint`",
                 _ => "create it, or correct the backend's statement or `database`",
             },
             Self::WrongServer { remedy, .. } => remedy,
@@ -39,6 +43,7 @@ impl Cause {
             Self::Reset { .. } => "look at the server's log, and whether it expects TLS",
             Self::Protocol { .. } => match kind {
                 StoreKind::Http => "see whether the backend's `url` leads to such a service",
+                StoreKind::DynamoDb => "see whether the backend's `endpoint` leads to DynamoDB",
                 _ => "see whether `kind` and `address` belong together",
             },
             Self::Server { .. } => "look at its log",
@@ -50,6 +55,9 @@ impl Cause {
 fn credentials(kind: StoreKind) -> &'static str {
     match kind {
         StoreKind::Http => "correct the backend's `headers`, or what the service lets them do",
+        StoreKind::DynamoDb => {
+            "correct the backend's `credentials` or `region`, what the user may do (IAM), or this machine's clock"
+        }
         StoreKind::Memcached => {
             "correct `user` and the password, or the server's list of users (memcached -Y)"
         }
@@ -61,6 +69,9 @@ fn credentials(kind: StoreKind) -> &'static str {
 fn statement(kind: StoreKind) -> &'static str {
     match kind {
         StoreKind::Http => "correct the backend's `url`, `write` or `delete`, or look at the service's log",
+        StoreKind::DynamoDb => {
+            "correct the backend's `table`, `key_attribute`, `value_attribute` or `value`, which have to fit the table's items"
+        }
         StoreKind::Memcached | StoreKind::Redis => {
             "see whether `kind` and `address` belong together, and whether the server allows what reads and writes send"
         }
@@ -79,6 +90,9 @@ mod tests {
             StoreKind::Http => &["url", "write", "delete", "headers"],
             StoreKind::Memcached => &["kind", "address", "user"],
             StoreKind::Redis => &["kind", "address", "user", "db"],
+            StoreKind::DynamoDb => {
+                &["table", "region", "endpoint", "credentials", "key_attribute", "value_attribute", "value"]
+            }
             _ => &["kind", "address", "user", "database", "query", "write", "delete"],
         }
     }
@@ -103,7 +117,8 @@ mod tests {
         let mut causes = all_causes();
         causes.retain(|cause| match cause {
             Cause::Key { .. } => is_sql,
-            Cause::Missing { .. } => is_sql || kind == StoreKind::Redis,
+            Cause::Missing { .. } => is_sql || matches!(kind, StoreKind::Redis | StoreKind::DynamoDb),
+            Cause::Throttled { .. } => kind == StoreKind::DynamoDb,
             _ => true,
         });
         causes
@@ -114,6 +129,7 @@ mod tests {
         vec![
             Cause::Overloaded { queued_calls_max: 9 },
             Cause::Busy { detail: detail() },
+            Cause::Throttled { detail: detail() },
             Cause::Closed,
             Cause::Unreachable { address: address(), detail: detail() },
             Cause::Name { host: host(), detail: detail() },
@@ -139,9 +155,14 @@ mod tests {
 
     #[test]
     fn remedy_of_an_error_names_only_options_of_the_kind_of_store() {
-        for kind in
-            [StoreKind::Http, StoreKind::Memcached, StoreKind::Redis, StoreKind::MySql, StoreKind::Postgres]
-        {
+        for kind in [
+            StoreKind::Http,
+            StoreKind::Memcached,
+            StoreKind::Redis,
+            StoreKind::MySql,
+            StoreKind::Postgres,
+            StoreKind::DynamoDb,
+        ] {
             for cause in causes(kind) {
                 let said = explained(kind, cause);
                 let (_, remedy) = said.rsplit_once("; ").unwrap_or_else(|| panic!("no remedy in {said:?}"));

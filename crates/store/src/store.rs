@@ -42,8 +42,11 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// As [`get_many`](Self::get_many), for failures of the whole call. An error of a single key
     /// does not mean that the store has failed, whatever its [`Fault`](crate::Fault).
-    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
-        Box::pin(async move { Ok(self.get_many(keys).await?.into_iter().map(Ok).collect()) })
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<KeyAnswers, StoreError>> {
+        Box::pin(async move {
+            let each: Vec<KeyAnswer> = self.get_many(keys).await?.into_iter().map(Ok).collect();
+            Ok(each.into())
+        })
     }
 
     /// Stores `value` under `key`, replacing an existing value. Once acknowledged, later reads of
@@ -88,6 +91,13 @@ pub trait Store: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// The capacity units that the store's answers have reported since it was opened; none for a
+    /// store whose kind reports none, which is the default. Calls that were dropped before their
+    /// answer are not included.
+    fn consumed_units(&self) -> Option<ConsumedUnits> {
+        None
+    }
+
     /// Checks that the store answers, and identifies it. By default a call without keys.
     ///
     /// # Errors
@@ -115,6 +125,33 @@ pub struct Report {
 /// The result of one key of a call that succeeded: the value if the key exists, or the error of
 /// this key alone.
 pub type KeyAnswer = Result<Option<Found>, StoreError>;
+
+/// The answer to a call of [`Store::get_each`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyAnswers {
+    /// The results of the keys, in their order.
+    pub each: Vec<KeyAnswer>,
+    /// Units of read capacity that the call consumed, by the store's answer; none if the store
+    /// reports none.
+    pub units: Option<f64>,
+}
+
+impl From<Vec<KeyAnswer>> for KeyAnswers {
+    /// Makes an answer of a store that does not report units.
+    fn from(each: Vec<KeyAnswer>) -> Self {
+        Self { each, units: None }
+    }
+}
+
+/// Units of capacity consumed, as a store reports them: in DynamoDB, a read unit is 4 KiB of an
+/// item, or half of one with eventual consistency, and a write unit 1 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ConsumedUnits {
+    /// Units of reads.
+    pub reads: f64,
+    /// Units of writes and removals.
+    pub writes: f64,
+}
 
 /// A value that a store returned, with its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,6 +196,8 @@ pub enum StoreKind {
     MySql,
     /// A PostgreSQL server.
     Postgres,
+    /// A table of DynamoDB.
+    DynamoDb,
 }
 
 impl fmt::Display for StoreKind {
@@ -173,6 +212,7 @@ impl fmt::Display for StoreKind {
             Self::Http => "http",
             Self::MySql => "mysql",
             Self::Postgres => "postgres",
+            Self::DynamoDb => "dynamodb",
         })
     }
 }

@@ -22,7 +22,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("path", 0),
     ("policy", 7),
     ("sim", 3),
-    ("store", 11),
+    ("store", 4),
     ("tidy", 0),
     ("wire", 0),
     ("workload", 7),

@@ -170,7 +170,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 self.blame(now, replica, &failure.reason);
             }
             FailureKind::Rejected => self.replicas[replica.index()].health.note_success(),
-            FailureKind::Overloaded => {}
+            FailureKind::Overloaded | FailureKind::Throttled => {}
         }
         let Fetch { open, asked_at, .. } = *self.fetches.get(id).expect(STORED);
         if open == 0 {

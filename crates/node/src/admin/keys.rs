@@ -143,7 +143,7 @@ fn problem(backend: &str, error: &WriteError) -> Problem {
         WriteError::Late(_) => (StatusCode::GATEWAY_TIMEOUT, "timeout"),
         WriteError::Failed { error, .. } => {
             let status = match error.fault() {
-                Fault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+                Fault::Overloaded | Fault::Throttled => StatusCode::SERVICE_UNAVAILABLE,
                 Fault::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
                 Fault::Unreachable | Fault::Broken => StatusCode::BAD_GATEWAY,
             };

@@ -36,7 +36,8 @@ pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::WriteTo;
 pub use sherwood_store::{
-    ComputeOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions, StoreOptions,
+    ComputeOptions, DynamoDbOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions,
+    StoreOptions,
 };
 
 use problem::Problems;

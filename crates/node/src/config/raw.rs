@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use sherwood_store::TlsOptions;
+use sherwood_store::{Secret, TlsOptions};
 use toml::Spanned;
 
 use super::units::{ByteSize, Span};
@@ -217,6 +217,13 @@ pub(super) struct RawStore {
     pub(super) value: Key<String>,
     pub(super) ttl_column: Key<String>,
     pub(super) tags_column: Key<String>,
+    pub(super) table: Key<String>,
+    pub(super) region: Key<String>,
+    pub(super) endpoint: Key<String>,
+    pub(super) key_attribute: Key<String>,
+    pub(super) value_attribute: Key<String>,
+    pub(super) consistent: Key<bool>,
+    pub(super) credentials: Key<RawCredentials>,
     pub(super) tickets: Key<RawTickets>,
 }
 
@@ -246,6 +253,15 @@ pub(super) struct RawTls {
     pub(super) cert: Key<String>,
     pub(super) key: Key<String>,
     pub(super) server_name: Key<String>,
+}
+
+/// The places of AWS credentials.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawCredentials {
+    pub(super) access_key_id: Key<Secret>,
+    pub(super) secret_access_key: Key<Secret>,
+    pub(super) session_token: Key<Secret>,
 }
 
 /// Value of a header: literal, or read from a file.

@@ -132,7 +132,7 @@ mod meaning {
             names,
             [
                 "catalog", "prices", "similar", "measured", "sessions", "profiles", "items", "products",
-                "people"
+                "people", "orders"
             ]
         );
         let [catalog, prices, similar, ..] = &config.backends[..] else { panic!("three backends") };
@@ -154,13 +154,13 @@ mod meaning {
         );
         let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
         // The others have equal shares, to the byte.
-        let share = (448_u64 << 20) / 8;
-        assert_eq!((initial.len(), initial[0]), (18, 64 << 20));
-        assert!(initial[1..9].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
-        let share = (512_u64 << 20) / 9;
-        assert!(initial[9..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (448_u64 << 20) / 9;
+        assert!(initial.len() == 20 && initial[0].abs_diff(64 << 20) <= 1, "{initial:?}");
+        assert!(initial[1..10].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (512_u64 << 20) / 10;
+        assert!(initial[10..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
-        assert_eq!((names[0], names[9]), ("catalog", "gold:catalog"));
+        assert_eq!((names[0], names[10]), ("catalog", "gold:catalog"));
     }
 
     #[test]

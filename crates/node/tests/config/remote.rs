@@ -1,6 +1,9 @@
 //! Tests of stores that are servers.
 
-use sherwood_store::{HeaderValue, RemoteOptions, Secret, SqlOptions, SqlValue, TlsOptions};
+use sherwood_store::{
+    AwsCredentials, DynamoDbOptions, DynamoDbValue, HeaderValue, RemoteOptions, Secret, SqlOptions, SqlValue,
+    TlsOptions,
+};
 
 use super::*;
 
@@ -20,6 +23,9 @@ fn store_with_only_an_address_or_url_has_defaults() {
     assert_eq!(store("kind = \"redis\", address = \"cache.example.com\""), StoreOptions::Redis(expected));
     let expected = HttpOptions::new("http://h/{key}");
     assert_eq!(store("kind = \"http\", url = \"http://h/{key}\""), StoreOptions::Http(expected));
+    let expected = DynamoDbOptions::new("orders", "eu-central-1");
+    let keys = "kind = \"dynamodb\", table = \"orders\", region = \"eu-central-1\"";
+    assert_eq!(store(keys), StoreOptions::DynamoDb(expected));
 }
 
 #[test]
@@ -96,6 +102,67 @@ fn statements_of_databases_are_resolved() {
     };
     let keys = format!("kind = \"mysql\", {login}, query = \"SELECT v FROM t WHERE k = :key\", {more}");
     assert_eq!(store(&keys), StoreOptions::MySql(expected));
+}
+
+#[test]
+fn every_key_of_a_dynamodb_store_is_resolved() {
+    let keys = "kind = \"dynamodb\", table = \"orders\", region = \"r\", endpoint = \"http://h:1\", key_attribute = \"k\", \
+                value_attribute = \"v\", value = \"string\", consistent = true, connections_max = 7, \
+                credentials = { access_key_id = { env = \"I\" }, secret_access_key = { file = \"s\" }, session_token = { env = \"T\" } }";
+    let credentials = AwsCredentials {
+        access_key_id: Secret::Env("I".into()),
+        secret_access_key: Secret::File("s".into()),
+        session_token: Some(Secret::Env("T".into())),
+    };
+    let default = DynamoDbOptions::new("orders", "r");
+    let expected = DynamoDbOptions {
+        endpoint: Some("http://h:1".into()),
+        key_attribute: "k".into(),
+        value_attribute: "v".into(),
+        value: DynamoDbValue::String,
+        consistent: true,
+        credentials,
+        remote: RemoteOptions { connections_max: 7, ..default.remote.clone() },
+        ..default
+    };
+    assert_eq!(store(keys), StoreOptions::DynamoDb(expected));
+}
+
+#[test]
+fn invalid_dynamodb_store_is_refused() {
+    let backend = "[[backend]]\nname = \"a\"\n";
+    for (keys, expected) in [
+        (
+            "region = \"r\"",
+            "a.toml:3:9: [[backend]] store has no table; it must say which table has its items: set table = \"orders\"",
+        ),
+        (
+            "table = \"orders\"",
+            "a.toml:3:9: [[backend]] store has no region; it must say in which region its table is: set region = \
+             \"eu-central-1\"",
+        ),
+        (
+            "table = \"orders\", region = \"r\", endpoint = \"h:1\"",
+            "a.toml:3:9: [[backend]] store: `endpoint` cannot be used (\"h:1\" is neither http:// nor https://); write scheme, \
+             host and port, such as \"http://127.0.0.1:8000\", or leave it out for AWS",
+        ),
+        (
+            "table = \"orders\", region = \"r\", value = \"json\"",
+            "a.toml:3:70: [[backend]] store.value is \"json\"; it must be \"binary\" or \"string\": set store.value = \"binary\"",
+        ),
+        (
+            "table = \"orders\", region = \"r\", credentials = { access_key_id = { env = \"I\" } }",
+            "a.toml:3:76: [[backend]] store.credentials has no secret_access_key; it must say where it is: set \
+             secret_access_key = { env = \"AWS_SECRET_ACCESS_KEY\" }",
+        ),
+        (
+            "table = \"orders\", region = \"r\", user = \"u\"",
+            "a.toml:3:69: [[backend]] store.user is a key of memcached, redis, mysql and postgres stores, not of dynamodb: \
+             remove it",
+        ),
+    ] {
+        assert_refused(&[(&format!("{backend}store = {{ kind = \"dynamodb\", {keys} }}"), expected)]);
+    }
 }
 
 #[test]

@@ -6,9 +6,10 @@
 //! server may have received, and reports each failure with its [`Cause`](crate::Cause).
 //!
 //! A call may be dropped at any time. The server still answers what was sent, so the answer is read
-//! and discarded (`pipeline`), or the connection is closed (`http`, `sql`); no call can receive the
-//! answer to another.
+//! and discarded (`pipeline`), or the connection is closed (`http`, `dynamodb`, `sql`); no call can
+//! receive the answer to another.
 
+mod dynamodb;
 mod host;
 mod http;
 mod memcached;
@@ -21,6 +22,7 @@ mod sql;
 mod template;
 mod tls;
 
+pub use dynamodb::{AwsCredentials, DynamoDbOptions, DynamoDbValue};
 pub use http::{HeaderValue, HttpOptions};
 pub use memcached::MemcachedOptions;
 pub use options::RemoteOptions;
@@ -31,8 +33,9 @@ pub use tls::{TlsOptions, client_config};
 
 use std::sync::Arc;
 
-use crate::{Attempt, Cause, Found, KeyAnswer, StoreError, StoreKind};
+use crate::{Attempt, Cause, Found, KeyAnswer, KeyAnswers, StoreError, StoreKind};
 
+pub(crate) use dynamodb::DynamoDb;
 pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
@@ -53,7 +56,8 @@ fn all(each: Vec<Each>) -> Result<Vec<Option<Found>>, Cause> {
 }
 
 /// Adds the store's name and kind to the errors of keys.
-fn named_each(name: &Arc<str>, kind: StoreKind, each: Vec<Each>) -> Vec<KeyAnswer> {
+fn named_each(name: &Arc<str>, kind: StoreKind, each: Vec<Each>) -> KeyAnswers {
     let named = |cause| StoreError::new(Arc::clone(name), kind, Attempt::Get { keys: 1 }, cause);
-    each.into_iter().map(|one| one.map_err(named)).collect()
+    let each: Vec<KeyAnswer> = each.into_iter().map(|one| one.map_err(named)).collect();
+    each.into()
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::socket::Endpoint;
 use super::tls::{self, TlsOptions};
 use crate::OpenCause;
-use crate::options::check;
+use crate::range::{QUEUED_CALLS_MAX, check};
 
 /// Options of a connector's connections: bounds and timeouts.
 ///
@@ -69,7 +69,7 @@ impl RemoteOptions {
             answer_timeout_ms,
         } = self;
         check("connections_max", *connections_max, &Self::CONNECTIONS_MAX)?;
-        check("queued_calls_max", *queued_calls_max, &crate::StoreOptions::QUEUED_CALLS_MAX)?;
+        check("queued_calls_max", *queued_calls_max, &QUEUED_CALLS_MAX)?;
         check("value_max", *value_bytes_max, &Self::VALUE_BYTES_MAX)?;
         check("connect_timeout", *connect_timeout_ms, &Self::TIMEOUT_MS)?;
         check("answer_timeout", *answer_timeout_ms, &Self::TIMEOUT_MS)

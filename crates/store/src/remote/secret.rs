@@ -26,12 +26,20 @@ impl Secret {
     /// # Errors
     /// When it is absent, empty, longer than 64 KiB or not UTF-8.
     pub fn read(&self) -> Result<String, OpenCause> {
-        let refused = |option, detail, remedy| OpenCause::Remote { option, detail, remedy };
+        match self {
+            Self::File(_) => {
+                self.read_for("password_file", "name a file of one line that this user may read")
+            }
+            Self::Env(_) => self.read_for("password_env", "set the variable, or use `password_file`"),
+        }
+    }
+
+    /// Reads the secret for the option called `option`; `remedy` is that of an error.
+    pub(super) fn read_for(&self, option: &'static str, remedy: &'static str) -> Result<String, OpenCause> {
+        let refused = |detail| OpenCause::Remote { option, detail, remedy };
         match self {
             Self::File(path) => {
-                const REMEDY: &str = "name a file of one line that this user may read";
-                let wrong =
-                    |detail: &str| refused("password_file", format!("{}: {detail}", path.display()), REMEDY);
+                let wrong = |detail: &str| refused(format!("{}: {detail}", path.display()));
                 let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
                 let text = text.strip_suffix('\n').unwrap_or(&text);
                 let text = text.strip_suffix('\r').unwrap_or(text);
@@ -41,13 +49,10 @@ impl Secret {
                     _ => Err(wrong("it is longer than 64 KiB")),
                 }
             }
-            Self::Env(name) => std::env::var(name).ok().filter(|text| !text.is_empty()).ok_or_else(|| {
-                refused(
-                    "password_env",
-                    format!("{name} is not set"),
-                    "set the variable, or use `password_file`",
-                )
-            }),
+            Self::Env(name) => std::env::var(name)
+                .ok()
+                .filter(|text| !text.is_empty())
+                .ok_or_else(|| refused(format!("{name} is not set"))),
         }
     }
 }

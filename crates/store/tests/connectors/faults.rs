@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use sherwood_store::{
-    Fault, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, SqlOptions, SqlValue, Store,
-    StoreOptions, TlsOptions,
+    DynamoDbOptions, Fault, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, SqlOptions, SqlValue,
+    Store, StoreOptions, TlsOptions,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -13,18 +13,23 @@ use tokio::net::TcpListener;
 use crate::certificates::Authority;
 use crate::{failure, gate, label, opened};
 
-/// A memcached, Redis and HTTP connector to `address`, each with the start of a server's reply to a
-/// read.
+/// A memcached, Redis, HTTP and DynamoDB connector to `address`, each with the start of a server's
+/// reply to a read.
 fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
     let scheme = if remote.tls.is_some() { "https" } else { "http" };
     let memcached = MemcachedOptions { remote: remote.clone(), ..MemcachedOptions::new(address) };
     let redis = RedisOptions { remote: remote.clone(), ..RedisOptions::new(address) };
     let http =
         HttpOptions { remote: remote.clone(), ..HttpOptions::new(format!("{scheme}://{address}/{{key}}")) };
+    let dynamodb = DynamoDbOptions {
+        remote: remote.clone(),
+        ..crate::dynamodb::options(&format!("{scheme}://{address}"))
+    };
     vec![
         (opened(StoreOptions::Memcached(memcached)), &b"VALUE k 0 9\r\nvalue"[..]),
         (opened(StoreOptions::Redis(redis)), b"*1\r\n$9\r\nvalue"),
         (opened(StoreOptions::Http(http)), b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nvalue"),
+        (opened(StoreOptions::DynamoDb(dynamodb)), b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"Item"),
     ]
 }
 

@@ -254,7 +254,7 @@ async fn http_statuses_are_mapped_to_causes_and_redirects_are_not_followed() {
 
 /// The result of each key of a call: its value, none, or the label of its error.
 async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes>, &'static str>> {
-    let each = store.get_each(keys(names)).await.unwrap().into_iter();
+    let each = store.get_each(keys(names)).await.unwrap().each.into_iter();
     each.map(|one| one.map(|found| found.map(|found| found.value)).map_err(|error| error.cause().label()))
         .collect()
 }
@@ -364,7 +364,7 @@ async fn response_body_over_the_limit_is_not_read_completely() {
     assert_eq!(value(&store, "half").await.unwrap().len(), 600);
     service.set("other", &"x".repeat(600));
     assert_eq!(label(store.get_many(keys(&["half", "other"])).await), "too_large");
-    let each = store.get_each(keys(&["small", "large", "none"])).await.unwrap();
+    let each = store.get_each(keys(&["small", "large", "none"])).await.unwrap().each;
     let values: Vec<_> =
         each.into_iter().map(|one| one.map(|found| found.map(|found| found.value))).collect();
     assert_eq!((&values[0], &values[2]), (&Ok(Some("1".into())), &Ok(None)));

@@ -2,7 +2,8 @@
 //!
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`),
 //! each started on a free loopback port with a temporary folder, and stopped by the test that
-//! started it. A proxy in front of them adds TLS, with certificates made by the test.
+//! started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds TLS, with
+//! certificates made by the test.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,6 +13,7 @@
 mod certificates;
 mod database_faults;
 mod databases;
+mod dynamodb;
 mod faults;
 mod gate;
 mod http;

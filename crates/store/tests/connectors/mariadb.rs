@@ -66,7 +66,7 @@ async fn mariadb_columns_are_the_values_of_their_keys() {
     for query in ["SELECT id, body FROM old WHERE id IN (:keys)", "SELECT body FROM old WHERE id = :key"] {
         let asked =
             vec![Bytes::from_static(b"\xff\xfe"), "\u{1fad6}".into(), Bytes::from_static(b"\0"), "a".into()];
-        let found = store(server.options(query)).get_each(asked).await.unwrap();
+        let found = store(server.options(query)).get_each(asked).await.unwrap().each;
         let text =
             |one: &KeyAnswer| one.as_ref().ok().and_then(Option::as_ref).map(|found| found.value.clone());
         let found: Vec<_> = found.iter().map(text).collect();
@@ -184,7 +184,7 @@ async fn mariadb_statement_that_fails_for_one_key_fails_no_other_key() {
         .unwrap();
     let mut options = server.options("SELECT REPEAT('x', (SELECT n FROM many WHERE id = :key))");
     (options.remote.connections_max, options.remote.value_bytes_max) = (1, 1 << 10);
-    let each = store(options).get_each(keys(&["a", "b", "c", "b", "c", "d"])).await.unwrap();
+    let each = store(options).get_each(keys(&["a", "b", "c", "b", "c", "d"])).await.unwrap().each;
     let (statement, large) = (Err("statement"), Err("too_large"));
     assert_eq!(lengths(&each), [Ok(100), statement, large, statement, large, Ok(2)]);
 }

@@ -90,7 +90,7 @@ async fn memcached_value_over_the_limit_fails_only_its_key() {
     large.put("small".into(), "1".into()).await.unwrap();
     let (refused, found) = tokio::join!(small.get_many(keys(&["small", "large"])), value(&small, "small"));
     assert_eq!((label(refused), found), ("too_large", Some("1".into())));
-    let each = small.get_each(keys(&["large", "absent", "small"])).await.unwrap();
+    let each = small.get_each(keys(&["large", "absent", "small"])).await.unwrap().each;
     assert_eq!(each[0].as_ref().unwrap_err().cause().label(), "too_large");
     assert_eq!((&each[1], &each[2]), (&Ok(None), &Ok(Some(Bytes::from("1").into()))));
     assert_eq!(label(small.put("k".into(), vec![0; 1025].into()).await), "refused");

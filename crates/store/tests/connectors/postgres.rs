@@ -192,7 +192,7 @@ async fn postgres_statement_that_fails_for_one_key_fails_no_other_key() {
     let (server, _admin) = started(&[]).await;
     let mut options = server.options("SELECT repeat('x', 1000 / CAST(:key AS int))");
     (options.remote.connections_max, options.remote.value_bytes_max) = (1, 1 << 10);
-    let each = store(options).get_each(keys(&["10", "0", "1", "0", "1", "500"])).await.unwrap();
+    let each = store(options).get_each(keys(&["10", "0", "1", "0", "1", "500"])).await.unwrap().each;
     let (statement, large) = (Err("statement"), Err("too_large"));
     assert_eq!(lengths(&each), [Ok(100), statement, large, statement, large, Ok(2)]);
 }
@@ -234,7 +234,7 @@ async fn failures_of_postgres_are_mapped_to_their_causes() {
         ["SELECT name FROM item WHERE day = :key", "SELECT day, name FROM item WHERE day IN (:keys)"]
     {
         let by_day = store(server.options(by_day));
-        let each = by_day.get_each(keys(&["2024-02-29", "no day", "2025-01-01"])).await.unwrap();
+        let each = by_day.get_each(keys(&["2024-02-29", "no day", "2025-01-01"])).await.unwrap().each;
         assert!(each[0].as_ref().is_ok_and(Option::is_some) && each[2] == Ok(None), "{each:?}");
         assert_eq!(each[1].as_ref().unwrap_err().cause().label(), "key");
     }

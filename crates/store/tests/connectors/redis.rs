@@ -68,7 +68,7 @@ async fn redis_value_over_the_limit_fails_only_its_key() {
     large.put("small".into(), "1".into()).await.unwrap();
     let (refused, found) = tokio::join!(small.get_many(keys(&["small", "large"])), value(&small, "small"));
     assert_eq!((label(refused), found), ("too_large", Some("1".into())));
-    let each = small.get_each(keys(&["large", "absent", "small"])).await.unwrap();
+    let each = small.get_each(keys(&["large", "absent", "small"])).await.unwrap().each;
     assert_eq!(each[0].as_ref().unwrap_err().cause().label(), "too_large");
     assert_eq!((&each[1], &each[2]), (&Ok(None), &Ok(Some(Bytes::from("1").into()))));
     assert_eq!(value(&large, "large").await.unwrap().len(), 3_000_000);
@@ -127,7 +127,8 @@ async fn redis_key_forbidden_to_the_user_fails_only_itself() {
         let (user, password) = (Some("shop".to_owned()), password("book"));
         let shop = RedisOptions { user, password, ttl_of_server, ..to(&server) };
         let shop = opened(StoreOptions::Redis(shop));
-        let each = shop.get_each(keys(&["product:1", "user:1", "product:0", "product:2"])).await.unwrap();
+        let each =
+            shop.get_each(keys(&["product:1", "user:1", "product:0", "product:2"])).await.unwrap().each;
         let value = |at: usize| each[at].as_ref().unwrap().as_ref().map(|found| found.value.clone());
         assert_eq!(
             (value(0), value(2), value(3)),

@@ -1,4 +1,4 @@
-//! memcached and Redis servers as processes of a test.
+//! memcached, Redis and DynamoDB servers as processes of a test.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A memcached or Redis process that runs until it is dropped or killed.
+/// A server's process that runs until it is dropped or killed.
 pub(crate) struct Server {
     process: Child,
     command: Command,
@@ -20,6 +20,10 @@ pub(crate) struct Server {
 /// Longest wait for a server to listen, which takes at most a few seconds; only a test that fails
 /// waits so long.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The program of dynalite, which `make need-test` installs.
+const DYNALITE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/dynalite/node_modules/dynalite/cli.js");
 
 impl Server {
     /// Starts memcached with additional arguments.
@@ -41,6 +45,16 @@ impl Server {
             let (port, folder) = (port.to_string(), folder.display().to_string());
             let args = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", &folder];
             args.iter().chain(more).map(|&arg| arg.to_owned()).collect()
+        })
+    }
+
+    /// Starts dynalite, a server of DynamoDB's API that keeps tables in memory.
+    pub(crate) fn dynalite() -> Self {
+        let program = Path::new(DYNALITE);
+        assert!(program.exists(), "{DYNALITE} is missing: make target/dynalite/ready");
+        Self::start("node", |port, _| {
+            let args = [DYNALITE, "--host", "127.0.0.1", "--createTableMs", "0", "--port"];
+            args.iter().map(|&arg| arg.to_owned()).chain([port.to_string()]).collect()
         })
     }
 
@@ -109,7 +123,10 @@ fn spawn(command: &mut Command) -> Child {
     match command.spawn() {
         Ok(process) => process,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let package = command.get_program().to_string_lossy().into_owned();
+            let package = match command.get_program().to_string_lossy().into_owned() {
+                node if node == "node" => "nodejs".to_owned(),
+                program => program,
+            };
             panic!("{package} is not installed: apt-get install {package}, or `make need-test`");
         }
         Err(error) => panic!("{command:?}: {error}"),

@@ -11,6 +11,7 @@ mod clients;
 mod control;
 mod deadlines;
 mod dispatch;
+mod dynamodb;
 mod freshness;
 mod guard;
 mod instances;

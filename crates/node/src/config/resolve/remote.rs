@@ -126,7 +126,7 @@ pub(super) fn check(options: &StoreOptions, origin: &Origin, problems: &mut Prob
     }
 }
 
-fn remote(raw: &RawStore, default: RemoteOptions, problems: &mut Problems<'_>) -> RemoteOptions {
+pub(super) fn remote(raw: &RawStore, default: RemoteOptions, problems: &mut Problems<'_>) -> RemoteOptions {
     let RemoteOptions {
         tls: _,
         connections_max,
@@ -206,6 +206,6 @@ fn write_ttl_s(raw: &RawStore, problems: &mut Problems<'_>) -> Option<u32> {
     Some(ttl.as_secs() as u32 + u32::from(ttl.subsec_nanos() > 0))
 }
 
-fn text(key: &Key<String>) -> Option<String> {
+pub(super) fn text(key: &Key<String>) -> Option<String> {
     key.as_ref().map(Spanned::get_ref).cloned()
 }

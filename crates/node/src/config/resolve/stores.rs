@@ -7,7 +7,7 @@ use std::time::Duration;
 use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 use toml::Spanned;
 
-use super::remote;
+use super::{dynamodb, remote};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawStore};
 use crate::config::scope::{Given, Setting, bytes, either, given, in_range, unknown};
@@ -23,7 +23,7 @@ const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1
 
 /// Kinds of stores, as the configuration names them.
 const KINDS: &[&str] =
-    &["kv", "sqlite", "compute", "synthetic", "memcached", "redis", "http", "mysql", "postgres"];
+    &["kv", "sqlite", "compute", "synthetic", "memcached", "redis", "http", "mysql", "postgres", "dynamodb"];
 
 /// Server names and the kind whose protocol they speak.
 const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
@@ -70,6 +70,7 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
         "http" => remote::http(raw, &origin, problems).map(StoreOptions::Http),
         "mysql" => remote::sql(raw, &origin, "3306", problems).map(StoreOptions::MySql),
         "postgres" => remote::sql(raw, &origin, "5432", problems).map(StoreOptions::Postgres),
+        "dynamodb" => dynamodb::resolve(raw, &origin, problems).map(StoreOptions::DynamoDb),
         other => {
             match ALSO.iter().find(|(name, _)| *name == other) {
                 Some((name, known)) => {
@@ -189,13 +190,17 @@ fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) 
         raw;
     let RawStore { connect_timeout, answer_timeout, value_max, url, headers, key_prefix, .. } = raw;
     let RawStore { db, ttl, write_ttl, database, value, ttl_column, tags_column, .. } = raw;
+    let RawStore { table, region, endpoint, key_attribute, value_attribute, .. } = raw;
+    let RawStore { consistent, credentials, .. } = raw;
     let (disk, joins, computes) =
         (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
     let (made, redis, http) = (&["compute", "synthetic"][..], &["redis"][..], &["http"][..]);
-    let queues = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"][..];
+    let queues =
+        &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
     let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
     let servers = &["memcached", "redis", "mysql", "postgres"][..];
-    let remote = &["memcached", "redis", "http", "mysql", "postgres"][..];
+    let remote = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
+    let (dynamodb, valued) = (&["dynamodb"][..], &["mysql", "postgres", "dynamodb"][..]);
     let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
     let keys = [
         ("path", path.as_ref().map(bytes), disk),
@@ -224,9 +229,16 @@ fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) 
         ("ttl", ttl.as_ref().map(bytes), redis),
         ("write_ttl", write_ttl.as_ref().map(bytes), caches),
         ("database", database.as_ref().map(bytes), databases),
-        ("value", value.as_ref().map(bytes), databases),
+        ("value", value.as_ref().map(bytes), valued),
         ("ttl_column", ttl_column.as_ref().map(bytes), databases),
         ("tags_column", tags_column.as_ref().map(bytes), databases),
+        ("table", table.as_ref().map(bytes), dynamodb),
+        ("region", region.as_ref().map(bytes), dynamodb),
+        ("endpoint", endpoint.as_ref().map(bytes), dynamodb),
+        ("key_attribute", key_attribute.as_ref().map(bytes), dynamodb),
+        ("value_attribute", value_attribute.as_ref().map(bytes), dynamodb),
+        ("consistent", consistent.as_ref().map(bytes), dynamodb),
+        ("credentials", credentials.as_ref().map(bytes), dynamodb),
     ];
     for (key, origin, kinds) in keys {
         let known = KINDS.contains(&kind);

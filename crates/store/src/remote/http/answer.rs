@@ -75,7 +75,7 @@ fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
 /// has its own answer, which may be an error, if at least one answer shows that the service works:
 /// a key was found or not, or its request was refused. Otherwise the call failed, with the first
 /// key's cause.
-pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
+pub(crate) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
     let declines = |cause: &Cause| cause.fault() == Fault::Rejected;
     let works = each.iter().flatten().any(|answer| answer.as_ref().map_or_else(declines, |_| true));
     let failure = each.iter().flatten().find_map(|answer| answer.as_ref().err());

@@ -32,14 +32,14 @@ const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// The bytes of response bodies that one call may still read, over all its requests.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: AtomicU64,
     bytes_max: u64,
 }
 
 impl Budget {
     /// A budget of `bytes_max` bytes.
-    pub(super) fn new(bytes_max: u64) -> Self {
+    pub(crate) fn new(bytes_max: u64) -> Self {
         Self { left: AtomicU64::new(bytes_max), bytes_max }
     }
 
@@ -56,14 +56,14 @@ impl Budget {
 }
 
 /// An HTTP client whose connections and waiting times have the bounds of the options.
-pub(super) struct Client {
+pub(crate) struct Client {
     hyper: legacy::Client<Connector, Full<Bytes>>,
     answer_timeout: Duration,
 }
 
 impl Client {
     /// Makes a client, with TLS if any of its URLs `is_secure`.
-    pub(super) fn open(is_secure: bool, remote: &RemoteOptions) -> Result<Self, OpenCause> {
+    pub(crate) fn open(is_secure: bool, remote: &RemoteOptions) -> Result<Self, OpenCause> {
         let tls = remote.tls.clone().unwrap_or_default();
         let config = if is_secure { Some(config(&tls)?) } else { None };
         let connector = Connector { config, tls, timeout: remote.connect_timeout() };
@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// Sends a request and reads the head of the response.
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Cause> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Cause> {
         let address = host(request.uri());
         match timeout(self.answer_timeout, self.hyper.request(request)).await {
             Ok(response) => response.map_err(|error| failure(&error, &address)),
@@ -92,13 +92,13 @@ impl Client {
 
     /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
     /// be reused.
-    pub(super) async fn drain(&self, body: Incoming, address: &str) {
+    pub(crate) async fn drain(&self, body: Incoming, address: &str) {
         let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::new(DISCARDED_BODY_BYTES))).await;
     }
 
     /// Reads a body, whose bytes are taken from `budget`. If reading fails, they are returned to
     /// it.
-    pub(super) async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
+    pub(crate) async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
             Ok(()) => Ok(read.freeze()),
@@ -146,7 +146,7 @@ fn config(options: &tls::TlsOptions) -> Result<Arc<rustls::ClientConfig>, OpenCa
 }
 
 /// Host and port of a URL, for errors.
-pub(super) fn host(url: &Uri) -> String {
+pub(crate) fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
 }
 

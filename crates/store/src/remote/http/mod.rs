@@ -25,8 +25,10 @@ use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::sync::{Semaphore, watch};
 
-use client::{Budget, Client, host};
+pub(crate) use answer::settled;
+pub(crate) use client::{Budget, Client, host};
 pub use options::{HeaderValue, HttpOptions};
+pub(crate) use url::address;
 
 use options::{Change, Urls};
 
@@ -34,7 +36,7 @@ use super::options::RemoteOptions;
 use super::tls;
 use super::{Each, all, named_each};
 use crate::{
-    Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind,
+    Attempt, BoxFuture, Cause, Fault, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind,
 };
 
 /// The store of an HTTP service.
@@ -121,7 +123,7 @@ impl Http {
             true => self.read_together(keys, &call).await,
             false => join_all(keys.iter().map(|key| self.read_one(key, &call))).await,
         };
-        answer::settled(each)
+        settled(each)
     }
 
     /// Reads a key; none if the key has no URL and so cannot exist.
@@ -311,7 +313,7 @@ impl Store for Http {
         Box::pin(async move { self.named(attempt, self.read(&keys).await.and_then(all)) })
     }
 
-    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<KeyAnswers, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
         Box::pin(async move {
             Ok(named_each(&self.name, StoreKind::Http, self.named(attempt, self.read(&keys).await)?))

@@ -21,7 +21,7 @@ use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
 
 /// Default port of memcached.
 const PORT: u16 = 11211;
@@ -222,7 +222,7 @@ impl Store for Memcached {
         Box::pin(async move { all(self.read(keys).await?).map_err(|cause| self.error(attempt, cause)) })
     }
 
-    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<KeyAnswers, StoreError>> {
         Box::pin(async move { Ok(named_each(&self.name, StoreKind::Memcached, self.read(keys).await?)) })
     }
 

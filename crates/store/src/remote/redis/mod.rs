@@ -20,7 +20,7 @@ use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
 
 /// Default port of Redis.
 const PORT: u16 = 6379;
@@ -241,7 +241,7 @@ impl Store for Redis {
         Box::pin(async move { self.named(attempt, self.read(keys).await.and_then(all)) })
     }
 
-    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<KeyAnswers, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
         Box::pin(async move {
             Ok(named_each(&self.name, StoreKind::Redis, self.named(attempt, self.read(keys).await)?))

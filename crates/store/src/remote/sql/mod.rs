@@ -24,7 +24,7 @@ use bytes::Bytes;
 
 use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
 use crate::remote::{Each, all, named_each, tls};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, OpenCause, Report, Store, StoreError, StoreKind};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
 use address::Address;
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
@@ -282,7 +282,7 @@ impl<D: Driver> Store for Sql<D> {
         Box::pin(async move { self.read(&keys).await.and_then(all).map_err(error) })
     }
 
-    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<KeyAnswers, StoreError>> {
         let error = self.error(Attempt::Get { keys: keys.len() });
         Box::pin(async move { Ok(named_each(&self.name, self.kind, self.read(&keys).await.map_err(error)?)) })
     }

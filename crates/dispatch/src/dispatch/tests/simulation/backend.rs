@@ -481,6 +481,7 @@ fn draw_kind(draws: &mut Draws) -> FailureKind {
         FailureKind::Reset,
         FailureKind::Unreachable,
         FailureKind::Overloaded,
+        FailureKind::Throttled,
         FailureKind::Rejected,
         FailureKind::Malformed,
     ];

@@ -1,0 +1,406 @@
+//! Answers of DynamoDB, from JSON; pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::item::Table;
+use super::options::DynamoDbValue;
+use crate::remote::Each;
+use crate::{Cause, Found};
+
+/// An answer of DynamoDB: the status and the body of a response.
+pub(super) struct Answer<'a> {
+    pub(super) status: StatusCode,
+    pub(super) body: &'a [u8],
+    /// Host and port of the server, for errors.
+    pub(super) address: String,
+}
+
+/// The kind of an operation, which decides what an unclear failure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Read,
+    /// A write or a removal, which a failed server may have done or not.
+    Write,
+}
+
+/// The result of one batch.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Results of the items that exist, by key.
+    pub(super) items: BTreeMap<String, Each>,
+    /// Keys that were not read.
+    pub(super) unprocessed: Vec<String>,
+    /// Capacity units consumed; none if the answer does not say.
+    pub(super) units: Option<f64>,
+}
+
+impl Batch {
+    /// Moves the results of the keys that were read from `rest` to `found`. A key that has neither
+    /// an item nor is unprocessed is absent.
+    pub(super) fn take<'a>(mut self, rest: &mut Vec<&'a str>, found: &mut BTreeMap<&'a str, Each>) {
+        let unprocessed: BTreeSet<&str> = self.unprocessed.iter().map(String::as_str).collect();
+        rest.retain(|&key| {
+            let item = self.items.remove(key);
+            let is_left = item.is_none() && unprocessed.contains(key);
+            if !is_left {
+                found.insert(key, item.unwrap_or(Ok(None)));
+            }
+            is_left
+        });
+    }
+}
+
+impl Answer<'_> {
+    /// Reads the answer to a read of one key.
+    pub(super) fn item(&self, table: &Table) -> Result<(Each, Option<f64>), Cause> {
+        let One { item, consumed } = self.read(Operation::Read)?;
+        let found = item.map(|item| self.value(&item, table)).transpose();
+        Ok((found, units(consumed.as_slice())))
+    }
+
+    /// Reads the answer to a read of several keys.
+    pub(super) fn batch(&self, table: &Table) -> Result<Batch, Cause> {
+        let Many { items, unprocessed, consumed } = self.read(Operation::Read)?;
+        let mut batch = Batch { units: units(&consumed), ..Batch::default() };
+        // One table was asked, whose name may be answered as another form of it.
+        for item in items.into_values().flatten() {
+            let key = self.key(&item, table)?.to_owned();
+            let value = self.value(&item, table).map(Some);
+            batch.items.insert(key, value);
+        }
+        for Keys { keys } in unprocessed.into_values() {
+            for key in keys {
+                batch.unprocessed.push(self.key(&key, table)?.to_owned());
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Reads the answer to a write or a removal: the capacity units that it consumed, if the answer
+    /// says so.
+    pub(super) fn written(&self) -> Result<Option<f64>, Cause> {
+        if self.status == StatusCode::OK {
+            // It is done, whatever the body says.
+            let consumed = serde_json::from_slice::<One>(self.body).ok().and_then(|one| one.consumed);
+            return Ok(units(consumed.as_slice()));
+        }
+        Err(self.refusal(Operation::Write))
+    }
+
+    fn read<T: DeserializeOwned>(&self, operation: Operation) -> Result<T, Cause> {
+        if self.status != StatusCode::OK {
+            return Err(self.refusal(operation));
+        }
+        serde_json::from_slice(self.body).map_err(|error| self.protocol(error.to_string()))
+    }
+
+    fn key<'a>(&self, item: &'a Item, table: &Table) -> Result<&'a str, Cause> {
+        let key = item.get(&table.key_attribute).and_then(|attribute| attribute.string.as_deref());
+        key.ok_or_else(|| self.protocol("an item without its key".to_owned()))
+    }
+
+    fn value(&self, item: &Item, table: &Table) -> Result<Found, Cause> {
+        let attribute = item.get(&table.value_attribute);
+        let value = match table.value {
+            DynamoDbValue::Binary => {
+                let text = attribute.and_then(|attribute| attribute.binary.as_deref());
+                text.map(|text| STANDARD.decode(text).map(Bytes::from)).transpose()
+            }
+            DynamoDbValue::String => {
+                let text = attribute.and_then(|attribute| attribute.string.clone());
+                Ok(text.map(Bytes::from))
+            }
+        };
+        let value = value.map_err(|error| self.protocol(format!("a binary is no base64: {error}")))?;
+        value.map(Found::from).ok_or_else(|| Cause::Statement {
+            detail: format!(
+                "the item has no {} in its attribute {}",
+                match table.value {
+                    DynamoDbValue::Binary => "binary",
+                    DynamoDbValue::String => "string",
+                },
+                table.value_attribute
+            ),
+        })
+    }
+
+    /// The cause of a request that was not carried out, or not known to be.
+    fn refusal(&self, operation: Operation) -> Cause {
+        let Ok(Refusal { name, message }) = serde_json::from_slice::<Refusal>(self.body) else {
+            return match self.status.as_u16() {
+                500.. => Cause::Server { detail: format!("status {}", self.status) },
+                _ => self.protocol(format!("status {}", self.status)),
+            };
+        };
+        let name = name.rsplit('#').next().unwrap_or_default();
+        let detail = match message.as_str() {
+            "" => name.to_owned(),
+            message => format!("{name}: {message}"),
+        };
+        match name {
+            "ProvisionedThroughputExceededException" | "ThrottlingException" | "RequestLimitExceeded" => {
+                Cause::Throttled { detail }
+            }
+            "InvalidSignatureException" | "RequestExpired" if is_about_time(&message) => Cause::Credentials {
+                detail: format!("this machine's clock differs from the server's: {detail}"),
+            },
+            "UnrecognizedClientException"
+            | "InvalidSignatureException"
+            | "IncompleteSignatureException"
+            | "MissingAuthenticationTokenException"
+            | "ExpiredTokenException"
+            | "RequestExpired"
+            | "InvalidClientTokenId" => Cause::Credentials { detail },
+            "AccessDeniedException" => Cause::Forbidden { detail },
+            "ResourceNotFoundException" => Cause::Missing { what: "the table", detail },
+            "TransactionConflictException" | "ReplicatedWriteConflictException" => Cause::Busy { detail },
+            _ => match (self.status.as_u16(), operation) {
+                (503, Operation::Read) => Cause::Busy { detail },
+                (500.., _) => Cause::Server { detail },
+                _ => Cause::Statement { detail },
+            },
+        }
+    }
+
+    fn protocol(&self, detail: String) -> Cause {
+        Cause::Protocol { address: self.address.clone(), expected: "DynamoDB", detail }
+    }
+}
+
+/// True for the message of a signature that is refused because of its time.
+fn is_about_time(message: &str) -> bool {
+    message.contains("expired") || message.contains("not yet current")
+}
+
+/// The sum of the capacity units in an answer; none if it has none that are usable.
+fn units(consumed: &[Consumed]) -> Option<f64> {
+    let each = consumed.iter().map(|consumed| consumed.units);
+    let sum = each.reduce(|one, other| one + other)?;
+    (sum.is_finite() && sum >= 0.0).then_some(sum)
+}
+
+type Item = BTreeMap<String, Attribute>;
+
+/// An attribute of a type that keys and values can have; other types are ignored.
+#[derive(Deserialize)]
+struct Attribute {
+    #[serde(rename = "S", default)]
+    string: Option<String>,
+    #[serde(rename = "B", default)]
+    binary: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Consumed {
+    #[serde(rename = "CapacityUnits")]
+    units: f64,
+}
+
+#[derive(Deserialize)]
+struct One {
+    #[serde(rename = "Item", default)]
+    item: Option<Item>,
+    #[serde(rename = "ConsumedCapacity", default)]
+    consumed: Option<Consumed>,
+}
+
+#[derive(Deserialize)]
+struct Many {
+    #[serde(rename = "Responses")]
+    items: BTreeMap<String, Vec<Item>>,
+    #[serde(rename = "UnprocessedKeys", default)]
+    unprocessed: BTreeMap<String, Keys>,
+    #[serde(rename = "ConsumedCapacity", default)]
+    consumed: Vec<Consumed>,
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    #[serde(rename = "Keys")]
+    keys: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(rename = "__type")]
+    name: String,
+    #[serde(rename = "message", alias = "Message", default)]
+    message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::options::DynamoDbOptions;
+    use super::*;
+    use crate::Fault;
+
+    fn table() -> Table {
+        Table::new(&DynamoDbOptions::new("orders", "eu-central-1"))
+    }
+
+    fn answer(status: u16, body: &[u8]) -> Answer<'_> {
+        Answer { status: StatusCode::from_u16(status).unwrap(), body, address: "h:1".to_owned() }
+    }
+
+    fn bytes(each: Each) -> Result<Option<Bytes>, &'static str> {
+        each.map(|found| found.map(|found| found.value)).map_err(|cause| cause.label())
+    }
+
+    #[test]
+    fn item_of_one_key_is_its_value_and_its_units() {
+        let read = |body: serde_json::Value| {
+            let (each, units) = answer(200, body.to_string().as_bytes()).item(&table()).unwrap();
+            (bytes(each), units)
+        };
+        let consumed = json!({ "TableName": "orders", "CapacityUnits": 0.5 });
+        assert_eq!(
+            read(json!({ "Item": { "value": { "B": "/wA=" } }, "ConsumedCapacity": consumed })),
+            (Ok(Some(Bytes::from_static(b"\xff\x00"))), Some(0.5))
+        );
+        assert_eq!(read(json!({ "ConsumedCapacity": consumed })), (Ok(None), Some(0.5)), "absent");
+        assert_eq!(read(json!({ "Item": {} })), (Err("statement"), None));
+        assert_eq!(read(json!({ "Item": { "value": { "N": "1" } } })), (Err("statement"), None));
+        assert_eq!(read(json!({ "Item": { "value": { "B": "!" } } })), (Err("protocol"), None));
+    }
+
+    #[test]
+    fn batch_has_items_by_key_unprocessed_keys_and_units() {
+        let body = json!({
+            "Responses": { "orders": [
+                { "key": { "S": "b" }, "value": { "B": "Yg==" } },
+                { "key": { "S": "a" }, "value": { "S": "text" } },
+            ] },
+            "UnprocessedKeys": { "orders": { "Keys": [{ "key": { "S": "c" } }], "ConsistentRead": false } },
+            "ConsumedCapacity": [{ "TableName": "orders", "CapacityUnits": 1.5 }],
+        });
+        let Batch { items, unprocessed, units } =
+            answer(200, body.to_string().as_bytes()).batch(&table()).unwrap();
+        let items: Vec<_> = items.into_iter().map(|(key, each)| (key, bytes(each))).collect();
+        assert_eq!(items, [("a".to_owned(), Err("statement")), ("b".to_owned(), Ok(Some("b".into())))]);
+        assert_eq!((unprocessed, units), (vec!["c".to_owned()], Some(1.5)));
+        for body in [
+            r#"{"Responses":{"orders":[{"value":{"B":""}}]}}"#,
+            r#"{"Responses":[]}"#,
+            r#"{"UnprocessedKeys":{}}"#,
+            "<html>",
+            "",
+        ] {
+            assert_eq!(
+                answer(200, body.as_bytes()).batch(&table()).unwrap_err().label(),
+                "protocol",
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_refusal_is_mapped_to_its_cause() {
+        for (status, name, message, cause, fault) in [
+            (400, "ProvisionedThroughputExceededException", "", "throttled", Fault::Throttled),
+            (400, "ThrottlingException", "", "throttled", Fault::Throttled),
+            (400, "RequestLimitExceeded", "", "throttled", Fault::Throttled),
+            (400, "UnrecognizedClientException", "", "credentials", Fault::Unreachable),
+            (400, "ExpiredTokenException", "", "credentials", Fault::Unreachable),
+            (400, "AccessDeniedException", "", "credentials", Fault::Rejected),
+            (400, "ResourceNotFoundException", "", "missing", Fault::Rejected),
+            (400, "ValidationException", "no such key", "statement", Fault::Rejected),
+            (400, "ReplicatedWriteConflictException", "", "busy", Fault::Overloaded),
+            (500, "InternalServerError", "", "server", Fault::Broken),
+        ] {
+            let body =
+                json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{name}"), "message": message });
+            let refused = answer(status, body.to_string().as_bytes()).written().unwrap_err();
+            assert_eq!((refused.label(), refused.fault()), (cause, fault), "{name}");
+            assert!(refused.to_string().contains(name) && refused.to_string().contains(message), "{refused}");
+        }
+        let unavailable = br#"{"__type":"ServiceUnavailable","Message":"later"}"#;
+        assert_eq!(answer(503, unavailable).item(&table()).unwrap_err().fault(), Fault::Overloaded);
+        assert_eq!(answer(503, unavailable).written().unwrap_err().fault(), Fault::Broken, "it may be done");
+        assert_eq!(answer(404, b"<html>").item(&table()).unwrap_err().label(), "protocol");
+        assert_eq!(answer(502, b"<html>").written().unwrap_err().label(), "server");
+    }
+
+    #[test]
+    fn refusal_because_of_the_time_names_the_clock() {
+        let message = "Signature expired: 20261125T040000Z is now earlier than 20261125T041500Z";
+        let body =
+            json!({ "__type": "com.amazon.coral.service#InvalidSignatureException", "message": message });
+        let said = answer(400, body.to_string().as_bytes()).written().unwrap_err().to_string();
+        assert!(said.contains("clock") && said.contains(message), "{said}");
+    }
+
+    #[test]
+    fn write_with_status_200_is_done_whatever_its_body_says() {
+        for (body, units) in [
+            (&br#"{"ConsumedCapacity":{"CapacityUnits":2.0}}"#[..], Some(2.0)),
+            (b"{}", None),
+            (b"\xff", None),
+        ] {
+            assert_eq!(answer(200, body).written(), Ok(units));
+        }
+        assert_eq!(answer(200, br#"{"ConsumedCapacity":{"CapacityUnits":-1}}"#).written(), Ok(None));
+    }
+
+    /// Bytes that resemble answers.
+    fn bodies() -> impl Strategy<Value = Vec<u8>> {
+        let word = prop::sample::select(vec![
+            "{",
+            "}",
+            "[",
+            "]",
+            ":",
+            ",",
+            "\"Item\"",
+            "\"Responses\"",
+            "\"UnprocessedKeys\"",
+            "\"Keys\"",
+            "\"ConsumedCapacity\"",
+            "\"CapacityUnits\"",
+            "\"key\"",
+            "\"value\"",
+            "\"S\"",
+            "\"B\"",
+            "\"orders\"",
+            "\"__type\"",
+            "\"message\"",
+            "\"AA==\"",
+            "\"A\"",
+            "\"\\ud800\"",
+            "1e999",
+            "-1",
+            "null",
+            " ",
+            "\u{0}",
+        ]);
+        let words = prop::collection::vec(word, 0..60).prop_map(|words| words.concat().into_bytes());
+        prop_oneof![words, prop::collection::vec(any::<u8>(), 0..200)]
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_or_an_error(body in bodies(), status in prop::sample::select(vec![200, 204, 301, 400, 403, 500, 503])) {
+            let answer = answer(status, &body);
+            let _ = answer.item(&table());
+            let _ = answer.batch(&table());
+            let _ = answer.written();
+        }
+
+        #[test]
+        fn written_value_is_the_value_of_the_item_read(value: Vec<u8>) {
+            let put = table().put(b"k", &value, usize::MAX).unwrap();
+            let body = json!({ "Item": put["Item"] }).to_string();
+            let (each, _) = answer(200, body.as_bytes()).item(&table()).unwrap();
+            prop_assert_eq!(bytes(each), Ok(Some(value.into())));
+        }
+    }
+}
