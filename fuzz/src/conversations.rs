@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
     Backends, Clock, ConnectionLimit, FetchFailure, FetchResult, InMemoryClient, ListenerOptions,
-    ManualClock, Moment, Routing, Service, Target, UserRoutes,
+    ManualClock, Moment, Routing, Service, StoreChange, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -110,14 +110,16 @@ fn options() -> ListenerOptions {
 fn service() -> Service {
     let options =
         Options { total_bytes: TOTAL_BYTES, item_bytes_max: ITEM_BYTES_MAX, shards: 1, ..Options::default() };
-    let partitions = [0, 1].map(|backend| Partition::new(TenantId(0), BackendId(backend), TOTAL_BYTES / 2));
+    let partitions =
+        [0, 1, 2].map(|backend| Partition::new(TenantId(0), BackendId(backend), TOTAL_BYTES / 3));
     let cache = Cache::new(options, &partitions, SeededState::new(1)).expect("options that are valid");
-    let target = |partition, read_through| Target {
+    let target = |partition: u16| Target {
         partition: PartitionId(partition),
         tenant: TenantId(0),
-        read_through,
+        read_through: partition > 0,
+        write_through: partition == 2,
     };
-    let prefixes = [(String::new(), target(0, false)), ("k".to_owned(), target(1, true))];
+    let prefixes = [(String::new(), target(0)), ("k".to_owned(), target(1)), ("w".to_owned(), target(2))];
     Service {
         cache: Arc::new(cache),
         routing: Routing::by_prefix(TenantId(0), prefixes).expect("prefixes that differ"),
@@ -148,6 +150,16 @@ impl Backends for Known {
             _ => Ok(Some(key.into())),
         };
         Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
+    }
+
+    fn store(
+        &self,
+        _: PartitionId,
+        key: Bytes,
+        _: StoreChange,
+    ) -> futures_util::future::BoxFuture<'static, Result<(), String>> {
+        let fails = key.last().is_some_and(|byte| byte % 8 == 0);
+        Box::pin(std::future::ready(if fails { Err("broken\r\n".to_owned()) } else { Ok(()) }))
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {

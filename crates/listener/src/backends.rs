@@ -51,6 +51,20 @@ impl FetchFailure {
     }
 }
 
+/// A change that a client of a write-through listener makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChange {
+    /// Stores a value.
+    Put {
+        /// The value.
+        value: Bytes,
+        /// The time until which the cache may keep the value; the store keeps it for ever.
+        expires: Option<Instant>,
+    },
+    /// Deletes the key.
+    Delete,
+}
+
 /// Backends of the listeners that share a cache: they answer misses and learn of changes.
 pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
@@ -77,6 +91,19 @@ pub trait Backends: Send + Sync {
     fn within(&self, partition: PartitionId, key: &[u8]) -> Option<Duration> {
         let _ = (partition, key);
         None
+    }
+
+    /// Makes a change at the store of a write-through partition, and in the cache. Ends within the
+    /// backend's timeout. If the store has not acknowledged the change, the cache does not have the
+    /// key, and the error is the reason for people.
+    fn store(
+        &self,
+        partition: PartitionId,
+        key: Bytes,
+        change: StoreChange,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let _ = (partition, key, change);
+        Box::pin(std::future::ready(Err("there is no store".to_owned())))
     }
 
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and fences the

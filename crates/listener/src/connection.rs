@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use sherwood_cache::Cache;
 
 use super::account::{Account, FETCHED_COPIES};
-use super::conversation::{Advance, Conversation, Fetched, NextStep};
+use super::conversation::{Advance, Answered, Conversation, NextStep};
 use super::counters::{Count, Counters};
 use super::fetch::fetch;
 use super::input::{INPUT_BYTES, PendingInput};
@@ -29,6 +30,7 @@ use super::output::Output;
 use super::shared::{ConnectionPermit, Shared};
 use super::slots::Token;
 use super::sockets::Socket;
+use super::store::store;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
@@ -70,8 +72,8 @@ pub(super) struct Connection<C, S> {
 enum Stage {
     /// The client's commands are read and answered.
     Open,
-    /// Waits for a backend to answer a fetch.
-    Fetching(Pin<Box<dyn Future<Output = Fetched> + Send>>),
+    /// Waits for a backend to answer a fetch or a write.
+    Waiting(Pin<Box<dyn Future<Output = Answered> + Send>>),
     /// Closes the connection when all output is sent.
     Closing,
     /// Ends the sending side when all output is sent.
@@ -208,7 +210,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Returns the event that the client waits for.
     fn waits_for(&self) -> Wait {
         match self.stage {
-            Stage::Fetching(_) => Wait::Backend,
+            Stage::Waiting(_) => Wait::Backend,
             _ if self.owes() => Wait::Output,
             Stage::HungUp => Wait::Close,
             _ => Wait::Input,
@@ -258,13 +260,13 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Gives the client a turn: does everything that is possible without waiting.
     pub(super) fn turn(&mut self, context: &mut ThreadContext<'_>) -> Turn {
         let turn = match self.stage {
-            Stage::Fetching(_) => Ok(self.poll_fetch(context)),
+            Stage::Waiting(_) => Ok(self.poll_backend(context)),
             _ => self.settle(context).and_then(|settled| match (settled, &self.stage) {
                 (false, _) => Ok(Turn::Wait(Wait::Output)),
                 (true, Stage::Closing) => Err(End::Done),
                 (true, Stage::HangingUp) => self.hang_up(context),
                 (true, Stage::HungUp) => self.discard(context),
-                (true, Stage::Open | Stage::Fetching(_)) => self.advance_or_read(context),
+                (true, Stage::Open | Stage::Waiting(_)) => self.advance_or_read(context),
             }),
         };
         self.note_buffers();
@@ -343,10 +345,13 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             }
             NextStep::Fetch(wanted) => {
                 self.need = 0;
-                (self.output, self.sent) = context.output.take().into_pending(0);
-                self.stage =
-                    Stage::Fetching(Box::pin(fetch(context.shared.service.backends.as_ref(), wanted)));
-                Ok(self.poll_fetch(context))
+                let fetched = fetch(context.shared.service.backends.as_ref(), wanted);
+                Ok(self.wait_for_backend(fetched.map(Answered::Fetched), context))
+            }
+            NextStep::Store(writes) => {
+                self.need = 0;
+                let stored = store(context.shared.service.backends.as_ref(), writes);
+                Ok(self.wait_for_backend(stored.map(Answered::Stored), context))
             }
             NextStep::Close => {
                 self.stage = Stage::Closing;
@@ -364,16 +369,32 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         if self.readable { Turn::Again } else { Turn::Wait(Wait::Input) }
     }
 
-    fn poll_fetch(&mut self, context: &mut ThreadContext<'_>) -> Turn {
-        let Stage::Fetching(fetching) = &mut self.stage else { return Turn::Again };
+    /// Keeps the output, which the answer may be inserted into, and waits for a backend.
+    fn wait_for_backend(
+        &mut self,
+        answered: impl Future<Output = Answered> + Send + 'static,
+        context: &mut ThreadContext<'_>,
+    ) -> Turn {
+        (self.output, self.sent) = context.output.take().into_pending(0);
+        self.stage = Stage::Waiting(Box::pin(answered));
+        self.poll_backend(context)
+    }
+
+    fn poll_backend(&mut self, context: &mut ThreadContext<'_>) -> Turn {
+        let Stage::Waiting(waiting) = &mut self.stage else { return Turn::Again };
         let waker = self.waker.get_or_insert_with(|| context.mailbox.waker(self.token.number()));
-        match fetching.as_mut().poll(&mut Context::from_waker(waker)) {
+        match waiting.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Pending => Turn::Wait(Wait::Backend),
-            Poll::Ready(fetched) => {
+            Poll::Ready(answered) => {
                 self.stage = Stage::Open;
                 self.fresh = true;
-                self.held.extend(fetched.iter().flatten().flatten().map(|found| found.value.clone()));
-                self.conversation.resume(context.moment, fetched, &mut self.output);
+                match answered {
+                    Answered::Fetched(fetched) => {
+                        self.held.extend(fetched.iter().flatten().flatten().map(|found| found.value.clone()));
+                        self.conversation.resume(context.moment, fetched, &mut self.output);
+                    }
+                    Answered::Stored(stored) => self.conversation.resume_stored(stored, &mut self.output),
+                }
                 Turn::Again
             }
         }

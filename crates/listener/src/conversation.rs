@@ -15,6 +15,7 @@ use sherwood_model::PartitionId;
 use super::input::Input;
 use super::output::Output;
 use super::shared::Shared;
+use super::store::StoreWrite;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
@@ -38,8 +39,9 @@ pub(super) trait Protocol: Send + Sync + 'static {
 /// The state of one client of a protocol.
 ///
 /// The driver calls [`advance`](Self::advance) with all bytes that are not consumed and carries out
-/// the returned step. After [`NextStep::Fetch`] it calls [`resume`](Self::resume) once before it
-/// advances again. After [`NextStep::Close`] and [`NextStep::HangUp`] it calls nothing.
+/// the returned step. Before it advances again, it calls [`resume`](Self::resume) once after
+/// [`NextStep::Fetch`], and [`resume_stored`](Self::resume_stored) after [`NextStep::Store`]. After
+/// [`NextStep::Close`] and [`NextStep::HangUp`] it calls nothing.
 pub(super) trait Conversation: Send + 'static {
     /// Executes the commands at the start of `input` until one is incomplete, `output` is
     /// [full](Output::is_full), or keys have to be fetched. Appends the answers to `output`, which
@@ -61,6 +63,9 @@ pub(super) trait Conversation: Send + 'static {
     /// Receives the fetched values, in the order of the requested keys. `output` is as
     /// [`advance`](Self::advance) left it, so a value can be inserted at its position.
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>);
+
+    /// Receives the outcome of the writes.
+    fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>);
 }
 
 /// The result of [`Conversation::advance`].
@@ -83,6 +88,8 @@ pub(super) enum NextStep {
     /// Fetch these keys, at least 1 and at most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX), and
     /// [resume](Conversation::resume).
     Fetch(Vec<Wanted>),
+    /// Make these writes, at least 1, and [resume](Conversation::resume_stored).
+    Store(Vec<StoreWrite>),
     /// Send the output and close: the client has ended the conversation.
     Close,
     /// Send the output and close the sending side: further input cannot be parsed, but the client
@@ -103,3 +110,15 @@ pub(super) struct Wanted {
 
 /// Results of a fetch, in the order of its keys.
 pub(super) type Fetched = Vec<FetchResult>;
+
+/// The result of writes: the reason for people of the first that the store has not acknowledged.
+pub(super) type Stored = Result<(), String>;
+
+/// An answer of the backends, which a conversation waits for.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// The keys of a [`NextStep::Fetch`].
+    Fetched(Fetched),
+    /// The writes of a [`NextStep::Store`].
+    Stored(Stored),
+}

@@ -16,6 +16,7 @@ use super::output::Output;
 use super::redis::{Redis, connection_bytes_max};
 use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
+use super::store::store;
 use crate::clock::{Clock, Moment};
 
 /// Most turns that one call of `send` may take; a conversation that takes more is stuck. Chosen:
@@ -102,6 +103,12 @@ impl InMemoryClient {
                 NextStep::Fetch(wanted) => {
                     assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()), "{} keys", wanted.len());
                     self.conversation.resume(moment, fetch(wanted), &mut output);
+                }
+                NextStep::Store(writes) => {
+                    assert!(!writes.is_empty(), "no writes");
+                    let stored = store(self.shared.service.backends.as_ref(), writes);
+                    let stored = stored.now_or_never().expect("backends answer at once");
+                    self.conversation.resume_stored(stored, &mut output);
                 }
                 NextStep::Close | NextStep::HangUp => self.closed = true,
             }

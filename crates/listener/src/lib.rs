@@ -31,6 +31,7 @@
 //! | `ahead` | prefetching of the keys of commands that have arrived |
 //! | `thread_group`, `mailbox` | connections handed between threads, and wake-ups |
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
+//! | `through`, `store` | commands of write-through listeners that change values, and their writes |
 //! | `sockets`, `system` | traits of the event loop's sockets, and their implementation on the system's |
 //! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
@@ -40,7 +41,8 @@
 //! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of
 //! Redis's `GET` or `MGET`, is fetched from the backend; a failed fetch is answered as a miss and
 //! counted, because `get` has no error for one key among several; a rejected one is an error where
-//! the protocol has one for a single key).
+//! the protocol has one for a single key). A *write-through* listener reads through as well, and
+//! sends what its clients store and delete to the backend before it answers.
 
 #![allow(
     clippy::disallowed_methods,
@@ -81,17 +83,19 @@ mod slots;
 mod sockets;
 mod standing;
 mod stats;
+mod store;
 mod system;
 mod tenants;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod thread_group;
+mod through;
 mod unix;
 
 pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};
-pub use backends::{Backends, FetchFailure, FetchResult, FetchedValue};
+pub use backends::{Backends, FetchFailure, FetchResult, FetchedValue, StoreChange};
 pub use clock::{Clock, ManualClock, Moment};
 pub use counters::{Count, Counts};
 pub use idle::BackgroundWork;

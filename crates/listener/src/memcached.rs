@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
 use super::ahead::prefetch;
-use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
+use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
 use super::counters::Count;
 use super::input::Input;
 use super::login::{Login, LoginOutcome, LoginStep};
@@ -15,6 +15,7 @@ use super::retrieval::{Misses, Portion};
 use super::session::{AfterCommand, Session};
 use super::shared::Shared;
 use super::tenants::TenantSlot;
+use super::through::{Answer, ClientWrite};
 use crate::clock::Moment;
 
 /// The memcached protocol, as a listener serves it.
@@ -63,6 +64,8 @@ enum Aside {
         key: Vec<u8>,
         flags: Vec<u8>,
     },
+    /// A write at the store, and its answer.
+    Store(Answer),
 }
 
 /// The remaining keys of a `get` command, at most
@@ -119,6 +122,10 @@ impl Conversation for Client {
                     AfterCommand::Retrieve(retrieval) => {
                         begin(session, moment, retrieval, aside, misses, output)
                     }
+                    AfterCommand::Store(ClientWrite { write, answer }) => {
+                        *aside = Some(Aside::Store(answer));
+                        Some(NextStep::Store(vec![write]))
+                    }
                     AfterCommand::Fetch(meta, wanted) => {
                         *aside = Some(Aside::of(meta));
                         Some(NextStep::Fetch(vec![wanted]))
@@ -159,7 +166,13 @@ impl Conversation for Client {
                 }
                 *aside = None;
             }
-            None => {}
+            Some(Aside::Store(_)) | None => {}
+        }
+    }
+
+    fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>) {
+        if let Some(Aside::Store(answer)) = self.aside.take() {
+            answer.append(&stored, output);
         }
     }
 }

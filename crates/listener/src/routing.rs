@@ -23,6 +23,8 @@ pub struct Routing {
     tenant: TenantId,
     /// Indices of the tenant's own routes in `routes`, ascending.
     own: Vec<u32>,
+    /// True if any target is write-through.
+    writes_through: bool,
 }
 
 /// The partition that a key is routed to, and how misses are treated.
@@ -34,6 +36,8 @@ pub struct Target {
     pub tenant: TenantId,
     /// True if misses of the partition are fetched from its backend.
     pub read_through: bool,
+    /// True if what clients store and delete goes to the partition's backend.
+    pub write_through: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +60,8 @@ impl Routing {
     /// Routes all keys to one partition and leaves them unchanged.
     #[must_use]
     pub fn single(target: Target) -> Self {
-        Self { rest: Some(target), routes: Vec::new(), tenant: target.tenant, own: Vec::new() }
+        let (tenant, writes_through) = (target.tenant, target.write_through);
+        Self { rest: Some(target), routes: Vec::new(), tenant, own: Vec::new(), writes_through }
     }
 
     /// Routes each key by its longest prefix, which must be shorter than the key. An empty prefix
@@ -90,7 +95,9 @@ impl Routing {
         }
         let own = (0..).zip(&routes).filter(|(_, route)| route.target.tenant == tenant);
         let own = own.map(|(index, _)| index).collect();
-        Ok(Self { rest, routes, tenant, own })
+        let targets = rest.iter().chain(routes.iter().map(|route| &route.target));
+        let writes_through = targets.into_iter().any(|target| target.write_through);
+        Ok(Self { rest, routes, tenant, own, writes_through })
     }
 
     /// Returns the tenant of the clients that have these routes.
@@ -116,6 +123,11 @@ impl Routing {
                 None => at = route.parent?,
             }
         }
+    }
+
+    /// Returns true if any target is write-through.
+    pub(super) fn writes_through(&self) -> bool {
+        self.writes_through
     }
 
     /// Returns the number of the tenant's own routes, that of the empty prefix included.
@@ -160,7 +172,12 @@ mod tests {
     use super::*;
 
     fn target(partition: usize) -> Target {
-        Target { partition: PartitionId::from_index(partition), tenant: TenantId(0), read_through: false }
+        Target {
+            partition: PartitionId::from_index(partition),
+            tenant: TenantId(0),
+            read_through: false,
+            write_through: false,
+        }
     }
 
     fn routing(prefixes: &[&str]) -> Routing {

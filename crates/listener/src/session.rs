@@ -19,6 +19,7 @@ use super::routing::{Routing, Target};
 use super::shared::Shared;
 use super::stats;
 use super::tenants::TenantSlot;
+use super::through::ClientWrite;
 use crate::clock::Moment;
 
 /// Executes the memcached commands of one client.
@@ -43,6 +44,8 @@ pub(super) enum AfterCommand<'a> {
     Retrieve(Retrieval<'a>),
     /// Fetch a key, then answer the `mg` that requests it.
     Fetch(Meta<'a>, Wanted),
+    /// Make a write at the store, then answer.
+    Store(ClientWrite),
     /// Close the connection after sending the output.
     Close,
 }
@@ -68,6 +71,9 @@ impl Session<'_> {
         command: Command<'c>,
         out: &mut Output,
     ) -> AfterCommand<'c> {
+        if let Some(after) = self.write_through(moment, &command, out) {
+            return after;
+        }
         let (answer, noreply) = match command {
             Command::Retrieval(retrieval) => return AfterCommand::Retrieve(retrieval),
             Command::Meta(meta) => return self.meta(moment, meta, out),

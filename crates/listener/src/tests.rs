@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
-use super::backends::{Backends, FetchFailure, FetchResult};
+use super::backends::{Backends, FetchFailure, FetchResult, StoreChange};
 use super::clock::{ManualClock, Moment};
 use super::counters::Count;
 use super::fetch::fetch;
@@ -24,6 +24,8 @@ use super::shared::{ConnectionLimit, Service};
 use super::tenants::UserRoutes;
 
 mod tenants;
+
+mod through;
 
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
@@ -130,7 +132,12 @@ pub(super) fn cache_with(partitions: u16, eviction: Eviction) -> Arc<Cache> {
 }
 
 pub(super) fn target(partition: u16) -> Target {
-    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through: false }
+    Target {
+        partition: PartitionId(partition),
+        tenant: TenantId(0),
+        read_through: false,
+        write_through: false,
+    }
 }
 
 pub(super) fn seconds(secs: u64) -> Duration {
@@ -393,6 +400,25 @@ impl Backends for Fake {
             _ => Ok(Some(Bytes::from(format!("<{key}>")).into())),
         };
         Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
+    }
+
+    fn store(
+        &self,
+        partition: PartitionId,
+        key: Bytes,
+        change: StoreChange,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let name = String::from_utf8_lossy(&key);
+        self.log.lock().unwrap().push(match change {
+            StoreChange::Put { value, expires } => {
+                let left =
+                    expires.map_or(String::new(), |at| format!(" for {:?}", at - Instant::from_secs(1)));
+                format!("store {} {name} {}{left}", partition.0, String::from_utf8_lossy(&value))
+            }
+            StoreChange::Delete => format!("delete {} {name}", partition.0),
+        });
+        let fails = name.starts_with("bad");
+        Box::pin(std::future::ready(if fails { Err("the store\nis down".to_owned()) } else { Ok(()) }))
     }
 
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {

@@ -164,7 +164,12 @@ mod tests {
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&cache)));
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
         let options = ListenerOptions { bind, threads: 1, ..ListenerOptions::default() };
-        let target = Target { partition: PartitionId(0), tenant: TenantId(0), read_through: false };
+        let target = Target {
+            partition: PartitionId(0),
+            tenant: TenantId(0),
+            read_through: false,
+            write_through: false,
+        };
         let service = Service {
             cache: Arc::clone(&cache),
             routing: Routing::single(target),

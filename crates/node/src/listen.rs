@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Demand, Instant, PartitionId};
-use sherwood_path::Status;
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
+use sherwood_path::{Change, Status, Write, WriteOptions};
 use sherwood_store::Found;
 use tokio::sync::mpsc;
 
 use crate::access::{AccessError, PasswordFile};
 use crate::backend::FetchKey;
 use crate::buffers::Buffers;
-use crate::config::Protocol;
+use crate::config::{Protocol, WriteThrough};
 use crate::core::Core;
 use crate::deadlines::Kept;
 use crate::entropy::Entropy;
@@ -27,7 +27,7 @@ use crate::start::StartError;
 use crate::waiter::Waiter;
 use sherwood_listener::{
     Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
-    FetchResult, FetchedValue, ListenerOptions, Passwords, Running, Service,
+    FetchResult, FetchedValue, ListenerOptions, Passwords, Running, Service, StoreChange,
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
@@ -72,7 +72,7 @@ pub(crate) fn serve(
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),
             passwords,
-            backends: Some(Arc::new(Behind(Arc::clone(core)))),
+            backends: Some(Arc::new(Behind { core: Arc::clone(core), writes: setup.write_through })),
         };
         let running = match setup.protocol {
             Protocol::Memcached => bound.serve(service, Arc::clone(&clock)),
@@ -83,8 +83,12 @@ pub(crate) fn serve(
     setups.iter().zip(bound).zip(passwords).map(serve).collect()
 }
 
-/// The backends behind the cache, for listeners.
-struct Behind(Arc<Core>);
+/// The backends behind the cache, for a listener.
+struct Behind {
+    core: Arc<Core>,
+    /// Handling of writes, if the listener is write-through.
+    writes: Option<WriteThrough>,
+}
 
 impl Backends for Behind {
     fn fetch(
@@ -95,7 +99,7 @@ impl Backends for Behind {
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let mut results = vec![Ok(None); keys.len()];
         let (sender, mut arrivals) = mpsc::unbounded_channel();
-        let core = Arc::clone(&self.0);
+        let core = Arc::clone(&self.core);
         let (asked_at, id) = (core.clock.now(), core.names.partitions()[partition.index()].backend);
         let demands = demands(&core, partition, &keys, asked_at, within);
         if let Some(backend) = core.backend(id) {
@@ -123,20 +127,42 @@ impl Backends for Behind {
     }
 
     fn have_deadlines(&self) -> bool {
-        !self.0.deadline_rules.is_empty()
+        !self.core.deadline_rules.is_empty()
     }
 
     fn within(&self, partition: PartitionId, key: &[u8]) -> Option<Duration> {
-        let PartitionName { tenant, backend, .. } = self.0.names.partitions()[partition.index()];
-        self.0.deadline_rules.within(tenant, backend, key)
+        let PartitionName { tenant, backend, .. } = self.core.names.partitions()[partition.index()];
+        self.core.deadline_rules.within(tenant, backend, key)
+    }
+
+    fn store(
+        &self,
+        partition: PartitionId,
+        key: Bytes,
+        change: StoreChange,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let core = Arc::clone(&self.core);
+        let PartitionName { tenant, backend, .. } = core.names.partitions()[partition.index()];
+        let (Some(WriteThrough { cache_first, admit }), Some(backend)) =
+            (self.writes, core.backend(backend).map(Arc::clone))
+        else {
+            return ready(Err("there is no store".to_owned())).boxed();
+        };
+        let options = WriteOptions { tenant, cache_first, admit };
+        async move {
+            let change = held_change(&core, change)?;
+            let write = Write { key, change, partition: Some(partition), options };
+            backend.write_through(write).await.map_err(|error| error.to_string())
+        }
+        .boxed()
     }
 
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
-        self.0.write(partition, key, change);
+        self.core.write(partition, key, change);
     }
 
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
-        self.0.flush(partition, at, change);
+        self.core.flush(partition, at, change);
     }
 }
 
@@ -187,6 +213,17 @@ fn note_end(
         kept.count(status, demand.is_late(asked_at, core.clock.now()));
         core.deadlines.add(backend, demand, kept);
     }
+}
+
+/// Takes the buffer budget for a value to be written; fails if too little is left.
+fn held_change(core: &Core, change: StoreChange) -> Result<Change<Found>, String> {
+    let StoreChange::Put { value, expires } = change else { return Ok(Change::Delete) };
+    let mut hold = core.buffers.hold();
+    if !hold.take(value.len()) {
+        return Err("no buffers left".to_owned());
+    }
+    let good_for = expires.map(|at| at - core.clock.now());
+    Ok(Change::Put(Found { value: hold.guard(value), flags: 0, good_for, tags: Tags::NONE }))
 }
 
 /// Takes the buffer budget for a fetched value and for its copies in the output; fails if too

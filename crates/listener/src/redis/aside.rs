@@ -10,6 +10,7 @@ use sherwood_wire::resp::{Args, reply};
 
 use super::listing::Listing;
 use super::session::{Old, Session, arg};
+use super::through::Writes;
 use crate::FETCH_KEYS_MAX;
 use crate::ahead::prefetch;
 use crate::conversation::{Fetched, NextStep, Wanted};
@@ -23,6 +24,8 @@ pub(super) enum Aside {
     Values(Values),
     /// A command such as `KEYS` that has keys of the cache left to visit.
     Listing(Listing),
+    /// A command of a write-through listener whose writes are to be made.
+    Writes(Writes),
 }
 
 /// The keys of a command whose values are still to be answered, in order.
@@ -50,6 +53,7 @@ impl Aside {
         match self {
             Self::Values(values) => values.muted = true,
             Self::Listing(listing) => listing.mute(),
+            Self::Writes(writes) => writes.mute(),
         }
     }
 }
@@ -85,6 +89,10 @@ impl Session<'_> {
             Aside::Listing(mut listing) => {
                 let next = (!listing.go_on(self, out)).then_some(NextStep::Send);
                 (next, Aside::Listing(listing))
+            }
+            Aside::Writes(mut writes) => {
+                let next = NextStep::Store(std::mem::take(&mut writes.pending));
+                (Some(next), Aside::Writes(writes))
             }
         };
         let (Some(next), aside) = next else { return None };

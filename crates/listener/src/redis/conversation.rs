@@ -6,11 +6,12 @@ use std::sync::Arc;
 use sherwood_wire::resp::{Ahead, Event, Limits, Parser};
 
 use super::Hub;
+use super::aside::Aside;
 use super::clients::Card;
 use super::session::{Session, State};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
-use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol};
+use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
 use crate::input::Input;
 use crate::output::Output;
 use crate::shared::Shared;
@@ -140,5 +141,11 @@ impl Conversation for Client {
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
         Session { shared, hub, thread, counters, client: state, card, moment, commands: 0, received: None }
             .resume(fetched, output);
+    }
+
+    fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>) {
+        if let Some(Aside::Writes(writes)) = self.state.aside.take() {
+            writes.answer(stored, output);
+        }
     }
 }

@@ -33,6 +33,8 @@ mod server;
 mod session;
 mod strings;
 mod table;
+mod through;
+
 #[cfg(test)]
 mod tests;
 mod words;

@@ -164,7 +164,10 @@ impl Session<'_> {
         if self.is_outside() && !command.flags.contains(&"no_auth") {
             return Err(self.turned_away(NO_AUTH));
         }
-        (command.run)(self, args, out)
+        match self.write_through(command, args) {
+            Some(result) => result,
+            None => (command.run)(self, args, out),
+        }
     }
 
     /// Returns true if the client has to log in first.

@@ -29,6 +29,25 @@ pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -
     Ok(())
 }
 
+/// Returns the expiry of a `SET` without a condition on the present item; an error for others.
+pub(super) fn unconditional_set(session: &Session<'_>, args: Args<'_>) -> Result<Option<Instant>, Failure> {
+    let options = Options::parse(args, 3, OptionSyntax::Set)?;
+    if options.get || options.only.is_some() || options.keep_ttl {
+        return Err(CONDITIONAL_SET);
+    }
+    options.expire.map(|expire| session.deadline(expire, "set")).transpose()
+}
+
+/// Returns the expiry of a `SETEX` or `PSETEX`.
+pub(super) fn expiry_of_set(session: &Session<'_>, args: Args<'_>, name: &str) -> Result<Instant, Failure> {
+    session.deadline(Expire { value: arg(args, 2), millis: name == "psetex", absolute: false }, name)
+}
+
+/// The error of a `SET` that a write-through listener refuses.
+const CONDITIONAL_SET: Failure = Failure::text(
+    "ERR NX, XX, GET and KEEPTTL are refused by a write-through listener: they depend on a value that only the store knows",
+);
+
 /// Executes a `SET` with options that depend on the present item.
 fn set_if(
     session: &Session<'_>,

@@ -13,7 +13,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
-use crate::backends::{Backends, FetchFailure, FetchResult};
+use crate::backends::{Backends, FetchFailure, FetchResult, StoreChange};
 use crate::clock::{ManualClock, Moment};
 use crate::counters::Count;
 use crate::in_memory_client::InMemoryClient;
@@ -27,6 +27,7 @@ mod commands;
 mod login;
 mod portions;
 mod tenants;
+mod through;
 
 const ITEM_BYTES_MAX: u32 = 1000;
 
@@ -140,7 +141,7 @@ fn cache(partitions: u16) -> Arc<Cache> {
 }
 
 fn target(partition: u16, read_through: bool) -> Target {
-    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
+    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through, write_through: false }
 }
 
 /// Backends that have a value for every key but `none`, fail for `bad`, reject `late`, and record
@@ -166,6 +167,25 @@ impl Backends for Known {
             name => Ok(Some(Bytes::from(format!("<{name}>")).into())),
         };
         futures_util::future::ready(names.into_iter().map(answer).collect()).boxed()
+    }
+
+    fn store(
+        &self,
+        _: PartitionId,
+        key: Bytes,
+        change: StoreChange,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let name = String::from_utf8_lossy(&key);
+        self.asked.lock().unwrap().push(match change {
+            StoreChange::Put { value, expires } => {
+                let left =
+                    expires.map_or(String::new(), |at| format!(" for {:?}", at - Instant::from_secs(1)));
+                format!("{name} = {}{left}", String::from_utf8_lossy(&value))
+            }
+            StoreChange::Delete => format!("{name} deleted"),
+        });
+        let fails = name == "bad";
+        futures_util::future::ready(if fails { Err("the store\nis down".to_owned()) } else { Ok(()) }).boxed()
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {

@@ -211,7 +211,7 @@ pub(crate) fn options() -> ListenerOptions {
 }
 
 fn target(partition: u16, read_through: bool) -> Target {
-    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
+    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through, write_through: false }
 }
 
 /// A blocking client of a listener under test.

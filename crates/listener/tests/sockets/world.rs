@@ -91,7 +91,12 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let buffers = Arc::new(AtomicU64::new(0));
     let service = |cache: Arc<Cache>, backends: &Arc<SimulatedBackends>| Service {
         cache,
-        routing: Routing::single(Target { partition: PartitionId(0), tenant: TenantId(0), read_through }),
+        routing: Routing::single(Target {
+            partition: PartitionId(0),
+            tenant: TenantId(0),
+            read_through,
+            write_through: false,
+        }),
         backends: Some(Arc::clone(backends) as Arc<dyn Backends>),
         connection_limit: Arc::new(ConnectionLimit::new(connections_max)),
         buffers: Arc::clone(&buffers) as _,

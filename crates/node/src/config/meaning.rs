@@ -131,7 +131,7 @@ pub struct Listener {
     pub tenant: Option<TenantId>,
     /// Selection of the backend for a key.
     pub route: Route,
-    /// Handling of misses.
+    /// Handling of misses and writes.
     pub mode: Mode,
 }
 
@@ -154,13 +154,24 @@ pub enum Route {
     Backend(BackendId),
 }
 
-/// Handling of a miss by a listener.
+/// Handling of misses and writes by a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Reports the miss; the client queries the backend itself.
     LookAside,
     /// Fetches the value from the backend's store.
     ReadThrough,
+    /// Fetches as well, and writes to the backend's store.
+    WriteThrough(WriteThrough),
+}
+
+/// Order of a write-through listener's writes, and what the cache keeps of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteThrough {
+    /// True if the cache has the value before the store.
+    pub cache_first: bool,
+    /// True if the cache keeps the value of a key that it does not have.
+    pub admit: bool,
 }
 
 /// `[[backend]]`: a source of values, its stores and its rules.

@@ -29,7 +29,7 @@ use std::path::Path;
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, BackendConfig, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory,
-    Mode, Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, Writes,
+    Mode, Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, WriteThrough, Writes,
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use sherwood_model::Slo;

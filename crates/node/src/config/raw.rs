@@ -73,6 +73,8 @@ pub(super) struct RawListener {
     pub(super) route: Key<String>,
     pub(super) backend: Key<String>,
     pub(super) mode: Key<String>,
+    pub(super) write_first: Key<String>,
+    pub(super) write_admit: Key<bool>,
 }
 
 impl RawListener {

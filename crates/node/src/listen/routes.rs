@@ -103,5 +103,6 @@ fn target(
         partition: partition.ok_or_else(|| StartError::no_partition(core.names.backend(backend)))?,
         tenant,
         read_through: setup.read_through && core.backend(backend).is_some(),
+        write_through: setup.write_through.is_some() && core.backend(backend).is_some(),
     })
 }

@@ -167,7 +167,11 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Lis
         auth_file: listener.auth_file.clone(),
         tenant: listener.tenant,
         route,
-        read_through: listener.mode == Mode::ReadThrough,
+        read_through: listener.mode != Mode::LookAside,
+        write_through: match listener.mode {
+            Mode::WriteThrough(through) => Some(through),
+            Mode::LookAside | Mode::ReadThrough => None,
+        },
         threads,
         idle_timeout: config.server.idle_timeout,
         pin_threads: config.server.pin_threads,

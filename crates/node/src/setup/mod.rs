@@ -13,7 +13,7 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
 use sherwood_store::Store;
 
-use crate::config::{Protocol, Writes};
+use crate::config::{Protocol, WriteThrough, Writes};
 use crate::control::{InstancesSetup, Pin};
 use crate::deadlines::DeadlineRule;
 use crate::slos::SloSetup;
@@ -164,6 +164,8 @@ pub struct ListenerSetup {
     pub route: RouteSetup,
     /// True if a miss is fetched from the backend.
     pub read_through: bool,
+    /// Handling of writes that go to the backend; none if they change the cache alone.
+    pub write_through: Option<WriteThrough>,
     /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
     /// True if each thread is pinned to one core.

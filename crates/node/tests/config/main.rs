@@ -144,7 +144,10 @@ mod meaning {
             routes,
             [
                 (Route::Prefix, Mode::ReadThrough),
-                (Route::Backend(BackendId(0)), Mode::LookAside),
+                (
+                    Route::Backend(BackendId(0)),
+                    Mode::WriteThrough(WriteThrough { cache_first: false, admit: true })
+                ),
                 (Route::Prefix, Mode::LookAside)
             ]
         );

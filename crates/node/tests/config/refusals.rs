@@ -189,6 +189,16 @@ fn listener_without_a_valid_route_is_refused() {
             "a.toml:4:8: [[listener]] mode is \"read-through\", but backend \"a\" has no store to read from: give it \
              a store, or set mode = \"look-aside\"",
         ),
+        (
+            "backend = \"a\"\nmode = \"write-through\"\n",
+            "a.toml:4:8: [[listener]] mode is \"write-through\", but backend \"a\" has no store to read from: give it \
+             a store, or set mode = \"look-aside\"",
+        ),
+        (
+            "backend = \"a\"\nwrite_admit = false\n",
+            "a.toml:4:15: [[listener]] has write_admit, but its mode is not \"write-through\"; only that writes to a \
+             store: remove write_admit, or set mode = \"write-through\"",
+        ),
     ];
     for (keys, expected) in cases {
         assert_refused(&[(&format!("{listener}{keys}{backends}"), expected)]);

@@ -30,4 +30,5 @@ mod support;
 mod tenants;
 #[path = "../../../listener/tests/common/wait.rs"]
 mod wait;
+mod write_through;
 mod writes;

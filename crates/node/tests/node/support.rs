@@ -275,6 +275,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
         tenant: None,
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,
+        write_through: None,
         threads: 1,
         idle_timeout: None,
         pin_threads: false,
@@ -395,9 +396,23 @@ impl Client {
 
     /// Sends a command and returns its answer up to the line `last`.
     pub(crate) fn ask(&mut self, command: &str, last: &str) -> Vec<String> {
+        self.send(command);
+        self.lines_while(|lines| lines.last().is_none_or(|line| line != last))
+    }
+
+    /// Sends a command.
+    pub(crate) fn send(&mut self, command: &str) {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    }
+
+    /// Returns the next lines of answers.
+    pub(crate) fn lines(&mut self, count: usize) -> Vec<String> {
+        self.lines_while(|lines| lines.len() < count)
+    }
+
+    fn lines_while(&mut self, more: impl Fn(&[String]) -> bool) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
-        while lines.last().is_none_or(|line| line != last) {
+        while more(&lines) {
             let mut line = String::new();
             assert!(self.0.read_line(&mut line).unwrap() > 0, "closed after {lines:?}");
             lines.push(line.trim_end().to_owned());

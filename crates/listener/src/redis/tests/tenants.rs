@@ -46,6 +46,7 @@ fn routes(tenant: u16) -> Routing {
         partition: PartitionId(2 * (tenant - 1) + backend),
         tenant: TenantId(tenant),
         read_through: false,
+        write_through: false,
     };
     let prefixes = [(String::new(), target(0)), ("b/".to_owned(), target(1))];
     Routing::by_prefix(TenantId(tenant), prefixes).unwrap()

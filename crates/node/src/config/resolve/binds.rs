@@ -6,7 +6,7 @@ use sherwood_model::BackendId;
 use toml::Spanned;
 
 use crate::config::flags::Flags;
-use crate::config::meaning::{BackendConfig, Listener, Mode, Protocol, Route};
+use crate::config::meaning::{BackendConfig, Listener, Mode, Protocol, Route, WriteThrough};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawListener};
 use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
@@ -24,6 +24,7 @@ const PERMISSIONS: Setting = Setting::new("[[listener]]", "permissions", "\"0700
 const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
 const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
 const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
+const WRITE_FIRST: Setting = Setting::new("[[listener]]", "write_first", "\"store\"");
 const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 
 /// Maximum of listeners of a node: one per backend and a few.
@@ -166,18 +167,39 @@ fn listener(
 ) -> Option<(Origin, Listener)> {
     let raw = table.get_ref();
     let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &PROTOCOLS);
-    let modes = [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough)];
-    let mode = one_of(problems, MODE, given(&raw.mode), &modes);
+    let mode = handling(raw, problems);
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
     let address = bind_address(setting, bind, given(&raw.permissions), problems);
     let auth_file = access::auth_file(raw, problems);
     access::refuse_open_listener(setting, bind, address.as_ref(), raw, problems);
     let tenant = clients::tenant(table, bind, tenants, problems);
     let route = route(table, bind, backends, problems);
-    if let (Some(route), Mode::ReadThrough) = (route, mode) {
-        refuse_read_through_without_store(raw, route, backends, problems);
+    if let (Some(route), Mode::ReadThrough | Mode::WriteThrough(_)) = (route, mode) {
+        refuse_mode_without_store(raw, route, backends, problems);
     }
     Some((bind.origin.clone(), Listener { protocol, bind: address?, auth_file, tenant, route: route?, mode }))
+}
+
+fn handling(raw: &RawListener, problems: &mut Problems<'_>) -> Mode {
+    let cache_first =
+        one_of(problems, WRITE_FIRST, given(&raw.write_first), &[("store", false), ("cache", true)]);
+    let admit = given(&raw.write_admit).is_none_or(|admit| admit.value);
+    let through = Mode::WriteThrough(WriteThrough { cache_first, admit });
+    let modes =
+        [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough), ("write-through", through)];
+    let mode = one_of(problems, MODE, given(&raw.mode), &modes);
+    let first = given(&raw.write_first).map(|given| ("write_first", given.origin));
+    let admits = given(&raw.write_admit).map(|given| ("write_admit", given.origin));
+    if mode != through {
+        for (key, origin) in first.into_iter().chain(admits) {
+            let message = format!(
+                "[[listener]] has {key}, but its mode is not \"write-through\"; only that writes to a store: remove \
+                 {key}, or set mode = \"write-through\""
+            );
+            problems.add(&origin, message);
+        }
+    }
+    mode
 }
 
 fn route(
@@ -231,8 +253,8 @@ fn named(name: &Given<String>, backends: &[BackendConfig], problems: &mut Proble
     index.map(|index| Route::Backend(BackendId::from_index(index)))
 }
 
-/// Refuses read-through mode for a backend without a store.
-fn refuse_read_through_without_store(
+/// Refuses a mode that uses the store of a backend without one.
+fn refuse_mode_without_store(
     raw: &RawListener,
     route: Route,
     backends: &[BackendConfig],
@@ -247,8 +269,9 @@ fn refuse_read_through_without_store(
     if let (Some((_, backend)), Some(mode)) = (without, given(&raw.mode)) {
         let name = &backend.name;
         let message = format!(
-            "[[listener]] mode is \"read-through\", but backend \"{name}\" has no store to read from: give it a store, or \
-             set mode = \"look-aside\""
+            "[[listener]] mode is \"{}\", but backend \"{name}\" has no store to read from: give it a store, or set mode = \
+             \"look-aside\"",
+            mode.value
         );
         problems.add(&mode.origin, message);
     }

@@ -1,0 +1,134 @@
+//! Redis commands of a write-through listener that change values: they go to the store first.
+//!
+//! `SET` (without a condition), `SETEX`, `PSETEX`, `MSET`, `DEL` and `UNLINK` say what the store is
+//! to have. A command whose result depends on the present value is refused, because only the store
+//! knows that value for certain, and it may change between a look and the write.
+
+use bytes::Bytes;
+use sherwood_model::Instant;
+use sherwood_wire::resp::{Args, reply};
+
+use super::aside::Aside;
+use super::failure::Failure;
+use super::session::{CommandResult, Session, arg};
+use super::strings::{expiry_of_set, unconditional_set};
+use super::table::Command;
+use crate::backends::StoreChange;
+use crate::conversation::Stored;
+use crate::counters::Count;
+use crate::store::StoreWrite;
+
+/// Writes that the store has to acknowledge before their command is answered.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// Writes to be made; empty once they are in flight.
+    pub(super) pending: Vec<StoreWrite>,
+    /// The answer if the store acknowledges all of them.
+    answer: Vec<u8>,
+    muted: bool,
+}
+
+impl Writes {
+    pub(super) fn mute(&mut self) {
+        self.muted = true;
+    }
+
+    /// Appends the answer to the command after its writes have ended.
+    pub(super) fn answer(self, stored: Stored, out: &mut Vec<u8>) {
+        match stored {
+            _ if self.muted => {}
+            Ok(()) => out.extend_from_slice(&self.answer),
+            Err(reason) => reply::error(out, format!("ERR {reason}").as_bytes()),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Executes a command that changes keys of a write-through partition; none if it changes none,
+    /// or only their lifetimes in the cache.
+    pub(super) fn write_through(&mut self, command: &Command, args: Args<'_>) -> Option<CommandResult> {
+        if !self.routing().writes_through() || !self.changes_a_store(command, args) {
+            return None;
+        }
+        Some(match command.name {
+            "set" => unconditional_set(self, args)
+                .and_then(|expires| self.put_all(args, &[(1, 2)], expires, reply::OK.to_vec())),
+            "setex" | "psetex" => expiry_of_set(self, args, command.name)
+                .and_then(|expires| self.put_all(args, &[(1, 3)], Some(expires), reply::OK.to_vec())),
+            "mset" if args.len().is_multiple_of(2) => Err(Failure::arity("mset")),
+            "mset" => {
+                let pairs: Vec<_> = (1..args.len()).step_by(2).map(|at| (at, at + 1)).collect();
+                self.put_all(args, &pairs, None, reply::OK.to_vec())
+            }
+            "del" | "unlink" => self.delete_all(args),
+            name => Err(Failure::about(
+                "ERR '",
+                name.as_bytes(),
+                "' is refused by a write-through listener: it depends on a value that only the store knows; use GET, SET and DEL",
+            )),
+        })
+    }
+
+    /// Returns true if the command changes a value of a write-through partition. Commands on
+    /// lifetimes, which stores do not have, change the cache alone.
+    fn changes_a_store(&self, command: &Command, args: Args<'_>) -> bool {
+        let [first, last, step] = command.keys;
+        let is_of_lifetimes = ["expire", "persist", "getex"].iter().any(|name| command.name.contains(name));
+        if first == 0 || is_of_lifetimes || !command.flags.contains(&"write") {
+            return false;
+        }
+        let last = if last < 0 { args.len() as i64 + last } else { last };
+        let mut keys = (first..=last).step_by(step.max(1) as usize);
+        keys.any(|at| {
+            let target = self.routing().find(arg(args, at as usize));
+            target.is_some_and(|(target, _)| target.write_through)
+        })
+    }
+
+    /// Stores values, given by the positions of their keys and of themselves, and then answers.
+    fn put_all(
+        &mut self,
+        args: Args<'_>,
+        pairs: &[(usize, usize)],
+        expires: Option<Instant>,
+        answer: Vec<u8>,
+    ) -> CommandResult {
+        let mut writes = Writes { answer, ..Writes::default() };
+        for &(key, value) in pairs {
+            let (key, value) = (arg(args, key), arg(args, value));
+            match self.routing().find(key) {
+                None => return Err(Failure::nowhere(key)),
+                Some((target, _)) if !target.write_through => self.store(key, value, expires)?,
+                Some((target, name)) => {
+                    self.counters.increment(Count::CmdSet);
+                    let change = StoreChange::Put { value: Bytes::copy_from_slice(value), expires };
+                    let key = Bytes::copy_from_slice(name);
+                    writes.pending.push(StoreWrite { partition: target.partition, key, change });
+                }
+            }
+        }
+        self.client.aside = Some(Aside::Writes(writes));
+        Ok(())
+    }
+
+    /// Deletes keys, and answers how many were asked for, since stores do not tell which existed.
+    fn delete_all(&mut self, args: Args<'_>) -> CommandResult {
+        let (mut writes, mut deleted) = (Writes::default(), 0);
+        for key in args.from(1) {
+            match self.routing().find(key) {
+                Some((target, name)) if target.write_through => {
+                    let (partition, key) = (target.partition, Bytes::copy_from_slice(name));
+                    let write = StoreWrite { partition, key, change: StoreChange::Delete };
+                    if !writes.pending.contains(&write) {
+                        writes.pending.push(write);
+                        deleted += 1;
+                    }
+                }
+                _ => deleted += i64::from(self.remove(key)),
+            }
+        }
+        reply::integer(&mut writes.answer, deleted);
+        self.client.aside = Some(Aside::Writes(writes));
+        Ok(())
+    }
+}
