@@ -5,16 +5,19 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 use serde_json::json;
+use sherwood_dispatch::{OverRate, TenantOptions};
 use sherwood_listener::Address;
 use sherwood_node::config::{Flags, parse};
 use sherwood_node::{Node, Setup};
+use sherwood_store::Store;
 use tempfile::TempDir;
 
 use crate::programs::client_program_as;
-use crate::support::Http;
+use crate::support::{Fake, Http, Mood};
 use crate::wait::{TIMEOUT, eventually};
 
 const POLICIES: &[&str] = &["static"];
@@ -206,6 +209,34 @@ fn password_file_with_a_user_of_no_tenant_is_refused_at_the_start_and_afterwards
     let of_silver = listener("redis", &format!("tenant = \"silver\"\n{auth}"));
     let error = Node::start(setup(&format!("{TENANTS}{of_silver}"))).err().expect("gold is another's");
     assert!(error.to_string().contains("line 1 names a user of another tenant"), "{error}");
+}
+
+#[test]
+fn tenants_fetch_the_same_key_each_for_itself_and_a_flush_of_one_stops_no_fill_of_the_other() {
+    let (_directory, path) = passwords("gold:12345678\nsilver:12345678\n");
+    let auth = format!("mode = \"read-through\"\nbackend = \"catalog\"\nauth_file = \"{}\"", path.display());
+    let fake = Fake::new([("a", &b"stored"[..])]);
+    let mut setup = setup(&format!("{TENANTS}{}", listener("redis", &auth)));
+    setup.backends[1].stores = vec![Arc::clone(&fake) as Arc<dyn Store>];
+    let tenants = TenantOptions { tenants: 2, lends: true, over: OverRate::Wait };
+    setup.backends[1].dispatch.tenants = Some(tenants);
+    let node = Node::start(setup).unwrap();
+    let [mut gold, mut silver, mut other] = ["gold", "silver", "gold"].map(|user| {
+        let mut client = Client::connect(&node.redis()[0]);
+        client.check(&format!("AUTH {user} 12345678\r\n"), "+OK\r\n");
+        client
+    });
+    fake.be(Mood::Hang);
+    gold.0.write_all(b"GET a\r\n").unwrap();
+    silver.0.write_all(b"GET a\r\n").unwrap();
+    eventually("each tenant has asked the store", || fake.calls() == 2);
+    other.check("FLUSHALL\r\n", "+OK\r\n");
+    fake.be(Mood::Answer);
+    gold.check("", "$6\r\nstored\r\n");
+    silver.check("", "$6\r\nstored\r\n");
+    gold.check("DBSIZE\r\n", ":0\r\n");
+    silver.check("DBSIZE\r\nGET a\r\n", ":1\r\n$6\r\nstored\r\n");
+    assert_eq!(fake.calls(), 2);
 }
 
 /// Runs the programs of two client libraries, each as two tenants at the same time. They expect

@@ -157,6 +157,36 @@ fn info_shows_quotas_use_and_throughput_of_the_clients_tenant() {
     assert_eq!(listener.ask(&mut client, "CONFIG GET maxmemory"), "*2 $9 maxmemory $4 2000");
 }
 
+/// Checks from many seeds that the answers to a pipeline of commands and logins do not depend on
+/// how it is cut.
+#[test]
+fn answers_to_logins_in_a_pipeline_do_not_depend_on_how_it_is_split() {
+    for seed in 0..200 {
+        let mut draw = SplitMix64::new(seed);
+        let mut pipeline = request("AUTH t0 password");
+        for _ in 0..40 {
+            let line = match draw.next_u64() % 4 {
+                0 => format!("AUTH t{} password", draw.next_u64() % 3),
+                1 => ["AUTH t0 wrong", "HELLO 2 AUTH t1 password", "RESET"][(draw.next_u64() % 3) as usize]
+                    .to_owned(),
+                _ => command(&mut draw, "value-").0,
+            };
+            pipeline.extend(request(&line));
+        }
+        let (whole, cut) = (listener(), listener());
+        let (mut one, mut two) = (whole.client(), cut.client());
+        let expected = whole.send(&mut one, &pipeline);
+        let mut answers = Vec::new();
+        let mut rest = &pipeline[..];
+        while !rest.is_empty() && !two.is_closed() {
+            let (piece, left) = rest.split_at(rest.len().min(1 + (draw.next_u64() % 300) as usize));
+            answers.extend(cut.send(&mut two, piece));
+            rest = left;
+        }
+        assert_eq!(String::from_utf8_lossy(&answers), String::from_utf8_lossy(&expected), "seed {seed}");
+    }
+}
+
 /// A command of a tenant whose values begin with `mark`, and true if the answer does not depend on
 /// positions in the cache's table, which tenants share.
 fn command(draw: &mut SplitMix64, mark: &str) -> (String, bool) {
