@@ -63,7 +63,7 @@ impl TenantController {
     /// Decides, and sets the goal if the division is applied.
     pub(super) fn decide(&mut self, now: Instant) -> TenantDecision {
         let tenants = self.tenants(self.options.salt);
-        let trip = self.watch(now);
+        let trip = self.watch(now, &tenants);
         let division = self.policy.divide(&tenants);
         let before = Division::new(&tenants, self.goal.bytes.clone(), self.goal.rates.clone(), None);
         let kept = self.keeps(now, &tenants, &division, &before);
@@ -112,6 +112,14 @@ impl TenantController {
         Asked { base, min: &min, window: &window, parts: &member.parts }.seen(&self.resources, salt)
     }
 
+    /// Requests per second that the tenant at `index` would be served with its baseline.
+    fn base_throughput(&self, index: usize, base: &Share) -> f64 {
+        let member = &self.members[index];
+        let (window, _) = member.history.window();
+        let asked = Asked { base, min: base, window: &window, parts: &member.parts };
+        asked.throughput(&self.resources, base)
+    }
+
     /// Returns the division that the policy finds for other terms of the same tenants, and for more
     /// tenants, whose baselines and floors follow from the terms after those.
     #[must_use]
@@ -132,16 +140,20 @@ impl TenantController {
 
     /// Ends the period that is watched, if it is over. True if a tenant has been below its baseline
     /// for long enough, which freezes the baselines.
-    fn watch(&mut self, now: Instant) -> bool {
+    fn watch(&mut self, now: Instant, tenants: &Tenants) -> bool {
         let period = now.since(self.watched_from);
         if period < self.options.period {
             return false;
         }
         self.watched_from = now;
-        let plain = self.tenants(0.0);
-        let at_baseline = self.moving.bytes == plain.base_bytes() && self.goal.bytes == plain.base_bytes();
+        let bases: Vec<f64> = tenants
+            .seen()
+            .iter()
+            .enumerate()
+            .map(|(index, seen)| self.base_throughput(index, &seen.base))
+            .collect();
         let mut worst: Option<(usize, f64)> = None;
-        for (index, (member, &base)) in self.members.iter_mut().zip(plain.base_throughput()).enumerate() {
+        for (index, (member, base)) in self.members.iter_mut().zip(bases).enumerate() {
             let is_below = member.watch.end_period(period, base);
             let normalized = member.watch.normalized.unwrap_or(1.0);
             if is_below && worst.is_none_or(|(_, least)| normalized < least) {
@@ -149,6 +161,8 @@ impl TenantController {
             }
         }
         let Some((index, normalized)) = worst else { return false };
+        let base = tenants.base_bytes();
+        let at_baseline = self.moving.bytes == base && self.goal.bytes == base;
         if at_baseline || !self.policy.keeps_baselines() || self.frozen.is_some() {
             return false;
         }

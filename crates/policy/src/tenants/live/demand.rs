@@ -42,26 +42,51 @@ impl Asked<'_> {
     /// Each partition is assumed to keep its part of the tenant's bytes. A tenant of which a curve
     /// is missing keeps the cache of its baseline.
     pub(super) fn seen(&self, resources: &[TenantResource], salt: f64) -> TenantSeen {
-        let curves: Vec<DemandCurve> = (0..self.parts.len()).map(|part| self.curve(part, salt)).collect();
+        let curves = self.curves();
+        let all = mean(&curves, None, salt);
         let demand = resources.iter().enumerate().map(|(i, resource)| {
-            let requests = self.window.requests as f64;
-            let units = self.window.units.get(i).copied().unwrap_or_default();
-            if requests <= 0.0 || units.if_miss <= 0.0 {
+            let Some(Units { if_miss, saved_ratio, backend }) = self.units(i, resource) else {
                 return DemandCurve::constant(0.0);
-            }
-            let saved_ratio = 1.0 - units.if_hit / units.if_miss;
-            let backend = match resource.kind {
-                ResourceKind::Reads(backend) | ResourceKind::Writes(backend) => Some(backend),
-                ResourceKind::Network => None,
             };
-            DemandCurve::of_misses(units.if_miss / requests, saved_ratio, &self.mean(&curves, backend))
+            match backend {
+                Some(_) if saved_ratio <= 0.0 => DemandCurve::constant(if_miss),
+                // With one partition, that of any backend is the same.
+                Some(backend) if curves.len() > 1 => {
+                    DemandCurve::of_misses(if_miss, saved_ratio, &mean(&curves, Some(backend), salt))
+                }
+                _ => DemandCurve::of_misses(if_miss, saved_ratio, &all),
+            }
         });
-        TenantSeen {
-            base: self.base.clone(),
-            floor: self.floor(),
-            demand: demand.collect(),
-            miss_ratio: self.mean(&curves, None),
-        }
+        let demand = demand.collect();
+        TenantSeen { base: self.base.clone(), floor: self.floor(), demand, miss_ratio: all }
+    }
+
+    /// Requests per second that the share serves, by the curves without a salt; 0 for a tenant
+    /// without demand, or that the share does not limit.
+    pub(super) fn throughput(&self, resources: &[TenantResource], share: &Share) -> f64 {
+        let curves = self.curves();
+        let limit = |(i, resource): (usize, &TenantResource)| {
+            let Units { if_miss, saved_ratio, backend } = self.units(i, resource)?;
+            let saved = saved_ratio.clamp(0.0, 1.0);
+            let demand = if_miss * (1.0 - saved + saved * mean_at(&curves, backend, share.bytes));
+            (demand > 0.0).then(|| share.rates.get(i).copied().unwrap_or(0.0) / demand)
+        };
+        resources.iter().enumerate().filter_map(limit).reduce(f64::min).unwrap_or(0.0)
+    }
+
+    /// Units of a resource that an average request takes; none if it takes none.
+    fn units(&self, index: usize, resource: &TenantResource) -> Option<Units> {
+        let requests = self.window.requests as f64;
+        let units = self.window.units.get(index)?;
+        let backend = match resource.kind {
+            ResourceKind::Reads(backend) | ResourceKind::Writes(backend) => Some(backend),
+            ResourceKind::Network => None,
+        };
+        (requests > 0.0 && units.if_miss > 0.0).then(|| Units {
+            if_miss: units.if_miss / requests,
+            saved_ratio: 1.0 - units.if_hit / units.if_miss,
+            backend,
+        })
     }
 
     fn floor(&self) -> Share {
@@ -79,57 +104,93 @@ impl Asked<'_> {
         Share { bytes, rates: rates.collect() }
     }
 
-    /// Misses per read of a partition by the bytes of the tenant, corrected by those measured. It
-    /// has points at the sizes at which these were measured, the present one among them.
-    fn curve(&self, index: usize, salt: f64) -> DemandCurve {
-        let (part, counts) = (&self.parts[index], self.window.parts.get(index).copied().unwrap_or_default());
-        let Some(curve) = &part.miss_ratio else {
-            let reads = counts.reads.reads();
-            let ratio = if reads > 0 { counts.reads.misses as f64 / reads as f64 } else { 1.0 };
-            return DemandCurve::constant((ratio + salt).min(1.0));
-        };
-        let correction =
-            Correction::new(part.budget_bytes, curve, &counts, part.used_bytes, part.anchor.as_ref());
-        let misses = |own: u64| (correction.at(own) * curve.at(own) + salt).min(1.0);
-        let share = self.share(index);
-        if share <= 0.0 {
-            return DemandCurve::constant(misses(0));
-        }
-        let mut sizes: Vec<u64> = curve.points().iter().map(|point| point.0).collect();
-        sizes.extend(correction.sizes());
-        sizes.sort_unstable();
-        DemandCurve::new(sizes.into_iter().map(|own| ((own as f64 / share).round() as u64, misses(own))))
-    }
-
-    /// The partition's part of the tenant's bytes, 0 to 1.
-    fn share(&self, index: usize) -> f64 {
+    fn curves(&self) -> Vec<PartCurve<'_>> {
         let bytes = self.parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.budget_bytes));
-        if bytes == 0 {
-            return 1.0 / self.parts.len() as f64;
+        let equal = 1.0 / self.parts.len().max(1) as f64;
+        let share = |part: &Part| if bytes > 0 { part.budget_bytes as f64 / bytes as f64 } else { equal };
+        let counts = |index: usize| self.window.parts.get(index).copied().unwrap_or_default();
+        let parts = self.parts.iter().enumerate();
+        parts.map(|(index, part)| PartCurve::new(part, &counts(index), share(part))).collect()
+    }
+}
+
+/// Units of a resource that an average request takes.
+struct Units {
+    if_miss: f64,
+    saved_ratio: f64,
+    /// Backend whose misses count; none for those of all.
+    backend: Option<BackendId>,
+}
+
+/// Misses per read of a partition by the bytes of its tenant, corrected by those measured.
+struct PartCurve<'a> {
+    backend: BackendId,
+    /// Reads in the window.
+    reads: f64,
+    /// Part of the tenant's bytes that the partition has, 0 to 1.
+    share: f64,
+    /// Misses per read at any size if there is no curve.
+    measured: f64,
+    curve: Option<(&'a DemandCurve, Correction)>,
+}
+
+impl<'a> PartCurve<'a> {
+    fn new(part: &'a Part, counts: &PartSample, share: f64) -> Self {
+        let reads = counts.reads.reads() as f64;
+        let correction = |curve| {
+            let anchor = part.anchor.as_ref();
+            (curve, Correction::new(part.budget_bytes, curve, counts, part.used_bytes, anchor))
+        };
+        Self {
+            backend: part.backend,
+            reads,
+            share,
+            measured: if reads > 0.0 { counts.reads.misses as f64 / reads } else { 1.0 },
+            curve: part.miss_ratio.as_ref().map(correction),
         }
-        self.parts[index].budget_bytes as f64 / bytes as f64
     }
 
-    /// The mean of the curves of the partitions of `backend`, or of all, weighted by their reads.
-    fn mean(&self, curves: &[DemandCurve], backend: Option<BackendId>) -> DemandCurve {
-        let of = |index: &usize| backend.is_none_or(|backend| self.parts[*index].backend == backend);
-        let members: Vec<usize> = (0..curves.len()).filter(of).collect();
-        if let [only] = members[..] {
-            return curves[only].clone();
-        }
-        let reads = |index: usize| self.window.parts.get(index).map_or(0, |part| part.reads.reads()) as f64;
-        let sum: f64 = members.iter().map(|&index| reads(index)).sum();
-        if sum <= 0.0 {
-            return DemandCurve::constant(1.0);
-        }
-        let mut sizes: Vec<u64> =
-            members.iter().flat_map(|&index| curves[index].points().iter().map(|point| point.0)).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let misses =
-            |size: u64| members.iter().map(|&index| reads(index) * curves[index].at(size)).sum::<f64>();
-        DemandCurve::new(sizes.into_iter().map(|size| (size, misses(size) / sum)))
+    /// Misses per read with so many bytes of the tenant.
+    fn at(&self, bytes: u64) -> f64 {
+        let Some((curve, correction)) = &self.curve else { return self.measured };
+        let own = (bytes as f64 * self.share).round() as u64;
+        (correction.at(own) * curve.at(own)).min(1.0)
     }
+
+    /// Bytes of the tenant at which the curve bends, the sizes at which misses were measured among
+    /// them.
+    fn sizes(&self) -> impl Iterator<Item = u64> {
+        let own = self.curve.iter().filter(|_| self.share > 0.0).flat_map(|(curve, correction)| {
+            curve.points().iter().map(|point| point.0).chain(correction.sizes())
+        });
+        own.map(|own| (own as f64 / self.share).round() as u64)
+    }
+}
+
+/// The mean of the curves of the partitions of `backend`, or of all, weighted by their reads.
+fn mean(curves: &[PartCurve<'_>], backend: Option<BackendId>, salt: f64) -> DemandCurve {
+    let members = curves.iter().filter(|curve| is_of(curve, backend));
+    let mut sizes: Vec<u64> = members.flat_map(PartCurve::sizes).chain([0]).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    DemandCurve::new(sizes.into_iter().map(|size| (size, (mean_at(curves, backend, size) + salt).min(1.0))))
+}
+
+/// The mean at one size.
+fn mean_at(curves: &[PartCurve<'_>], backend: Option<BackendId>, bytes: u64) -> f64 {
+    let members = || curves.iter().filter(|curve| is_of(curve, backend));
+    let reads: f64 = members().map(|curve| curve.reads).sum();
+    if reads <= 0.0 {
+        // Partitions without reads count alike.
+        let count = members().count();
+        let sum: f64 = members().map(|curve| curve.at(bytes)).sum();
+        return if count > 0 { sum / count as f64 } else { 1.0 };
+    }
+    members().map(|curve| curve.reads * curve.at(bytes)).sum::<f64>() / reads
+}
+
+fn is_of(curve: &PartCurve<'_>, backend: Option<BackendId>) -> bool {
+    backend.is_none_or(|backend| curve.backend == backend)
 }
 
 #[cfg(test)]
@@ -154,8 +215,12 @@ mod tests {
         PartSample { reads: ReadCounts { hits, misses, joined: 0 }, ..PartSample::default() }
     }
 
+    fn base() -> Share {
+        Share { bytes: 1_000, rates: vec![100.0; 3] }
+    }
+
     fn seen(parts: &[Part], window: &Sample, salt: f64) -> TenantSeen {
-        let base = Share { bytes: 1_000, rates: vec![100.0; 3] };
+        let base = base();
         let min = Share { bytes: 0, rates: vec![0.0, 30.0] };
         Asked { base: &base, min: &min, window, parts }.seen(&resources(), salt)
     }
@@ -174,7 +239,13 @@ mod tests {
         }
         let window = Sample { requests: 1_000, units, parts: vec![reads(0, 900)] };
         let curve = DemandCurve::new([(0, 1.0), (1_000, 1.0), (2_000, 0.0)]);
-        let seen = seen(&[part(0, 1_000, Some(curve))], &window, 0.0);
+        let parts = [part(0, 1_000, Some(curve))];
+        let asked = Asked { base: &base(), min: &base(), window: &window, parts: &parts };
+        // All miss with 1,000 bytes; 0.9 reads, 0.1 writes, or 3.8 KB for each request.
+        let throughput =
+            asked.throughput(&resources(), &Share { rates: vec![1e9, 1e9, 38.0 * KB], ..base() });
+        assert!((throughput - 10.0).abs() < 1e-9, "{throughput}");
+        let seen = seen(&parts, &window, 0.0);
         let at = |bytes| [0, 1, 2].map(|i| (seen.demand[i].at(bytes) * 1e6).round() / 1e6);
         assert_eq!(at(0), [0.9, 0.1, 3.8 * KB]);
         assert_eq!(at(2_000), [0.0, 0.1, 2.0 * KB], "47% of the network is saved");
