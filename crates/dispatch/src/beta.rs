@@ -8,11 +8,11 @@ use crate::Percent;
 /// A greater β assumes longer calls, and so rejects more and misses less; by how much depends on
 /// the load. The controller looks at the deadlines of an interval and multiplies what β leaves out
 /// (100% − β) by the fourth root of the ratio of the wanted share to the observed one: by at least
-/// a half, since missed deadlines are to end soon, and at most 1.1, since an interval with few of
-/// them may be luck. Near saturation the observed share grows with about the seventh power of what
-/// β leaves out, so that the whole ratio would overshoot again and again. Within a tenth of the
-/// wanted share it keeps β. While nothing is rejected it does not lower β, which
-/// would change nothing but the deadlines that the next burst misses. It suggests 50% to 99.5%.
+/// a half, since missed deadlines are to end soon, and at most 1.1, since few of them in one
+/// interval may be chance. Near saturation the observed share grows with about the seventh power of
+/// what β leaves out, so that the whole ratio would overshoot again and again. Within a tenth of
+/// the wanted share it keeps β. While nothing is rejected it does not lower β: that would admit
+/// nothing more now, and miss more deadlines in the next burst. It suggests 50% to 99.5%.
 ///
 /// ```
 /// use sherwood_dispatch::{BetaController, DeadlineCounts, Percent, PercentError};
@@ -92,11 +92,11 @@ impl BetaController {
     }
 }
 
-/// Fewest deadlines of which the share that was missed says something.
+/// Number of deadlines below which the share of missed ones is not evaluated.
 const SEEN_MIN: u64 = 100;
 
-/// Relative distance from the wanted share within which β stays. Among ten thousand deadlines luck
-/// makes about half as much.
+/// Relative distance from the wanted share within which β stays. Chance alone moves a share of 3%
+/// of ten thousand deadlines by about half as much.
 const KEEP: f64 = 0.1;
 
 /// β for the target of a dispatcher, from counts since its start.

@@ -155,7 +155,7 @@ pub struct NewDelivery<'a, K, V> {
     pub result: &'a Result<Option<V>, FetchError>,
     /// True if the result may fill the cache.
     pub is_current: bool,
-    /// The most urgent demand of those who waited for the keys that were fetched together.
+    /// The most urgent demand of the waiters for the keys that were fetched together.
     pub demand: &'a Demand,
     /// Number of waiters, of which all but the first joined the fetch.
     pub waiters: usize,

@@ -65,10 +65,11 @@ const STREAM_HEAD_BYTES_MAX: u32 = 4 << 10;
 /// Upper bound of a connection's buffers and heads by HTTP/2, bytes.
 pub(crate) const HTTP2_CONNECTION_BYTES_MAX: usize =
     (STREAMS_MAX * STREAM_HEAD_BYTES_MAX + 2 * WINDOW_BYTES) as usize;
-/// Such bytes of one request, and the largest frame.
+/// Bytes of one request by HTTP/2 that a client may send before they are read, and the largest
+/// frame.
 const STREAM_BYTES: u32 = 16 << 10;
-/// Time without a frame after which the client of an HTTP/2 connection is asked whether it lives,
-/// and the timeout of its answer.
+/// Time without a frame after which the client of an HTTP/2 connection is sent a ping, and the
+/// timeout of its answer.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Timeout of a client that takes nothing of its answer, where the system supports one.
 #[cfg(target_os = "linux")]

@@ -26,8 +26,8 @@ use tower_service::Service;
 use super::service::DEFAULT;
 use crate::access::{AccessError, Refusal, file_bytes, refused};
 
-/// Interval of questions whether a silent node still lives, and the timeout of its answer: a wait
-/// for a turn of a node that has vanished ends after twice this time.
+/// Interval of pings to a silent node, and the timeout of its answers: a wait for a turn of a node
+/// that has vanished ends after twice this time.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The URL of a scheduler: `http://host:port/name`, or `https`; without a name it is `default`.

@@ -9,7 +9,7 @@ use crate::config::units::quoted;
 use crate::tickets::SchedulerSource;
 
 /// Most calls in flight of a backend with tickets. All of them may wait on the connection to one
-/// scheduler, which carries 1,024 requests at a time; the rest are for those that end tickets.
+/// scheduler, which carries 1,024 requests at a time; the rest is for releases and cancellations.
 const CALLS_MAX: u64 = 512;
 
 /// Resolves the schedulers of all replicas, in their order; none if the backend has none.
