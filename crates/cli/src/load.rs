@@ -3,6 +3,8 @@
 //! Options that do not apply to the kind of target or workload are refused, never ignored: a
 //! measurement under other conditions than the user believes is worse than none.
 
+mod tenants;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -12,12 +14,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use sherwood_load::tenants::TenantsReport;
 use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, cache, http};
 use sherwood_model::deadline_within;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
 use sherwood_workload::{KeyValueOptions, ValueSizes};
 
+use self::tenants::TenantsPlan;
 use crate::exit::Failure;
 use crate::token::TokenFile;
 use crate::{duration, interrupt, out};
@@ -34,6 +38,7 @@ use crate::{duration, interrupt, out};
   sherwood load --target redis://127.0.0.1:6379 --value-size lognormal:1100,1.8,900KiB
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
+  sherwood load --target redis://127.0.0.1:6379 --scenario tenants.json --passwords users
 
 Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage."
 )]
@@ -105,6 +110,21 @@ pub(crate) struct LoadArgs {
     /// Scale of the mix: demo, s100, s10 or full [default: demo]
     #[arg(long, requires = "mix")]
     profile: Option<String>,
+    /// Send the loads of all tenants of this scenario, in JSON or TOML (*.toml), each with its own
+    /// connections; caches only
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "connections", "pipeline", "duration", "ops", "keys", "key_size",
+        "value_size", "zipf", "get_ratio", "batch", "prefixes", "backend", "trace", "mix", "deadline_ms", "values", "look_aside"])]
+    scenario: Option<PathBuf>,
+    /// Part of the scenario's keys, cache and rates that is used [default: 1]
+    #[arg(long, value_name = "SCALE", requires = "scenario")]
+    scale: Option<f64>,
+    /// Log in each tenant as the user of its name, with the password in this file of user:password
+    /// lines, such as a listener's `auth_file`
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    passwords: Option<PathBuf>,
+    /// Length of the intervals whose throughput is reported for each tenant [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = load_time, requires = "scenario")]
+    interval: Option<Duration>,
     #[command(flatten)]
     token: TokenFile,
     /// Deadline of every operation, in milliseconds from its start, up to 24 h: `deadline_ms` of
@@ -152,6 +172,7 @@ enum Mix {
 enum LoadPlan {
     Cache(cache::Options, cache::Workload),
     Http(http::Options, http::Workload),
+    Tenants(TenantsPlan),
 }
 
 /// Runs the load and prints its report.
@@ -169,12 +190,17 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let progress = Progress::start(&control);
     let outcome = execute(plan, &control);
     drop(progress);
-    let report = outcome.map_err(|error| match error {
-        LoadError::Connect { .. } | LoadError::Resolve { .. } | LoadError::System { .. } => {
-            Failure::failed(error)
-        }
+    let outcome = outcome.map_err(|error| match error {
+        LoadError::Connect { .. }
+        | LoadError::Login { .. }
+        | LoadError::Resolve { .. }
+        | LoadError::System { .. } => Failure::failed(error),
         _ => Failure::usage(error),
     })?;
+    let report = match outcome {
+        Outcome::One(report) => *report,
+        Outcome::Tenants(report) => return tenants::show(&report, args.json),
+    };
     let text = if args.json {
         serde_json::to_string(&report).expect("a report has string keys only") + "\n"
     } else {
@@ -184,14 +210,21 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     verdict(&report)
 }
 
-fn execute(plan: LoadPlan, control: &Control) -> Result<Report, LoadError> {
-    match plan {
-        LoadPlan::Cache(options, workload) => cache::run(&options, workload, control, |_| {}),
+/// The report of a run.
+enum Outcome {
+    One(Box<Report>),
+    Tenants(TenantsReport),
+}
+
+fn execute(plan: LoadPlan, control: &Control) -> Result<Outcome, LoadError> {
+    Ok(Outcome::One(Box::new(match plan {
+        LoadPlan::Cache(options, workload) => cache::run(&options, workload, control, |_| {})?,
         LoadPlan::Http(options, workload) => {
             let open = options.pace != Pace::Closed;
-            Ok(http::run(&options, workload, control, |_| {})?.report(open))
+            http::run(&options, workload, control, |_| {})?.report(open)
         }
-    }
+        LoadPlan::Tenants(plan) => return Ok(Outcome::Tenants(plan.run(control)?)),
+    })))
 }
 
 /// Returns an error for an unsuccessful run, and prints warnings.
@@ -213,6 +246,9 @@ fn verdict(report: &Report) -> Result<(), Failure> {
 }
 
 fn plan(args: &LoadArgs) -> Result<LoadPlan, String> {
+    if let Some(file) = &args.scenario {
+        return Ok(LoadPlan::Tenants(TenantsPlan::new(args, file)?));
+    }
     match &args.target {
         Target::Memcached(address) => plan_for_cache(args, cache::Protocol::Memcached, address),
         Target::Redis(address) => plan_for_cache(args, cache::Protocol::Redis, address),
@@ -274,6 +310,7 @@ fn cache_options(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> c
         operations_max: args.ops,
         look_aside: args.look_aside,
         deadline: args.deadline_ms,
+        login: None,
         seed: args.seed,
     }
 }
@@ -477,7 +514,7 @@ mod tests {
     fn cache_options_of(line: &str) -> cache::Options {
         match planned(line).unwrap() {
             LoadPlan::Cache(options, _) => options,
-            LoadPlan::Http(..) => panic!("{line} is for a cache"),
+            _ => panic!("{line} is for a cache"),
         }
     }
 
@@ -555,6 +592,10 @@ mod tests {
                 "--target http://localhost:1 --backend kv --prefixes a/",
                 "--prefixes applies to a memcached://",
             ),
+            ("--target memcached://localhost:1 --scenario x.json --keys 5", "cannot be used with"),
+            ("--target memcached://localhost:1 --scenario /none.json", "reading the scenario /none.json"),
+            ("--target http://localhost:1 --scenario x.json", "--scenario applies to a memcached://"),
+            ("--target memcached://localhost:1 --passwords x", "--scenario"),
             ("--target memcached://localhost:1 --value-size uniform:9-1", "MIN of 9 bytes is above MAX of 1"),
             (
                 "--target memcached://localhost:1 --value-size 129MiB",

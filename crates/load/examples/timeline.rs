@@ -73,6 +73,7 @@ fn run(
         operations_max: None,
         look_aside: true,
         deadline: None,
+        login: None,
         seed: 1,
     };
     let workload = cache::Workload::KeyValue {

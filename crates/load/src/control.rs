@@ -28,7 +28,7 @@ impl Control {
         self.done.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_done(&self, done: u64) {
-        self.done.store(done, Ordering::Relaxed);
+    pub(crate) fn add_done(&self, done: u64) {
+        self.done.fetch_add(done, Ordering::Relaxed);
     }
 }

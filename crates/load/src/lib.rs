@@ -17,6 +17,7 @@
 //!
 //! - [`cache::run`]: gets and sets to a cache that speaks memcached's protocol or Redis's, open or
 //!   closed loop.
+//! - [`tenants::run`]: the loads of several tenants of a scenario at once.
 //! - [`http::run`]: requests to a gateway (`POST /v1/requests`), open or closed loop, with phases
 //!   and an observer.
 //! - [`Control`] stops a run early and shows how far it is.
@@ -33,6 +34,7 @@ mod latencies;
 mod pace;
 mod report;
 mod target;
+pub mod tenants;
 
 pub use control::Control;
 pub use latencies::Latencies;
@@ -61,6 +63,14 @@ pub enum LoadError {
         /// The target as given.
         address: String,
         /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The target refused the login of a user.
+    #[error("logging in as {user:?}: {source}; give the user's password, and a target that has the user")]
+    Login {
+        /// The name of the user.
+        user: String,
+        /// The answer, or the error of the operating system.
         source: std::io::Error,
     },
     /// The system refused a thread or a runtime.

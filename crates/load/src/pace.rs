@@ -1,5 +1,7 @@
 //! The intended starts of operations.
 
+use std::time::Duration;
+
 use sherwood_workload::{Arrivals, Rng, rng_from_seed};
 
 use crate::LoadError;
@@ -40,6 +42,16 @@ pub enum Gaps {
 pub(crate) enum Schedule {
     Closed,
     Open { arrivals: Arrivals, rng: Box<Rng>, due_ns: u64 },
+    Changing(Box<Changing>),
+}
+
+/// A Poisson process whose rate changes.
+#[derive(Debug)]
+pub(crate) struct Changing {
+    /// Times from which on rates hold, in starts per second; ascending.
+    rates: Vec<(u64, f64)>,
+    rng: Rng,
+    due_ns: u64,
 }
 
 impl Schedule {
@@ -60,25 +72,63 @@ impl Schedule {
         Ok(open)
     }
 
+    /// Returns the starts of a Poisson process whose rate changes at these times, in starts per
+    /// second, 0 for none. The times ascend from 0.
+    pub(crate) fn changing(rates: &[(Duration, f64)], seed: u64) -> Self {
+        let nanos = |at: Duration| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        let rates = rates.iter().map(|&(at, per_s)| (nanos(at), per_s)).collect();
+        let mut changing =
+            Self::Changing(Box::new(Changing { rates, rng: rng_from_seed(seed ^ ARRIVALS), due_ns: 0 }));
+        changing.advance();
+        changing
+    }
+
     /// The intended start of the next operation at the time `now_ns`; it may lie in the future.
     pub(crate) fn next_start(&self, now_ns: u64) -> u64 {
         match self {
             Self::Closed => now_ns,
             Self::Open { due_ns, .. } => *due_ns,
+            Self::Changing(changing) => changing.due_ns,
         }
     }
 
     /// Moves the schedule on by one operation.
     pub(crate) fn advance(&mut self) {
-        if let Self::Open { arrivals, rng, due_ns } = self {
-            let gap = u64::try_from(arrivals.next_gap(rng.as_mut()).as_nanos()).unwrap_or(u64::MAX);
-            *due_ns = due_ns.saturating_add(gap);
+        match self {
+            Self::Closed => {}
+            Self::Open { arrivals, rng, due_ns } => *due_ns = due_ns.saturating_add(gap(arrivals, rng)),
+            Self::Changing(changing) => changing.advance(),
         }
     }
 
     pub(crate) const fn is_open(&self) -> bool {
-        matches!(self, Self::Open { .. })
+        !matches!(self, Self::Closed)
     }
+}
+
+impl Changing {
+    /// Draws the next start. A gap that goes beyond the next change is drawn again from there on,
+    /// which changes nothing, since the process has no memory.
+    fn advance(&mut self) {
+        let Self { rates, rng, due_ns } = self;
+        let mut from = *due_ns;
+        loop {
+            let next = rates.partition_point(|(at, _)| *at <= from);
+            let until = rates.get(next).map_or(u64::MAX, |(at, _)| *at);
+            let rate = next.checked_sub(1).map_or(0.0, |current| rates[current].1);
+            let due = Arrivals::poisson(rate)
+                .map_or(u64::MAX, |mut arrivals| from.saturating_add(gap(&mut arrivals, rng)));
+            if due < until || until == u64::MAX {
+                *due_ns = due;
+                return;
+            }
+            from = until;
+        }
+    }
+}
+
+fn gap(arrivals: &mut Arrivals, rng: &mut Rng) -> u64 {
+    u64::try_from(arrivals.next_gap(rng).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Sets the timer slack of this thread to 1 ns, so that the kernel does not delay its wake-ups by
@@ -99,6 +149,20 @@ mod tests {
         schedule.advance();
         assert_eq!(schedule.next_start(u64::MAX), 2_000_000);
         assert_eq!(Schedule::new(Pace::Closed, 1).unwrap().next_start(77), 77);
+    }
+
+    #[test]
+    fn rate_of_arrivals_changes_at_its_times() {
+        let seconds = Duration::from_secs;
+        let rates = [(seconds(0), 1_000.0), (seconds(10), 0.0), (seconds(20), 5_000.0), (seconds(30), 0.0)];
+        let mut schedule = Schedule::changing(&rates, 1);
+        let mut counts = [0_u32; 4];
+        while schedule.next_start(0) < u64::MAX {
+            counts[(schedule.next_start(0) / 10_000_000_000) as usize] += 1;
+            schedule.advance();
+        }
+        assert!((9_700..10_300).contains(&counts[0]) && (49_000..51_000).contains(&counts[2]), "{counts:?}");
+        assert_eq!((counts[1], counts[3]), (0, 0));
     }
 
     #[test]

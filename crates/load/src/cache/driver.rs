@@ -38,6 +38,8 @@ pub(super) struct Driver<'a> {
     issuing: bool,
     incomplete_because: Option<String>,
     tally: Tally<'a>,
+    /// Operations that the control has counted.
+    noted: u64,
     values: Values,
     spare: Vec<Operation>,
 }
@@ -84,6 +86,7 @@ impl<'a> Driver<'a> {
             issuing: true,
             incomplete_because: None,
             tally,
+            noted: 0,
             values: Values::default(),
             spare: Vec::new(),
         };
@@ -105,9 +108,14 @@ impl<'a> Driver<'a> {
                 break;
             }
             self.wait(now_ns);
-            self.control.set_done(self.tally.ops);
+            self.note_done();
         }
         self.finish()
+    }
+
+    fn note_done(&mut self) {
+        self.control.add_done(self.tally.ops - self.noted);
+        self.noted = self.tally.ops;
     }
 
     fn now_ns(&self) -> u64 {
@@ -139,7 +147,7 @@ impl<'a> Driver<'a> {
 
     fn start_next(&mut self, index: usize, intended_ns: u64) {
         let mut operation = self.spare.pop().unwrap_or_default();
-        match self.operations.next(&mut operation) {
+        match self.operations.next(Duration::from_nanos(intended_ns), &mut operation) {
             Ok(true) => {
                 self.schedule.advance();
                 self.tally.built(intended_ns);
@@ -276,7 +284,7 @@ impl<'a> Driver<'a> {
         for mut connection in std::mem::take(&mut self.connections).into_iter().flatten() {
             self.give_up(&mut connection);
         }
-        self.control.set_done(self.tally.ops);
+        self.note_done();
         let duration_s = self.origin.elapsed().as_secs_f64();
         let open = self.schedule.is_open();
         let report = self.tally.report(self.operations.as_ref(), duration_s, open);

@@ -20,6 +20,7 @@
 
 mod connection;
 mod driver;
+mod login;
 mod operations;
 mod pipeline;
 mod protocol;
@@ -29,10 +30,12 @@ use std::io::BufRead;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use sherwood_workload::{KeyValueOptions, ValueSizes};
+use sherwood_workload::{KeyValueOptions, ValueSizes, tenants};
 
 use crate::pace::{Schedule, wake_on_time};
 use crate::{Control, LoadError, Pace, Report, within};
+
+pub use login::Login;
 
 /// The protocol of the load's target. In both, keys are limited to what memcached accepts, 1 to 250
 /// bytes without blanks, so that any load can be sent to either.
@@ -40,7 +43,7 @@ use crate::{Control, LoadError, Pace, Report, within};
 pub enum Protocol {
     /// memcached's text protocol: `get` and `set`.
     Memcached,
-    /// Redis's, RESP2 without a password and in database 0: `GET`, `MGET` and `SET`.
+    /// Redis's, RESP2 in database 0: `GET`, `MGET` and `SET`.
     Redis,
 }
 
@@ -68,6 +71,8 @@ pub struct Options {
     /// rounded up. Only with memcached's protocol, whose meta commands state it, and gets of one
     /// key.
     pub deadline: Option<Duration>,
+    /// The user of every connection; without one, connections do not log in.
+    pub login: Option<Login>,
     /// Seed of the times at which operations start; the workload has a seed of its own.
     pub seed: u64,
 }
@@ -91,7 +96,7 @@ pub enum Workload {
     /// `t07/0001a2b3`.
     Cache2k {
         /// The cache2k trace, xz-packed or not.
-        input: Box<dyn BufRead>,
+        input: Box<dyn BufRead + Send>,
         /// Distribution of the sizes of values; each access draws one, for a set after its miss.
         value_sizes: ValueSizes,
         /// Seed of the sizes.
@@ -102,7 +107,16 @@ pub enum Workload {
     /// and never set.
     RobinHood {
         /// The RobinHood trace's text.
-        input: Box<dyn BufRead>,
+        input: Box<dyn BufRead + Send>,
+    },
+    /// The endless stream of a load of a validated scenario of tenants.
+    Tenant {
+        /// Keys, popularity, writes and scans, which change over time.
+        load: Box<tenants::Load>,
+        /// Time before the measurement, from whose start changes count.
+        warm_up: Duration,
+        /// Seed of the stream.
+        seed: u64,
     },
 }
 
@@ -143,12 +157,37 @@ pub fn run(
         check_deadline(options.protocol, deadline, &workload)?;
     }
     let schedule = Schedule::new(options.pace, options.seed)?;
-    let operations = operations::from_workload(workload, options.operations_max)?;
-    let streams = connect(&options.address, options.connections)?;
-    wake_on_time();
-    let tally = tally::Tally::new(options.deadline, &mut observe);
-    let driver = driver::Driver::new(options, schedule, operations, streams, control, tally);
-    Ok(driver.map_err(|error| LoadError::System { source: error.into() })?.run())
+    let prepared = Prepared::new(options, schedule, workload)?;
+    prepared.run(options, control, &mut observe)
+}
+
+/// A run whose connections are made.
+pub(crate) struct Prepared {
+    schedule: Schedule,
+    operations: Box<dyn operations::Operations>,
+    streams: Vec<TcpStream>,
+}
+
+impl Prepared {
+    /// Makes the connections of a run with validated options.
+    pub(crate) fn new(options: &Options, schedule: Schedule, workload: Workload) -> Result<Self, LoadError> {
+        let operations = operations::from_workload(workload, options.operations_max)?;
+        Ok(Self { schedule, operations, streams: connect(options)? })
+    }
+
+    /// Carries out the run, as [`run`].
+    pub(crate) fn run(
+        self,
+        options: &Options,
+        control: &Control,
+        observe: &mut dyn FnMut(&Ended),
+    ) -> Result<Report, LoadError> {
+        let Self { schedule, operations, streams } = self;
+        wake_on_time();
+        let tally = tally::Tally::new(options.deadline, observe);
+        let driver = driver::Driver::new(options, schedule, operations, streams, control, tally);
+        Ok(driver.map_err(|error| LoadError::System { source: error.into() })?.run())
+    }
 }
 
 fn check_deadline(protocol: Protocol, deadline: Duration, workload: &Workload) -> Result<(), LoadError> {
@@ -165,13 +204,21 @@ fn check_deadline(protocol: Protocol, deadline: Duration, workload: &Workload) -
 /// The time within which a connection has to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn connect(address: &str, connections: usize) -> Result<Vec<TcpStream>, LoadError> {
-    let resolve = |source| LoadError::Resolve { address: address.to_owned(), source };
+fn connect(options: &Options) -> Result<Vec<TcpStream>, LoadError> {
+    let Options { address, login, protocol, .. } = options;
+    let resolve = |source| LoadError::Resolve { address: address.clone(), source };
     let candidates: Vec<_> = address.to_socket_addrs().map_err(resolve)?.collect();
-    (0..connections)
-        .map(|_| connect_first(&candidates))
-        .collect::<Result<_, _>>()
-        .map_err(|source| LoadError::Connect { address: address.to_owned(), source })
+    let each = (0..options.connections).map(|_| {
+        let stream = connect_first(&candidates)
+            .map_err(|source| LoadError::Connect { address: address.clone(), source })?;
+        if let Some(login) = login {
+            let refused = |source| LoadError::Login { user: login.user.clone(), source };
+            login.send(*protocol, &stream).map_err(refused)?;
+        }
+        stream.set_nonblocking(true).map_err(|source| LoadError::System { source })?;
+        Ok(stream)
+    });
+    each.collect()
 }
 
 fn connect_first(candidates: &[std::net::SocketAddr]) -> std::io::Result<TcpStream> {
@@ -180,7 +227,6 @@ fn connect_first(candidates: &[std::net::SocketAddr]) -> std::io::Result<TcpStre
         match TcpStream::connect_timeout(candidate, CONNECT_TIMEOUT) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
                 return Ok(stream);
             }
             Err(error) => last = error,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
+use std::time::Duration;
 
 use sherwood_wire::memcached::client::{Key, KeyError};
 use sherwood_workload::trace::{TraceError, cache2k, robinhood};
 use sherwood_workload::{
-    KeyValue, KeyValueOptions, Operation as KeyValueOperation, Rng, ValueSizes, rng_from_seed,
+    KeyValue, KeyValueOptions, Operation as KeyValueOperation, Rng, ValueSizes, rng_from_seed, tenants,
 };
 use thiserror::Error;
 
@@ -46,9 +47,10 @@ pub(super) enum WorkloadError {
     Key { key: String, source: KeyError },
 }
 
-pub(super) trait Operations {
-    /// Writes the workload's next operation into `next`; returns false at the end of the workload.
-    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError>;
+pub(super) trait Operations: Send {
+    /// Writes the workload's next operation, which starts at this time of the run, into `next`;
+    /// returns false at the end of the workload.
+    fn next(&mut self, start: Duration, next: &mut Operation) -> Result<bool, WorkloadError>;
 
     /// Returns the name of the partition with that index.
     fn partition_name(&self, partition: usize) -> String;
@@ -70,10 +72,10 @@ struct Bounded {
 }
 
 impl Operations for Bounded {
-    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+    fn next(&mut self, start: Duration, next: &mut Operation) -> Result<bool, WorkloadError> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
         self.left = left;
-        self.operations.next(next)
+        self.operations.next(start, next)
     }
 
     fn partition_name(&self, partition: usize) -> String {
@@ -91,6 +93,7 @@ fn all_of(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
             Box::new(Cache2k { accesses, value_sizes, size_rng })
         }
         Workload::RobinHood { input } => Box::new(RobinHood::new(input)),
+        Workload::Tenant { load, warm_up, seed } => Box::new(Tenant::new(&load, warm_up, seed)),
     })
 }
 
@@ -133,7 +136,7 @@ impl KeySpace {
 }
 
 impl Operations for KeySpace {
-    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+    fn next(&mut self, _start: Duration, next: &mut Operation) -> Result<bool, WorkloadError> {
         let (verb, key, batch) = match self.stream.next_operation() {
             KeyValueOperation::Get(key) => (Verb::Get, key, self.batch),
             KeyValueOperation::Set(key) => (Verb::Set, key, 1),
@@ -176,14 +179,46 @@ fn check_prefix(prefix: &str, key_bytes: usize) -> Result<(), LoadError> {
     })
 }
 
+/// The load of a tenant of a scenario, whose changes count from the end of its warm-up.
+struct Tenant {
+    operations: tenants::Operations,
+    warm_up: Duration,
+    value_bytes: u32,
+}
+
+impl Tenant {
+    fn new(load: &tenants::Load, warm_up: Duration, seed: u64) -> Self {
+        let operations = tenants::Operations::new(load, seed);
+        Self { operations, warm_up, value_bytes: load.value_bytes }
+    }
+}
+
+impl Operations for Tenant {
+    fn next(&mut self, start: Duration, next: &mut Operation) -> Result<bool, WorkloadError> {
+        let (verb, key) = match self.operations.next(start.saturating_sub(self.warm_up)) {
+            KeyValueOperation::Get(key) => (Verb::Get, key),
+            KeyValueOperation::Set(key) => (Verb::Set, key),
+        };
+        next.key.clear();
+        self.operations.write_key(key, &mut next.key);
+        (next.verb, next.partition, next.keys) = (verb, 0, 1);
+        (next.cacheable, next.value_bytes) = (true, self.value_bytes);
+        Ok(true)
+    }
+
+    fn partition_name(&self, _partition: usize) -> String {
+        "all".to_owned()
+    }
+}
+
 struct Cache2k {
-    accesses: cache2k::Accesses<Box<dyn BufRead>>,
+    accesses: cache2k::Accesses<Box<dyn BufRead + Send>>,
     value_sizes: ValueSizes,
     size_rng: Rng,
 }
 
 impl Operations for Cache2k {
-    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+    fn next(&mut self, _start: Duration, next: &mut Operation) -> Result<bool, WorkloadError> {
         let Some(access) = self.accesses.next().transpose()? else {
             return Ok(false);
         };
@@ -202,14 +237,14 @@ impl Operations for Cache2k {
 /// Flattens the requests of a RobinHood trace into accesses. Holds one request at a time and the
 /// names of the backends seen.
 struct RobinHood {
-    requests: robinhood::Requests<Box<dyn BufRead>>,
+    requests: robinhood::Requests<Box<dyn BufRead + Send>>,
     pending: std::vec::IntoIter<(usize, robinhood::Object)>,
     partitions: BTreeMap<String, usize>,
     names: Vec<String>,
 }
 
 impl RobinHood {
-    fn new(input: Box<dyn BufRead>) -> Self {
+    fn new(input: Box<dyn BufRead + Send>) -> Self {
         let requests = robinhood::read(input);
         Self { requests, pending: Vec::new().into_iter(), partitions: BTreeMap::new(), names: Vec::new() }
     }
@@ -228,7 +263,7 @@ impl RobinHood {
 }
 
 impl Operations for RobinHood {
-    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+    fn next(&mut self, _start: Duration, next: &mut Operation) -> Result<bool, WorkloadError> {
         let (partition, object) = loop {
             if let Some(access) = self.pending.next() {
                 break access;
@@ -266,7 +301,7 @@ mod tests {
     fn drain(workload: Workload) -> Vec<(String, String, u32, bool)> {
         let mut operations = from_workload(workload, None).unwrap();
         let (mut next, mut drained) = (Operation::default(), Vec::new());
-        while operations.next(&mut next).unwrap() {
+        while operations.next(Duration::ZERO, &mut next).unwrap() {
             let key = String::from_utf8(next.key.clone()).unwrap();
             drained.push((operations.partition_name(next.partition), key, next.value_bytes, next.cacheable));
         }
@@ -286,7 +321,7 @@ mod tests {
 
     #[test]
     fn trace_of_object_accesses_becomes_gets_of_fixed_width_keys() {
-        let input: Box<dyn BufRead> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
+        let input: Box<dyn BufRead + Send> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
         let accesses = drain(Workload::Cache2k { input, value_sizes: ValueSizes::default(), seed: 1 });
         assert_eq!(accesses, [("t07".to_owned(), "t07/0001a2b3".to_owned(), 100, true)]);
     }
@@ -307,7 +342,7 @@ mod tests {
             };
             let mut operations = from_workload(workload, Some(50)).unwrap();
             let (mut next, mut sizes) = (Operation::default(), Vec::new());
-            while operations.next(&mut next).unwrap() {
+            while operations.next(Duration::ZERO, &mut next).unwrap() {
                 sizes.push(next.value_bytes);
             }
             sizes
@@ -328,7 +363,7 @@ mod tests {
         let batches = Workload::KeyValue { options, batch: 50, prefixes: Vec::new(), seed: 1 };
         let mut operations = from_workload(batches, None).unwrap();
         let mut next = Operation::default();
-        operations.next(&mut next).unwrap();
+        operations.next(Duration::ZERO, &mut next).unwrap();
         let distinct: std::collections::BTreeSet<_> = next.key.split(|&byte| byte == b' ').collect();
         assert_eq!((distinct.len(), next.keys, next.cacheable), (50, 50, false));
     }
@@ -341,7 +376,7 @@ mod tests {
         let mut operations = from_workload(workload, Some(100)).unwrap();
         let (mut next, mut seen) = (Operation::default(), std::collections::BTreeSet::new());
         let mut count = 0;
-        while operations.next(&mut next).unwrap() {
+        while operations.next(Duration::ZERO, &mut next).unwrap() {
             assert!(next.key.starts_with(operations.partition_name(next.partition).as_bytes()));
             seen.insert(String::from_utf8(next.key.clone()).unwrap());
             count += 1;
@@ -367,7 +402,7 @@ mod tests {
         let text = r#"{"t":0,"d":[{"b":{"S":[5],"U":["x y"],"C":[1]}}]}"#;
         let mut operations =
             from_workload(Workload::RobinHood { input: Box::new(text.as_bytes()) }, None).unwrap();
-        let error = operations.next(&mut Operation::default()).unwrap_err().to_string();
+        let error = operations.next(Duration::ZERO, &mut Operation::default()).unwrap_err().to_string();
         assert!(error.contains("`b:x y`"), "{error}");
     }
 }

@@ -63,7 +63,6 @@ struct Driver<'a, F> {
     ends: Vec<Duration>,
     phases: Vec<Phase>,
     first_error: Option<String>,
-    done: u64,
 }
 
 /// A request that ended, with its permit to be in flight.
@@ -97,7 +96,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
             })
             .collect();
         let phases = vec![Phase::default(); ends.len().max(1)];
-        Self { options, client, origin, control, observe, ends, phases, first_error: None, done: 0 }
+        Self { options, client, origin, control, observe, ends, phases, first_error: None }
     }
 
     /// Runs until the pacing thread and every request have ended.
@@ -116,7 +115,6 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
             }
-            self.control.set_done(self.done);
         }
     }
 
@@ -228,7 +226,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
             phase.deadlines.count(rejected, in_time);
             phase.deadlines.late += u64::from(marked_late);
         }
-        self.done += 1;
+        self.control.add_done(1);
         (self.observe)(&finished);
     }
 

@@ -11,8 +11,9 @@ use std::collections::HashSet;
 use std::io::Cursor;
 use std::time::Duration;
 
-use sherwood_load::cache::{Ended, Options, Protocol, Workload, run};
-use sherwood_load::{Control, Gaps, Pace};
+use sherwood_load::cache::{Ended, Login, Options, Protocol, Workload, run};
+use sherwood_load::{Control, Gaps, LoadError, Pace, tenants};
+use sherwood_workload::tenants::Scenario;
 use sherwood_workload::trace::{built_in, cache2k};
 use sherwood_workload::{KeyValueOptions, ValueSizes};
 
@@ -161,6 +162,7 @@ fn error_names_an_unreachable_cache() {
         operations_max: None,
         look_aside: false,
         deadline: None,
+        login: None,
         seed: 1,
     };
     let error = run(&options, key_value(KeyValueOptions::default()), &Control::default(), |_| {})
@@ -187,4 +189,85 @@ fn redis_with_a_password_fails_every_operation_and_is_quoted() {
     let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
     assert_eq!((report.ops, report.errors, report.complete), (10, 10, true));
     assert!(report.first_error.unwrap().starts_with("`NOAUTH "));
+}
+
+const TENANTS: &str = r#"
+    name = "pair"
+    warm_up = "100ms"
+    measure = "900ms"
+    backends = [{ name = "db" }]
+    [[tenants]]
+    name = "one"
+    cache = "1MiB"
+    clients = { processes = 2, depth = 3 }
+    loads = [{ backend = "db", keys = 100, write_ratio = 0.5 }]
+    [[tenants]]
+    name = "two"
+    cache = "1MiB"
+    arrivals = [{ at = "0s", per_s = 1000 }]
+    loads = [{ backend = "db", keys = 100, scan_max = 5 }]
+"#;
+
+/// Options of a run whose tenants log in with this password.
+fn tenants_options(cache: &Cache, password: &str) -> tenants::Options {
+    let Options { protocol, address, .. } = cache.options();
+    let login = |user: &str| Some(Login { user: user.to_owned(), password: password.to_owned() });
+    let logins = vec![login("one"), login("two")];
+    tenants::Options { protocol, address, logins, interval: Duration::from_millis(300), seed: 1 }
+}
+
+#[test]
+fn tenants_log_in_and_their_operations_are_counted_apart() {
+    // The second user may not write, which its load does not.
+    let users = [
+        "--user",
+        "one",
+        "on",
+        ">password",
+        "~*",
+        "+@all",
+        "--user",
+        "two",
+        "on",
+        ">password",
+        "~*",
+        "+@read",
+    ];
+    let Some(redis) = Cache::redis(&users) else { return };
+    let scenario = Scenario::from_toml(TENANTS).unwrap();
+    let options = tenants_options(&redis, "password");
+    let report = tenants::run(&options, &scenario, &Control::default()).unwrap();
+    let [one, two] = &report.tenants[..] else { panic!("{report:?}") };
+    assert!(report.complete && one.ops > 0 && two.ops > 0, "{report:?}");
+    assert_eq!((one.errors, two.errors, &one.name, &two.name), (0, 0, &"one".to_owned(), &"two".to_owned()));
+    assert_eq!((one.throughput_by_interval.len(), two.throughput_by_interval.len()), (3, 3));
+    let Err(LoadError::Login { user, source }) =
+        tenants::run(&tenants_options(&redis, "wrong"), &scenario, &Control::default())
+    else {
+        panic!("a wrong password was taken");
+    };
+    assert!(user == "one" && source.to_string().contains("WRONGPASS"), "{user}: {source}");
+}
+
+#[test]
+fn tenant_with_loads_of_several_backends_is_refused() {
+    let text = TENANTS.replace("[{ name = \"db\" }]", "[{ name = \"db\" }, { name = \"b\" }]").replace(
+        "loads = [{ backend = \"db\", keys = 100, scan_max = 5 }]",
+        "loads = [{ backend = \"db\", keys = 100 }, { backend = \"b\", keys = 100 }]",
+    );
+    let options = tenants::Options {
+        protocol: Protocol::Redis,
+        address: format!("127.0.0.1:{}", free_port()),
+        logins: Vec::new(),
+        interval: Duration::from_secs(1),
+        seed: 1,
+    };
+    let Ok(scenario) = Scenario::from_toml(&text) else { panic!("{text}") };
+    let slow = tenants::Options { interval: Duration::from_secs(2), ..options.clone() };
+    let error = tenants::run(&slow, &scenario, &Control::default()).unwrap_err().to_string();
+    assert!(error.contains("number of intervals of 0"), "{error}");
+    let scenario = Scenario { tenants: scenario.tenants[1..].to_vec(), ..scenario };
+    let options = tenants::Options { interval: Duration::from_millis(100), ..options };
+    let error = tenants::run(&options, &scenario, &Control::default()).unwrap_err().to_string();
+    assert!(error.contains("number of loads of 2 of tenant two"), "{error}");
 }

@@ -79,6 +79,7 @@ impl Cache {
             operations_max: None,
             look_aside: true,
             deadline: None,
+            login: None,
             seed: 1,
         }
     }

@@ -39,7 +39,8 @@ impl Operations {
     /// If a value of the load is out of its range.
     #[must_use]
     pub fn new(load: &Load, seed: u64) -> Self {
-        let options = options(load.keys, load.zipf, load.write_ratio);
+        let key_bytes = load.key_bytes as usize;
+        let options = options(load.keys, key_bytes, load.zipf, load.write_ratio);
         let mut changes = load.changes.clone().into_iter();
         Self {
             draws: KeyValue::new(options, seed).expect("the load is validated"),
@@ -72,6 +73,11 @@ impl Operations {
         operation
     }
 
+    /// Appends the text of `key`: `k` and the rank in decimal, padded with zeros to the key size.
+    pub fn write_key(&self, key: u64, out: &mut Vec<u8>) {
+        self.draws.write_key(key, out);
+    }
+
     /// Number of keys at present.
     #[must_use]
     pub fn keys(&self) -> u64 {
@@ -85,9 +91,10 @@ impl Operations {
 
     fn change(&mut self, change: Change) {
         let Change { at: _, keys, zipf, write_ratio, scan_max } = change;
-        let KeyValueOptions { keys: old_keys, zipf: old_zipf, get_ratio, .. } = *self.draws.options();
+        let KeyValueOptions { keys: old_keys, key_bytes, zipf: old_zipf, get_ratio, .. } =
+            *self.draws.options();
         let write_ratio = write_ratio.unwrap_or(1.0 - get_ratio);
-        let changed = options(keys.unwrap_or(old_keys), zipf.unwrap_or(old_zipf), write_ratio);
+        let changed = options(keys.unwrap_or(old_keys), key_bytes, zipf.unwrap_or(old_zipf), write_ratio);
         self.draws.change(changed).expect("the load is validated");
         self.scan_max = scan_max.unwrap_or(self.scan_max);
         self.stride = stride(self.keys());
@@ -96,8 +103,8 @@ impl Operations {
     }
 }
 
-fn options(keys: u64, zipf: f64, write_ratio: f64) -> KeyValueOptions {
-    KeyValueOptions { keys, zipf, get_ratio: 1.0 - write_ratio, ..KeyValueOptions::default() }
+fn options(keys: u64, key_bytes: usize, zipf: f64, write_ratio: f64) -> KeyValueOptions {
+    KeyValueOptions { keys, key_bytes, zipf, get_ratio: 1.0 - write_ratio, ..KeyValueOptions::default() }
 }
 
 /// Returns the stride of neighbours: the least number from the golden section of `keys` on that is

@@ -1,0 +1,69 @@
+//! The login of a connection, before its first operation.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::Protocol;
+
+/// A user and its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The name of the user.
+    pub user: String,
+    /// The password, which is never printed.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// The time within which a login has to be answered.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest line of an answer, bytes.
+const LINE_BYTES_MAX: usize = 4 << 10;
+
+impl Login {
+    /// Logs in: `AUTH` with Redis's protocol, with memcached's the set that it takes for a login.
+    ///
+    /// # Errors
+    /// The system's, and the answer if it is a refusal.
+    pub(super) fn send(&self, protocol: Protocol, mut stream: &TcpStream) -> io::Result<()> {
+        let Self { user, password } = self;
+        let (request, accepted) = match protocol {
+            Protocol::Redis => (
+                format!(
+                    "*3\r\n$4\r\nAUTH\r\n${}\r\n{user}\r\n${}\r\n{password}\r\n",
+                    user.len(),
+                    password.len()
+                ),
+                "+OK",
+            ),
+            Protocol::Memcached => {
+                let bytes = user.len() + 1 + password.len();
+                (format!("set login 0 0 {bytes}\r\n{user} {password}\r\n"), "STORED")
+            }
+        };
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.write_all(request.as_bytes())?;
+        let answer = line(stream)?;
+        if answer == accepted { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, answer)) }
+    }
+}
+
+/// Reads a line. Nothing follows it, since nothing else was asked.
+fn line(mut stream: &TcpStream) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\n") && bytes.len() < LINE_BYTES_MAX {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        bytes.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+}
