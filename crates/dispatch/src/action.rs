@@ -127,7 +127,8 @@ pub enum FailureKind {
     /// not count towards down, which would move all of its load to the others.
     Overloaded,
     /// The replica refused because the rate that is paid for is used up, which replicas of a table
-    /// share: a retry at once, at any of them, would be refused as well. The replica is alive.
+    /// share: a retry at once, at any of them, would be refused as well. Retried after a wait. The
+    /// replica is alive.
     Throttled,
     /// The reply is malformed. Not retried, counts against the replica.
     Malformed,
@@ -137,13 +138,13 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// Returns true if another replica may be asked: the call changed nothing and another replica
-    /// may answer.
+    /// Returns true if another attempt may be made: the call changed nothing, and another replica,
+    /// or the same one later, may answer.
     #[must_use]
     pub fn is_safe_to_retry(self) -> bool {
         match self {
-            Self::Unreachable | Self::Reset | Self::Overloaded => true,
-            Self::Throttled | Self::Malformed | Self::Rejected => false,
+            Self::Unreachable | Self::Reset | Self::Overloaded | Self::Throttled => true,
+            Self::Malformed | Self::Rejected => false,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod fetches;
+mod retries;
 mod tenants;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -294,6 +295,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Reply::Failed(failure) => self.fail(now, attempt, failure),
             Reply::NotAdmitted { expected } => self.turn_away(attempt, expected),
         }
+        // Units of throttled keys may pay for other fetches.
+        self.start_paid(now);
         self.settle(now);
     }
 

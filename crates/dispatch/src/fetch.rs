@@ -36,14 +36,23 @@ pub(crate) struct Fetch {
     pub(crate) started: u32,
     /// Number of attempts in `made` that were retries.
     pub(crate) retries: u32,
-    /// The time at which further attempts are added, and their number.
-    pub(crate) later: Option<(Instant, u8)>,
+    /// The time at which further attempts are made, and which ones.
+    pub(crate) later: Option<(Instant, Later)>,
     /// Rule for the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
     pub(crate) failure: Option<Box<Failure>>,
+}
+
+/// Attempts that are planned for a later time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Later {
+    /// Copies, this number at most, beside the attempts that are live.
+    Copies(u8),
+    /// A retry of a fetch without live attempts, which is paid from the budget already.
+    Retry,
 }
 
 /// State of a fetch at the rate of its tenant.

@@ -79,7 +79,8 @@ pub enum OverRate {
 /// `burst + ratio × n` extra attempts, however many replicas fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryOptions {
-    /// Retries of one call, each at another replica than the one that just failed; 0 for none.
+    /// Retries of one call, each at another replica than the one that just failed, or after a wait
+    /// if the backend throttled it; 0 for none.
     pub per_call_max: u32,
     /// Extra attempts per call in the long run, 0 to 1, kept to a thousandth.
     pub ratio: f64,

@@ -60,7 +60,7 @@ impl TokenBucket {
         }
     }
 
-    /// Gives back units that were charged at the same time.
+    /// Gives back units that were charged.
     pub fn refund(&mut self, units: f64) {
         if let Some(rate) = self.rate {
             self.paid_at = self.paid_at - seconds(units / rate);

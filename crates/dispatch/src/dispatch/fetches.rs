@@ -8,7 +8,7 @@ use std::time::Duration;
 use sherwood_model::{Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
-use crate::fetch::{ATTEMPTS_MAX, Attempt, AttemptState, Fetch};
+use crate::fetch::{ATTEMPTS_MAX, Attempt, AttemptState, Fetch, Later};
 use crate::rules::{Admission as _, AttemptPlan, CancelRule, Replication as _, Verdict};
 use crate::slab::Id;
 use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
@@ -53,25 +53,46 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.cancel = cancel;
-        fetch.later = later.map(|(after, count)| (now + after, count));
         // A fetch that waited for units is there already.
         if self.tenant_reads.is_none() {
             fetch.expires_at = self.expiries.push(fetch.expires_at, id);
         }
-        self.later.extend(fetch.later.map(|(at, _)| (at, id)));
+        if let Some((after, count)) = later {
+            self.plan(id, now + after, Later::Copies(count));
+        }
         self.place(now, id, *first);
         self.place_copies(now, id, copies);
         true
     }
 
-    /// Adds the attempts that were planned for later, if the fetch still waits for answers.
+    /// Makes the attempts that were planned for now.
     pub(super) fn add_later(&mut self, now: Instant, id: Id) {
-        let fetch = self.fetches.get_mut(id).expect(STORED);
-        let Some((at, count)) = fetch.later.take() else { return };
+        match self.unplan(id) {
+            Some(Later::Copies(count)) => self.add_copies(now, id, count),
+            Some(Later::Retry) => self.retry_throttled(now, id),
+            None => {}
+        }
+    }
+
+    /// Plans attempts of a fetch for a later time, in place of those that were planned.
+    pub(super) fn plan(&mut self, id: Id, at: Instant, later: Later) {
+        self.unplan(id);
+        self.fetches.get_mut(id).expect(STORED).later = Some((at, later));
+        self.later.insert((at, id));
+    }
+
+    /// Removes the planned attempts of a fetch.
+    fn unplan(&mut self, id: Id) -> Option<Later> {
+        let (at, later) = self.fetches.get_mut(id).expect(STORED).later.take()?;
         self.later.remove(&(at, id));
-        let open = fetch.open;
+        Some(later)
+    }
+
+    /// Adds copies, if the fetch still waits for answers.
+    fn add_copies(&mut self, now: Instant, id: Id, count: u8) {
+        let fetch = self.fetches.get(id).expect(STORED);
         let count = usize::from(count).min(ATTEMPTS_MAX.saturating_sub(fetch.live.len()));
-        if open > 0 && count > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
+        if fetch.open > 0 && count > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
             let picks = self.pick(now, id, count);
             self.place_copies(now, id, picks.as_slice());
         }
@@ -148,7 +169,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Takes in the keys of an answered attempt that failed: leaves them to the other attempts, or
     /// tries another replica in the name of the first failure, or ends each with its own error.
     fn fail_each(&mut self, now: Instant, id: Id, replica: ReplicaId, failed: Vec<(Id, Failure)>) {
-        if let Some((_, failure)) = failed.first()
+        self.refund_throttled(now, id, failed.iter().filter(|(_, failure)| is_throttled(failure)).count());
+        if let Some((_, failure)) =
+            failed.iter().find(|(_, failure)| is_throttled(failure)).or(failed.first())
             && !self.is_continued(now, id, replica, failure)
         {
             let fetch = self.fetches.get_mut(id).expect(STORED);
@@ -163,14 +186,18 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Takes in the failure of an attempt that is no longer live.
     pub(super) fn fail(&mut self, now: Instant, attempt: Attempt<K>, failure: Failure) {
-        let Attempt { fetch: id, replica, .. } = attempt;
+        let Attempt { fetch: id, replica, asked, .. } = attempt;
         let kind = failure.kind;
         match kind {
             FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
                 self.blame(now, replica, &failure.reason);
             }
             FailureKind::Rejected => self.replicas[replica.index()].health.note_success(),
-            FailureKind::Overloaded | FailureKind::Throttled => {}
+            FailureKind::Overloaded => {}
+            FailureKind::Throttled => {
+                let all = &self.fetches.get(id).expect(STORED).keys;
+                self.refund_throttled(now, id, asked.as_ref().unwrap_or(all).len());
+            }
         }
         let Fetch { open, asked_at, .. } = *self.fetches.get(id).expect(STORED);
         if open == 0 {
@@ -194,33 +221,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         } else {
             self.close(id);
         }
-    }
-
-    /// Returns true if a fetch whose attempt at `failed` has failed goes on: with its other
-    /// attempts, or with a retry on another replica where that is safe, affordable and possible.
-    fn is_continued(&mut self, now: Instant, id: Id, failed: ReplicaId, failure: &Failure) -> bool {
-        let fetch = self.fetches.get_mut(id).expect(STORED);
-        fetch.failure = Some(Box::new(failure.clone()));
-        if !fetch.live.is_empty() {
-            return true;
-        }
-        if !failure.kind.is_safe_to_retry()
-            || fetch.retries >= self.options.retry.per_call_max
-            || !self.budget.can_take()
-            || self.offer(id, Some(failed)).is_err()
-        {
-            return false;
-        }
-        let picks = self.pick(now, id, 1);
-        let Some(replica) = picks.as_slice().first() else { return false };
-        self.budget.take();
-        self.counters.retries += 1;
-        let fetch = self.fetches.get_mut(id).expect(STORED);
-        fetch.retries += 1;
-        // No attempt that answers for the old list is left.
-        fetch.keys.retain(|key| self.keys.get(*key).is_some());
-        self.place(now, id, *replica);
-        true
     }
 
     /// Counts a failure against the replica, which may then be down.
@@ -280,9 +280,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let fetch = self.fetches.get(id).expect(STORED);
         if fetch.live.is_empty() {
-            if let Some((at, _)) = fetch.later {
-                self.later.remove(&(at, id));
-            }
+            self.unplan(id);
             self.fetches.discard(id);
             let fetches = &self.fetches;
             self.expiries.remove_ended(fetches.len(), |id| fetches.get(id).is_some());
@@ -326,4 +324,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         Some(attempt)
     }
+}
+
+fn is_throttled(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Throttled
 }

@@ -181,6 +181,16 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
+    /// Gives back the units of throttled keys, for which the backend charges nothing.
+    pub(super) fn refund_throttled(&mut self, now: Instant, id: Id, keys: usize) {
+        if let Some(reads) = &mut self.tenant_reads
+            && keys > 0
+        {
+            let fetch = self.fetches.get(id).expect(STORED);
+            reads.queues.refund(now, fetch.demand.tenant, fetch.paid.payer, keys as f64);
+        }
+    }
+
     /// Takes a fetch that ends out of the queue of its tenant.
     pub(super) fn stop_waiting(&mut self, now: Instant, id: Id) {
         let fetch = self.fetches.get_mut(id).expect(STORED);

@@ -6,6 +6,7 @@ mod copies;
 mod overload;
 mod simulation;
 mod tenants;
+mod throttled;
 mod turns;
 
 use super::*;

@@ -234,7 +234,7 @@ impl<T> TenantQueues<T> {
         self.place(now, id);
     }
 
-    /// Gives back units that were charged at this time by a start, because the work was not done.
+    /// Gives back units that a start has charged, because the work was not done.
     ///
     /// # Panics
     /// If there is no such tenant.

@@ -94,7 +94,7 @@ impl<T> Tenant<T> {
         self.tag += self.per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s));
     }
 
-    /// Takes back a charge of the same time.
+    /// Takes back a charge.
     pub(super) fn refund(&mut self, payer: Payer, units: f64) {
         match payer {
             Payer::Own => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sherwood_model::{DeadlineClass, Demand, Instant, ReplicaId, SeededState, TenantId};
 
 use super::draws::Draws;
-use crate::fetch::ATTEMPTS_MAX;
+use crate::fetch::{ATTEMPTS_MAX, Later};
 use crate::rules::names::AnyReplication;
 use crate::rules::{AttemptPlan, CancelRule};
 use crate::slab::Id;
@@ -411,9 +411,9 @@ impl Backend {
     }
 
     /// Checks that every attempt is queued or called, at a replica of its own among the attempts of
-    /// its fetch, and that every fetch has one.
+    /// its fetch, and that every fetch has one, or waits for units or for its retry.
     fn check_attempts(&self) {
-        let Dispatch { replicas, fetches, attempts, .. } = &self.dispatch;
+        let Dispatch { replicas, fetches, attempts, later, .. } = &self.dispatch;
         let queued = replicas.iter().flat_map(|replica| {
             let replica_id = replica.id;
             replica.queue.entries().map(move |attempt| (attempt, replica_id))
@@ -429,7 +429,9 @@ impl Backend {
         }
         let waiting = |tenant| self.dispatch.tenant_reads(TenantId(tenant)).map_or(0, |reads| reads.waiting);
         let waiting: u32 = (0..TENANTS).map(waiting).sum();
-        assert_eq!((attempts.len(), fetches.len()), (count, live.len() + waiting as usize));
+        let is_retry = |id| matches!(fetches.get(id).expect("planned").later, Some((_, Later::Retry)));
+        let throttled = later.iter().filter(|(_, id)| is_retry(*id)).count();
+        assert_eq!((attempts.len(), fetches.len()), (count, live.len() + waiting as usize + throttled));
         assert!(live.values().all(|replicas| replicas.len() <= ATTEMPTS_MAX), "too many attempts: {live:?}");
     }
 
