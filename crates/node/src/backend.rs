@@ -17,9 +17,10 @@ use sherwood_dispatch::{
     AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
     Stats,
 };
-use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId};
 use sherwood_path::{
-    Action, AnswerCache, Backend as Machine, BackendOptions, Fetched, Invalidation, Rules, WriteId,
+    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, Fetched, Invalidation, Rules, Units,
+    WriteId,
 };
 use sherwood_store::{ConsumedUnits, Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
@@ -32,6 +33,7 @@ use crate::entropy::Entropy;
 use crate::errors::Errors;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
+use crate::tenants::{BackendRates, KindRates};
 use crate::tickets::{Schedulers, Turn};
 use crate::waiter::Waiter;
 use crate::write::{PendingWrite, Written};
@@ -124,6 +126,8 @@ pub(crate) struct BackendParts {
     pub(crate) writes: config::Writes,
     /// The partitions that hold the backend's values, those of all tenants.
     pub(crate) partitions: Vec<PartitionId>,
+    /// The rates of declared tenants; none without any.
+    pub(crate) tenants: Option<BackendRates>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     /// The schedulers of the replicas, if calls need tickets.
     pub(crate) schedulers: Option<Arc<Schedulers>>,
@@ -148,10 +152,16 @@ impl BackendDriver {
             late_after,
             writes,
             partitions,
+            tenants,
             replicas,
             schedulers,
             recording,
         } = parts;
+        let (tenants, units, rates) = match tenants {
+            None => (None, Units::default(), Vec::new()),
+            Some(BackendRates { tenants, units, rates }) => (Some(tenants), units, rates),
+        };
+        let options = Options { tenants, ..options };
         let local = match &schedulers {
             None => options,
             // The schedulers choose the replica and refuse what comes too late.
@@ -161,6 +171,7 @@ impl BackendDriver {
             rules: rules.clone(),
             write_to: writes.to,
             settle: writes.settle,
+            units,
             reads_as_written: replicas.iter().all(|replica| replica.answers_as_written()),
             ..BackendOptions::new(local, replicas.len(), partitions)
         };
@@ -192,6 +203,7 @@ impl BackendDriver {
             runtime,
         });
         backend.runtime.spawn(Arc::clone(&backend).wake_up());
+        rates.iter().for_each(|rates| backend.set_rates(rates));
         Ok(backend)
     }
 
@@ -259,6 +271,16 @@ impl BackendDriver {
     /// are gone.
     pub(crate) fn note_cold(&self) {
         lock(&self.state).machine.handle_cold_cache();
+    }
+
+    /// Puts rates of the tenants in force.
+    pub(crate) fn set_rates(self: &Arc<Self>, KindRates { kind, total_per_s, per_s }: &KindRates) {
+        self.drive(|state, now, cache| state.machine.set_rates(now, cache, *kind, *total_per_s, per_s));
+    }
+
+    /// Returns what a declared tenant has used, and what waits for its rates.
+    pub(crate) fn used(&self, tenant: TenantId) -> Option<BackendUse> {
+        lock(&self.state).machine.used(tenant)
     }
 
     /// Returns the counters and replica states of the backend.

@@ -1,6 +1,7 @@
 //! Metrics for Prometheus, read from the counters on request.
 
 mod listeners;
+mod tenants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ impl Collector for Reading {
         self.guard_rails(&mut encoder)?;
         self.backends(&mut encoder)?;
         listeners::encode(&self.0, &mut encoder)?;
+        tenants::encode(&self.0, &mut encoder)?;
         let (policy, decisions) = {
             let control = self.0.control();
             (control.policy().to_owned(), control.decisions())

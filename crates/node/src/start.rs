@@ -443,7 +443,9 @@ fn cache(
     let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| {
         let crate::setup::BackendSetup { rules, deadlines, .. } = &setup.backends[partition.backend.index()];
         let (grace, deadlines) = (rules.grace(), *deadlines);
-        Partition { grace, deadlines, ..Partition::new(partition.tenant, partition.backend, budget_bytes) }
+        let metered = setup.tenancy.as_ref().map(|tenancy| tenancy.rates_of(partition.backend).units.reads);
+        let (tenant, backend) = (partition.tenant, partition.backend);
+        Partition { grace, deadlines, metered, ..Partition::new(tenant, backend, budget_bytes) }
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
     let hash = SeededState::new(entropy.draw());
@@ -485,6 +487,7 @@ fn backends(
             late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
             writes: backend.writes,
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
+            tenants: setup.tenancy.as_ref().map(|tenancy| tenancy.rates_of(id)),
             replicas: backend.stores.clone(),
             schedulers,
             recording: Arc::clone(recording),

@@ -1,6 +1,8 @@
 //! Tenants: the teams that share a node, and the resources that are divided among them.
 
+mod rates;
 mod setup;
 
+pub(crate) use rates::{BackendRates, KindRates};
 pub(crate) use setup::DEFAULT_TENANT;
 pub use setup::{Over, ResourceLegs, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread;
 
 use serde_json::json;
-use sherwood_dispatch::{OverRate, TenantOptions};
 use sherwood_listener::Address;
 use sherwood_node::config::{Flags, parse};
 use sherwood_node::{Node, Setup};
@@ -218,8 +217,6 @@ fn tenants_fetch_the_same_key_each_for_itself_and_a_flush_of_one_stops_no_fill_o
     let fake = Fake::new([("a", &b"stored"[..])]);
     let mut setup = setup(&format!("{TENANTS}{}", listener("redis", &auth)));
     setup.backends[1].stores = vec![Arc::clone(&fake) as Arc<dyn Store>];
-    let tenants = TenantOptions { tenants: 2, lends: true, over: OverRate::Wait };
-    setup.backends[1].dispatch.tenants = Some(tenants);
     let node = Node::start(setup).unwrap();
     let [mut gold, mut silver, mut other] = ["gold", "silver", "gold"].map(|user| {
         let mut client = Client::connect(&node.redis()[0]);
@@ -237,6 +234,37 @@ fn tenants_fetch_the_same_key_each_for_itself_and_a_flush_of_one_stops_no_fill_o
     gold.check("DBSIZE\r\n", ":0\r\n");
     silver.check("DBSIZE\r\nGET a\r\n", ":1\r\n$6\r\nstored\r\n");
     assert_eq!(fake.calls(), 2);
+}
+
+#[test]
+fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
+    let resource = "[tenants]\nover = \"refuse\"\nlend = false\n[[resource]]\nname = \"catalog-reads\"\n\
+                    kind = \"reads\"\nbackend = \"catalog\"\nunit = \"count\"\ntotal = 2\n";
+    let node = Node::start(setup(&format!("{resource}{TENANTS}"))).unwrap();
+    let http = Http::of(&node);
+    let read = |tenant: &str, keys: &[&str]| {
+        let query = json!({ "tenant": tenant, "queries": [{ "backend": "catalog", "keys": keys }] });
+        http.request(&query)["results"].as_array().unwrap().clone()
+    };
+    // A unit a second each: this takes the units of a thousand seconds.
+    let keys: Vec<String> = (0..100).map(|key| format!("k{key}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    for _ in 0..10 {
+        read("gold", &keys);
+    }
+    let [refused] = &read("gold", &["another"])[..] else { panic!("one key") };
+    assert_eq!(refused["status"], "rejected", "{refused}");
+    let error = refused["error"].as_str().unwrap();
+    assert!(error.contains("the tenant's rate of reads") && error.contains("try again"), "{error}");
+    assert_eq!(read("silver", &["another"])[0]["status"], "miss");
+    assert_eq!(read("gold", &["k1"])[0]["status"], "hit", "hits cost nothing");
+    let count = |name: &str, tenant: &str| {
+        http.metric(&format!("sherwood_tenant_{name}{{tenant=\"{tenant}\",resource=\"catalog-reads\"}}"))
+    };
+    assert_eq!((count("used_total", "silver"), count("refused_total", "silver")), (1.0, 0.0));
+    assert!(count("used_total", "gold") >= 100.0 && count("refused_total", "gold") >= 1.0);
+    assert_eq!((count("waiting", "gold"), count("lent_total", "gold")), (0.0, 0.0));
+    node.stop();
 }
 
 /// Runs the programs of two client libraries, each as two tenants at the same time. They expect
