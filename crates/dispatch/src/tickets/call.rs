@@ -18,6 +18,7 @@ use super::TicketId;
 /// ```text
 ///  asking ──▶ waiting ──(turn)──▶ calling ──▶ ended
 ///    │           └───(failure)──▶ calling, without a ticket
+///    ├─(the replica is idle)────▶ calling
 ///    ├─(no ticket in time)──────▶ calling, without a ticket
 ///    └─(refused by all)─────────▶ ended
 /// ```
@@ -47,7 +48,7 @@ use super::TicketId;
 /// assert_eq!(call.poll_action(), Some(CallAction::Get { replica: b }));
 /// let expected = Duration::from_millis(3);
 /// let ticket = TicketId::from_bits(7);
-/// let offer = TicketOffer { ticket, expected, fits: true, starts_at_once: true };
+/// let offer = TicketOffer { ticket, expected, fits: true, starts_at_once: false };
 /// call.handle_ticket(now, a, Some(offer));
 /// call.handle_timeout(now + options.answer_timeout);
 /// assert_eq!(call.poll_action(), Some(CallAction::Wait { replica: a, ticket }));
@@ -85,8 +86,9 @@ pub struct TicketOffer {
     pub expected: Duration,
     /// True if the call is expected to meet its deadline and to let others meet theirs.
     pub fits: bool,
-    /// True if the replica is idle. The call is made even if it does not fit: its latency may be
-    /// the only sign that a replica which was too slow has recovered.
+    /// True if the replica is idle, so that the ticket has its turn already. The call is made even
+    /// if it does not fit: its latency may be the only sign that a replica which was too slow has
+    /// recovered.
     pub starts_at_once: bool,
 }
 
@@ -276,6 +278,9 @@ impl TicketedCall {
             return;
         }
         self.cancel_except(Some(replica));
+        if starts_at_once {
+            return self.start(replica, Some((replica, ticket)));
+        }
         self.state = State::Waiting(replica, ticket);
         self.actions.push_back(CallAction::Wait { replica, ticket });
     }
@@ -400,12 +405,18 @@ mod tests {
     }
 
     #[test]
-    fn call_that_starts_at_once_is_made_although_it_will_be_late() {
+    fn call_that_starts_at_once_is_made_without_a_wait_although_it_will_be_late() {
         let mut call = call(&[A, B], true);
         let idle = offer(1, 3, false).map(|offer| TicketOffer { starts_at_once: true, ..offer });
         call.handle_ticket(at(1), A, idle);
         call.handle_ticket(at(1), B, offer(2, 5, false));
-        assert_eq!(actions(&mut call), [cancel(B, 2), wait(A, 1)]);
+        assert_eq!(actions(&mut call), [cancel(B, 2), CallAction::Start { replica: A }]);
+        assert!(!call.has_failed_open());
+        call.handle_end(None);
+        assert_eq!(
+            actions(&mut call),
+            [CallAction::Release { replica: A, ticket: ticket(1), latency: None }]
+        );
     }
 
     #[test]

@@ -48,9 +48,9 @@ fn turn_passes_to_the_earliest_deadline_when_a_ticket_is_released_or_cancelled()
 #[test]
 fn turn_that_came_before_the_client_waits_is_reported_by_the_wait() {
     let mut tickets = tickets(|_| ());
-    let first = tickets.get(at(0), &within(50)).unwrap().id;
-    let second = tickets.get(at(0), &within(50)).unwrap().id;
-    assert_eq!([tickets.wait(at(1), first), tickets.wait(at(1), second)], [Ok(true), Ok(false)]);
+    let [first, second] = [0, 0].map(|now| tickets.get(at(now), &within(50)).unwrap());
+    assert_eq!([first, second].map(|given| given.estimate.starts_at_once), [true, false]);
+    assert_eq!([first, second].map(|given| tickets.wait(at(1), given.id)), [Ok(true), Ok(false)]);
     assert_eq!(actions(&mut tickets), []);
 }
 
