@@ -104,6 +104,30 @@ fn check_of_an_unreachable_store_exits_with_1_and_names_it() {
 }
 
 #[test]
+fn check_of_dynamodb_names_its_own_options() {
+    let absent = unused_address();
+    let store = |more: &str| {
+        format!(
+            "[[backend]]\nname = \"orders\"\nstore = {{ kind = \"dynamodb\", table = \"orders\", region = \"r\", \
+             endpoint = \"http://{absent}\", {more} }}\n"
+        )
+    };
+    let credentials = |name: &str| {
+        format!(
+            "credentials = {{ access_key_id = {{ env = \"PATH\" }}, secret_access_key = {{ env = \"{name}\" }} }}"
+        )
+    };
+    let stdout = |file: &str| said(&check(file, &[]).code(1).get_output().stdout);
+    let unreachable = stdout(&store(&credentials("PATH")));
+    let expected = "correct the backend's `endpoint` or `region`";
+    assert!(unreachable.contains("orders   0        dynamodb  unreachable"), "{unreachable}");
+    assert!(unreachable.contains(expected) && unreachable.contains(&absent), "{unreachable}");
+    let unset = stdout(&store(&credentials("SHERWOOD_TEST_UNSET")));
+    assert!(unset.contains("`credentials.secret_access_key` cannot be used"), "{unset}");
+    assert!(unset.contains("SHERWOOD_TEST_UNSET is not set"), "{unset}");
+}
+
+#[test]
 fn check_with_an_invalid_file_or_name_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     check_at(&folder.path().join("none.toml"), &[]).code(2).stdout("");

@@ -28,7 +28,7 @@ use crate::out;
   sherwood backend check --config sherwood.toml --json
 
 Replicas are tried together, each with the options of the file: address, TLS, user, time-outs.
-Nothing is written; memcached, Redis and HTTP services are asked for the key `sherwood-check`,
+Nothing is written; memcached, Redis, HTTP services and DynamoDB are asked for `sherwood-check`,
 and that they have none is fine. An embedded store is opened, so a node that has it open is in
 the way; one that is not there yet, and that a node would make, is not made.
 

@@ -73,7 +73,7 @@ impl DynamoDb {
             region: region.clone(),
             client: Client::open(url.scheme_str() == Some("https"), remote)?,
             url,
-            signer: Signer { credentials: credentials.read()?, region: region.clone(), service: "dynamodb" },
+            signer: Signer::open(credentials, region)?,
             requests: Semaphore::new(remote.connections_max.into()),
             calls: Semaphore::new(remote.queued_calls_max as usize),
             remote: remote.clone(),
@@ -133,7 +133,7 @@ impl DynamoDb {
 
     async fn read_one(&self, key: &str, budget: &Budget) -> Result<(Each, Option<f64>), Cause> {
         let (status, body) = self.request("GetItem", &self.table.get(key), budget).await?;
-        let (each, units) = self.answer(status, &body).item(&self.table)?;
+        let (each, units) = self.noted(self.answer(status, &body).item(&self.table))?;
         self.count(ConsumedUnits { reads: units.unwrap_or_default(), writes: 0.0 });
         Ok((each, units))
     }
@@ -141,7 +141,7 @@ impl DynamoDb {
     /// Reads a batch once; returns it with the length of its answer.
     async fn read_several(&self, keys: &[&str], budget: &Budget) -> Result<(Batch, usize), Cause> {
         let (status, body) = self.request("BatchGetItem", &self.table.batch(keys), budget).await?;
-        let batch = self.answer(status, &body).batch(&self.table)?;
+        let batch = self.noted(self.answer(status, &body).batch(&self.table))?;
         self.count(ConsumedUnits { reads: batch.units.unwrap_or_default(), writes: 0.0 });
         Ok((batch, body.len()))
     }
@@ -160,7 +160,7 @@ impl DynamoDb {
         let _room = self.room()?;
         let (status, body) =
             self.request(operation, request, &Budget::new(ANSWER_BYTES_BESIDE_VALUES)).await?;
-        let units = self.answer(status, &body).written()?;
+        let units = self.noted(self.answer(status, &body).written())?;
         self.count(ConsumedUnits { reads: 0.0, writes: units.unwrap_or_default() });
         Ok(())
     }
@@ -206,6 +206,15 @@ impl DynamoDb {
 
     fn answer<'a>(&'a self, status: StatusCode, body: &'a [u8]) -> Answer<'a> {
         Answer { status, body, address: host(&self.url) }
+    }
+
+    /// Has credentials that were refused read again, for the requests that follow.
+    fn noted<T>(&self, answer: Result<T, Cause>) -> Result<T, Cause> {
+        answer.inspect_err(|cause| {
+            if let Cause::Credentials { .. } = cause {
+                self.signer.reread();
+            }
+        })
     }
 
     /// The bytes of answers that one call may read. Values are longer in them: as base64, or

@@ -1,6 +1,7 @@
 //! Signatures of requests (AWS Signature Version 4).
 
-use std::time::SystemTime;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
@@ -9,19 +10,60 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
 
-use crate::Cause;
+use super::options::AwsCredentials;
+use crate::{Cause, OpenCause};
+
+/// Shortest time between two readings of refused credentials.
+const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The credentials with which requests are signed, and the region and service that they are for.
 pub(super) struct Signer {
-    pub(super) credentials: Credentials,
-    pub(super) region: String,
-    pub(super) service: &'static str,
+    places: AwsCredentials,
+    read: Mutex<Read>,
+    region: String,
+    service: &'static str,
+}
+
+/// Credentials as they were read last.
+struct Read {
+    credentials: Credentials,
+    /// The time at which they were read again; none before the first time.
+    again_at: Option<Instant>,
 }
 
 impl Signer {
+    /// Reads the credentials from their `places`.
+    pub(super) fn open(places: &AwsCredentials, region: &str) -> Result<Self, OpenCause> {
+        Ok(Self::new(places.clone(), places.read()?, region, "dynamodb"))
+    }
+
+    fn new(places: AwsCredentials, credentials: Credentials, region: &str, service: &'static str) -> Self {
+        let read = Mutex::new(Read { credentials, again_at: None });
+        Self { places, read, region: region.to_owned(), service }
+    }
+
+    /// Reads the credentials again, since they were refused: temporary ones in files are replaced
+    /// before they expire. Credentials that cannot be read leave the earlier ones in use.
+    pub(super) fn reread(&self) {
+        let now = Instant::now();
+        let mut read = self.lock();
+        if read.again_at.is_some_and(|at| now < at + REREAD_INTERVAL) {
+            return;
+        }
+        read.again_at = Some(now);
+        match self.places.read() {
+            Ok(credentials) => read.credentials = credentials,
+            Err(error) => tracing::warn!(%error, "refused credentials cannot be read again"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().expect("no panics while held")
+    }
+
     /// Signs a request with this `body`, its host and all the headers that it has, at the time
-    /// `now`, and adds the headers of the signature. AWS accepts it for five minutes before and
-    /// after.
+    /// `now`, and adds the headers of the signature. AWS refuses a signature that is older than
+    /// some minutes.
     ///
     /// # Errors
     /// When the request cannot be signed, which no request of ours should cause.
@@ -34,7 +76,7 @@ impl Signer {
         let failed = |error: &dyn std::error::Error| Cause::Statement {
             detail: format!("the request cannot be signed: {error}"),
         };
-        let identity = self.credentials.clone().into();
+        let identity = self.lock().credentials.clone().into();
         let params = v4::SigningParams::builder()
             .identity(&identity)
             .region(&self.region)
@@ -78,7 +120,7 @@ mod tests {
             .secret_access_key("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
             .provider_name("test");
         credentials.set_session_token(token.map(str::to_owned));
-        let signer = Signer { credentials: credentials.build(), region: "us-east-1".into(), service };
+        let signer = Signer::new(AwsCredentials::default(), credentials.build(), "us-east-1", service);
         let mut request = Request::post(url).body(Full::from(body)).unwrap();
         if service == "dynamodb" {
             let headers = request.headers_mut();
