@@ -28,6 +28,7 @@ mod resizing;
 mod stopping;
 mod support;
 mod tenants;
+mod throttling;
 #[path = "../../../listener/tests/common/wait.rs"]
 mod wait;
 mod write_through;
