@@ -129,6 +129,7 @@ fn service() -> Service {
         background: None,
         passwords: None,
         users: UserRoutes::default(),
+        network: None,
         standings: None,
     }
 }

@@ -35,6 +35,7 @@ mod replica_queue;
 mod rules;
 mod slab;
 mod stats;
+mod tenant_gate;
 mod tenant_queues;
 mod tickets;
 mod waiters;
@@ -51,6 +52,7 @@ pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
+pub use tenant_gate::TenantGate;
 pub use tenant_queues::{
     Payer, Started, TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
 };

@@ -63,6 +63,8 @@ pub(super) struct Connection<C, S> {
     lingers: bool,
     /// True if the client is in its thread's queue of clients with more work.
     pub(super) queued: bool,
+    /// True while its tenant's traffic is not paid for: the client gets no turn.
+    pub(super) unpaid: bool,
     /// The waker of the client's fetches, made with the first one.
     waker: Option<Waker>,
     _permit: ConnectionPermit,
@@ -180,6 +182,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             fresh: true,
             lingers: false,
             queued: false,
+            unpaid: false,
             waker: None,
             _permit: permit,
         }

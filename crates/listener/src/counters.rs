@@ -122,6 +122,12 @@ impl Counters {
         counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// Returns the bytes that were read and written.
+    pub(super) fn exchanged(&self) -> u64 {
+        let of = |count: Count| self.0[count as usize].load(Relaxed);
+        of(Count::BytesRead).wrapping_add(of(Count::BytesWritten))
+    }
+
     /// Adds 1 to a counter; see [`add`](Self::add).
     pub(super) fn increment(&self, count: Count) {
         self.add(count, 1);

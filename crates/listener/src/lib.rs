@@ -29,6 +29,7 @@
 //! | `lent` | buffers of a thread, lent to its connections one at a time |
 //! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | prefetching of the keys of commands that have arrived |
+//! | `network` | clients whose tenant's traffic is not paid for yet |
 //! | `thread_group`, `mailbox` | connections handed between threads, and wake-ups |
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
 //! | `through`, `store` | commands of write-through listeners that change values, and their writes |
@@ -69,6 +70,7 @@ mod mailbox;
 mod memcached;
 mod meta;
 mod meter;
+mod network;
 mod options;
 mod output;
 mod passwords;
@@ -101,6 +103,7 @@ pub use counters::{Count, Counts};
 pub use idle::BackgroundWork;
 pub use in_memory_client::InMemoryClient;
 pub use meter::{Meter, Reading};
+pub use network::Network;
 pub use options::{ListenerOptions, OptionsError};
 pub use passwords::Passwords;
 pub use redis::connection_bytes_max as redis_connection_bytes_max;

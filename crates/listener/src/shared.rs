@@ -11,6 +11,7 @@ use super::backends::Backends;
 use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
 use super::idle::BackgroundWork;
+use super::network::Network;
 use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::routing::{Routing, Target};
@@ -26,6 +27,8 @@ pub struct Service {
     pub routing: Routing,
     /// Routes of users by their tenants; none if all clients have those above.
     pub users: UserRoutes,
+    /// Rates of the tenants' traffic, if it has any.
+    pub network: Option<Arc<dyn Network>>,
     /// Backends from which misses are fetched, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
     /// Bound on connections, common to all listeners that share it.

@@ -40,6 +40,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         background: None,
         passwords: None,
         users: UserRoutes::default(),
+        network: None,
         standings: None,
     }
 }

@@ -26,6 +26,7 @@ use super::idle::IdleTime;
 use super::input::INPUT_BYTES;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
+use super::network::Unpaid;
 use super::options::ListenerOptions;
 use super::output::Output;
 use super::shared::{ConnectionPermit, Connections, Shared};
@@ -62,6 +63,8 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     /// Clients that need another turn, in the order of their turns; each once.
     again: VecDeque<Token>,
     sweeps: Sweeps,
+    /// Clients whose tenants are in debt; none if traffic has no rates.
+    unpaid: Option<Unpaid>,
     /// Input of several clients that was read and is to be answered.
     batch: InputBatch,
     /// Buffer for the input of a client that is read in a turn of its own.
@@ -96,6 +99,11 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             number,
             sweeps: Sweeps::new(&shared.options, shared.service.passwords.is_some()),
             account: shared.service.account(),
+            unpaid: shared
+                .service
+                .network
+                .clone()
+                .map(|network| Unpaid::new(network, shared.service.users.slots())),
             shared,
             sockets,
             group,
@@ -143,7 +151,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     fn drain(mut self, mut moment: Moment, mut events: Vec<Event>) -> io::Result<()> {
         self.accepting = None;
         self.sockets.stop_accepting();
+        // What is left is answered at once.
+        self.unpaid = None;
         for (_, client) in self.clients.iter_mut() {
+            client.unpaid = false;
             client.stop_reading();
         }
         let all: Vec<Token> = self.clients.iter_mut().map(|(token, _)| token).collect();
@@ -174,7 +185,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             .as_ref()
             .filter(|accepting| accepting.pending)
             .map(|accepting| accepting.paused_until);
-        let due = [accepting, self.sweeps.due()].into_iter().flatten().min()?;
+        let paid = self.unpaid.as_ref().and_then(Unpaid::due);
+        let due = [accepting, self.sweeps.due(), paid].into_iter().flatten().min()?;
         Some(due.since(now))
     }
 
@@ -205,13 +217,42 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
                 self.turn(token, moment);
             }
         }
+        self.resume_paid(moment);
         self.accept(moment.now);
         self.sweep(moment.now);
+    }
+
+    /// Gives a turn to each client whose tenant's debt is paid by now.
+    fn resume_paid(&mut self, moment: Moment) {
+        while let Some(token) = self.unpaid.as_mut().and_then(|unpaid| unpaid.next_paid(moment.now)) {
+            if let Some(client) = self.clients.get_mut(token) {
+                client.unpaid = false;
+                // Another client of the tenant may have gone first.
+                if !self.is_held_back(token, moment.now) {
+                    self.turn(token, moment);
+                }
+            }
+        }
+    }
+
+    /// Charges the traffic of a client's tenant. Returns true if the client gets no turn until its
+    /// tenant's debt is paid.
+    fn is_held_back(&mut self, token: Token, now: Instant) -> bool {
+        let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else {
+            return false;
+        };
+        let slot = client.slot();
+        let tenant = self.shared.service.routing(slot).tenant();
+        client.unpaid |= unpaid.charge(now, token, (slot, tenant), self.shared.counters(self.number, slot));
+        client.unpaid
     }
 
     fn handle_event(&mut self, token: Token, readiness: Readiness, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.note(readiness);
+        if client.unpaid {
+            return;
+        }
         let counters = self.shared.counters(self.number, client.slot());
         match self.batch.read(token, |buffer| client.read_input(buffer, counters)) {
             ReadOutcome::Input => {}
@@ -250,7 +291,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 
     fn turn(&mut self, token: Token, moment: Moment) {
-        self.act(token, moment, Connection::turn);
+        if self.clients.get(token).is_some_and(|client| !client.unpaid) {
+            self.act(token, moment, Connection::turn);
+        }
     }
 
     /// Runs a step of the client that `token` names, and carries out its result.
@@ -274,7 +317,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         drop(context);
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
-            Ok(turn) => self.conclude(token, turn, moment.now),
+            Ok(turn) => {
+                self.conclude(token, turn, moment.now);
+                self.is_held_back(token, moment.now);
+            }
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
                 self.end(token);

@@ -179,6 +179,7 @@ mod tests {
             background: Some(Arc::clone(&background) as Arc<dyn BackgroundWork>),
             passwords: None,
             users: sherwood_listener::UserRoutes::default(),
+            network: None,
             standings: None,
         };
         let running = Bound::bind(options).expect("a port").serve(service, Arc::new(Clock::start()));

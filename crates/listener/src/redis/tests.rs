@@ -59,6 +59,7 @@ impl Listener {
             background: None,
             passwords,
             users: UserRoutes::default(),
+            network: None,
             standings: None,
         })
     }

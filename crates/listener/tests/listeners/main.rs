@@ -16,6 +16,7 @@ mod login;
 mod memcached;
 #[path = "../common/missing.rs"]
 mod missing;
+mod network;
 #[path = "../common/programs.rs"]
 mod programs;
 mod protocol;

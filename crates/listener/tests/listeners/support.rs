@@ -11,8 +11,8 @@ use std::time::{Duration, Instant as Monotonic, SystemTime};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Passwords,
-    Reading, Routing, Running, Service, Target, UserRoutes,
+    Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Network,
+    Passwords, Reading, Routing, Running, Service, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
@@ -115,6 +115,12 @@ impl Server {
         Self::serve(protocol, options, routing, Some(backends), PLACES, None)
     }
 
+    /// Starts a listener of either protocol whose clients' traffic has these rates.
+    pub(crate) fn limited(protocol: Protocol, options: ListenerOptions, network: Arc<dyn Network>) -> Self {
+        let service = service(Routing::single(target(0, false)), None, PLACES, None);
+        Self::run(protocol, options, Service { network: Some(network), ..service })
+    }
+
     fn serve(
         protocol: Protocol,
         options: ListenerOptions,
@@ -123,21 +129,12 @@ impl Server {
         connections_max: usize,
         passwords: Option<Arc<dyn Passwords>>,
     ) -> Self {
-        let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
-        let cache = Arc::new(Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap());
-        let connection_limit = Arc::new(ConnectionLimit::new(connections_max));
-        let buffers = Arc::new(AtomicU64::new(0));
-        let service = Service {
-            cache: Arc::clone(&cache),
-            routing,
-            backends,
-            connection_limit,
-            buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>,
-            background: None,
-            passwords,
-            users: UserRoutes::default(),
-            standings: None,
-        };
+        Self::run(protocol, options, service(routing, backends, connections_max, passwords))
+    }
+
+    fn run(protocol: Protocol, options: ListenerOptions, service: Service) -> Self {
+        let (cache, buffers) = (Arc::clone(&service.cache), Arc::new(AtomicU64::new(0)));
+        let service = Service { buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>, ..service };
         let clock = Arc::new(MachineClock::new());
         let bound = Bound::bind(options).unwrap();
         let running = match protocol {
@@ -201,6 +198,29 @@ impl Drop for Server {
             let ended = running.join();
             assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
         }
+    }
+}
+
+/// Returns a service with a cache of one partition of 64 MiB.
+fn service(
+    routing: Routing,
+    backends: Option<Arc<dyn Backends>>,
+    connections_max: usize,
+    passwords: Option<Arc<dyn Passwords>>,
+) -> Service {
+    let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
+    let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
+    Service {
+        cache: Arc::new(cache),
+        routing,
+        backends,
+        connection_limit: Arc::new(ConnectionLimit::new(connections_max)),
+        buffers: Arc::new(AtomicU64::new(0)),
+        background: None,
+        passwords,
+        users: UserRoutes::default(),
+        network: None,
+        standings: None,
     }
 }
 

@@ -103,6 +103,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         background: None,
         passwords: options.passwords.then(|| Arc::new(OnePassword) as Arc<dyn Passwords>),
         users: UserRoutes::default(),
+        network: None,
         standings: None,
     };
     let cache = cache();

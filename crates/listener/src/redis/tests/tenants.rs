@@ -60,6 +60,7 @@ fn listener() -> Listener {
         cache: Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap()),
         routing: Routing::by_prefix(TenantId(99), []).unwrap(),
         users: UserRoutes::new((1..=TENANTS).map(routes)),
+        network: None,
         backends: None,
         connection_limit: Arc::new(ConnectionLimit::new(9)),
         buffers: Arc::new(AtomicU64::new(0)),

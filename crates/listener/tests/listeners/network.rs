@@ -1,0 +1,86 @@
+//! Rates of tenants' traffic: clients of a tenant in debt are not read until it is paid.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use sherwood_listener::{ListenerOptions, Network};
+use sherwood_model::{Instant, TenantId};
+
+use crate::protocol::Protocol;
+use crate::support::{Server, options};
+use crate::wait::eventually;
+
+/// A network whose tenants are in debt, or not, as the test says.
+#[derive(Default)]
+struct Debts {
+    in_debt: AtomicBool,
+    /// Bytes that were charged, and how often a debt was found.
+    charged: AtomicU64,
+    held: AtomicU64,
+}
+
+impl Network for Debts {
+    fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
+        assert_eq!(tenant, TenantId(0));
+        self.charged.fetch_add(bytes, SeqCst);
+        if !self.in_debt.load(SeqCst) {
+            return None;
+        }
+        self.held.fetch_add(1, SeqCst);
+        Some(now + Duration::from_millis(1))
+    }
+}
+
+fn start(debts: &Arc<Debts>) -> Server {
+    let one_thread = ListenerOptions { threads: 1, ..options() };
+    Server::limited(Protocol::Memcached, one_thread, Arc::clone(debts) as Arc<dyn Network>)
+}
+
+#[test]
+fn bytes_in_both_directions_are_charged() {
+    let debts = Arc::new(Debts::default());
+    let server = start(&debts);
+    let mut client = server.connect();
+    let exchanges = [("set a 0 0 1\r\nx\r\n", "STORED\r\n"), ("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n")];
+    let mut bytes = 0;
+    for (sent, answer) in exchanges {
+        client.check(sent, answer);
+        bytes += (sent.len() + answer.len()) as u64;
+    }
+    eventually("all is charged", || debts.charged.load(SeqCst) == bytes);
+}
+
+#[test]
+fn client_in_debt_is_answered_when_it_is_paid_and_large_answers_are_completed() {
+    let debts = Arc::new(Debts::default());
+    let server = start(&debts);
+    let (mut first, mut second) = (server.connect(), server.connect());
+    let value = "x".repeat(1 << 20);
+    first.check(&format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    debts.in_debt.store(true, SeqCst);
+    // The turn that leaves the debt is completed.
+    second.check("get none\r\n", "END\r\n");
+    let before = debts.held.load(SeqCst);
+    second.send(b"get none\r\n");
+    first.send("get big\r\n".repeat(5).as_bytes());
+    eventually("the debt is looked at again and again", || debts.held.load(SeqCst) > before + 20);
+    assert_eq!(server.count(sherwood_listener::Count::GetMisses), 1, "the second command is not executed");
+    debts.in_debt.store(false, SeqCst);
+    second.expect("END\r\n");
+    first.expect(&format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()).repeat(5));
+}
+
+#[test]
+fn listener_in_debt_answers_what_has_arrived_and_stops() {
+    let debts = Arc::new(Debts::default());
+    let mut server = start(&debts);
+    let mut client = server.connect();
+    debts.in_debt.store(true, SeqCst);
+    client.check("get a\r\n", "END\r\n");
+    client.send(b"get a\r\n");
+    eventually("the client is held back", || debts.held.load(SeqCst) > 3);
+    server.tell_to_stop();
+    assert_eq!(client.rest(), "END\r\n");
+    server.join();
+}
