@@ -33,7 +33,7 @@ use crate::entropy::Entropy;
 use crate::errors::Errors;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
-use crate::tenants::{BackendRates, KindRates};
+use crate::tenants::{BackendRates, KindRates, TenantNetwork};
 use crate::tickets::{Schedulers, Turn};
 use crate::waiter::Waiter;
 use crate::write::{PendingWrite, Written};
@@ -103,6 +103,8 @@ pub(crate) struct BackendDriver {
     /// Longest wait of a write for earlier writes of the same key.
     pub(crate) turn_timeout: Duration,
     pub(crate) id: BackendId,
+    /// The rates of tenants' traffic, if it has any.
+    pub(crate) network: Option<Arc<TenantNetwork>>,
     recording: Arc<Recording>,
     state: Mutex<State>,
     calls: Mutex<HashMap<AttemptId, AbortHandle>>,
@@ -128,6 +130,8 @@ pub(crate) struct BackendParts {
     pub(crate) partitions: Vec<PartitionId>,
     /// The rates of declared tenants; none without any.
     pub(crate) tenants: Option<BackendRates>,
+    /// The rates of tenants' traffic, if it has any.
+    pub(crate) network: Option<Arc<TenantNetwork>>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     /// The schedulers of the replicas, if calls need tickets.
     pub(crate) schedulers: Option<Arc<Schedulers>>,
@@ -153,6 +157,7 @@ impl BackendDriver {
             writes,
             partitions,
             tenants,
+            network,
             replicas,
             schedulers,
             recording,
@@ -192,6 +197,7 @@ impl BackendDriver {
             errors: Errors::default(),
             schedulers,
             id,
+            network,
             recording,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
@@ -403,6 +409,7 @@ impl BackendDriver {
         let store = Arc::clone(&self.replicas[replica.index()]);
         let asked: Vec<_> = keys.into_iter().map(|key| key.key).collect();
         let (count, sent) = (asked.len(), self.clock.now());
+        let key_bytes: usize = asked.iter().map(Bytes::len).sum();
         let answer = store.get_each(asked).await;
         let now = self.clock.now();
         if let Some(ticket) = ticket {
@@ -411,6 +418,11 @@ impl BackendDriver {
         match answer {
             Ok(answers) => {
                 self.recording.call(now, self.id, now - sent, count);
+                if let Some(network) = &self.network {
+                    let found = answers.each.iter().filter_map(|answer| answer.as_ref().ok()?.as_ref());
+                    let value_bytes: usize = found.map(|found| found.value.len()).sum();
+                    network.charge_backend(now, demand.tenant, key_bytes + value_bytes);
+                }
                 self.reply(answers.each)
             }
             Err(error) => {

@@ -21,7 +21,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
-use crate::tenants::TenancySetup;
+use crate::tenants::{TenancySetup, TenantNetwork};
 use crate::tickets::Scheduler;
 use sherwood_listener::{Address, Meter};
 
@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) schedulers: Arc<[Arc<Scheduler>]>,
     /// The declared tenants; none without any.
     pub(crate) tenancy: Option<Arc<TenancySetup>>,
+    /// The rates of tenants' traffic; none if it has none.
+    pub(crate) network: Option<Arc<TenantNetwork>>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.

@@ -27,7 +27,7 @@ use crate::start::StartError;
 use crate::waiter::Waiter;
 use sherwood_listener::{
     Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
-    FetchResult, FetchedValue, ListenerOptions, Passwords, Running, Service, StoreChange,
+    FetchResult, FetchedValue, ListenerOptions, Network, Passwords, Running, Service, StoreChange,
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
@@ -67,6 +67,7 @@ pub(crate) fn serve(
             cache: Arc::clone(&core.cache),
             routing: routes::routing(core, setup)?,
             users: routes::users(core, setup)?,
+            network: core.network.clone().map(|network| network as Arc<dyn Network>),
             standings: None,
             connection_limit: Arc::clone(&connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,

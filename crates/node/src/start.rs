@@ -50,6 +50,7 @@ use crate::setup::{AccessSetup, Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::telemetry::Telemetry;
+use crate::tenants::TenantNetwork;
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
 use crate::tls::{Tls, TlsFiles};
@@ -271,6 +272,8 @@ struct Engine {
     budgets: Vec<u64>,
     cache: Arc<Cache>,
     memory: Arc<Mapped>,
+    /// The rates of tenants' traffic, if it has any.
+    network: Option<Arc<TenantNetwork>>,
 }
 
 impl Engine {
@@ -293,7 +296,9 @@ impl Engine {
         if policy.starts_shared() && !setup.control.dry_run {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
-        Ok(Self { clock, entropy, policy, budgets, cache, memory })
+        let network = setup.tenancy.as_ref().and_then(|tenancy| TenantNetwork::new(tenancy, clock.now()));
+        let network = network.map(Arc::new);
+        Ok(Self { clock, entropy, policy, budgets, cache, memory, network })
     }
 }
 
@@ -337,7 +342,7 @@ impl Parts {
     /// Builds the core; `keeper` is woken when there is something to evict.
     fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
         let Self { engine, shadow, recording, backends, schedulers, buffers, background } = self;
-        let Engine { clock, entropy: _, policy, budgets, cache, memory: _ } = engine;
+        let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network } = engine;
         let names = Arc::new(names(setup));
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
@@ -378,6 +383,7 @@ impl Parts {
             deadlines,
             schedulers,
             tenancy: setup.tenancy.clone().map(Arc::new),
+            network,
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),
@@ -488,6 +494,7 @@ fn backends(
             writes: backend.writes,
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             tenants: setup.tenancy.as_ref().map(|tenancy| tenancy.rates_of(id)),
+            network: engine.network.clone(),
             replicas: backend.stores.clone(),
             schedulers,
             recording: Arc::clone(recording),

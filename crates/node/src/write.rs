@@ -139,6 +139,10 @@ impl BackendDriver {
         write: Write<Bytes, Found>,
     ) -> Result<(), WriteError> {
         let (client, end) = oneshot::channel();
+        if let Some(network) = &self.network {
+            let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
+            network.charge_backend(self.clock.now(), write.options.tenant, write.key.len() + value_bytes);
+        }
         let accepted = self.drive(|state, now, cache| {
             let id = state.machine.handle_write(now, cache, write)?;
             state.writes.insert(id, PendingWrite::new(client));

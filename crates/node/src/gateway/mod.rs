@@ -4,6 +4,7 @@ mod body;
 mod deadline;
 mod held;
 mod json;
+mod traffic;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,6 +31,7 @@ use crate::waiter::{Arrival, Waiter};
 
 use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
 use held::{Held, Lack, Room};
+use traffic::Traffic;
 
 /// Answers `POST /v1/requests`.
 pub(crate) async fn handle(
@@ -47,6 +49,8 @@ pub(crate) async fn handle(
     if !hold.take(asked.bytes_max(body.len())) {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, core.buffers.spent()));
     }
+    let traffic = Traffic { core: &core, tenant: core.names.tenant_or_default(asked.tenant.as_deref()) };
+    traffic.admit(arrival, &queries).await?;
     let values = asked.values.unwrap_or(true);
     let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
     let request = Request::start(arrival, queries);
@@ -55,6 +59,7 @@ pub(crate) async fn handle(
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
     let text = json::encode(&answer(&core, &running.request, values, &mut room));
+    traffic.charge(body.len() + text.len());
     // The memory of the text is returned to the budget when the text was sent or its client has
     // gone.
     let text = room.into_hold().guard(text);

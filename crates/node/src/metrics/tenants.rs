@@ -1,31 +1,26 @@
-//! Metrics of tenants' use of backends.
+//! Metrics of tenants' use of resources.
 
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_dispatch::TenantUse;
-use sherwood_model::{DemandKind, ResourceKind, TenantId};
-use sherwood_path::BackendUse;
+use sherwood_model::{ResourceKind, TenantId};
 
 use super::{Labels, counters, gauges};
 use crate::core::Core;
 
-/// Encodes what each tenant has used of each resource of a backend, and what waits for it.
+/// Encodes what each tenant has used of each resource, and what waits for it.
 pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let Some(tenancy) = &core.tenancy else { return Ok(()) };
     let mut uses: Vec<(Labels, TenantUse)> = Vec::new();
     for resource in &tenancy.resources {
-        let (backend, kind) = match resource.kind {
-            ResourceKind::Reads(backend) => (backend, DemandKind::Read),
-            ResourceKind::Writes(backend) => (backend, DemandKind::Write),
-            ResourceKind::Network => continue,
+        let of = |tenant: TenantId| match resource.kind {
+            ResourceKind::Reads(backend) => Some(core.backend(backend)?.used(tenant)?.reads),
+            ResourceKind::Writes(backend) => Some(core.backend(backend)?.used(tenant)?.writes),
+            ResourceKind::Network => Some(core.network.as_ref()?.used(tenant)),
         };
-        let Some(backend) = core.backend(backend) else { continue };
         for (index, tenant) in tenancy.tenants.iter().enumerate() {
-            let Some(BackendUse { reads, writes }) = backend.used(TenantId::from_index(index)) else {
-                continue;
-            };
-            let used = if kind == DemandKind::Read { reads } else { writes };
+            let Some(used) = of(TenantId::from_index(index)) else { continue };
             let labels = vec![("tenant", tenant.name.clone()), ("resource", resource.name.clone())];
             uses.push((labels, used));
         }

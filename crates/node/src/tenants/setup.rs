@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{ResourceKind, Unit};
+use sherwood_model::{Legs, ResourceKind, Unit};
 
 /// Name of the tenant of clients that name none.
 pub(crate) const DEFAULT_TENANT: &str = "default";
@@ -92,4 +92,13 @@ pub enum ResourceLegs {
     Both,
     /// Bytes between clients and the node only.
     Client,
+}
+
+impl From<ResourceLegs> for Legs {
+    fn from(legs: ResourceLegs) -> Self {
+        match legs {
+            ResourceLegs::Both => Self::Both,
+            ResourceLegs::Client => Self::Client,
+        }
+    }
 }

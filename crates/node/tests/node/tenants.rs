@@ -267,6 +267,33 @@ fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
     node.stop();
 }
 
+#[test]
+fn traffic_of_clients_and_backends_is_charged_and_a_tenant_in_debt_waits() {
+    let resource = "[tenants]\nover = \"refuse\"\nlend = false\n[[resource]]\nname = \"network\"\n\
+                    kind = \"network\"\nlegs = \"both\"\ntotal = 20\n";
+    let of_gold = listener("memcached", "mode = \"read-through\"\nbackend = \"catalog\"\ntenant = \"gold\"");
+    let node = Node::start(setup(&format!("{resource}{TENANTS}{of_gold}"))).unwrap();
+    let http = Http::of(&node);
+    let used = |tenant: &str| {
+        http.metric(&format!("sherwood_tenant_used_total{{tenant=\"{tenant}\",resource=\"network\"}}"))
+    };
+    let mut client = Client::connect(&node.memcached()[0]);
+    let value = "x".repeat(4_000);
+    let set = format!("set big 0 0 {}\r\n{value}\r\n", value.len());
+    client.check(&set, "STORED\r\n");
+    // A debt of 400 s, at 10 bytes a second.
+    eventually("the write is charged", || used("gold") == (set.len() + "STORED\r\n".len()) as f64);
+    let read =
+        |tenant: &str| json!({ "tenant": tenant, "queries": [{ "backend": "catalog", "keys": ["k"] }] });
+    let answer = http.ask("POST", "/v1/requests", &read("gold").to_string());
+    let refusal = answer.refusal(429);
+    assert!(refusal.contains("the tenant's rate of network") && refusal.contains("try again"), "{refusal}");
+    let asked = read("silver").to_string();
+    let answer = http.ask("POST", "/v1/requests", &asked);
+    assert_eq!((answer.status, used("silver") as usize), (200, asked.len() + answer.body.len() + 1 + 8));
+    node.stop();
+}
+
 /// Runs the programs of two client libraries, each as two tenants at the same time. They expect
 /// what they find in a cache of their own: keys that are gone after a flush, and others that stay.
 #[test]

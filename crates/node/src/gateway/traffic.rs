@@ -1,0 +1,46 @@
+//! The traffic of the gateway's clients, which keeps to the rates of their tenants.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use sherwood_listener::Network as _;
+use sherwood_model::{Instant, TenantId};
+use sherwood_path::Query;
+
+use crate::core::Core;
+use crate::http::Problem;
+
+/// The traffic of a request.
+pub(super) struct Traffic<'a> {
+    pub(super) core: &'a Arc<Core>,
+    /// The tenant of the request; none if no tenant pays for it.
+    pub(super) tenant: Option<TenantId>,
+}
+
+impl Traffic<'_> {
+    /// Waits until the debt of the tenant is paid.
+    ///
+    /// # Errors
+    /// If that takes longer than the request may: until its earliest deadline, or the longest
+    /// timeout of its backends.
+    pub(super) async fn admit(&self, arrival: Instant, queries: &[Query<Bytes>]) -> Result<(), Problem> {
+        let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) else { return Ok(()) };
+        let timeout = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
+        let deadlines = queries.iter().filter_map(|query| query.demand.deadline);
+        let latest = deadlines.min().unwrap_or(Instant::NEVER).min(arrival + timeout);
+        network.admit(self.core.clock, tenant, latest).await.map_err(|retry_in| {
+            let error = format!(
+                "the request was refused because of the tenant's rate of network: it allows no traffic for {retry_in:?}, which is longer than the request may wait; try again then, slow down, or raise the tenant's rate"
+            );
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, error).with("retry_ms", retry_in.as_secs_f64() * 1e3)
+        })
+    }
+
+    /// Charges the bytes of the request and its answer.
+    pub(super) fn charge(&self, bytes: usize) {
+        if let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) {
+            network.charge(self.core.clock.now(), tenant, bytes as u64);
+        }
+    }
+}
