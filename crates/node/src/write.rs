@@ -139,7 +139,7 @@ impl BackendDriver {
         write: Write<Bytes, Found>,
     ) -> Result<(), WriteError> {
         let (client, end) = oneshot::channel();
-        if let Some(network) = &self.network {
+        if let Some(network) = self.network.as_ref().filter(|_| write.partition.is_some()) {
             let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
             network.charge_backend(self.clock.now(), write.options.tenant, write.key.len() + value_bytes);
         }

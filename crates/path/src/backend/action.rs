@@ -84,7 +84,7 @@ pub struct Write<K, V> {
     /// The change to make to the key's value.
     pub change: Change<V>,
     /// The partition to cache the value in: the writing tenant's. The other tenants' partitions
-    /// drop the key.
+    /// drop the key. A write without one is no tenant's, and no rate pays for it.
     pub partition: Option<PartitionId>,
     /// The tenant of the write, and what the cache keeps of it.
     pub options: WriteOptions,

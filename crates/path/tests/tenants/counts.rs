@@ -110,6 +110,17 @@ fn counts_give_the_demand_of_nine_reads_and_a_write() {
 }
 
 #[test]
+fn write_of_no_tenant_is_not_charged() {
+    let (cache, mut machine) = start();
+    let write = Write { key: "w", change: Change::Delete, partition: None, options: WriteOptions::default() };
+    machine.handle_write(NOW, &SizedCache(&cache), write).expect("accepted");
+    assert!(matches!(machine.poll_action(), Some(Action::StartWrite(_))));
+    assert_eq!(machine.used(TenantId(0)).unwrap().writes.own_units, 0.0);
+    let counts = machine.demand(&SizedCache(&cache), TenantId(0), PartitionId(0));
+    assert_eq!(counts, Some(DemandCounts::default()));
+}
+
+#[test]
 fn equal_keys_of_two_tenants_are_fetched_and_paid_for_by_each() {
     let (cache, mut machine) = start();
     read(&mut machine, &cache, 0, &[("a", 0)]);

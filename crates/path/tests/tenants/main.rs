@@ -48,6 +48,58 @@ fn tenants_keep_their_rates_and_each_waiter_gets_one_answer() {
     }
 }
 
+/// Returns the units that each tenant takes in each of ten seconds, after two others.
+fn units_by_second(setup: &Setup) -> Vec<Vec<f64>> {
+    let mut world = World::new(setup);
+    world.run(Duration::from_secs(2));
+    let taken = |world: &World| -> Vec<f64> {
+        let ids = (0..setup.loads.len()).map(TenantId::from_index);
+        ids.map(|id| world.used(id).reads).map(|reads| reads.own_units + reads.lent_units).collect()
+    };
+    let mut before = taken(&world);
+    let mut seconds = Vec::new();
+    for _ in 0..10 {
+        world.run(Duration::from_secs(1));
+        let after = taken(&world);
+        seconds.push(before.iter().zip(&after).map(|(before, after)| after - before).collect());
+        before = after;
+    }
+    seconds
+}
+
+#[test]
+fn rates_from_100_a_second_are_kept_within_5_percent_in_a_second_and_2_percent_in_ten() {
+    for tenants in [2, 16, 1_000] {
+        let load = |at: usize| {
+            let rate = 100.0 + (at % 7) as f64 * 30.0;
+            // Of many tenants some ask for more than their rate, and others for nothing.
+            let is_greedy = tenants < 100 || at.is_multiple_of(50);
+            Load { rate, asked_per_s: if is_greedy { rate * 1.5 } else { 0.0 }, keys: 1 }
+        };
+        let setup = Setup { loads: (0..tenants).map(load).collect(), ..Setup::default() };
+        let seconds = units_by_second(&setup);
+        for (at, Load { rate, asked_per_s, .. }) in setup.loads.iter().enumerate() {
+            let rate = if *asked_per_s > 0.0 { *rate } else { continue };
+            let taken: Vec<f64> = seconds.iter().map(|second| second[at]).collect();
+            assert!(taken.iter().all(|taken| (taken / rate - 1.0).abs() < 0.05), "{at}: {taken:?} of {rate}");
+            let mean = taken.iter().sum::<f64>() / 10.0;
+            assert!((mean / rate - 1.0).abs() < 0.02, "{at}: {mean} of {rate}");
+        }
+    }
+}
+
+#[test]
+fn lending_uses_98_percent_of_all_rates_while_a_tenant_waits() {
+    let load = |asked_per_s| Load { rate: 250.0, asked_per_s, keys: 1 };
+    let loads = vec![load(2_000.0), load(50.0), load(0.0), load(0.0)];
+    let setup = Setup { loads, lends: true, ..Setup::default() };
+    for second in units_by_second(&setup) {
+        let taken: f64 = second.iter().sum();
+        assert!((980.0..=1_020.0).contains(&taken), "{second:?}");
+        assert!((45.0..=55.0).contains(&second[1]), "{second:?}");
+    }
+}
+
 #[test]
 fn check_finds_a_tenant_that_takes_more_than_its_rate() {
     let setup = Setup { lends: false, ..draw(2) };

@@ -14,7 +14,6 @@ use sherwood_path::{Action, AnswerCache, Backend, BackendOptions, BackendUse, Fe
 
 /// Time that the store takes for a call.
 const LATENCY: Duration = Duration::from_millis(5);
-const WAITERS_MAX: u32 = 400;
 /// Time for which units that were not used may be used later, as in the dispatcher.
 const BURST_S: f64 = 0.01;
 
@@ -52,6 +51,11 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// Upper bound of waiters, of which each tenant has at least ten to itself.
+    fn waiters_max(&self) -> u32 {
+        (20 * self.loads.len() as u32).max(400)
+    }
+
     pub(crate) fn rates(&self) -> Vec<f64> {
         self.loads.iter().map(|load| load.rate).collect()
     }
@@ -105,7 +109,7 @@ impl World {
         let cache = Cache::new(CacheOptions::default(), &partitions, SeededState::new(1)).expect("valid");
         let dispatch = Options {
             in_flight_calls_max: 1_000,
-            waiters_max: WAITERS_MAX,
+            waiters_max: setup.waiters_max(),
             timeout: Duration::from_millis(500),
             retry: RetryOptions { per_call_max: 0, ..RetryOptions::default() },
             tenants: Some(TenantOptions { tenants, lends: setup.lends, over: setup.over }),
@@ -263,8 +267,9 @@ impl World {
 
     /// Checks what the tenants have taken of `rates`, after [`settle`](Self::settle).
     pub(crate) fn check(&self, rates: &[f64]) -> Result<(), String> {
-        if self.most_waiters > WAITERS_MAX {
-            return Err(format!("{} waiters, more than {WAITERS_MAX}", self.most_waiters));
+        let waiters_max = self.setup.waiters_max();
+        if self.most_waiters > waiters_max {
+            return Err(format!("{} waiters, more than {waiters_max}", self.most_waiters));
         }
         // Work that was accepted before the end waits for its timeout at most.
         let seconds = (self.elapsed + Duration::from_millis(500)).as_secs_f64();
