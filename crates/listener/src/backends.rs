@@ -30,6 +30,8 @@ pub enum FetchFailure {
         /// The time after which the answer was expected.
         expected: Duration,
     },
+    /// The fetch was refused at once for this reason, which tells the client when to try again.
+    Refused(String),
     /// The fetch has failed, with the reason for people.
     Failed(String),
 }
@@ -38,14 +40,15 @@ pub enum FetchFailure {
 pub type FetchResult = Result<Option<FetchedValue>, FetchFailure>;
 
 impl FetchFailure {
-    /// Returns the text for the client if the fetch was rejected. Other failures are answered as
-    /// misses.
+    /// Returns the text for the client if the fetch was rejected or refused. Other failures are
+    /// answered as misses.
     pub(crate) fn rejection(&self) -> Option<String> {
         match self {
             Self::Rejected { expected } => {
                 let ms = expected.as_micros() as f64 / 1e3;
                 Some(format!("the answer is expected after {ms} ms, too late"))
             }
+            Self::Refused(reason) => Some(reason.clone()),
             Self::Failed(_) => None,
         }
     }
@@ -70,7 +73,7 @@ pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
     /// order. `within` is the time within which the client wants the values, if it has said so;
     /// they are also used later. A key that failed is answered as a miss, since `get` has no error
-    /// for a single key, unless it was rejected and the command has no other keys.
+    /// for a single key, unless it was rejected or refused and the command has no other keys.
     ///
     /// At most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) keys come at once; the callee applies a
     /// timeout.

@@ -397,6 +397,7 @@ impl Backends for Fake {
         let answer = |key: String| match key.get(..2) {
             Some("no") => Ok(None),
             Some("ba") => Err(FetchFailure::Failed("down".to_owned())),
+            Some("fu") => Err(FetchFailure::Refused("try again in 2s".to_owned())),
             Some("re") => Err(FetchFailure::Rejected { expected: Duration::from_micros(35_200) }),
             _ => Ok(Some(Bytes::from(format!("<{key}>")).into())),
         };
@@ -510,6 +511,7 @@ fn rejected_key_is_an_error_if_it_is_the_only_one_of_its_get_and_else_a_miss() {
     client.check(&[
         ("get a/reject\r\nget a/1\r\n", &format!("{error}VALUE a/1 0 3\r\n<1>\r\nEND\r\n")),
         ("gat 0 a/reject\r\n", error),
+        ("get a/full\r\nmg a/full v\r\n", &"SERVER_ERROR rejected: try again in 2s\r\n".repeat(2)),
         ("get a/1 a/reject\r\n", "VALUE a/1 0 3\r\n<1>\r\nEND\r\n"),
         ("get a/reject a/reject\r\n", "END\r\n"),
     ]);

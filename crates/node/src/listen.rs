@@ -119,6 +119,7 @@ impl Backends for Behind {
                     Ok(Some(found)) => held(&core.buffers, found).map(Some),
                     Ok(None) => Ok(None),
                     Err(FetchError::Rejected { expected }) => Err(FetchFailure::Rejected { expected }),
+                    Err(error @ FetchError::OverRate(_)) => Err(FetchFailure::Refused(error.to_string())),
                     Err(error) => Err(FetchFailure::Failed(error.to_string())),
                 };
             }

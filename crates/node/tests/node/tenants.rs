@@ -240,7 +240,9 @@ fn tenants_fetch_the_same_key_each_for_itself_and_a_flush_of_one_stops_no_fill_o
 fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
     let resource = "[tenants]\nover = \"refuse\"\nlend = false\n[[resource]]\nname = \"catalog-reads\"\n\
                     kind = \"reads\"\nbackend = \"catalog\"\nunit = \"count\"\ntotal = 2\n";
-    let node = Node::start(setup(&format!("{resource}{TENANTS}"))).unwrap();
+    let of_gold = "mode = \"read-through\"\nbackend = \"catalog\"\ntenant = \"gold\"";
+    let listeners = format!("{}{}", listener("memcached", of_gold), listener("redis", of_gold));
+    let node = Node::start(setup(&format!("{resource}{TENANTS}{listeners}"))).unwrap();
     let http = Http::of(&node);
     let read = |tenant: &str, keys: &[&str]| {
         let query = json!({ "tenant": tenant, "queries": [{ "backend": "catalog", "keys": keys }] });
@@ -258,6 +260,16 @@ fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
     assert!(error.contains("the tenant's rate of reads") && error.contains("try again"), "{error}");
     assert_eq!(read("silver", &["another"])[0]["status"], "miss");
     assert_eq!(read("gold", &["k1"])[0]["status"], "hit", "hits cost nothing");
+    for (address, command, code) in [
+        (&node.memcached()[0], "get other\r\n", "SERVER_ERROR rejected: "),
+        (&node.redis()[0], "GET other\r\n", "-REJECTED "),
+    ] {
+        let mut client = Client::connect(address);
+        client.check(
+            command,
+            &format!("{code}fetching the key was refused because of the tenant's rate of reads"),
+        );
+    }
     let count = |name: &str, tenant: &str| {
         http.metric(&format!("sherwood_tenant_{name}{{tenant=\"{tenant}\",resource=\"catalog-reads\"}}"))
     };
