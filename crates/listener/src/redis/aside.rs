@@ -91,7 +91,7 @@ impl Session<'_> {
                 (next, Aside::Listing(listing))
             }
             Aside::Writes(mut writes) => {
-                let next = NextStep::Store(std::mem::take(&mut writes.pending));
+                let next = NextStep::Store(writes.take());
                 (Some(next), Aside::Writes(writes))
             }
         };

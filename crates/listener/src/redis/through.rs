@@ -4,8 +4,11 @@
 //! to have. A command whose result depends on the present value is refused, because only the store
 //! knows that value for certain, and it may change between a look and the write.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use bytes::Bytes;
-use sherwood_model::Instant;
+use sherwood_model::{Instant, PartitionId};
 use sherwood_wire::resp::{Args, reply};
 
 use super::aside::Aside;
@@ -22,13 +25,37 @@ use crate::store::StoreWrite;
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     /// Writes to be made; empty once they are in flight.
-    pub(super) pending: Vec<StoreWrite>,
+    pending: Vec<StoreWrite>,
+    /// The place of each key in `pending`.
+    places: HashMap<(PartitionId, Bytes), usize>,
     /// The answer if the store acknowledges all of them.
     answer: Vec<u8>,
     muted: bool,
 }
 
 impl Writes {
+    /// Adds a write, which replaces an earlier one of the same key: writes are made at once, in no
+    /// order. Returns true if there was none.
+    fn add(&mut self, write: StoreWrite) -> bool {
+        match self.places.entry((write.partition, write.key.clone())) {
+            Entry::Occupied(place) => {
+                self.pending[*place.get()] = write;
+                false
+            }
+            Entry::Vacant(vacant) => {
+                vacant.insert(self.pending.len());
+                self.pending.push(write);
+                true
+            }
+        }
+    }
+
+    /// Returns the writes to be made, once.
+    pub(super) fn take(&mut self) -> Vec<StoreWrite> {
+        self.places = HashMap::new();
+        std::mem::take(&mut self.pending)
+    }
+
     pub(super) fn mute(&mut self) {
         self.muted = true;
     }
@@ -103,7 +130,7 @@ impl Session<'_> {
                     self.counters.increment(Count::CmdSet);
                     let change = StoreChange::Put { value: Bytes::copy_from_slice(value), expires };
                     let key = Bytes::copy_from_slice(name);
-                    writes.pending.push(StoreWrite { partition: target.partition, key, change });
+                    writes.add(StoreWrite { partition: target.partition, key, change });
                 }
             }
         }
@@ -119,10 +146,7 @@ impl Session<'_> {
                 Some((target, name)) if target.write_through => {
                     let (partition, key) = (target.partition, Bytes::copy_from_slice(name));
                     let write = StoreWrite { partition, key, change: StoreChange::Delete };
-                    if !writes.pending.contains(&write) {
-                        writes.pending.push(write);
-                        deleted += 1;
-                    }
+                    deleted += i64::from(writes.add(write));
                 }
                 _ => deleted += i64::from(self.remove(key)),
             }

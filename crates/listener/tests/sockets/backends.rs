@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem};
-use sherwood_listener::{Backends, FetchFailure, FetchResult};
+use sherwood_listener::{Backends, FetchFailure, FetchResult, StoreChange};
 use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
 
 type Results = Vec<FetchResult>;
+type Stored = Result<(), String>;
 
 /// Simulated backends that fill `cache` with the values they return.
 pub(crate) struct SimulatedBackends {
@@ -23,10 +24,21 @@ pub(crate) struct SimulatedBackends {
     pending: Mutex<Vec<PendingFetch>>,
 }
 
-/// A fetch from the simulated backends that was not answered yet.
+/// A fetch or a write that the simulated backends have not answered yet.
 pub(crate) struct PendingFetch {
     pub(crate) keys: Vec<Bytes>,
-    answer: oneshot::Sender<Results>,
+    answer: Answer,
+}
+
+enum Answer {
+    Fetched(oneshot::Sender<Results>),
+    Stored(StoreChange, oneshot::Sender<Stored>),
+}
+
+impl PendingFetch {
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.answer, Answer::Stored(..))
+    }
 }
 
 impl SimulatedBackends {
@@ -52,9 +64,27 @@ impl SimulatedBackends {
 
     /// Answers a fetch: fills the cache and wakes the client that waits.
     pub(crate) fn answer(&self, fetch: PendingFetch, now: Instant) {
-        let results = self.results(&fetch.keys, now);
         // The listener may have dropped it with its client.
-        let _ = fetch.answer.send(results);
+        match fetch.answer {
+            Answer::Fetched(answer) => drop(answer.send(self.results(&fetch.keys, now))),
+            Answer::Stored(change, answer) => drop(answer.send(self.stored(&fetch.keys[0], change, now))),
+        }
+    }
+
+    /// Makes a change in the cache, as for one at the store, which fails for some keys.
+    fn stored(&self, key: &[u8], change: StoreChange, now: Instant) -> Stored {
+        let access = Access::at(now);
+        let fails = key.last().is_some_and(|byte| byte.is_multiple_of(5));
+        match change {
+            StoreChange::Put { value, expires } if !fails => {
+                let item = NewItem { expires, ..NewItem::bytes(&value) };
+                self.cache.set(PartitionId(0), key, item, &access).map_err(|refused| refused.to_string())?;
+            }
+            StoreChange::Put { .. } | StoreChange::Delete => {
+                self.cache.remove(PartitionId(0), key, &access);
+            }
+        }
+        if fails { Err("down".to_owned()) } else { Ok(()) }
     }
 
     fn results(&self, keys: &[Bytes], now: Instant) -> Results {
@@ -87,8 +117,20 @@ impl Backends for SimulatedBackends {
             return Box::pin(std::future::ready(self.results(&keys, START)));
         }
         let (answer, answered) = oneshot::channel();
+        let answer = Answer::Fetched(answer);
         self.pending.lock().expect("no panics while held").push(PendingFetch { keys, answer });
         Box::pin(async move { answered.await.expect("the world answers every fetch") })
+    }
+
+    fn store(&self, _: PartitionId, key: Bytes, change: StoreChange) -> BoxFuture<'static, Stored> {
+        let number = self.fetches.fetch_add(1, Relaxed);
+        if number.is_multiple_of(self.at_once_of) {
+            return Box::pin(std::future::ready(self.stored(&key, change, START)));
+        }
+        let (answer, answered) = oneshot::channel();
+        let pending = PendingFetch { keys: vec![key], answer: Answer::Stored(change, answer) };
+        self.pending.lock().expect("no panics while held").push(pending);
+        Box::pin(async move { answered.await.expect("the world answers every write") })
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {

@@ -3,7 +3,8 @@
 //! half-closed at any time; clients are slow, silent or never read; backends answer late or after
 //! their client has gone; slots of connections are reused; timeouts expire; the listener stops
 //! while clients are active. Clients speak memcached's text and meta commands, RESP2 and RESP3,
-//! look-aside and read-through, with and without passwords. Everything is derived from one seed.
+//! look-aside, read-through and write-through, with and without passwords; traffic has rates, so
+//! that a client may have to wait for a debt to be paid. Everything is derived from one seed.
 //! Always:
 //!
 //! - each client receives exactly the answers to its own commands, in order, or a prefix of them if
@@ -25,6 +26,7 @@ mod backends;
 mod client;
 mod draw;
 mod network;
+mod rates;
 mod script;
 mod world;
 
@@ -108,6 +110,7 @@ const MUST_HAPPEN: &[&str] = &[
     "accept: no descriptors",
     "answer after its client left",
     "answer late",
+    "answer to a write late",
     "client: all answers received",
     "client: closed",
     "client: closed by timeout",
@@ -133,6 +136,8 @@ const MUST_HAPPEN: &[&str] = &[
     "world: look-aside",
     "world: memcached",
     "world: passwords",
+    "world: rates",
     "world: read-through",
     "world: redis",
+    "world: write-through",
 ];

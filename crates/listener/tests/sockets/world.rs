@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_listener::{
-    Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords,
-    Routing, Service, SingleThread, Target, UserRoutes,
+    Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Network,
+    Passwords, Routing, Service, SingleThread, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -19,6 +19,7 @@ use crate::backends::{PendingFetch, START, SimulatedBackends};
 use crate::client::{Client, Fate};
 use crate::draw::Draw;
 use crate::network::{Link, SimulatedSignal, SimulatedSockets};
+use crate::rates::SimulatedRates;
 use crate::script::{NAME, Options, PASSWORD, Protocol, Script, client_of};
 
 /// Simulated time within which every client has been served or cut off.
@@ -75,6 +76,8 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let item_size_max = draw.one_of(&[500, 500, 500, 500, 500, 20_000, 20_000, 150_000]);
     let options = Options { protocol, passwords: draw.chance(20), value_bytes_max: item_size_max };
     let read_through = draw.chance(50);
+    let write_through = read_through && draw.chance(40);
+    let has_rates = draw.chance(30);
     let clients = draw.up_to(10);
     let connections_max = if draw.chance(15) { draw.up_to(clients) } else { clients };
     let clock = Arc::new(ManualClock::new(START, Duration::from_secs(1_000_000_000)));
@@ -95,7 +98,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
             partition: PartitionId(0),
             tenant: TenantId(0),
             read_through,
-            write_through: false,
+            write_through,
         }),
         backends: Some(Arc::clone(backends) as Arc<dyn Backends>),
         connection_limit: Arc::new(ConnectionLimit::new(connections_max)),
@@ -134,8 +137,14 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     };
     world.note(if read_through { "world: read-through" } else { "world: look-aside" }, 0);
     world.note(if protocol == Protocol::Redis { "world: redis" } else { "world: memcached" }, 0);
-    if options.passwords {
-        world.note("world: passwords", 0);
+    for (what, is_so) in [
+        ("world: passwords", options.passwords),
+        ("world: write-through", write_through),
+        ("world: rates", has_rates),
+    ] {
+        if is_so {
+            world.note(what, 0);
+        }
     }
     let alone = self::cache();
     for number in 0..clients {
@@ -153,7 +162,9 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         world.plan(Duration::from_micros(after), Act::Stop);
     }
     let world = Rc::new(RefCell::new(world));
-    let (service, sockets) = (service(cache, &backends), SimulatedSockets(Rc::clone(&world)));
+    let network = has_rates.then(|| Arc::new(SimulatedRates::new(seed)) as Arc<dyn Network>);
+    let service = Service { network, ..service(cache, &backends) };
+    let sockets = SimulatedSockets(Rc::clone(&world));
     let listener = match protocol {
         Protocol::Memcached => SingleThread::memcached(listener_options, service, waits, sockets, signal),
         Protocol::Redis => SingleThread::redis(listener_options, service, waits, seed, sockets, signal),
@@ -291,7 +302,14 @@ impl World {
             Act::Answer(fetch) => {
                 let left = fetch.keys.first().and_then(|key| client_of(key));
                 let left = left.is_some_and(|number| self.clients[number].done);
-                self.note(if left { "answer after its client left" } else { "answer late" }, 0);
+                self.note(
+                    match (left, fetch.is_write()) {
+                        (true, _) => "answer after its client left",
+                        (false, false) => "answer late",
+                        (false, true) => "answer to a write late",
+                    },
+                    0,
+                );
                 let backends = Arc::clone(&self.backends);
                 backends.answer(fetch, self.now);
             }

@@ -26,14 +26,25 @@ fn values_are_stored_before_they_are_acknowledged() {
             ("SET w/b 2 EX 60", "+OK"),
             ("PSETEX w/c 500 3", "+OK"),
             ("MSET w/d 4 other 5 w/e 6", "+OK"),
+            ("MSET w/f 1 w/g 2 w/f 3", "+OK"),
             ("GET other", "$1 5"),
             ("DEL w/a other w/a none", ":2"),
             ("UNLINK w/b", ":1"),
             ("GET w/z", "$3 <z>"),
         ],
     );
-    let stored =
-        ["a = 1", "b = 2 for 60s", "c = 3 for 500ms", "d = 4", "e = 6", "a deleted", "b deleted", "z"];
+    let stored = [
+        "a = 1",
+        "b = 2 for 60s",
+        "c = 3 for 500ms",
+        "d = 4",
+        "e = 6",
+        "f = 3",
+        "g = 2",
+        "a deleted",
+        "b deleted",
+        "z",
+    ];
     assert_eq!(asked(&known), stored);
 }
 
