@@ -99,6 +99,19 @@ impl TenantObservation {
             }
         }
     }
+
+    /// Replaces the network bytes of keys and values by those that were charged, which include a
+    /// protocol's own: what is charged beyond them is taken by hits and misses alike. To be called
+    /// after [`add_demand`](Self::add_demand) for all backends. Ignored if fewer bytes were
+    /// charged, as where a tenant's clients are not known as such.
+    pub fn add_network(&mut self, resources: &[TenantResource], charged: f64) {
+        for (resource, units) in resources.iter().zip(&mut self.counts.units) {
+            let beyond = charged - units.used;
+            if resource.kind == ResourceKind::Network && beyond > 0.0 {
+                units.add_read(beyond, beyond, beyond);
+            }
+        }
+    }
 }
 
 impl From<&DemandCounts> for ReadCounts {
@@ -165,5 +178,9 @@ mod tests {
             ]
         );
         assert_eq!(ReadCounts::from(&asked), ReadCounts { hits: 3, misses: 1, joined: 1 });
+        seen.add_network(&resources, 9_000.0);
+        assert_eq!(seen.counts.units[3].used, 10_000.0, "the charges of others");
+        seen.add_network(&resources, 10_600.0);
+        assert_eq!(seen.counts.units[3], counts(9_100.0, 16_600.0, 10_600.0));
     }
 }
