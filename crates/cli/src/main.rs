@@ -9,6 +9,7 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+mod admin;
 mod allocator;
 mod backend;
 mod chart;
@@ -25,6 +26,7 @@ mod out;
 mod policy;
 mod serve;
 mod sim;
+mod tenants;
 mod token;
 
 use std::process::ExitCode;
@@ -60,6 +62,8 @@ enum Command {
     Mrc(mrc::Args),
     /// Asks a policy between tenants how it would divide cache and units
     Policy(policy::Args),
+    /// Shows how a node divides cache and units among its tenants
+    Tenants(tenants::Args),
     /// Simulates a service of application servers and backends under an allocation policy
     Sim(sim::Args),
     /// Checks a configuration file and says what is wrong with it
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Mrc(args) => mrc::run(&args),
         Command::Policy(args) => policy::run(&args),
+        Command::Tenants(args) => tenants::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Backend(args) => backend::run(&args),

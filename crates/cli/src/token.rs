@@ -9,7 +9,7 @@ use crate::exit::Failure;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TokenFile {
     /// Show the node the first token in this file, one that it accepts
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
 }
 

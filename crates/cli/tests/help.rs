@@ -20,6 +20,8 @@ fn help_of_every_command_matches_its_snapshot() {
     insta::assert_snapshot!("mrc", help(&["mrc"]));
     insta::assert_snapshot!("policy", help(&["policy"]));
     insta::assert_snapshot!("policy-allocate", help(&["policy", "allocate"]));
+    insta::assert_snapshot!("tenants", help(&["tenants"]));
+    insta::assert_snapshot!("tenants-what-if", help(&["tenants", "what-if"]));
     insta::assert_snapshot!("sim", help(&["sim"]));
     insta::assert_snapshot!("sim-list", help(&["sim", "list"]));
     insta::assert_snapshot!("sim-run", help(&["sim", "run"]));

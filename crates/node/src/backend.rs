@@ -17,10 +17,10 @@ use sherwood_dispatch::{
     AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
     Stats,
 };
-use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId};
+use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
 use sherwood_path::{
-    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, Fetched, Invalidation, Rules, Units,
-    WriteId,
+    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, DemandCounts, Fetched, Invalidation,
+    Rules, Units, WriteId,
 };
 use sherwood_store::{ConsumedUnits, Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
@@ -33,7 +33,7 @@ use crate::entropy::Entropy;
 use crate::errors::Errors;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
-use crate::tenants::{BackendRates, KindRates, TenantNetwork};
+use crate::tenants::TenantNetwork;
 use crate::tickets::{Schedulers, Turn};
 use crate::waiter::Waiter;
 use crate::write::{PendingWrite, Written};
@@ -126,10 +126,10 @@ pub(crate) struct BackendParts {
     /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
     pub(crate) writes: config::Writes,
+    /// The measure of a read and of a write, for tenants.
+    pub(crate) units: Units,
     /// The partitions that hold the backend's values, those of all tenants.
     pub(crate) partitions: Vec<PartitionId>,
-    /// The rates of declared tenants; none without any.
-    pub(crate) tenants: Option<BackendRates>,
     /// The rates of tenants' traffic, if it has any.
     pub(crate) network: Option<Arc<TenantNetwork>>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
@@ -155,18 +155,13 @@ impl BackendDriver {
             rules,
             late_after,
             writes,
+            units,
             partitions,
-            tenants,
             network,
             replicas,
             schedulers,
             recording,
         } = parts;
-        let (tenants, units, rates) = match tenants {
-            None => (None, Units::default(), Vec::new()),
-            Some(BackendRates { tenants, units, rates }) => (Some(tenants), units, rates),
-        };
-        let options = Options { tenants, ..options };
         let local = match &schedulers {
             None => options,
             // The schedulers choose the replica and refuse what comes too late.
@@ -209,7 +204,6 @@ impl BackendDriver {
             runtime,
         });
         backend.runtime.spawn(Arc::clone(&backend).wake_up());
-        rates.iter().for_each(|rates| backend.set_rates(rates));
         Ok(backend)
     }
 
@@ -279,17 +273,24 @@ impl BackendDriver {
         lock(&self.state).machine.handle_cold_cache();
     }
 
-    /// Puts rates of the tenants in force.
-    pub(crate) fn set_rates(self: &Arc<Self>, KindRates { kind, total_per_s, per_s }: &KindRates) {
-        self.drive(|state, now, cache| state.machine.set_rates(now, cache, *kind, *total_per_s, per_s));
+    /// Sets the units per second of all tenants' reads, or writes, together, and of each tenant by
+    /// its id; no effect without tenants.
+    pub(crate) fn set_rates(self: &Arc<Self>, kind: DemandKind, total_per_s: f64, per_s: &[f64]) {
+        self.drive(|state, now, cache| state.machine.set_rates(now, cache, kind, total_per_s, per_s));
     }
 
-    /// Returns what a declared tenant has used, and what waits for its rates.
-    pub(crate) fn used(&self, tenant: TenantId) -> Option<BackendUse> {
-        lock(&self.state).machine.used(tenant)
+    /// Returns what each of these tenants has asked of the backend and used of its units, given the
+    /// tenant's partition; nothing without tenants.
+    pub(crate) fn tenants(&self, asked: &[(TenantId, PartitionId)]) -> Vec<(DemandCounts, BackendUse)> {
+        let cache = BackendCache { backend: &self.name, cache: &self.cache, shadow: &self.shadow };
+        let state = lock(&self.state);
+        let of = |&(tenant, partition): &(TenantId, PartitionId)| {
+            let demand = state.machine.demand(&cache, tenant, partition).unwrap_or_default();
+            (demand, state.machine.used(tenant).unwrap_or_default())
+        };
+        asked.iter().map(of).collect()
     }
 
-    /// Returns the counters and replica states of the backend.
     /// Returns the capacity units that the replicas have reported; without those whose stores
     /// report none.
     pub(crate) fn consumed_units(&self) -> impl Iterator<Item = (ReplicaId, ConsumedUnits)> {
@@ -297,6 +298,7 @@ impl BackendDriver {
         each.filter_map(|(index, store)| Some((ReplicaId::from_index(index), store.consumed_units()?)))
     }
 
+    /// Returns the counters and replica states of the backend.
     pub(crate) fn stats(&self) -> Stats {
         lock(&self.state).machine.stats()
     }

@@ -13,7 +13,7 @@ use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::Instance;
-use crate::control::{Control, Losses};
+use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::events::Events;
 use crate::http::HasBuffers;
@@ -21,7 +21,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
-use crate::tenants::{TenancySetup, TenantNetwork};
+use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::tickets::Scheduler;
 use sherwood_listener::{Address, Meter};
 
@@ -45,10 +45,14 @@ pub(crate) struct Core {
     pub(crate) deadlines: Arc<DeadlineCounts>,
     /// The schedulers of storage servers that the node serves.
     pub(crate) schedulers: Arc<[Arc<Scheduler>]>,
-    /// The declared tenants; none without any.
+    /// The declared tenants; none without any, like the counters and quotas.
     pub(crate) tenancy: Option<Arc<TenancySetup>>,
     /// The rates of tenants' traffic; none if it has none.
     pub(crate) network: Option<Arc<TenantNetwork>>,
+    /// The counters of the tenants.
+    pub(crate) traffic: Option<Arc<Traffic>>,
+    /// Holdings of the tenants.
+    pub(crate) quotas: Option<Arc<Quotas>>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.

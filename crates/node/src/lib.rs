@@ -51,13 +51,13 @@ mod waiter;
 mod write;
 
 pub use access::{AccessError, Refusal};
-pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin};
+pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin, TenancyError};
 pub use deadlines::DeadlineRule;
 pub use events::Event;
 pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
 pub use sherwood_path::Rules;
 pub use slos::{SloScope, SloSetup};
 pub use start::{BackendUsage, Node, StartError};
-pub use tenants::{Over, ResourceLegs, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
+pub use tenants::{ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
 pub use tickets::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
 pub use tls::TlsFiles;

@@ -24,10 +24,11 @@ use crate::entropy::Entropy;
 use crate::names::PartitionName;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
+use crate::tenants::NodeStandings;
 use crate::waiter::Waiter;
 use sherwood_listener::{
     Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
-    FetchResult, FetchedValue, ListenerOptions, Network, Passwords, Running, Service, StoreChange,
+    FetchResult, FetchedValue, ListenerOptions, Network, Passwords, Running, Service, Standings, StoreChange,
 };
 
 /// Binds every listener, so that a port in use is known before anything is served.
@@ -68,7 +69,7 @@ pub(crate) fn serve(
             routing: routes::routing(core, setup)?,
             users: routes::users(core, setup)?,
             network: core.network.clone().map(|network| network as Arc<dyn Network>),
-            standings: None,
+            standings: standings(core),
             connection_limit: Arc::clone(&connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),
@@ -82,6 +83,13 @@ pub(crate) fn serve(
         running.map_err(StartError::Thread)
     };
     setups.iter().zip(bound).zip(passwords).map(serve).collect()
+}
+
+/// The quotas of the node's tenants, for listeners; none without tenants.
+fn standings(core: &Core) -> Option<Arc<dyn Standings>> {
+    let ((setup, traffic), quotas) =
+        core.tenancy.clone().zip(core.traffic.clone()).zip(core.quotas.clone())?;
+    Some(Arc::new(NodeStandings { names: Arc::clone(&core.names), setup, traffic, quotas }))
 }
 
 /// The backends behind the cache, for a listener.

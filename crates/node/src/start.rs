@@ -36,7 +36,10 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
 use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger, Report};
-use crate::control::{Actuator, AdmissionTargets, Control, ControlParts, Instances, Losses, OwnCache, Pin};
+use crate::control::{
+    Actuator, AdmissionTargets, Control, ControlParts, Instances, Levels, Losses, OwnCache, Pin, RateLimits,
+    TenantLevels,
+};
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::entropy::Entropy;
@@ -50,7 +53,7 @@ use crate::setup::{AccessSetup, Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::telemetry::Telemetry;
-use crate::tenants::TenantNetwork;
+use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
 use crate::tls::{Tls, TlsFiles};
@@ -100,7 +103,7 @@ impl Node {
         let parts = Parts::new(engine, &setup, runtime.handle())?;
         let keeper = threads::housekeeper(parts.keeper(&setup)).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone()));
+        let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone())?);
         // Before the first request is served: see `snapshot`.
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
@@ -280,7 +283,7 @@ impl Engine {
     /// Creates the empty cache of a setup.
     fn new(setup: &Setup, clock: Clock) -> Result<Self, StartError> {
         let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
-        setup.control.validate(setup.divided_bytes(), setup.partitions.len())?;
+        setup.control.validate(setup.divided_bytes(), setup.partitions_per_policy())?;
         let policy = by_name(&setup.policy, &setup.control)?;
         let budgets = start_budgets(setup)?;
         let own = match &setup.instances {
@@ -296,7 +299,7 @@ impl Engine {
         if policy.starts_shared() && !setup.control.dry_run {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
-        let network = setup.tenancy.as_ref().and_then(|tenancy| TenantNetwork::new(tenancy, clock.now()));
+        let network = setup.tenancy.as_ref().and_then(|tenancy| TenantNetwork::new(tenancy, clock));
         let network = network.map(Arc::new);
         Ok(Self { clock, entropy, policy, budgets, cache, memory, network })
     }
@@ -340,15 +343,39 @@ impl Parts {
     }
 
     /// Builds the core; `keeper` is woken when there is something to evict.
-    fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
+    fn core(
+        self,
+        setup: &Setup,
+        keeper: Thread,
+        stopping: watch::Receiver<bool>,
+    ) -> Result<Core, StartError> {
         let Self { engine, shadow, recording, backends, schedulers, buffers, background } = self;
         let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network } = engine;
         let names = Arc::new(names(setup));
-        let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
-        let controller = Controller::new(policy, &setup.control, partition_names, budgets);
+        let tenancy = setup.tenancy.clone().map(Arc::new);
+        let traffic = tenancy.as_ref().map(|tenancy| {
+            Arc::new(Traffic::new(Arc::clone(&cache), &names, (&backends, network.clone()), tenancy))
+        });
+        let levels = match tenancy.clone().zip(traffic.clone()) {
+            Some((tenancy, traffic)) => Levels::Two(Box::new(TenantLevels::new(
+                tenancy,
+                setup.divided_bytes(),
+                &*policy,
+                &setup.control,
+                (&names, &budgets),
+                traffic,
+            )?)),
+            None => {
+                let names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
+                Levels::One(Box::new(Controller::new(policy, &setup.control, names, budgets)))
+            }
+        };
+        let quotas = levels.tenants().map(|tenants| Arc::clone(tenants.quotas()));
         let instances = instances_of(setup);
         let actuator: Box<dyn Actuator> = if instances.is_empty() {
-            Box::new(OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper))
+            let resources = tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
+            let limits = RateLimits::new(resources, &backends, network.as_ref());
+            Box::new(OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper, limits))
         } else {
             Box::new(Instances::new(setup.divided_bytes(), instances.clone()))
         };
@@ -368,8 +395,9 @@ impl Parts {
             losses: Arc::clone(&losses),
             admission: AdmissionTargets::new(&backends, Arc::clone(&deadlines)),
         };
-        let control = Control::new(controller, setup.control.clone(), setup.pins(), actuator, parts);
-        Core {
+        let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
+        control.start().expect("the baselines fit the cache");
+        Ok(Core {
             clock,
             names,
             cache,
@@ -382,8 +410,10 @@ impl Parts {
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
             deadlines,
             schedulers,
-            tenancy: setup.tenancy.clone().map(Arc::new),
+            tenancy,
             network,
+            traffic,
+            quotas,
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),
@@ -395,7 +425,7 @@ impl Parts {
             refusals: Arc::new(Refusals::default()),
             walks: Arc::new(Semaphore::new(1)),
             stopping,
-        }
+        })
     }
 }
 
@@ -417,6 +447,15 @@ pub struct BackendUsage {
 }
 
 fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsError> {
+    if setup.tenancy.is_some() {
+        // The plan that gives tenants their baselines divides each of them in these proportions.
+        let part = setup.divided_bytes() / setup.partitions.len().max(1) as u64;
+        return Ok(setup
+            .partitions
+            .iter()
+            .map(|partition| partition.initial_bytes.unwrap_or(part))
+            .collect());
+    }
     let sizes: Vec<_> = setup
         .partitions
         .iter()
@@ -449,9 +488,13 @@ fn cache(
     let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| {
         let crate::setup::BackendSetup { rules, deadlines, .. } = &setup.backends[partition.backend.index()];
         let (grace, deadlines) = (rules.grace(), *deadlines);
-        let metered = setup.tenancy.as_ref().map(|tenancy| tenancy.rates_of(partition.backend).units.reads);
-        let (tenant, backend) = (partition.tenant, partition.backend);
-        Partition { grace, deadlines, metered, ..Partition::new(tenant, backend, budget_bytes) }
+        let metered = setup.tenancy.as_ref().map(|tenancy| tenancy.units(partition.backend).reads);
+        Partition {
+            grace,
+            deadlines,
+            metered,
+            ..Partition::new(partition.tenant, partition.backend, budget_bytes)
+        }
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
     let hash = SeededState::new(entropy.draw());
@@ -485,15 +528,16 @@ fn backends(
             let sources = backend.tickets.clone();
             Some(Arc::new(Schedulers::open(sources, may_reject, engine.clock, runtime.clone())?))
         };
+        let tenants = setup.tenancy.as_ref().map(TenancySetup::dispatched);
         let parts = BackendParts {
             id,
             name: backend.name.clone(),
-            options: backend.dispatch,
+            options: sherwood_dispatch::Options { tenants, ..backend.dispatch },
             rules: backend.rules.clone(),
             late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
             writes: backend.writes,
+            units: setup.tenancy.as_ref().map(|tenancy| tenancy.units(id)).unwrap_or_default(),
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
-            tenants: setup.tenancy.as_ref().map(|tenancy| tenancy.rates_of(id)),
             network: engine.network.clone(),
             replicas: backend.stores.clone(),
             schedulers,

@@ -36,6 +36,9 @@ const CROWDED: Duration = Duration::from_millis(1);
 /// Interval of searches for expired items when nothing wakes the housekeeper.
 const REST: Duration = Duration::from_millis(50);
 
+/// Least time between two observations of tenants.
+const STEP_MIN: Duration = Duration::from_millis(1);
+
 /// A thread that runs until it is told to stop, or its worker is dropped.
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
@@ -135,12 +138,18 @@ pub(crate) fn control(
     Worker::start("sherwood-control", move || {
         let now = clock.now();
         let observe = telemetry.observe_slo(now);
+        let mut control = control.lock().expect("no panics while held");
         if now >= due {
-            let mut control = control.lock().expect("no panics while held");
             control.decide(now);
             // Missed rounds are skipped, so that decisions do not follow each other too closely.
             due = if due + control.delta() > now { due + control.delta() } else { now + control.delta() };
         }
-        observe.min(due).since(clock.now())
+        if control.next_timeout().is_some_and(|step| now >= step) {
+            control.advance(now);
+        }
+        // A loop that is late is asked for the present again; time has to pass.
+        let step = control.next_timeout().map(|step| step.max(now + STEP_MIN));
+        drop(control);
+        observe.min(due).min(step.unwrap_or(due)).since(clock.now())
     })
 }

@@ -3,8 +3,12 @@
 use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
 use thiserror::Error;
 
-use crate::tenants::{TenantControlError, TenantController, TenantObservation, TenantRound, TenantTerms};
-use crate::{Controller, Decision, Observation, PartitionObservation};
+use crate::tenants::{
+    TenantControlError, TenantController, TenantObservation, TenantPolicy, TenantRound, TenantTerms,
+};
+use crate::{Controller, Decision, Needs, Observation, PartitionObservation, Policy};
+
+mod merged;
 
 /// The two levels that share one cache.
 ///
@@ -16,6 +20,7 @@ use crate::{Controller, Decision, Observation, PartitionObservation};
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`advance`](Self::advance) as [`TenantController::advance`]; [`decide`](Self::decide)
 ///   after every control interval, with an observation of each tenant ([`split`](Self::split)).
+///   [`decide_all`](Self::decide_all) does it from one observation of everything.
 /// - Output: [`plan`](Self::plan) after both.
 #[derive(Clone)]
 pub struct TwoLevels {
@@ -111,6 +116,29 @@ impl TwoLevels {
         Ok(())
     }
 
+    /// Replaces the policy between tenants; see [`TenantController::set_policy`].
+    pub fn set_between(&mut self, policy: Box<dyn TenantPolicy>) {
+        self.between.set_policy(policy);
+    }
+
+    /// Replaces the policy within every tenant from the next decision on.
+    ///
+    /// # Errors
+    /// If the policy shares one LRU; nothing has changed then.
+    pub fn set_within(&mut self, policy: &dyn Policy) -> Result<(), TwoLevelsError> {
+        if policy.starts_shared() {
+            return Err(TwoLevelsError::Shared { policy: policy.name() });
+        }
+        self.within.iter_mut().for_each(|within| within.controller.set_policy(policy.copy()));
+        Ok(())
+    }
+
+    /// The observations that the policies within tenants require.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        self.within.first().map(|within| within.controller.needs()).unwrap_or_default()
+    }
+
     /// The plan in force: a budget for each partition, or `Shared`, and the rates of each tenant.
     #[must_use]
     pub fn plan(&self) -> Plan {
@@ -168,6 +196,15 @@ impl TwoLevels {
         self.between.set_pins(seen.iter().map(held).collect());
         let tenants = self.within.iter_mut().zip(seen);
         tenants.map(|(within, seen)| within.decide(now, seen)).collect()
+    }
+
+    /// Has each tenant's policy divide the tenant's bytes, from one observation of all partitions.
+    /// Returns the decisions as one, whose plan is that of both levels.
+    pub fn decide_all(&mut self, now: Instant, seen: &Observation) -> Decision {
+        let seen = self.split(seen);
+        let decisions = self.decide(now, seen);
+        let names = self.between.terms().iter().map(|terms| terms.name.as_str());
+        merged::merged(names.zip(decisions), self.plan())
     }
 
     /// Fits the budgets within each tenant to its bytes.

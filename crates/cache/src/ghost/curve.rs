@@ -1,5 +1,7 @@
 //! A miss ratio curve as points.
 
+use sherwood_model::DemandCurve;
+
 use super::Tally;
 use super::histogram::{Count, Histogram};
 
@@ -52,6 +54,12 @@ impl Curve {
             rate,
             keys: scaled(keys as f64) as u64,
         }
+    }
+
+    /// The points as misses per get.
+    #[must_use]
+    pub fn misses(&self) -> DemandCurve {
+        DemandCurve::new(self.bytes.iter().copied().zip(self.miss_ratio.iter().copied()))
     }
 
     /// The miss ratio at a size. O(log points).

@@ -1,8 +1,8 @@
 //! Input files of `sherwood policy allocate`.
 
 use serde::Deserialize;
-use sherwood_model::{BackendId, DemandCurve, ResourceKind};
-use sherwood_policy::tenants::{Share, TenantSeen, Tenants, baselines};
+use sherwood_model::{BackendId, ResourceKind};
+use sherwood_policy::tenants::{Share, TenantSeen, Tenants, baselines, described_curve, described_demand};
 
 /// Most tenants of a decision.
 const TENANTS_MAX: usize = 1_024;
@@ -136,35 +136,12 @@ impl Tenant {
         for (name, units) in NAMES.into_iter().zip([db_rcu, db_wcu, net_bw]) {
             not_negative(&format!("{path}.demand_if_miss.{name}"), units)?;
         }
-        let ratio = |path: &str, value: f64| {
-            if (0.0..=1.0).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{path} is {value}: 0 to 1 is accepted"))
-            }
-        };
-        ratio(&format!("{path}.net_alpha"), self.net_alpha)?;
+        if !(0.0..=1.0).contains(&self.net_alpha) {
+            return Err(format!("{path}.net_alpha is {}: 0 to 1 is accepted", self.net_alpha));
+        }
         let Curve { ticks_bytes, miss_ratio } = self.mrc;
-        if ticks_bytes.len() != miss_ratio.len() {
-            return Err(format!(
-                "{path}.mrc has {} ticks_bytes and {} of miss_ratio: give one miss ratio for each size",
-                ticks_bytes.len(),
-                miss_ratio.len()
-            ));
-        }
-        for (at, pair) in ticks_bytes.windows(2).enumerate() {
-            if pair[0] >= pair[1] {
-                return Err(format!(
-                    "{path}.mrc.ticks_bytes[{}] is {} after {}: sizes must ascend",
-                    at + 1,
-                    pair[1],
-                    pair[0]
-                ));
-            }
-        }
-        for (at, &misses) in miss_ratio.iter().enumerate() {
-            ratio(&format!("{path}.mrc.miss_ratio[{at}]"), misses)?;
-        }
+        let miss_ratio =
+            described_curve(&ticks_bytes, &miss_ratio).map_err(|error| format!("{path}.{error}"))?;
         let floor = match self.min {
             Some(min) => {
                 amounts(&format!("{path}.min"), &min)?;
@@ -175,13 +152,9 @@ impl Tenant {
                 rates: base.rates.iter().map(|rate| rate * FLOOR_RATIO).collect(),
             },
         };
-        let start = (ticks_bytes.first() != Some(&0)).then_some((0, 1.0));
-        let miss_ratio = DemandCurve::new(start.into_iter().chain(ticks_bytes.into_iter().zip(miss_ratio)));
-        let demand = vec![
-            DemandCurve::of_misses(db_rcu, 1.0, &miss_ratio),
-            DemandCurve::constant(db_wcu),
-            DemandCurve::of_misses(net_bw, self.net_alpha, &miss_ratio),
-        ];
+        let units = RESOURCES.into_iter().zip([db_rcu, db_wcu, net_bw]);
+        let demand = units.map(|(kind, units)| described_demand(kind, units, self.net_alpha, &miss_ratio));
+        let demand = demand.collect();
         Ok(TenantSeen { base, floor, miss_ratio, demand })
     }
 }

@@ -8,6 +8,8 @@ use clap::Subcommand;
 
 use crate::exit::Failure;
 
+pub(crate) use table::plain;
+
 /// Asks a policy between tenants for a decision
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -53,7 +53,7 @@ pub(super) fn text(input: &Input, division: &Division, throughput: &[f64], time:
 }
 
 /// Shortens a name, and escapes control characters, which a terminal would interpret.
-fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     name.chars()
         .take(NAME_MAX)
         .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })

@@ -123,6 +123,14 @@ pub struct TenantUse {
     pub refused: u64,
 }
 
+impl TenantUse {
+    /// Returns all units that the tenant used, its own and lent ones.
+    #[must_use]
+    pub fn units(&self) -> f64 {
+        self.own_units + self.lent_units
+    }
+}
+
 impl<T> TenantQueues<T> {
     /// Creates queues without limits on the rates.
     #[must_use]

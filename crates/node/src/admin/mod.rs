@@ -10,6 +10,7 @@ mod mrc;
 mod partitions;
 mod recording;
 mod standing;
+mod tenants;
 
 use std::sync::Arc;
 
@@ -37,6 +38,10 @@ pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Rout
         .route("/v1/partitions", get(partitions::list))
         .route("/v1/partitions/{name}", put(partitions::change))
         .route("/v1/mrc/{partition}", get(mrc::show))
+        .route("/v1/tenants", get(tenants::list))
+        .route("/v1/tenants/trades", get(tenants::trades))
+        .route("/v1/tenants/what-if", post(tenants::what_if))
+        .route("/v1/tenants/{name}", put(tenants::change))
         .route("/v1/rbc", get(standing::rbc))
         .route("/v1/slo", get(standing::slo))
         .route("/v1/control", get(control::show).put(control::change))

@@ -147,6 +147,10 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
         let error = "nothing to change; give allocated_bytes, min_bytes, max_bytes or dry_run";
         return Err(Problem::bad_request(error));
     }
+    if asked.allocated_bytes.is_some() && control.tenants().is_some() {
+        let error = "the shares of tenants size the partitions; change a tenant's: PUT /v1/tenants/{name} {\"weight\":2}";
+        return Err(Problem::new(StatusCode::CONFLICT, error));
+    }
     if asked.allocated_bytes.is_some() && control.policy() != "static" {
         let error = format!(
             "the policy `{}` sizes the partitions; switch to `static` first: PUT /v1/control {{\"policy\":\"static\"}}",

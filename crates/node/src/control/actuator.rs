@@ -7,6 +7,7 @@ use sherwood_cache::{Cache, PlanError};
 use sherwood_model::{CachePlan, PartitionId, Plan};
 
 use super::instances::Instance;
+use super::rates::RateLimits;
 
 /// A partition's size, and its counters since the start.
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +70,15 @@ pub(crate) struct OwnCache {
     cache: Arc<Cache>,
     partitions: usize,
     housekeeper: Thread,
+    limits: RateLimits,
 }
 
 impl OwnCache {
-    /// Applies plans to `cache`, which has `partitions` partitions, and wakes `housekeeper` when
-    /// there is something to evict.
+    /// Applies plans to `cache`, which has `partitions` partitions, and to the `limits` of tenants,
+    /// and wakes `housekeeper` when there is something to evict.
     #[must_use]
-    pub(crate) fn new(cache: Arc<Cache>, partitions: usize, housekeeper: Thread) -> Self {
-        Self { cache, partitions, housekeeper }
+    pub(crate) fn new(cache: Arc<Cache>, partitions: usize, housekeeper: Thread, limits: RateLimits) -> Self {
+        Self { cache, partitions, housekeeper, limits }
     }
 }
 
@@ -105,6 +107,10 @@ impl Actuator for OwnCache {
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), ApplyError> {
+        // A donor of cache has its compensation first. Plans with rates always fit the cache.
+        if let Some(rates) = &plan.rates {
+            self.limits.set(rates);
+        }
         self.cache.apply(&plan.cache)?;
         self.housekeeper.unpark();
         Ok(())

@@ -7,8 +7,12 @@ mod actuator;
 mod admission;
 mod guard;
 pub(crate) mod instances;
+mod levels;
 mod losses;
 mod pins;
+mod rates;
+mod tenants;
+mod tenants_view;
 mod what_if;
 
 use std::sync::Arc;
@@ -16,10 +20,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sherwood_cache::Cache;
-use sherwood_model::{Band, CachePlan, Instant, PartitionId};
+use sherwood_model::{Band, CachePlan, Instant, PartitionId, Plan, TenantId};
+use sherwood_policy::tenants::TenantPolicyError;
 use sherwood_policy::{
-    Controller, CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation, Policy,
-    PolicyError, by_name,
+    CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation, Policy, PolicyError,
+    TwoLevelsError, by_name,
 };
 
 use crate::clock::{Clock, millis};
@@ -27,7 +32,9 @@ use crate::events::Events;
 use crate::names::Names;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
+use crate::tenants::TermsError;
 use actuator::ApplyError;
+use levels::OneLevelOnly;
 use losses::Noticed;
 use pins::PinError;
 use what_if::WhatIf;
@@ -35,8 +42,12 @@ use what_if::WhatIf;
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
 pub(crate) use admission::AdmissionTargets;
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
+pub(crate) use levels::Levels;
 pub(crate) use losses::Losses;
 pub use pins::Pin;
+pub(crate) use rates::RateLimits;
+pub use tenants::TenancyError;
+pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels};
 
 /// Characters of a policy's name that an error quotes.
 const NAME_CHARS_MAX: usize = 64;
@@ -64,6 +75,15 @@ pub(crate) enum ChangeError {
     /// No policy has this name.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The policy between tenants cannot be constructed.
+    #[error(transparent)]
+    Between(#[from] TenantPolicyError),
+    /// The policy cannot be used within a tenant.
+    #[error(transparent)]
+    Within(#[from] TwoLevelsError),
+    /// The option exists without tenants only.
+    #[error(transparent)]
+    Tenants(#[from] OneLevelOnly),
     /// The caches do not support the policy.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -83,7 +103,7 @@ pub(crate) struct ControlParts {
 
 /// The state of the control loop.
 pub(crate) struct Control {
-    controller: Controller,
+    levels: Levels,
     options: Options,
     pins: Vec<Pin>,
     actuator: Box<dyn Actuator>,
@@ -96,9 +116,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Creates a loop around `controller`, starting from the sizes that `actuator` reports.
+    /// Creates a loop around `levels`, starting from the sizes that `actuator` reports.
     pub(crate) fn new(
-        controller: Controller,
+        levels: Levels,
         options: Options,
         pins: Vec<Pin>,
         actuator: Box<dyn Actuator>,
@@ -106,18 +126,7 @@ impl Control {
     ) -> Self {
         let counters = CounterWindow::new(options.rbc_window);
         let (what_if, losses) = (WhatIf::default(), Noticed::default());
-        Self {
-            controller,
-            options,
-            pins,
-            actuator,
-            parts,
-            counters,
-            what_if,
-            losses,
-            decisions: 0,
-            latest: None,
-        }
+        Self { levels, options, pins, actuator, parts, counters, what_if, losses, decisions: 0, latest: None }
     }
 
     /// Time between decisions.
@@ -125,9 +134,9 @@ impl Control {
         self.options.delta
     }
 
-    /// Name of the policy in force.
+    /// Name of the policy in force among partitions.
     pub(crate) fn policy(&self) -> &'static str {
-        self.controller.policy()
+        self.levels.policy()
     }
 
     /// The configured range of latency percentiles in which blocking counts are shown.
@@ -142,7 +151,7 @@ impl Control {
 
     /// The state of the guard; none if there is no guard.
     pub(crate) fn guard(&self) -> Option<GuardStanding> {
-        self.controller.guard()
+        self.levels.guard()
     }
 
     /// The operator's size limits (pins) of each partition.
@@ -165,7 +174,7 @@ impl Control {
         let mut pins = self.pins.clone();
         pins[partition.index()] = pin;
         pin.check(self.actuator.bytes_min(partition))?;
-        let mut budgets = self.controller.budgets().to_vec();
+        let mut budgets = self.levels.budgets();
         budgets[partition.index()] = bytes.unwrap_or(budgets[partition.index()]);
         pins::check_sums(&pins, &budgets, total)
     }
@@ -175,7 +184,7 @@ impl Control {
     /// operator's choice and not to be rolled back.
     pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) {
         if std::mem::replace(&mut self.pins[partition.index()], pin) != pin {
-            self.controller.restart_guard();
+            self.levels.restart_guard();
         }
     }
 
@@ -192,29 +201,74 @@ impl Control {
         dry_run: Option<bool>,
         guard: Option<bool>,
     ) -> Result<(), ChangeError> {
-        let policy = policy.map(|name| self.policy_called(name)).transpose()?;
+        let (between, within) = match policy {
+            Some(name) if self.is_between_tenants(name) => (Some(name), None),
+            _ => (None, policy),
+        };
+        let policy = within.map(|name| self.policy_called(name)).transpose()?;
         if policy.as_ref().is_some_and(|policy| policy.starts_shared()) && !self.actuator.can_share() {
             return Err(ApplyError::Sharing.into());
         }
         if let Some(dry_run) = dry_run {
-            self.controller.set_dry_run(dry_run);
+            self.levels.set_dry_run(dry_run)?;
             let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
             self.parts.events.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
         }
         if let Some(guard) = guard {
             let options = self.options.guard.unwrap_or_default();
-            self.controller.set_guard(guard.then_some(options));
+            self.levels.set_guard(guard.then_some(options))?;
             let state = if guard { "on, and begins anew" } else { "off: nothing goes back by itself" };
             self.parts.events.say("guard", format!("guard {state}"), json!({ "guard": guard }));
         }
         if let Some(policy) = policy {
             let name = policy.name();
-            self.controller.set_policy(policy);
+            self.levels.set_policy(policy)?;
             self.parts.events.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
             self.warn_of_idle_pins();
             self.decide(self.parts.clock.now());
         }
+        if let (Some(name), Some(tenants)) = (between, self.levels.tenants_mut()) {
+            tenants.set_between(name)?;
+            let said = format!("policy between tenants switched to {name}");
+            self.parts.events.say("policy", said, json!({ "between": name }));
+            self.advance(self.parts.clock.now());
+        }
         Ok(())
+    }
+
+    /// True if `name` is that of a policy between tenants, and there are some.
+    fn is_between_tenants(&self, name: &str) -> bool {
+        self.levels.tenants().is_some() && sherwood_policy::tenants::available().contains(&name)
+    }
+
+    /// The level between tenants; none without tenants.
+    pub(crate) fn tenants(&self) -> Option<&TenantLevels> {
+        self.levels.tenants()
+    }
+
+    /// Sets the weight or the least bytes of a tenant, and decides; no effect without tenants.
+    ///
+    /// # Errors
+    /// See [`TenantLevels::set_terms`].
+    pub(crate) fn set_terms(
+        &mut self,
+        tenant: TenantId,
+        weight: Option<f64>,
+        min_bytes: Option<u64>,
+    ) -> Result<(), TermsError> {
+        let Some(tenants) = self.levels.tenants_mut() else { return Ok(()) };
+        tenants.set_terms(tenant, weight, min_bytes)?;
+        let plan = tenants.plan();
+        self.apply_division(&plan);
+        self.advance(self.parts.clock.now());
+        Ok(())
+    }
+
+    /// Applies a plan of the level between tenants. It fits the cache, so that a failure is a bug.
+    fn apply_division(&self, plan: &Plan) {
+        if let Err(error) = self.actuator.apply(plan) {
+            tracing::error!("the division among tenants was not applied: {error}");
+        }
     }
 
     /// Warns that pins (the operator's size limits) and dry runs have no effect while all
@@ -245,25 +299,26 @@ impl Control {
         let mut budgets = self.budgets();
         budgets[partition.index()] = bytes;
         self.actuator.apply(&CachePlan::Budgets(budgets.clone()).into())?;
-        self.controller.set_budgets(budgets);
+        self.levels.set_budgets(budgets);
         Ok(())
     }
 
     /// Restores the budgets of a node with the same partitions, unless the policy leaves budgets to
-    /// the operator or they do not fit.
+    /// the operator, tenants start from their baselines, or they do not fit.
     pub(crate) fn restore(&mut self, budgets: &[u64]) {
         let fits = |(pin, &bytes): (&Pin, &u64)| {
             (pin.min_bytes..=pin.max_bytes.unwrap_or(u64::MAX)).contains(&bytes)
         };
         let sum = budgets.iter().try_fold(0_u64, |sum, &bytes| sum.checked_add(bytes));
         let all_fit = budgets.len() == self.pins.len() && self.pins.iter().zip(budgets).all(fits);
-        if self.policy() == "static" || !all_fit || sum != Some(self.total_bytes()) {
+        let sized = self.policy() == "static" || self.levels.tenants().is_some();
+        if sized || !all_fit || sum != Some(self.total_bytes()) {
             return;
         }
         let plan = CachePlan::Budgets(budgets.to_vec()).into();
         let shared = self.parts.cache.plan() == CachePlan::Shared;
         if shared || self.actuator.apply(&plan).is_ok() {
-            self.controller.set_budgets(budgets.to_vec());
+            self.levels.set_budgets(budgets.to_vec());
         }
     }
 
@@ -281,20 +336,20 @@ impl Control {
     /// The budgets in force; where all partitions share one LRU, those that apply once they no
     /// longer do.
     pub(crate) fn budgets(&self) -> Vec<u64> {
-        self.actuator.budgets().unwrap_or_else(|| self.controller.budgets().to_vec())
+        self.actuator.budgets().unwrap_or_else(|| self.levels.budgets())
     }
 
     /// Runs one round of the control loop: observes, decides, acts, and reports the decision.
     pub(crate) fn decide(&mut self, now: Instant) {
-        self.parts.admission.decide(&self.parts.events, self.controller.dry_run());
+        self.parts.admission.decide(&self.parts.events, self.levels.dry_run());
         let seen = self.observe(now);
-        let decision = self.controller.decide(now, &seen);
+        let decision = self.levels.decide(now, &seen);
         self.decisions += 1;
         if decision.apply
             && let Err(error) = self.actuator.apply(&decision.plan)
         {
             tracing::error!("the plan was not applied: {error}");
-            self.controller.set_budgets(self.budgets());
+            self.levels.set_budgets(self.budgets());
             return;
         }
         if let Some(harm) = &decision.harm {
@@ -305,18 +360,48 @@ impl Control {
         self.latest = Some(decision);
     }
 
+    /// Applies the plan that the node starts from, which gives each tenant its baseline; without
+    /// tenants, the cache starts with its budgets.
+    pub(crate) fn start(&self) -> Result<(), ApplyError> {
+        self.levels.tenants().map_or(Ok(()), |tenants| self.actuator.apply(&tenants.plan()))
+    }
+
+    /// The time at which [`advance`](Self::advance) has something to do; none without tenants.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.levels.tenants().map(TenantLevels::next_timeout)
+    }
+
+    /// Has the level between tenants observe, decide if it is time to, and make the next step of a
+    /// move.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        let Some(tenants) = self.levels.tenants_mut() else { return };
+        let unix_ms = u64::try_from(self.parts.clock.unix(now).as_millis()).unwrap_or(u64::MAX);
+        let round = tenants.advance(now, unix_ms);
+        let plan = round.changed.then(|| tenants.plan());
+        if round.fades_curves {
+            self.parts.cache.fade_curves();
+        }
+        if let Some(plan) = plan {
+            self.apply_division(&plan);
+        }
+        if let Some(decision) = round.decision {
+            let data = tenants_view::decision(&decision);
+            self.parts.events.say("tenants", decision.line, data);
+        }
+    }
+
     fn observe(&mut self, now: Instant) -> Observation {
-        let needs = self.controller.needs();
+        let needs = self.levels.needs();
         let held = self.actuator.observe();
         if self.losses.advance(now, &self.parts.losses, held.iter().map(|held| held.restarts).sum()) {
-            self.controller.note_loss();
+            self.levels.note_loss();
         }
         let reached: Vec<bool> = held.iter().map(|held| held.reached).collect();
         let total_bytes = self.actuator.total_bytes();
-        let pins = pins::while_absent(&self.pins, self.controller.budgets(), &reached, total_bytes);
+        let pins = pins::while_absent(&self.pins, &self.levels.budgets(), &reached, total_bytes);
         let counts = self.counters.advance(now, held.iter().map(|held| (held.hits, held.misses)).collect());
         let slopes = if needs.hit_ratio_slope {
-            self.parts.shadow.slopes(self.controller.budgets())
+            self.parts.shadow.slopes(&self.levels.budgets())
         } else {
             self.parts.shadow.rest(now);
             vec![None; held.len()]
@@ -355,10 +440,10 @@ impl Control {
     /// The state of the control loop as the admin API shows it.
     pub(crate) fn view(&self) -> Value {
         let Options { delta, rbc_window, band, tax, .. } = &self.options;
-        json!({
+        let mut view = json!({
             "policy": self.policy(),
             "available": sherwood_policy::available_without_options(),
-            "dry_run": self.controller.dry_run(),
+            "dry_run": self.levels.dry_run(),
             "delta_ms": millis(*delta),
             "rbc_window_ms": millis(*rbc_window),
             "band": [band.low, band.high],
@@ -367,7 +452,11 @@ impl Control {
             "decisions": self.decisions,
             "admission": self.parts.admission.view(),
             "latest": self.latest.as_ref().map(|decision| described(&self.parts.names, decision)),
-        })
+        });
+        if let Some(tenants) = self.levels.tenants() {
+            view["between"] = tenants.levels().between().policy().name().into();
+        }
+        view
     }
 }
 

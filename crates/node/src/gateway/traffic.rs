@@ -29,7 +29,7 @@ impl Traffic<'_> {
         let timeout = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
         let deadlines = queries.iter().filter_map(|query| query.demand.deadline);
         let latest = deadlines.min().unwrap_or(Instant::NEVER).min(arrival + timeout);
-        network.admit(self.core.clock, tenant, latest).await.map_err(|retry_in| {
+        network.admit(tenant, latest).await.map_err(|retry_in| {
             let error = format!(
                 "the request was refused because of the tenant's rate of network: it allows no traffic for {retry_in:?}, which is longer than the request may wait; try again then, slow down, or raise the tenant's rate"
             );

@@ -1,41 +1,101 @@
-//! Metrics of tenants' use of resources.
+//! Metrics of tenants.
 
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
-use sherwood_dispatch::TenantUse;
-use sherwood_model::{ResourceKind, TenantId};
+use prometheus_client::metrics::counter::ConstCounter;
+use sherwood_model::TenantId;
+use sherwood_policy::tenants::TenantStanding;
 
-use super::{Labels, counters, gauges};
+use super::{Labels, family, gauges, one};
 use crate::core::Core;
+use crate::tenants::ResourceUse;
 
-/// Encodes what each tenant has used of each resource, and what waits for it.
+/// Encodes the division among tenants, and their use of what they have; nothing without tenants.
 pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let Some(tenancy) = &core.tenancy else { return Ok(()) };
-    let mut uses: Vec<(Labels, TenantUse)> = Vec::new();
-    for resource in &tenancy.resources {
-        let of = |tenant: TenantId| match resource.kind {
-            ResourceKind::Reads(backend) => Some(core.backend(backend)?.used(tenant)?.reads),
-            ResourceKind::Writes(backend) => Some(core.backend(backend)?.used(tenant)?.writes),
-            ResourceKind::Network => Some(core.network.as_ref()?.used(tenant)),
-        };
-        for (index, tenant) in tenancy.tenants.iter().enumerate() {
-            let Some(used) = of(TenantId::from_index(index)) else { continue };
-            let labels = vec![("tenant", tenant.name.clone()), ("resource", resource.name.clone())];
-            uses.push((labels, used));
+    let Some(traffic) = &core.traffic else { return Ok(()) };
+    let (standings, bound) = {
+        let control = core.control();
+        let Some(tenants) = control.tenants() else { return Ok(()) };
+        let bound = tenants.latest().and_then(|decision| decision.division.bound);
+        (tenants.levels().between().standings(), bound)
+    };
+    of_standings(core, &standings, bound, encoder)?;
+    of_uses(core, &traffic.uses(), encoder)
+}
+
+fn of_standings(
+    core: &Core,
+    standings: &[TenantStanding],
+    bound: Option<f64>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let each = |value: fn(&TenantStanding) -> Option<f64>| -> Vec<(Labels, f64)> {
+        let sample = |(index, standing)| Some((tenant(core, index), value(standing)?));
+        standings.iter().enumerate().filter_map(sample).collect()
+    };
+    gauges(
+        encoder,
+        "tenant_normalized_throughput",
+        "Measured throughput divided by that of the baseline, while the tenant asks for more",
+        each(|standing| standing.normalized),
+    )?;
+    let gain = standings.iter().map(|standing| standing.predicted).reduce(f64::min);
+    let help = "Least normalized throughput of all tenants by their curves, with what they have now";
+    gauges(encoder, "tenant_gain_ratio", help, gain.map(one).unwrap_or_default())?;
+    let help = "Upper bound of the least normalized throughput under any division, at the last decision";
+    let bound = bound.filter(|bound| bound.is_finite());
+    gauges(encoder, "tenant_bound_ratio", help, bound.map(one).unwrap_or_default())?;
+    let mut budgets: Vec<(Labels, f64)> = Vec::new();
+    for (index, standing) in standings.iter().enumerate() {
+        budgets.push((with_resource(core, index, "cache"), standing.holdings.bytes as f64));
+        for (resource, rate) in resources(core).zip(&standing.holdings.rates) {
+            budgets.push((with_resource(core, index, resource), *rate));
         }
     }
-    // Whole units: those of a key, a write or an answer.
-    let counts = |value: fn(&TenantUse) -> u64| {
-        uses.iter().map(|(labels, used)| (labels.clone(), value(used))).collect::<Vec<_>>()
+    gauges(encoder, "tenant_budget", "Bytes of cache, and units per second of each resource", budgets)?;
+    let help = "Time for which the tenant asked for its baseline and was below it";
+    let below = each(|standing| Some(standing.below_time.as_secs_f64()));
+    amounts(encoder, "tenant_below_baseline_seconds", help, below)
+}
+
+fn of_uses(core: &Core, uses: &[Vec<ResourceUse>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let each = |value: fn(&ResourceUse) -> f64| -> Vec<(Labels, f64)> {
+        let of_tenant = |(index, uses): (usize, &Vec<ResourceUse>)| -> Vec<(Labels, f64)> {
+            let sample =
+                |(resource, used): (&str, &ResourceUse)| (with_resource(core, index, resource), value(used));
+            resources(core).zip(uses).map(sample).collect()
+        };
+        uses.iter().enumerate().flat_map(of_tenant).collect()
     };
-    let used = counts(|used| (used.own_units + used.lent_units) as u64);
-    counters(encoder, "tenant_used", "Units of a resource that a tenant has used", used)?;
-    let lent = counts(|used| used.lent_units as u64);
-    counters(encoder, "tenant_lent", "Units in use that other tenants had left", lent)?;
-    let waiting =
-        uses.iter().map(|(labels, used)| (labels.clone(), f64::from(used.waiting))).collect::<Vec<_>>();
-    gauges(encoder, "tenant_waiting", "Fetches and writes that wait for the tenant's rate", waiting)?;
-    let refused = counts(|used| used.refused);
-    counters(encoder, "tenant_refused", "Keys and writes refused because of the tenant's rate", refused)
+    amounts(encoder, "tenant_used", "Units of the resource that were used", each(|of| of.units))?;
+    let help = "Units among them that other tenants had left";
+    amounts(encoder, "tenant_lent", help, each(|of| of.lent_units))?;
+    let help = "Reads and writes that were refused, their tenant's rate having no units for them in time";
+    amounts(encoder, "tenant_refused", help, each(|of| of.refused as f64))?;
+    gauges(encoder, "tenant_waiting", "Reads and writes that wait for units", each(|of| of.waiting as f64))
+}
+
+fn amounts(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Vec<(Labels, f64)>,
+) -> fmt::Result {
+    let samples = samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value)));
+    family(encoder, name, help, samples)
+}
+
+fn tenant(core: &Core, index: usize) -> Labels {
+    vec![("tenant", core.names.tenant(TenantId::from_index(index)).to_owned())]
+}
+
+fn with_resource(core: &Core, index: usize, resource: &str) -> Labels {
+    let mut labels = tenant(core, index);
+    labels.push(("resource", resource.to_owned()));
+    labels
+}
+
+fn resources(core: &Core) -> impl Iterator<Item = &str> {
+    core.tenancy.iter().flat_map(|tenancy| &tenancy.resources).map(|resource| resource.name.as_str())
 }

@@ -75,6 +75,12 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Most partitions among which one policy divides: all, or those of a tenant.
+    #[must_use]
+    pub(crate) fn partitions_per_policy(&self) -> usize {
+        if self.tenancy.is_some() { self.backends.len() } else { self.partitions.len() }
+    }
+
     /// Bytes that the policy divides.
     #[must_use]
     pub(crate) fn divided_bytes(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::access::AccessError;
+use crate::control::TenancyError;
 
 /// The reason a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,9 @@ pub enum StartError {
     /// No policy has this name.
     #[error(transparent)]
     Policy(#[from] sherwood_policy::PolicyError),
+    /// The tenants cannot be divided among.
+    #[error(transparent)]
+    Tenants(#[from] TenancyError),
     /// A port could not be bound.
     #[error(
         "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"

@@ -1,10 +1,12 @@
 //! Tenants: the teams that share a node, and the resources that are divided among them.
 
 mod network;
-mod rates;
 mod setup;
+mod standings;
+mod traffic;
 
 pub(crate) use network::TenantNetwork;
-pub(crate) use rates::{BackendRates, KindRates};
-pub(crate) use setup::DEFAULT_TENANT;
-pub use setup::{Over, ResourceLegs, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
+pub(crate) use setup::{DEFAULT_TENANT, TermsError};
+pub use setup::{ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
+pub(crate) use standings::NodeStandings;
+pub(crate) use traffic::{ResourceUse, Traffic};

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use sherwood_dispatch::{TenantGate, TenantUse};
+use sherwood_dispatch::{OverRate, TenantGate, TenantUse};
 use sherwood_listener::Network;
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 
-use super::{Over, TenancySetup};
+use super::TenancySetup;
 use crate::clock::Clock;
 
 /// The rates of tenants' network traffic.
@@ -15,21 +15,24 @@ pub(crate) struct TenantNetwork {
     gate: Mutex<TenantGate>,
     /// The traffic that is counted.
     legs: Legs,
-    over: Over,
+    over: OverRate,
+    clock: Clock,
 }
 
 impl TenantNetwork {
-    /// Creates the rates with the baselines of the declared tenants; none without a resource of
-    /// this kind.
-    pub(crate) fn new(tenancy: &TenancySetup, now: Instant) -> Option<Self> {
-        let of_network = |resource: &&super::ResourceSetup| resource.kind == ResourceKind::Network;
-        let index = tenancy.resources.iter().position(|resource| of_network(&resource))?;
-        let resource = &tenancy.resources[index];
+    /// Creates the gate of the declared tenants, without limits; none without a resource of this
+    /// kind.
+    pub(crate) fn new(tenancy: &TenancySetup, clock: Clock) -> Option<Self> {
+        tenancy.resources.iter().find(|resource| resource.kind == ResourceKind::Network)?;
         // A configuration has at most 1,024 tenants.
-        let mut gate = TenantGate::new(tenancy.tenants.len() as u16, tenancy.options.lend);
-        let per_s = tenancy.tenants.iter().map(|tenant| tenant.base_shares[index] * resource.total_per_s);
-        gate.set_rates(now, resource.total_per_s, &per_s.collect::<Vec<_>>());
-        Some(Self { gate: Mutex::new(gate), legs: resource.legs.into(), over: tenancy.options.over })
+        let gate = TenantGate::new(tenancy.tenants.len() as u16, tenancy.options.lend);
+        let (legs, over) = (tenancy.legs(), tenancy.options.over);
+        Some(Self { gate: Mutex::new(gate), legs, over, clock })
+    }
+
+    /// Sets the bytes per second of all tenants together, and of each tenant by its id.
+    pub(crate) fn set_rates(&self, total_per_s: f64, per_s: &[f64]) {
+        self.gate().set_rates(self.clock.now(), total_per_s, per_s);
     }
 
     /// Charges bytes between the node and a backend, if they are counted.
@@ -43,16 +46,11 @@ impl TenantNetwork {
     ///
     /// # Errors
     /// If that is later than `latest`, or nothing may wait: the time until then.
-    pub(crate) async fn admit(
-        &self,
-        clock: Clock,
-        tenant: TenantId,
-        latest: Instant,
-    ) -> Result<(), Duration> {
+    pub(crate) async fn admit(&self, tenant: TenantId, latest: Instant) -> Result<(), Duration> {
         loop {
-            let now = clock.now();
+            let now = self.clock.now();
             let Some(paid_at) = self.charge(now, tenant, 0) else { return Ok(()) };
-            if self.over == Over::Refuse || paid_at > latest {
+            if self.over == OverRate::Refuse || paid_at > latest {
                 return Err(paid_at - now);
             }
             tokio::time::sleep(paid_at - now).await;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sherwood_model::{Legs, ResourceKind, Unit};
+use sherwood_dispatch::{OverRate, TenantOptions};
+use sherwood_model::{BackendId, Legs, ResourceKind, TenantId, Unit};
+use sherwood_path::Units;
+use sherwood_policy::tenants::{Share, TenantControlOptions, TenantResource, TenantTerms, base_shares};
 
 /// Name of the tenant of clients that name none.
 pub(crate) const DEFAULT_TENANT: &str = "default";
@@ -36,17 +39,7 @@ pub struct TenancyOptions {
     /// True if units that do not raise the least throughput are divided, too.
     pub conserving: bool,
     /// Treatment of requests beyond a tenant's rate.
-    pub over: Over,
-}
-
-/// Treatment of a request beyond its tenant's rate of a resource.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Over {
-    /// The request waits for units, up to its deadline and within bounds.
-    #[default]
-    Wait,
-    /// The request is refused at once.
-    Refuse,
+    pub over: OverRate,
 }
 
 /// A tenant, `[[tenant]]` in the configuration.
@@ -62,6 +55,9 @@ pub struct TenantSetup {
     pub weight: f64,
     /// Least bytes of cache of the tenant, at most its baseline.
     pub bytes_min: u64,
+    /// The shares that the tenant states of its baseline, 0 to 1: of the cache, and of each
+    /// resource in the order of their ids; none by weight.
+    pub stated: Vec<Option<f64>>,
     /// The tenant's baseline of the cache, bytes. Those of all tenants sum to at most the total.
     pub base_bytes: u64,
     /// The tenant's baseline of each resource, as shares of the resource's total, in the order of
@@ -78,27 +74,140 @@ pub struct ResourceSetup {
     pub kind: ResourceKind,
     /// The measure of a read or a write; bytes for network.
     pub unit: Unit,
-    /// Traffic that is counted, for network.
-    pub legs: ResourceLegs,
+    /// The legs that are counted, for network.
+    pub legs: Legs,
     /// Units per second of all tenants together.
     pub total_per_s: f64,
 }
 
-/// Traffic that counts as use of the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ResourceLegs {
-    /// Bytes between clients and the node, and between the node and backends.
-    #[default]
-    Both,
-    /// Bytes between clients and the node only.
-    Client,
+/// The reason that terms of tenants cannot be set.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum TermsError {
+    /// Every share of the tenant is stated.
+    #[error(
+        "the weight of `{tenant}` has no effect: its `base` states a share of everything; leave a share out of it, in the \
+         configuration, and restart"
+    )]
+    Stated {
+        /// Name of the tenant.
+        tenant: String,
+    },
+    /// A minimum exceeds the tenant's share.
+    #[error(
+        "a minimum of {min_bytes} bytes for `{tenant}` is above its baseline, {base_bytes} bytes; lower it, or raise the weight"
+    )]
+    MinOverBase {
+        /// Name of the tenant.
+        tenant: String,
+        /// The minimum, bytes.
+        min_bytes: u64,
+        /// The tenant's baseline of the cache, bytes.
+        base_bytes: u64,
+    },
 }
 
-impl From<ResourceLegs> for Legs {
-    fn from(legs: ResourceLegs) -> Self {
-        match legs {
-            ResourceLegs::Both => Self::Both,
-            ResourceLegs::Client => Self::Client,
+impl TenancyOptions {
+    /// Returns the options of the controller between tenants.
+    pub(crate) fn control(&self) -> TenantControlOptions {
+        let Self { period, window, salt, apply_over, .. } = *self;
+        TenantControlOptions { period, window, salt, apply_over, ..TenantControlOptions::default() }
+    }
+}
+
+impl TenancySetup {
+    /// Returns the units of a backend's reads and writes.
+    pub(crate) fn units(&self, backend: BackendId) -> Units {
+        let of = |kind| {
+            let resource = self.resources.iter().find(|resource| resource.kind == kind);
+            resource.map_or(Unit::default(), |resource| resource.unit)
+        };
+        Units { reads: of(ResourceKind::Reads(backend)), writes: of(ResourceKind::Writes(backend)) }
+    }
+
+    /// Returns the treatment of tenants by the dispatcher of a backend.
+    pub(crate) fn dispatched(&self) -> TenantOptions {
+        let TenancyOptions { lend, over, .. } = self.options;
+        let tenants = u16::try_from(self.tenants.len()).expect("at most 1,024");
+        TenantOptions { tenants, lends: lend, over }
+    }
+
+    /// Returns the legs of the network that count.
+    pub(crate) fn legs(&self) -> Legs {
+        let network = self.resources.iter().find(|resource| resource.kind == ResourceKind::Network);
+        network.map_or(Legs::default(), |network| network.legs)
+    }
+
+    /// Returns the resources as policies see them.
+    pub(crate) fn described_resources(&self) -> Vec<TenantResource> {
+        let described = |resource: &ResourceSetup| {
+            let ResourceSetup { ref name, kind, total_per_s, .. } = *resource;
+            TenantResource { name: name.clone(), kind, total_per_s }
+        };
+        self.resources.iter().map(described).collect()
+    }
+
+    /// Returns the terms of the tenants at the start, for a cache of so many bytes.
+    pub(crate) fn terms(&self, total_bytes: u64) -> Vec<TenantTerms> {
+        let term = |tenant: &TenantSetup| TenantTerms {
+            name: tenant.name.clone(),
+            weight: tenant.weight,
+            base: None,
+            min: Share { bytes: tenant.bytes_min, rates: Vec::new() },
+        };
+        self.with_bases(total_bytes, self.tenants.iter().map(term).collect())
+    }
+
+    /// Returns the terms with the baselines that follow from their weights and from the stated
+    /// shares. Tenants beyond those of the setup, `added`, state none.
+    ///
+    /// # Errors
+    /// If a minimum would exceed its tenant's baseline.
+    pub(crate) fn rebased(
+        &self,
+        total_bytes: u64,
+        mut terms: Vec<TenantTerms>,
+        added: &[TenantTerms],
+    ) -> Result<Vec<TenantTerms>, TermsError> {
+        terms.extend_from_slice(added);
+        let terms = self.with_bases(total_bytes, terms);
+        for TenantTerms { name, base, min, .. } in &terms {
+            let base_bytes = base.as_ref().map_or(0, |base| base.bytes);
+            if min.bytes > base_bytes {
+                let (tenant, min_bytes) = (name.clone(), min.bytes);
+                return Err(TermsError::MinOverBase { tenant, min_bytes, base_bytes });
+            }
         }
+        Ok(terms)
+    }
+
+    /// Checks that a tenant's weight has an effect.
+    ///
+    /// # Errors
+    /// If the tenant states every share.
+    pub(crate) fn check_weighted(&self, tenant: TenantId) -> Result<(), TermsError> {
+        let TenantSetup { name, stated, .. } = &self.tenants[tenant.index()];
+        if stated.len() > self.resources.len() && stated.iter().all(Option::is_some) {
+            return Err(TermsError::Stated { tenant: name.clone() });
+        }
+        Ok(())
+    }
+
+    fn with_bases(&self, total_bytes: u64, mut terms: Vec<TenantTerms>) -> Vec<TenantTerms> {
+        let weights: Vec<f64> = terms.iter().map(|terms| terms.weight).collect();
+        // The cache is the first of the stated shares.
+        let shares = |what: usize| {
+            let stated = |index: usize| *self.tenants.get(index)?.stated.get(what)?;
+            base_shares(&(0..terms.len()).map(stated).collect::<Vec<_>>(), &weights)
+        };
+        let cache = shares(0);
+        let rates: Vec<Vec<f64>> = (1..=self.resources.len()).map(shares).collect();
+        for (index, terms) in terms.iter_mut().enumerate() {
+            let rate = |(resource, shares): (&ResourceSetup, &Vec<f64>)| resource.total_per_s * shares[index];
+            terms.base = Some(Share {
+                bytes: (total_bytes as f64 * cache[index]) as u64,
+                rates: self.resources.iter().zip(&rates).map(rate).collect(),
+            });
+        }
+        terms
     }
 }

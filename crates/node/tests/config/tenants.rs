@@ -1,8 +1,9 @@
 //! Tests of `[tenants]`, `[[tenant]]` and `[[resource]]`.
 
 use super::*;
-use sherwood_model::{ResourceKind, TenantId, Unit};
-use sherwood_node::{Over, ResourceLegs, TenancyOptions, TenancySetup};
+use sherwood_dispatch::OverRate;
+use sherwood_model::{Legs, ResourceKind, TenantId, Unit};
+use sherwood_node::{TenancyOptions, TenancySetup};
 
 /// A backend with a store, on lines 1 and 2.
 const BACKEND: &str = "[[backend]]\nname = \"a\"\nstore = { kind = \"synthetic\" }\n";
@@ -28,7 +29,7 @@ fn tenants_without_options_have_the_documented_ones() {
         apply_over: 0.01,
         lend: true,
         conserving: true,
-        over: Over::Wait,
+        over: OverRate::Wait,
     };
     assert_eq!((options, resources.len()), (expected, 0));
     assert_eq!((tenants[0].weight, tenants[0].base_bytes, tenants[0].bytes_min), (1.0, 64 << 20, 0));
@@ -45,11 +46,11 @@ fn options_and_resources_are_those_of_the_file() {
     );
     let TenancySetup { options, resources, .. } = tenancy(&text);
     assert_eq!((options.period, options.window), (Duration::from_secs(200), Duration::from_secs(200)));
-    assert_eq!((options.lend, options.conserving, options.over), (false, false, Over::Refuse));
+    assert_eq!((options.lend, options.conserving, options.over), (false, false, OverRate::Refuse));
     let [reads, writes, network] = &resources[..] else { panic!("three") };
     assert_eq!((reads.kind, reads.unit), (ResourceKind::Reads(BackendId(0)), Unit::DYNAMODB_READ));
     assert_eq!((writes.unit, writes.total_per_s), (Unit::DYNAMODB_WRITE, 10.5));
-    assert_eq!((network.kind, network.legs), (ResourceKind::Network, ResourceLegs::Client));
+    assert_eq!((network.kind, network.legs), (ResourceKind::Network, Legs::Client));
     assert_eq!((network.unit.of(7), network.total_per_s), (7, 52_428_800.0));
 }
 

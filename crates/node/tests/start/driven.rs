@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::Request;
+use axum::http::{Request, StatusCode};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
@@ -33,7 +33,7 @@ impl Driven {
         let engine = Engine::new(&setup, Clock::driven(nanos)).unwrap();
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(parts.core(&setup, std::thread::current(), stopping));
+        let core = Arc::new(parts.core(&setup, std::thread::current(), stopping).unwrap());
         let router = router(Arc::clone(&core));
         Self { nanos, core, router, runtime, _stop: stop }
     }
@@ -49,19 +49,37 @@ impl Driven {
         while self.core.cache.step(now, 4_096) {}
     }
 
+    /// Has the level between tenants observe, decide if it is due, and make a step, and runs all
+    /// pending work of the housekeeper.
+    pub(super) fn advance(&self) {
+        let now = self.core.clock.now();
+        self.core.control().advance(now);
+        while self.core.cache.step(now, 4_096) {}
+    }
+
+    /// Returns the status and the body of the answer to a request that changes or asks something.
+    pub(super) fn answer(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let (status, text) = self.exchange(method, path, Body::from(body.to_string()));
+        (status.as_u16(), serde_json::from_str(&text).unwrap())
+    }
+
     /// Returns the body of the answer to an HTTP request.
     #[track_caller]
     fn ask(&self, method: &str, path: &str, body: Body) -> String {
+        let (status, text) = self.exchange(method, path, body);
+        assert!(status.is_success(), "{method} {path}: {status} {text}");
+        text
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: Body) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path).body(body).unwrap();
         let router = TowerToHyperService::new(self.router.clone());
-        let (status, text) = self.runtime.block_on(async {
+        self.runtime.block_on(async {
             let response = router.call(request).await.unwrap();
             let status = response.status();
             let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
             (status, String::from_utf8(body.into()).unwrap())
-        });
-        assert!(status.is_success(), "{method} {path}: {status} {text}");
-        text
+        })
     }
 
     #[track_caller]

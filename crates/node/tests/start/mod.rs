@@ -5,3 +5,4 @@ mod cold_cache;
 mod driven;
 mod guard_rollback;
 mod matches_the_simulator;
+mod tenants;

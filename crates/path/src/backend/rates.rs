@@ -25,6 +25,20 @@ pub struct BackendUse {
     pub writes: TenantUse,
 }
 
+impl BackendUse {
+    /// Reads and writes that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.reads.waiting.saturating_add(self.writes.waiting)
+    }
+
+    /// Keys of reads, and writes, that were refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.reads.refused + self.writes.refused
+    }
+}
+
 /// The writes of the tenants, each of which begins when its tenant's rate pays for it.
 #[derive(Clone, Debug)]
 pub(super) struct TenantWrites {

@@ -27,6 +27,7 @@ use sherwood_model::Rates;
 
 mod baseline;
 mod copy;
+mod described;
 mod division;
 mod drf;
 mod hare;
@@ -41,6 +42,7 @@ mod terms;
 mod words;
 
 pub use copy::CopyTenantPolicy;
+pub use described::{DescribedCurveError, described_curve, described_demand};
 pub use division::{Division, Trade};
 pub use live::{
     ReadCounts, TenantControlError, TenantControlOptions, TenantController, TenantCounts, TenantDecision,
@@ -48,7 +50,7 @@ pub use live::{
 };
 pub use names::{TenantOptions, TenantPolicyError, available, by_name, dividing};
 pub use seen::{Share, TenantSeen, Tenants};
-pub use terms::{TenantTerms, baselines};
+pub use terms::{TenantTerms, base_shares, baselines};
 pub use words::trade_sentence;
 
 /// An algorithm that divides the cache and the rates of all resources among tenants.

@@ -24,6 +24,19 @@ pub struct TenantOptions {
     pub conserving: bool,
 }
 
+/// Parts of the smallest baseline of which [`TenantOptions::of_baselines`] moves one at a time.
+const CHUNKS: u64 = 64;
+
+impl TenantOptions {
+    /// Returns options with chunks of a 64th of the smallest of these baselines of cache, as in the
+    /// evaluation of HARE, but at least a byte.
+    #[must_use]
+    pub fn of_baselines(bytes: impl IntoIterator<Item = u64>, conserving: bool) -> Self {
+        let least = bytes.into_iter().min().unwrap_or(0);
+        Self { chunk_bytes: (least / CHUNKS).max(1), conserving }
+    }
+}
+
 /// Reason why a policy cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TenantPolicyError {

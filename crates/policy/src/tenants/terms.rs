@@ -32,6 +32,23 @@ pub fn baselines<'a>(total: &Share, terms: impl IntoIterator<Item = (f64, Option
     terms.into_iter().map(|(weight, base)| base.cloned().unwrap_or_else(|| part(weight))).collect()
 }
 
+/// Returns each tenant's share of a total, at most 1 in sum: the share that it states, or its
+/// weight's part of what the stated ones leave. Stated shares that sum to more than 1, or to less
+/// while every tenant states one, are scaled to 1. Weights are positive.
+#[must_use]
+pub fn base_shares(stated: &[Option<f64>], weights: &[f64]) -> Vec<f64> {
+    let sum: f64 = stated.iter().flatten().sum();
+    let open: f64 = stated.iter().zip(weights).filter(|(stated, _)| stated.is_none()).map(|(_, w)| w).sum();
+    let scale = if open == 0.0 || sum > 1.0 { sum } else { 1.0 };
+    let left = (1.0 - sum).max(0.0);
+    let share = |(stated, weight): (&Option<f64>, &f64)| match stated {
+        Some(stated) if scale > 0.0 => stated / scale,
+        Some(_) => 0.0,
+        None => left * weight / open,
+    };
+    stated.iter().zip(weights).map(share).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +62,14 @@ mod tests {
         assert_eq!(bases[1], own);
         assert_eq!(bases[2], Share { bytes: 0, rates: vec![0.0] });
         assert_eq!(bases[3], bases[0]);
+    }
+
+    #[test]
+    fn share_that_no_tenant_states_follows_its_weight() {
+        let weights = [1.0, 3.0, 1.0];
+        assert_eq!(base_shares(&[Some(0.2), None, None], &weights), [0.2, 0.6000000000000001, 0.2]);
+        assert_eq!(base_shares(&[Some(2.0), None, Some(2.0)], &weights), [0.5, 0.0, 0.5]);
+        assert_eq!(base_shares(&[Some(0.1), Some(0.1), Some(0.2)], &weights), [0.25, 0.25, 0.5]);
+        assert_eq!(base_shares(&[Some(0.0); 3], &weights), [0.0; 3]);
     }
 }

@@ -59,9 +59,8 @@ fn assert_sums(levels: &TwoLevels) {
     assert!(levels.between().bytes().iter().sum::<u64>() <= 192 * MIB);
 }
 
-/// The observation of all partitions, in which `blocked` counts the requests that each backend of
-/// each tenant blocked.
-fn observed(levels: &TwoLevels, blocked: &[[u64; BACKENDS]; TENANTS], pin: u64) -> Vec<Observation> {
+/// The observation of all partitions; the first has a pin.
+fn observed_together(levels: &TwoLevels, pin: u64) -> Observation {
     let partition = |(index, &allocated_bytes): (usize, &u64)| PartitionObservation {
         allocated_bytes,
         used_bytes: allocated_bytes,
@@ -74,14 +73,19 @@ fn observed(levels: &TwoLevels, blocked: &[[u64; BACKENDS]; TENANTS], pin: u64) 
             BackendId::from_index(index / TENANTS),
         )
     };
-    let seen = Observation {
+    Observation {
         total_bytes: 192 * MIB,
         partitions: levels.budgets().iter().enumerate().map(partition).collect(),
         requests: 1_000,
         latency_range: Some((Duration::from_millis(1), Duration::from_millis(200))),
         ..Observation::default()
-    };
-    let mut split = levels.split(&seen);
+    }
+}
+
+/// The observations of all tenants, in which `blocked` counts the requests that each backend of
+/// each tenant blocked.
+fn observed(levels: &TwoLevels, blocked: &[[u64; BACKENDS]; TENANTS], pin: u64) -> Vec<Observation> {
+    let mut split = levels.split(&observed_together(levels, pin));
     for (seen, counts) in split.iter_mut().zip(blocked) {
         seen.blocking = vec![BandCounts { band: Band::TAIL, counts: counts.to_vec() }];
     }
@@ -139,6 +143,36 @@ fn inner_policy_moves_bytes_within_a_tenant_only() {
     let moved: Vec<_> = decisions[2].moves.iter().map(|step| step.partition).collect();
     assert_eq!(moved, [PartitionId(2), PartitionId(5)], "ids are those of all partitions");
     assert_eq!(levels.plan().cache, CachePlan::Budgets(budgets));
+}
+
+#[test]
+fn decision_about_all_partitions_divides_each_tenants_bytes() {
+    let mut levels = levels("hare", "robinhood");
+    let mut seen = observed_together(&levels, 0);
+    seen.blocking = vec![BandCounts { band: Band::TAIL, counts: vec![100, 0] }];
+    let decision = levels.decide_all(Instant::from_secs(5), &seen);
+    assert_sums(&levels);
+    assert_eq!(decision.plan, levels.plan());
+    let moved: Vec<_> = decision.moves.iter().map(|step| step.partition.0).collect();
+    assert_eq!(moved, [0, 1, 2, 3, 4, 5]);
+    assert!(decision.moves[0].after_bytes > decision.moves[0].before_bytes, "{decision:?}");
+    assert_eq!(decision.kept, None);
+}
+
+#[test]
+fn policy_of_either_level_is_replaced_alone() {
+    let mut levels = levels("hare", "robinhood");
+    let static_ = crate::by_name("static", &options()).unwrap();
+    levels.set_within(&*static_).unwrap();
+    let drf = TenantOptions { chunk_bytes: MIB, conserving: true };
+    levels.set_between(crate::tenants::by_name("drf", drf).unwrap());
+    assert_eq!(levels.within(2).unwrap().policy(), "static");
+    assert_eq!(levels.between().policy().name(), "drf");
+    assert!(!levels.needs().requests);
+    let shared = crate::by_name("shared-lru", &options()).unwrap();
+    let error = levels.set_within(&*shared).unwrap_err().to_string();
+    assert!(error.starts_with("cannot use shared-lru within a tenant"), "{error}");
+    assert_eq!(levels.within(0).unwrap().policy(), "static");
 }
 
 #[test]

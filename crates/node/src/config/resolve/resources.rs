@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
-use sherwood_model::{BackendId, ResourceKind, Unit};
+use sherwood_model::{BackendId, Legs, ResourceKind, Unit};
 use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
@@ -12,7 +12,7 @@ use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawResource, RawTotal, RawUnit};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of, unknown};
 use crate::config::units::{ByteSize, quoted};
-use crate::tenants::{ResourceLegs, ResourceSetup};
+use crate::tenants::ResourceSetup;
 
 const KIND: Setting = Setting::new("[[resource]]", "kind", "\"reads\"");
 const BACKEND: Setting = Setting::new("[[resource]]", "backend", "\"catalog\"");
@@ -106,7 +106,7 @@ fn resource(
     let raw = table.get_ref();
     let kind = kind(table, problems)?;
     let backend = backend(table, kind, backends, problems);
-    let legs_words = [("both", ResourceLegs::Both), ("client", ResourceLegs::Client)];
+    let legs_words = [("both", Legs::Both), ("client", Legs::Client)];
     let legs = one_of(problems, LEGS, given(&raw.legs), &legs_words);
     if let (Some(legs), Kind::Reads | Kind::Writes) = (given(&raw.legs), kind) {
         let message = "[[resource]] legs are those of network, and kind is another: remove them";

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sherwood_dispatch::OverRate;
 use sherwood_model::TenantId;
+use sherwood_policy::tenants::base_shares;
 use toml::Spanned;
 
 use super::backends::{NAMES, PREFIX_BYTES_MAX, is_name, overlap};
@@ -14,7 +16,7 @@ use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawTenant, RawTenants};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of, unknown};
 use crate::config::units::{ByteSize, Span, quoted};
-use crate::tenants::{DEFAULT_TENANT, Over, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
+use crate::tenants::{DEFAULT_TENANT, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
 
 const POLICY: Setting = Setting::new("[tenants]", "policy", "\"hare\"");
 const PERIOD: Setting = Setting::new("[tenants]", "period", "\"20s\"");
@@ -101,7 +103,7 @@ fn options(raw: Option<&RawTenants>, problems: &mut Problems<'_>) -> TenancyOpti
     let period = in_range(problems, PERIOD, given(&period), seconds(20), PERIOD_MIN..=PERIOD_MAX);
     let window_default = seconds(60).max(period);
     let window = in_range(problems, WINDOW, given(&window), window_default, period..=PERIOD_MAX);
-    let overs = [("wait", Over::Wait), ("refuse", Over::Refuse)];
+    let overs = [("wait", OverRate::Wait), ("refuse", OverRate::Refuse)];
     TenancyOptions {
         policy,
         period: period.0,
@@ -140,6 +142,7 @@ fn tenant(
         prefix: given(&raw.prefix).and_then(|given| prefix(given, backends, earlier, problems)),
         weight: in_range(problems, WEIGHT, given(&raw.weight), 1.0, 0.001..=1000.0),
         bytes_min: given(&raw.min).map_or(0, |min| min.value.0),
+        stated: Vec::new(),
         base_bytes: 0,
         base_shares: Vec::new(),
     }
@@ -238,11 +241,15 @@ fn set_bases(
 ) {
     refuse_unknown_shares(tables, resources, problems);
     let weights: Vec<f64> = tenants.iter().map(|tenant| tenant.weight).collect();
-    for (tenant, share) in tenants.iter_mut().zip(shares(CACHE, tables, &weights, problems)) {
+    let stated = stated_shares(CACHE, tables, problems);
+    for ((tenant, stated), share) in tenants.iter_mut().zip(&stated).zip(base_shares(&stated, &weights)) {
+        tenant.stated.push(*stated);
         tenant.base_bytes = ((total_bytes as f64) * share) as u64;
     }
     for resource in resources {
-        for (tenant, share) in tenants.iter_mut().zip(shares(&resource.name, tables, &weights, problems)) {
+        let stated = stated_shares(&resource.name, tables, problems);
+        for ((tenant, stated), share) in tenants.iter_mut().zip(&stated).zip(base_shares(&stated, &weights)) {
+            tenant.stated.push(*stated);
             tenant.base_shares.push(share);
         }
     }
@@ -264,14 +271,8 @@ fn refuse_unknown_shares(
     }
 }
 
-/// Returns each tenant's share of the cache or of a resource, 0 to 1 and at most 1 in sum. What the
-/// stated shares leave is divided by weight among the tenants that state none.
-fn shares(
-    name: &str,
-    tables: &[Spanned<RawTenant>],
-    weights: &[f64],
-    problems: &mut Problems<'_>,
-) -> Vec<f64> {
+/// Returns the share of the cache or of a resource that each tenant states, 0 to 1.
+fn stated_shares(name: &str, tables: &[Spanned<RawTenant>], problems: &mut Problems<'_>) -> Vec<Option<f64>> {
     let stated: Vec<Option<Given<f64>>> = tables
         .iter()
         .map(|table| {
@@ -288,23 +289,16 @@ fn shares(
         })
         .collect();
     let sum: f64 = stated.iter().flatten().map(|share| share.value).sum();
-    let open: f64 = stated.iter().zip(weights).filter(|(stated, _)| stated.is_none()).map(|(_, w)| w).sum();
+    let is_open = stated.iter().any(Option::is_none);
     let last = stated.iter().flatten().next_back();
-    if let Some(last) = last.filter(|_| sum > 1.0 + SHARE_SLACK || (open == 0.0 && sum < 1.0 - SHARE_SLACK)) {
-        let range = if open == 0.0 { "1, since every tenant states one" } else { "at most 1" };
+    if let Some(last) = last.filter(|_| sum > 1.0 + SHARE_SLACK || (!is_open && sum < 1.0 - SHARE_SLACK)) {
+        let range = if is_open { "at most 1" } else { "1, since every tenant states one" };
         let message = format!(
             "[[tenant]] base of all tenants has {name} = {sum:.3} in sum; it must be {range}: change this share"
         );
         problems.add(&last.origin, message);
     }
-    let scale = if open == 0.0 || sum > 1.0 { sum } else { 1.0 };
-    let left = (1.0 - sum).max(0.0);
-    let share = |(stated, weight): (&Option<Given<f64>>, &f64)| match stated {
-        Some(stated) if scale > 0.0 => stated.value / scale,
-        Some(_) => 0.0,
-        None => left * weight / open,
-    };
-    stated.iter().zip(weights).map(share).collect()
+    stated.into_iter().map(|stated| stated.map(|share| share.value)).collect()
 }
 
 /// Checks that the rest of the configuration can be divided among tenants.

@@ -220,7 +220,7 @@ impl TenantController {
         let states: Vec<State> = members
             .map(|(member, &base)| State {
                 used_bytes: member.used_bytes,
-                is_slow: member.waiting > 0 && member.watch.is_slow(base),
+                is_slow: member.is_limited && member.watch.is_slow(base),
             })
             .collect();
         self.moving.step(&self.goal, &states)
@@ -251,7 +251,9 @@ impl Member {
             seen.partitions.iter().fold(0, |sum: u64, part| sum.saturating_add(part.used_bytes));
         self.waiting = seen.waiting;
         self.requests += grown.requests;
-        self.watch.add(grown.requests, time, seen.waiting > 0);
+        self.is_limited = seen.waiting > 0 || seen.refused > self.refused;
+        self.refused = seen.refused;
+        self.watch.add(grown.requests, time, self.is_limited);
     }
 
     /// Notes the errors of the curves at the baseline's sizes, if the tenant had those in the whole

@@ -94,6 +94,10 @@ struct Member {
     parts: Vec<Part>,
     used_bytes: u64,
     waiting: u32,
+    /// Requests refused since the start.
+    refused: u64,
+    /// True if requests waited, or were refused since the observation before.
+    is_limited: bool,
     /// Requests since the last decision.
     requests: u64,
     /// Time since which the tenant has had about the bytes of its baseline; none if it has not.
@@ -155,6 +159,12 @@ impl TenantController {
     #[must_use]
     pub fn rates(&self) -> &Rates {
         &self.moving.rates
+    }
+
+    /// The cache and the rates of all tenants together.
+    #[must_use]
+    pub fn total(&self) -> &Share {
+        &self.total
     }
 
     /// The policy in force.
@@ -280,6 +290,8 @@ impl Member {
             parts: Vec::new(),
             used_bytes: 0,
             waiting: 0,
+            refused: 0,
+            is_limited: false,
             requests: 0,
             at_base_since: None,
         }

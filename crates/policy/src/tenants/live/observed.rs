@@ -14,6 +14,8 @@ pub struct TenantObservation {
     pub counts: TenantCounts,
     /// Reads and writes that wait at this moment for units of a resource.
     pub waiting: u32,
+    /// Reads and writes since the start that were refused because of a rate.
+    pub refused: u64,
     /// The tenant's partitions, in an order that does not change.
     pub partitions: Vec<TenantPartition>,
 }

@@ -127,6 +127,19 @@ fn tenant_below_its_baseline_for_three_periods_brings_all_back() {
 }
 
 #[test]
+fn requests_that_are_refused_are_asked_for_like_those_that_wait() {
+    let mut loads = fits_and_wide();
+    loads.iter_mut().for_each(|load| load.refuses = true);
+    let mut world = World::new("hare", 64 * MIB, loads);
+    world.run(100, |_| {});
+    world.loads[1].most = world.baseline(1) * 0.9;
+    world.run(100, |_| {});
+    let normalized = world.controller.standings()[1].normalized.expect("it asks for more");
+    assert!((0.85..0.95).contains(&normalized), "{normalized}");
+    assert_eq!(world.controller.bytes(), [64 * MIB; 2]);
+}
+
+#[test]
 fn idle_tenant_gives_what_it_has_and_gets_it_back_within_seconds() {
     let mut loads = fits_and_wide();
     loads[1].most = 0.0;

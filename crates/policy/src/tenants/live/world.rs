@@ -25,6 +25,8 @@ pub(super) struct Load {
     counts: TenantCounts,
     reads: ReadCounts,
     rest: f64,
+    /// True if requests beyond a rate are refused instead of waiting.
+    pub(super) refuses: bool,
 }
 
 impl Load {
@@ -40,6 +42,7 @@ impl Load {
             counts: TenantCounts { requests: 0, units: vec![UnitCounts::default(); 3] },
             reads: ReadCounts::default(),
             rest: 0.0,
+            refuses: false,
         }
     }
 
@@ -81,7 +84,8 @@ impl Load {
         let is_limited = self.throughput(bytes, &[f64::INFINITY; 3]) > 0.0;
         TenantObservation {
             counts: self.counts.clone(),
-            waiting: u32::from(is_limited),
+            waiting: u32::from(is_limited && !self.refuses),
+            refused: if self.refuses { self.counts.requests } else { 0 },
             partitions: vec![TenantPartition {
                 backend: BackendId(0),
                 budget_bytes: bytes,

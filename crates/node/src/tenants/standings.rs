@@ -1,0 +1,41 @@
+//! Quotas and use of tenants for `INFO` and `stats`.
+
+use std::sync::Arc;
+
+use sherwood_listener::{ResourceStanding, Standings, TenantStanding};
+use sherwood_model::TenantId;
+
+use super::{TenancySetup, Traffic};
+use crate::control::Quotas;
+use crate::names::Names;
+
+/// The standings of a node's tenants. They are read without waiting for a decision.
+pub(crate) struct NodeStandings {
+    pub(crate) names: Arc<Names>,
+    pub(crate) setup: Arc<TenancySetup>,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) quotas: Arc<Quotas>,
+}
+
+impl Standings for NodeStandings {
+    fn standing(&self, tenant: TenantId) -> Option<TenantStanding> {
+        let quota = self.quotas.of(tenant)?;
+        let uses = self.traffic.uses_of(tenant);
+        let resources = self.setup.resources.iter().zip(&quota.rates).zip(uses);
+        let standing =
+            |((resource, &budget_per_s), used): ((&super::ResourceSetup, &f64), super::ResourceUse)| {
+                ResourceStanding {
+                    name: resource.name.clone(),
+                    budget_per_s,
+                    used: used.units,
+                    waiting: used.waiting,
+                }
+            };
+        Some(TenantStanding {
+            name: self.names.tenant(tenant).to_owned(),
+            cache_bytes: quota.bytes,
+            normalized: quota.normalized,
+            resources: resources.map(standing).collect(),
+        })
+    }
+}
