@@ -101,6 +101,12 @@ impl Traffic {
             seen.refused += used.refused();
             seen.partitions.push(partition);
         });
+        if let Some(network) = &self.network {
+            for (index, seen) in seen.iter_mut().enumerate() {
+                let charged = network.used(TenantId::from_index(index)).units();
+                seen.add_network(&self.resources, charged);
+            }
+        }
         seen
     }
 
