@@ -54,10 +54,20 @@ pub struct Options {
 pub struct TenantOptions {
     /// Number of tenants, whose ids are below it; at least 1. A demand of another one panics.
     pub tenants: u16,
+    /// Units of a tenant that were not used and may be used later; see
+    /// [`TenantQueueOptions::burst_units`](crate::TenantQueueOptions::burst_units). With
+    /// [`BURST_UNITS`](Self::BURST_UNITS), a rate of 100 a second is exceeded by at most 4% in a
+    /// second.
+    pub burst_units: u32,
     /// True if units that nobody uses go to tenants that wait.
     pub lends: bool,
     /// The treatment of work beyond its tenant's rate.
     pub over: OverRate,
+}
+
+impl TenantOptions {
+    /// The usual [`burst_units`](Self::burst_units).
+    pub const BURST_UNITS: u32 = 4;
 }
 
 /// The treatment of work beyond the rate of its tenant.

@@ -24,7 +24,7 @@ use crate::{Payer, TenantUse};
 ///
 /// let (mut network, now) = (TenantGate::new(2, false), Instant::from_secs(1));
 /// network.set_rates(now, 3_000.0, &[1_000.0, 2_000.0]);
-/// assert_eq!(network.charge(now, TenantId(0), 10.0), None);
+/// assert_eq!(network.charge(now, TenantId(0), 0.0), None);
 /// assert_eq!(network.charge(now, TenantId(0), 500.0), Some(Instant::from_millis(1_500)));
 /// assert_eq!(network.charge(now, TenantId(1), 0.0), None);
 /// ```

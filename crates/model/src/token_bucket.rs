@@ -44,6 +44,11 @@ impl TokenBucket {
         self.rate = rate;
     }
 
+    /// Changes the unused time that may be caught up later.
+    pub fn set_burst(&mut self, burst: Duration) {
+        self.burst = burst;
+    }
+
     /// The time at which the next unit may start; now or in the past means at once.
     #[must_use]
     pub fn ready_at(&self) -> Instant {

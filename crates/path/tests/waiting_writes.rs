@@ -35,7 +35,7 @@ impl World {
     fn new() -> Self {
         let partitions = [Partition::new(TenantId(0), BackendId(0), 1 << 20)];
         let cache = Cache::new(Options::default(), &partitions, SeededState::new(1)).expect("valid");
-        let tenants = TenantOptions { tenants: 1, lends: false, over: OverRate::Wait };
+        let tenants = TenantOptions { tenants: 1, burst_units: 0, lends: false, over: OverRate::Wait };
         let dispatch = DispatchOptions {
             tenants: Some(tenants),
             timeout: Duration::from_secs(60),

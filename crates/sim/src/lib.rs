@@ -47,6 +47,7 @@ mod setup;
 mod sizes;
 mod slab;
 mod statistics;
+pub mod tenants;
 mod traffic;
 mod verdict;
 mod what_if;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use sherwood_policy::available_without_options;
 use sherwood_sim::Knobs;
 
-use super::microfuge;
 use crate::exit::Failure;
+use sherwood_sim::{microfuge, tenants};
 
 /// Parts of the full system that `--scale` accepts, and the names of their profiles.
 pub(super) const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), ("1", "full")];
@@ -15,9 +15,9 @@ pub(super) const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), 
 /// The simulated system, apart from scenario, policy and seed.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Flags {
-    /// Part of the full system that is simulated
-    #[arg(long, default_value = SCALES[0].0, value_parser = SCALES.map(|(scale, _)| scale))]
-    pub(super) scale: String,
+    /// Part of the full system that is simulated [default: 0.01; tenants: 0.1, and files of them 1]
+    #[arg(long, value_parser = SCALES.map(|(scale, _)| scale))]
+    pub(super) scale: Option<String>,
     /// Simulate one in N objects, with its part of the requests and of the caches
     #[arg(long, value_name = "1/N", value_parser = one_in)]
     pub(super) sample: Option<u32>,
@@ -57,7 +57,8 @@ impl BatchFlags {
 /// The policies that a command compares.
 #[derive(Debug, clap::Args)]
 pub(super) struct Policies {
-    /// Policies to compare [default: those of RobinHood's paper; for microfuge, all of its own]
+    /// Policies to compare [default: those of RobinHood's paper; for microfuge and for tenants, all
+    /// of their own]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known_policy(), hide_possible_values = true)]
     policies: Vec<String>,
 }
@@ -73,11 +74,13 @@ impl Policies {
     }
 }
 
-/// Returns the parser of a policy's name, which may be one of scenario `microfuge`.
+/// Returns the parser of a policy's name, which may be one of scenario `microfuge` or one between
+/// tenants.
 pub(super) fn known_policy() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(
-        available_without_options().iter().copied().chain(microfuge::policies()),
-    )
+    let within = available_without_options().iter().copied();
+    let deadlines = microfuge::policies().iter().map(|policy| policy.name);
+    let between = tenants::policies().iter().map(|policy| policy.name);
+    clap::builder::PossibleValuesParser::new(within.chain(deadlines).chain(between))
 }
 
 /// Policies compared in RobinHood's paper.
@@ -85,6 +88,11 @@ pub(super) const PAPER_POLICIES: [&str; 6] =
     ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 impl Flags {
+    /// Returns the scale of scenarios other than those of tenants.
+    pub(super) fn scale(&self) -> &str {
+        self.scale.as_deref().unwrap_or(SCALES[0].0)
+    }
+
     /// Returns all settings, including those with flags of their own.
     pub(super) fn all_settings(&self) -> Vec<String> {
         let sample = self.sample.map(|one_in| format!("sample=1/{one_in}"));

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use sherwood_policy::available_without_options;
-use sherwood_sim::{Knobs, Setting, microfuge};
+use sherwood_sim::{Knobs, Setting, microfuge, tenants};
 use sherwood_workload::onerf::{Model, Profile, Scenario};
+use sherwood_workload::tenants::{Published, SCENARIOS};
 
 use super::flags::SCALES;
 use crate::exit::Failure;
@@ -29,9 +30,10 @@ struct List {
     scales: Vec<ScaleLine>,
     settings: Vec<SettingLine>,
     microfuge: OwnLists,
+    tenants: OwnLists,
 }
 
-/// Policies and settings that one scenario has instead of the others.
+/// Policies and settings that one scenario, or those of tenants, have instead of the others.
 #[derive(Serialize)]
 struct OwnLists {
     policies: Vec<PolicyLine>,
@@ -111,14 +113,34 @@ impl List {
             warmup_min: minutes(default.warm_up),
             measure_min: minutes(default.measure),
         };
+        let of_tenants = SCENARIOS.iter().filter_map(|(name, about)| {
+            let scenario = Published::new(name)?.scenario();
+            Some(ScenarioLine {
+                name: scenario.name,
+                paper: Some((*about).to_owned()),
+                warmup_min: minutes(scenario.warm_up.0),
+                measure_min: minutes(scenario.measure.0),
+            })
+        });
+        let between = |policy: &tenants::Policy| PolicyLine { name: policy.name, about: policy.about };
         Self {
-            scenarios: model.scenarios().iter().map(scenario).chain([microfuge_line]).collect(),
+            scenarios: model
+                .scenarios()
+                .iter()
+                .map(scenario)
+                .chain([microfuge_line])
+                .chain(of_tenants)
+                .collect(),
             policies: available_without_options().to_vec(),
             scales: SCALES.iter().map(scale).collect(),
             settings: Knobs::settings().into_iter().map(setting).collect(),
             microfuge: OwnLists {
                 policies: microfuge::policies().iter().map(policy).collect(),
                 settings: microfuge::Setup::settings().iter().copied().map(setting).collect(),
+            },
+            tenants: OwnLists {
+                policies: tenants::policies().iter().map(between).collect(),
+                settings: tenants::Setup::settings().iter().copied().map(setting).collect(),
             },
         }
     }
@@ -148,12 +170,14 @@ impl List {
             }
         };
         settings(&mut text, &self.settings);
-        text += "\nPolicies of microfuge\n";
-        for PolicyLine { name, about } in &self.microfuge.policies {
-            let _ = writeln!(text, "  {name:<24} {about}");
+        for (of, lists) in [("microfuge", &self.microfuge), ("scenarios of tenants", &self.tenants)] {
+            let _ = writeln!(text, "\nPolicies of {of}");
+            for PolicyLine { name, about } in &lists.policies {
+                let _ = writeln!(text, "  {name:<24} {about}");
+            }
+            let _ = writeln!(text, "\nSettings of {of}");
+            settings(&mut text, &lists.settings);
         }
-        text += "\nSettings of microfuge\n";
-        settings(&mut text, &self.microfuge.settings);
         text
     }
 }

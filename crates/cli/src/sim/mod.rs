@@ -1,6 +1,7 @@
 //! `sherwood sim`: simulation of allocation policies.
 
 mod ablate;
+mod batch;
 mod compare;
 mod flags;
 mod frontier;
@@ -14,6 +15,8 @@ mod run;
 mod runs;
 mod series;
 mod subject;
+mod sweep;
+mod tenants;
 mod trace;
 
 use clap::Subcommand;

@@ -14,7 +14,7 @@ use super::flags::{Flags, known_policy};
 use super::learning::{Learned, Learning};
 use super::runs::Run;
 use super::subject::Subject;
-use super::{microfuge, play, series};
+use super::{microfuge, play, series, tenants};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -27,6 +27,8 @@ use crate::out;
   sherwood sim run --scenario none --policy equal --set minutes=5+5 --series none.csv
   sherwood sim run --scenario our-shop.json --policy robinhood
   sherwood sim run --scenario microfuge --policy memcached --set clients=96
+  sherwood sim run --scenario hare-working-set --policy hare --set keys=16
+  sherwood sim run --scenario examples/tenants/two-levels.json --policy hare --set within=robinhood
   sherwood sim run --scenario onerf-spikes --policy robinhood --scale 1 --sample 1/16
 
 Equal seeds give equal results on every machine, and meet the same requests whatever the policy.
@@ -34,10 +36,12 @@ Equal seeds give equal results on every machine, and meet the same requests what
 
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
-    /// What happens to the backends: a scenario of the list, or one of a file
-    #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
+    /// What happens to the backends, or what tenants ask for: a scenario of the list, or one of a
+    /// file
+    #[arg(long, value_name = "NAME|FILE.json[#NAME]|FILE.toml")]
     scenario: String,
-    /// Policy that divides the caches or, in microfuge, set-up of cache, queues and admission
+    /// Policy that divides the caches, within a tenant or between tenants; or, in microfuge, set-up
+    /// of cache, queues and admission
     #[arg(long, value_name = "NAME", value_parser = known_policy())]
     policy: String,
     /// Seed of every draw
@@ -65,6 +69,10 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if microfuge::is_asked_for(std::slice::from_ref(&args.scenario))? {
         return microfuge::run(&args.flags, &args.policy, args.seed, args.json, args.series.as_deref());
+    }
+    if tenants::is_asked_for(std::slice::from_ref(&args.scenario))? {
+        let Args { scenario, flags, policy, seed, json, series } = args;
+        return tenants::run(scenario, flags, policy, *seed, *json, series.as_deref());
     }
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
     let run = Run::new(&args.flags, &subject, &args.policy, args.seed)?;

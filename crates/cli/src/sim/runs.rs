@@ -49,7 +49,7 @@ impl Run {
             document: subject.document.clone(),
             policy: policy.to_owned(),
             seed,
-            scale: flags.scale.clone(),
+            scale: flags.scale().to_owned(),
             settings: flags.all_settings(),
         };
         let name = format!("{} {policy} seed {seed}", subject.scenario);

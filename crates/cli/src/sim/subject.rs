@@ -76,7 +76,7 @@ impl Subject {
         let mut setup = Setup::new(&self.scenario, policy, seed);
         setup.model = Arc::clone(&self.model);
         setup.trace.clone_from(&self.trace);
-        setup.profile = self.profile(&flags.scale)?;
+        setup.profile = self.profile(flags.scale())?;
         flags.apply(&mut setup.knobs)?;
         Ok(setup)
     }

@@ -34,9 +34,10 @@ struct Reader {
 impl TenantReads {
     /// Creates the reads of tenants without limits on the rates.
     pub(super) fn new(options: TenantOptions, waiters_max: u32) -> Self {
-        let TenantOptions { tenants, lends, over } = options;
+        let TenantOptions { tenants, burst_units, lends, over } = options;
+        let options = TenantQueueOptions { tenants, waiting_max: waiters_max, burst_units, lends };
         Self {
-            queues: TenantQueues::new(TenantQueueOptions { tenants, waiting_max: waiters_max, lends }),
+            queues: TenantQueues::new(options),
             over,
             bounds: Bounds::new(waiters_max, tenants),
             tenants: vec![Reader::default(); tenants.into()],

@@ -24,7 +24,7 @@ use tenant::{Tenant, Waiting};
 ///
 /// With *lending*, units of the total that nobody uses go to tenants that wait, in that same order.
 /// An owner that comes back finds its own units as before, so its work starts at once; all together
-/// then exceed the total by 10 ms of the owner's rate, for which lending pauses. Without lending,
+/// then exceed the total by the owner's burst, for which lending pauses. Without lending,
 /// rates are hard limits.
 ///
 /// # Inputs, outputs, wake-ups
@@ -40,7 +40,7 @@ use tenant::{Tenant, Waiting};
 /// use sherwood_dispatch::{Payer, TenantQueueOptions, TenantQueues};
 /// use sherwood_model::{Instant, TenantId};
 ///
-/// let options = TenantQueueOptions { tenants: 2, waiting_max: 100, lends: false };
+/// let options = TenantQueueOptions { tenants: 2, waiting_max: 100, burst_units: 1, lends: false };
 /// let mut reads = TenantQueues::new(options);
 /// let now = Instant::from_secs(1);
 /// reads.set_rates(now, 300.0, &[100.0, 200.0]);
@@ -78,6 +78,10 @@ pub struct TenantQueueOptions {
     pub tenants: u16,
     /// Most that may wait. Half of it is divided among the tenants, the rest is common.
     pub waiting_max: u32,
+    /// Units of a tenant that were not used and may be used later, if they are more than those of
+    /// 10 ms. Work arrives at random: without some units, one of a low rate would wait for most of
+    /// the time between two units, although the rate suffices.
+    pub burst_units: u32,
     /// True if units that nobody uses go to tenants that wait.
     pub lends: bool,
 }
@@ -135,9 +139,9 @@ impl<T> TenantQueues<T> {
     /// Creates queues without limits on the rates.
     #[must_use]
     pub fn new(options: TenantQueueOptions) -> Self {
-        let TenantQueueOptions { tenants, waiting_max, lends } = options;
+        let TenantQueueOptions { tenants, waiting_max, burst_units, lends } = options;
         Self {
-            tenants: (0..tenants).map(|_| Tenant::new(BURST)).collect(),
+            tenants: (0..tenants).map(|_| Tenant::new(burst_units)).collect(),
             bounds: Bounds::new(waiting_max, tenants),
             total: lends.then(|| TokenBucket::unlimited(BURST)),
             virtual_now: Instant::ZERO,

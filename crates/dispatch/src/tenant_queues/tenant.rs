@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, TokenBucket};
 
-use super::{Payer, TenantUse};
+use super::{BURST, Payer, TenantUse};
 
 /// A tenant: what waits, in the order of arrival, and what it has used.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Tenant<T> {
     /// Units of what waits.
     waiting_units: f64,
     pub(super) bucket: TokenBucket,
+    /// Units that were not used and may be used later, where that is longer than [`BURST`].
+    burst_units: u32,
     /// Units per second; none without a limit.
     per_s: Option<f64>,
     /// Virtual time at which the next work starts: all units by the rate, own and lent.
@@ -31,12 +33,13 @@ pub(super) struct Waiting<T> {
 }
 
 impl<T> Tenant<T> {
-    /// Makes a tenant without a limit, which may use units of such a time later.
-    pub(super) fn new(burst: Duration) -> Self {
+    /// Makes a tenant without a limit, which may use this many units later, or those of a time.
+    pub(super) fn new(burst_units: u32) -> Self {
         Self {
             waiting: BTreeMap::new(),
             waiting_units: 0.0,
-            bucket: TokenBucket::unlimited(burst),
+            bucket: TokenBucket::unlimited(BURST),
+            burst_units,
             per_s: None,
             tag: Instant::ZERO,
             own_units: 0.0,
@@ -47,6 +50,8 @@ impl<T> Tenant<T> {
 
     pub(super) fn set_rate(&mut self, now: Instant, per_s: Option<f64>) {
         self.bucket.set_rate(now, per_s);
+        let of_units = per_s.map_or(0.0, |per_s| f64::from(self.burst_units) / per_s);
+        self.bucket.set_burst(BURST.max(seconds(of_units)));
         self.per_s = per_s;
     }
 

@@ -128,7 +128,7 @@ impl TenancySetup {
     pub(crate) fn dispatched(&self) -> TenantOptions {
         let TenancyOptions { lend, over, .. } = self.options;
         let tenants = u16::try_from(self.tenants.len()).expect("at most 1,024");
-        TenantOptions { tenants, lends: lend, over }
+        TenantOptions { tenants, burst_units: TenantOptions::BURST_UNITS, lends: lend, over }
     }
 
     /// Returns the legs of the network that count.

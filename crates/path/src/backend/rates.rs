@@ -49,8 +49,11 @@ pub(super) struct TenantWrites {
 impl TenantWrites {
     /// Creates the writes of tenants without limits on the rates.
     pub(super) fn new(options: TenantOptions, waiting_max: u32) -> Self {
-        let TenantOptions { tenants, lends, over } = options;
-        Self { queues: TenantQueues::new(TenantQueueOptions { tenants, waiting_max, lends }), over }
+        let TenantOptions { tenants, burst_units, lends, over } = options;
+        Self {
+            queues: TenantQueues::new(TenantQueueOptions { tenants, waiting_max, burst_units, lends }),
+            over,
+        }
     }
 
     /// Returns the refusal of a write that could not begin by `due`.

@@ -102,6 +102,7 @@ impl Side {
                 ramp: (draw(2) == 0).then(|| draw_ramp(&mut draw)),
                 tenants: (draw(2) == 0).then(|| TenantOptions {
                     tenants: TENANTS.into(),
+                    burst_units: TenantOptions::BURST_UNITS,
                     lends: draw(2) == 0,
                     over: if draw(3) == 0 { OverRate::Refuse } else { OverRate::Wait },
                 }),

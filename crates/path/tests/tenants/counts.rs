@@ -20,7 +20,7 @@ fn start() -> (Cache, Machine) {
         |tenant| Partition { metered: Some(unit), ..Partition::new(TenantId(tenant), BackendId(0), 1 << 20) };
     let partitions = [partition(0), partition(1)];
     let cache = Cache::new(CacheOptions::default(), &partitions, SeededState::new(1)).expect("valid");
-    let tenants = Some(TenantOptions { tenants: 2, lends: false, over: OverRate::Wait });
+    let tenants = Some(TenantOptions { tenants: 2, burst_units: 0, lends: false, over: OverRate::Wait });
     let options = BackendOptions {
         units: Units { reads: unit, writes: Unit::DYNAMODB_WRITE },
         ..BackendOptions::new(

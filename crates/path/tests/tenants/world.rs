@@ -112,7 +112,7 @@ impl World {
             waiters_max: setup.waiters_max(),
             timeout: Duration::from_millis(500),
             retry: RetryOptions { per_call_max: 0, ..RetryOptions::default() },
-            tenants: Some(TenantOptions { tenants, lends: setup.lends, over: setup.over }),
+            tenants: Some(TenantOptions { tenants, burst_units: 0, lends: setup.lends, over: setup.over }),
             ..Options::default()
         };
         let options = BackendOptions {

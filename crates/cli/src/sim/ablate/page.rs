@@ -28,7 +28,7 @@ fn preface(found: &Table, flags: &Flags) -> String {
          same requests at the same times, and “more” is more than unchanged with the same seed. Where there are several \
          seeds, ± or a range in brackets is the 95% confidence interval of the mean.</p>\n",
         env!("CARGO_PKG_VERSION"),
-        flags.scale,
+        flags.scale(),
         seeds.join(", "),
     )
 }

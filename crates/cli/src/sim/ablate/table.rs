@@ -72,7 +72,7 @@ impl Table {
     pub(super) fn json(&self, flags: &Flags, wall_s: f64) -> String {
         let document = Document {
             version: env!("CARGO_PKG_VERSION"),
-            scale: &flags.scale,
+            scale: flags.scale(),
             settings: &flags.all_settings(),
             seeds: &self.seeds,
             wall_s,

@@ -22,8 +22,8 @@ use sherwood_sim::LimitLine;
 
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
 use super::keep::Keep;
-use super::microfuge;
 use super::runs::{self, Run, distinct};
+use super::{microfuge, tenants};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -40,6 +40,7 @@ use workers::Workers;
   sherwood sim compare --scenario onerf-spikes,onerf-random --policies robinhood,shared-lru
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3,4,5 --json
   sherwood sim compare --scenario microfuge --seeds 1,2,3,4,5 --report deadlines.html
+  sherwood sim compare --scenario hare-working-set,hare-skew --report tenants.html
 
 Runs are kept in the directory of --results as they finish. The same command goes on with those that
 are missing; results of another build or of other settings are made anew. With several seeds,
@@ -48,7 +49,8 @@ intervals are given that hold the true mean with a confidence of 95%.
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 #[command(mut_arg("json", |arg| arg.help("Print summary and results as one JSON document")))]
 pub(crate) struct Args {
-    /// What happens to the backends: scenarios of the list, or of files [default: all but none]
+    /// What happens to the backends, or what tenants ask for: scenarios of the list, or of files
+    /// [default: all of OneRF but none]
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',')]
     scenarios: Vec<String>,
     #[command(flatten)]
@@ -91,6 +93,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let policies = args.policies.chosen_or(microfuge::policies());
         return microfuge::compare(&policies, &args.batch, args.report.as_deref());
     }
+    if tenants::is_asked_for(&args.scenarios)? {
+        if args.plots.is_some() || args.hits.is_some() {
+            return Err(Failure::usage("--plots and --hits: there are none of tenants; use --report"));
+        }
+        let policies = args.policies.chosen_or(tenants::policies());
+        return tenants::compare(&args.scenarios, &policies, &args.batch, args.report.as_deref());
+    }
     let policies = distinct(&args.policies.chosen_or(PAPER_POLICIES));
     let seeds = distinct(&args.batch.seeds);
     let subjects = runs::subjects(&distinct(&args.scenarios))?;
@@ -124,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
-        scale: &args.batch.flags.scale,
+        scale: args.batch.flags.scale(),
         settings: &args.batch.flags.all_settings(),
         seeds: &seeds,
         wall_s,

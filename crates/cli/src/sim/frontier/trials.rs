@@ -99,7 +99,7 @@ impl Trials {
     }
 
     pub(super) fn scale(&self) -> &str {
-        &self.flags.scale
+        self.flags.scale()
     }
 
     pub(super) fn violation(&self) -> f64 {

@@ -7,13 +7,15 @@ use serde::Serialize;
 
 use super::isolation::{self, Isolation};
 use super::report;
-use super::runs::{Group, Outcome, Run, make_all};
+use super::runs::{Group, Outcome, Run};
 use super::summary::{self, Claim, SummaryLine};
 use crate::exit::Failure;
 use crate::out;
-use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::batch::make_all;
+use crate::sim::flags::BatchFlags;
 use crate::sim::keep::Keep;
 use crate::sim::runs::distinct;
+use crate::sim::sweep::{Sweep, listed};
 
 /// The JSON document of a comparison.
 #[derive(Serialize)]
@@ -31,44 +33,11 @@ struct Document<'a> {
     runs: Vec<&'a Outcome>,
 }
 
-/// The settings of a comparison, one of which may have several values.
-struct Sweep {
-    /// The key of the setting with several values, and its values.
-    swept: Option<(String, Vec<String>)>,
-    /// The other settings.
-    fixed: Vec<String>,
-}
-
-impl Sweep {
-    fn of(settings: &[String]) -> Result<Self, Failure> {
-        let mut sweep = Self { swept: None, fixed: Vec::new() };
-        for setting in settings {
-            let (key, value) = key_and_value(setting)?;
-            let values: Vec<String> = match (key, value) {
-                (isolation::KEY, isolation::BOTH) => vec![isolation::ALONE.to_owned(), value.to_owned()],
-                _ => value.split(',').map(str::to_owned).collect(),
-            };
-            if values.len() == 1 {
-                sweep.fixed.push(setting.clone());
-            } else if let Some((swept, _)) = &sweep.swept {
-                return Err(Failure::usage(format!(
-                    "--set {setting}: {swept} has several values already; give one setting a list"
-                )));
-            } else {
-                sweep.swept = Some((key.to_owned(), values));
-            }
-        }
-        Ok(sweep)
-    }
-
-    /// Returns each value with all settings.
-    fn values(&self) -> Vec<(Option<String>, Vec<String>)> {
-        let Some((key, values)) = &self.swept else { return vec![(None, self.fixed.clone())] };
-        let with = |value: &String| {
-            let settings = self.fixed.iter().cloned().chain([format!("{key}={value}")]);
-            (Some(value.clone()), settings.collect())
-        };
-        values.iter().map(with).collect()
+/// Returns the values of a setting; two tenants are compared with one of them alone.
+fn values(key: &str, value: &str) -> Vec<String> {
+    match (key, value) {
+        (isolation::KEY, isolation::BOTH) => vec![isolation::ALONE.to_owned(), value.to_owned()],
+        _ => listed(key, value),
     }
 }
 
@@ -80,7 +49,7 @@ pub(in crate::sim) fn compare(
 ) -> Result<(), Failure> {
     let (policies, seeds) = (distinct(policies), distinct(&batch.seeds));
     let settings = batch.flags.all_settings();
-    let sweep = Sweep::of(&settings)?;
+    let sweep = Sweep::of(&settings, values)?;
     let mut runs = Vec::new();
     let mut values = Vec::new();
     for policy in &policies {
@@ -137,17 +106,20 @@ mod tests {
     #[test]
     fn setting_with_a_list_is_swept_and_a_second_list_is_refused() {
         let settings = ["clients=96".to_owned(), "beta=50,88".to_owned()];
-        let sweep = Sweep::of(&settings).expect("one list");
-        let values = sweep.values();
-        assert_eq!(values.len(), 2);
-        assert_eq!(values[1], (Some("88".to_owned()), vec!["clients=96".to_owned(), "beta=88".to_owned()]));
-        let tenants = Sweep::of(&["tenants=2".to_owned()]).expect("compared with one alone").values();
+        let sweep = Sweep::of(&settings, values).expect("one list");
+        let swept = sweep.values();
+        assert_eq!(swept.len(), 2);
+        assert_eq!(swept[1], (Some("88".to_owned()), vec!["clients=96".to_owned(), "beta=88".to_owned()]));
+        let tenants = Sweep::of(&["tenants=2".to_owned()], values).expect("compared with one alone").values();
         assert_eq!(
             tenants.iter().map(|(_, settings)| &settings[0][..]).collect::<Vec<_>>(),
             ["tenants=steady", "tenants=2"]
         );
-        assert!(Sweep::of(&["tenants=2".to_owned(), "beta=1,2".to_owned()]).is_err());
-        assert!(Sweep::of(&["beta=1,2".to_owned(), "alpha=1,2".to_owned()]).is_err());
-        assert_eq!(Sweep::of(&settings[..1]).expect("no list").values(), [(None, settings[..1].to_vec())]);
+        assert!(Sweep::of(&["tenants=2".to_owned(), "beta=1,2".to_owned()], values).is_err());
+        assert!(Sweep::of(&["beta=1,2".to_owned(), "alpha=1,2".to_owned()], values).is_err());
+        assert_eq!(
+            Sweep::of(&settings[..1], values).expect("no list").values(),
+            [(None, settings[..1].to_vec())]
+        );
     }
 }

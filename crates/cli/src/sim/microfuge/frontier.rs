@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::runs::{Run, make_all};
+use super::runs::Run;
 use crate::exit::Failure;
 use crate::out;
+use crate::sim::batch::make_all;
 use crate::sim::flags::{BatchFlags, key_and_value};
 use crate::sim::keep::Keep;
 use crate::sim::runs::distinct;

@@ -41,10 +41,10 @@ pub(super) fn policies() -> impl Iterator<Item = &'static str> {
 
 /// Returns the setup of a run with these settings.
 fn setup(flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
-    if flags.scale != SCALES[0].0 {
+    if flags.scale() != SCALES[0].0 {
         return Err(Failure::usage(format!(
             "--scale {}: microfuge has a single size; change it with --set records=N and --set clients=N",
-            flags.scale
+            flags.scale()
         )));
     }
     let mut setup = Setup::new(policy, seed);

@@ -1,22 +1,21 @@
-//! Runs that are simulated by several threads and kept in files.
+//! Runs of `microfuge`, and what is kept of them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use sherwood_sim::microfuge::{Results, SCENARIO, Sample, Setup, World};
 
 use crate::exit::Failure;
-use crate::interrupt;
+use crate::sim::batch::Simulated;
 use crate::sim::flags::Flags;
-use crate::sim::keep::{Finished, Keep};
+use crate::sim::keep::Finished;
 use crate::sim::runs::{Inputs, version};
 
 /// A run to be simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    pub(super) inputs: Inputs,
+    inputs: Inputs,
     setup: Setup,
 }
 
@@ -76,13 +75,20 @@ impl Run {
             document: None,
             policy: policy.to_owned(),
             seed,
-            scale: flags.scale.clone(),
+            scale: flags.scale().to_owned(),
             settings,
         };
         Ok(Self { inputs, setup })
     }
+}
 
-    /// Simulates the run; returns none when it was stopped.
+impl Simulated for Run {
+    type Kept = Kept;
+
+    fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
     fn make(&self, stop: &AtomicBool) -> Result<Option<Kept>, Failure> {
         let mut world = World::new(&self.setup).map_err(Failure::usage)?;
         let began = Instant::now();
@@ -109,47 +115,4 @@ pub(super) fn play(world: &mut World, stop: &AtomicBool, seen: impl Fn(Duration)
         seen(world.now() - before);
     }
     Ok(true)
-}
-
-/// Simulates the runs that are not kept yet, at most `threads` at a time, and returns the results
-/// of all in the order of `runs`.
-pub(super) fn make_all(keep: &Keep, runs: &[Run], threads: usize) -> Result<Vec<Kept>, Failure> {
-    let mut kept: Vec<Option<Kept>> = Vec::with_capacity(runs.len());
-    for run in runs {
-        kept.push(keep.read(&run.inputs)?);
-    }
-    let missing: Vec<usize> = (0..runs.len()).filter(|index| kept[*index].is_none()).collect();
-    if !missing.is_empty() {
-        let stop = interrupt::stop_flag()?;
-        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left");
-        let bar = ProgressBar::new(missing.len() as u64).with_style(style.expect("a valid template"));
-        let taken = AtomicUsize::new(0);
-        let work = || {
-            let mut made = Vec::new();
-            while let Some(&index) = missing.get(taken.fetch_add(1, Relaxed)) {
-                let Some(one) = runs[index].make(&stop).inspect_err(|_| stop.store(true, Relaxed))? else {
-                    break;
-                };
-                keep.write(&one).inspect_err(|_| stop.store(true, Relaxed))?;
-                bar.inc(1);
-                made.push((index, one));
-            }
-            Ok(made)
-        };
-        let made: Result<Vec<_>, Failure> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads.min(missing.len())).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()
-        });
-        bar.finish_and_clear();
-        for (index, one) in made?.into_iter().flatten() {
-            kept[index] = Some(one);
-        }
-    }
-    let (all, finished) = (kept.len(), kept.iter().flatten().count());
-    kept.into_iter().collect::<Option<Vec<Kept>>>().ok_or_else(|| {
-        Failure::interrupted(format!(
-            "stopped with {finished} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
-            keep.directory()
-        ))
-    })
 }

@@ -8,7 +8,7 @@ use sherwood_model::TenantId;
 fn shared(over: OverRate, per_s: [f64; 2], change: impl FnOnce(&mut Options)) -> Machine {
     let mut machine = machine(1, |o| {
         o.in_flight_calls_max = 100;
-        o.tenants = Some(TenantOptions { tenants: 2, lends: false, over });
+        o.tenants = Some(TenantOptions { tenants: 2, burst_units: 0, lends: false, over });
         change(o);
     });
     machine.set_rates(at(0), per_s.iter().sum(), &per_s);
@@ -151,7 +151,7 @@ fn nothing_is_charged_for_a_fetch_that_no_replica_takes() {
 #[test]
 fn retry_is_charged_and_does_not_wait() {
     let mut machine = machine(2, |o| {
-        o.tenants = Some(TenantOptions { tenants: 1, lends: true, over: OverRate::Wait });
+        o.tenants = Some(TenantOptions { tenants: 1, burst_units: 0, lends: true, over: OverRate::Wait });
     });
     machine.set_rates(at(0), 10.0, &[10.0]);
     let (id, _) = call(&fetch(&mut machine, 1_000, &[("a", 1), ("b", 2)]));

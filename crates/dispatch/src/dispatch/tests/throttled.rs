@@ -128,7 +128,7 @@ fn throttled_replica_counts_as_up() {
 #[test]
 fn throttled_keys_cost_their_tenant_nothing_but_their_retry() {
     let mut machine = machine(1, |o| {
-        o.tenants = Some(TenantOptions { tenants: 1, lends: false, over: OverRate::Wait });
+        o.tenants = Some(TenantOptions { tenants: 1, burst_units: 0, lends: false, over: OverRate::Wait });
     });
     machine.set_rates(at(0), 1_000.0, &[1_000.0]);
     let used = |machine: &Machine| machine.tenant_reads(TenantId(0)).unwrap().own_units;
@@ -146,7 +146,7 @@ fn throttled_keys_cost_their_tenant_nothing_but_their_retry() {
 #[test]
 fn units_of_throttled_keys_start_the_next_fetch_at_once() {
     let mut machine = machine(1, |o| {
-        o.tenants = Some(TenantOptions { tenants: 1, lends: false, over: OverRate::Wait });
+        o.tenants = Some(TenantOptions { tenants: 1, burst_units: 0, lends: false, over: OverRate::Wait });
     });
     machine.set_rates(at(0), 50.0, &[50.0]);
     let (first, _) = call(&fetch(&mut machine, 100, &[("a", 1)]));

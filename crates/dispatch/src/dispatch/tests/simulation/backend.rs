@@ -126,6 +126,7 @@ impl Backend {
             ),
             tenants: draws.chance(30).then(|| TenantOptions {
                 tenants: TENANTS,
+                burst_units: TenantOptions::BURST_UNITS,
                 lends: draws.chance(50),
                 over: draw_of(draws, [OverRate::Wait, OverRate::Wait, OverRate::Refuse]),
             }),

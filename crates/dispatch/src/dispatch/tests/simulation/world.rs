@@ -146,7 +146,10 @@ impl World {
         only_probes
             && self.backends.iter().all(|backend| {
                 let stats = backend.dispatch.stats();
-                stats.calls == 0 && stats.replicas.iter().all(|r| r.up || !backend.alive[r.replica.index()])
+                // Keys without a call wait for their tenant's rate, or for a retry.
+                stats.calls == 0
+                    && stats.keys == 0
+                    && stats.replicas.iter().all(|r| r.up || !backend.alive[r.replica.index()])
             })
     }
 

@@ -1,0 +1,121 @@
+//! The policy within each tenant, and what it observes.
+
+use std::time::Duration;
+
+use sherwood_cache::Cache;
+use sherwood_model::{FinishedRequest, Instant, LatencyWindow, PartitionId, RequestSnapshot, TenantId};
+use sherwood_policy::{
+    Controller, CounterWindow, Needs, Observation, Options, PartitionObservation, RequestLog, by_name,
+};
+use sherwood_workload::tenants::Scenario;
+
+use super::part::{Asked, Part};
+use super::setup::{Setup, SetupError};
+
+/// Names of the policies that can be used within tenants: those that need no curves.
+pub(super) const WITHIN: [&str; 4] = ["robinhood", "fair", "equal", "static"];
+/// Interval of decisions within tenants, a node's default.
+pub(super) const DECIDE_EVERY: Duration = Duration::from_secs(5);
+/// Time of the past that decisions within tenants take into account, a node's default.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Policy of tenants whose cache is divided as it was at first.
+const STATIC: &str = "static";
+
+/// Returns a controller for each tenant, with the tenant's partitions, which have equal budgets.
+pub(super) fn controllers(
+    setup: &Setup,
+    scenario: &Scenario,
+    parts: &[Part],
+) -> Result<Vec<(Controller, Vec<PartitionId>)>, SetupError> {
+    let options = Options::default();
+    let name = setup.knobs.within.as_deref().unwrap_or(STATIC);
+    let mut controllers = Vec::new();
+    for (index, tenant) in scenario.tenants.iter().enumerate() {
+        let of_tenant = |(_, part): &(usize, &Part)| part.tenant == TenantId::from_index(index);
+        let own = parts.iter().enumerate().filter(of_tenant);
+        let partitions: Vec<PartitionId> = own.map(|(index, _)| PartitionId::from_index(index)).collect();
+        let names = tenant.loads.iter().map(|load| format!("{}/{}", tenant.name, load.backend)).collect();
+        let budgets = vec![tenant.cache.0 / partitions.len() as u64; partitions.len()];
+        let policy = by_name(name, &options)?;
+        controllers.push((Controller::new(policy, &options, names, budgets), partitions));
+    }
+    Ok(controllers)
+}
+
+/// Requests of each tenant, and queries of each partition.
+pub(super) struct Statistics {
+    needs: Needs,
+    backends: usize,
+    tenants: Vec<RequestLog>,
+    queries: Vec<LatencyWindow>,
+    counters: CounterWindow,
+}
+
+impl Statistics {
+    pub(super) fn new(
+        scenario: &Scenario,
+        parts: &[Part],
+        controllers: &[(Controller, Vec<PartitionId>)],
+    ) -> Self {
+        Self {
+            needs: controllers.first().map(|(controller, _)| controller.needs()).unwrap_or_default(),
+            backends: scenario.backends.len(),
+            tenants: vec![RequestLog::new(WINDOW, WINDOW); scenario.tenants.len()],
+            queries: vec![LatencyWindow::new(WINDOW); parts.len()],
+            counters: CounterWindow::new(WINDOW),
+        }
+    }
+
+    /// Records a finished request of a tenant.
+    pub(super) fn request(&mut self, now: Instant, tenant: TenantId, request: FinishedRequest) {
+        self.tenants[tenant.index()].record(now, now, request);
+    }
+
+    /// Records the latency of an operation.
+    pub(super) fn operation(&mut self, now: Instant, partition: PartitionId, latency: Duration) {
+        self.queries[partition.index()].record_times(now, latency, 1);
+    }
+
+    /// Returns the observation of each tenant at `now`.
+    pub(super) fn observe(&mut self, now: Instant, cache: &Cache, asked: &[Vec<Asked>]) -> Vec<Observation> {
+        let all = asked.iter().flatten();
+        let counts =
+            all.map(|asked| (asked.counts.hits, asked.counts.misses + asked.counts.joined)).collect();
+        let counts = self.counters.advance(now, counts);
+        let observation = |(tenant, asked): (usize, &Vec<Asked>)| {
+            let mut seen = Observation {
+                partitions: asked
+                    .iter()
+                    .map(|asked| self.partition(now, cache, asked, tenant, &counts))
+                    .collect(),
+                ..Observation::default()
+            };
+            let finished = RequestSnapshot::from(self.tenants[tenant].for_decision(now));
+            seen.see_requests(&finished, &self.needs, self.backends);
+            seen
+        };
+        asked.iter().enumerate().map(observation).collect()
+    }
+
+    fn partition(
+        &self,
+        now: Instant,
+        cache: &Cache,
+        asked: &Asked,
+        tenant: usize,
+        counts: &[(u64, u64)],
+    ) -> PartitionObservation {
+        let Asked { partition, backend, .. } = *asked;
+        let usage = cache.usage(partition);
+        let (hits, misses) = counts[partition.index()];
+        PartitionObservation {
+            allocated_bytes: usage.budget_bytes,
+            used_bytes: usage.used_bytes,
+            hits,
+            misses,
+            queries: hits + misses,
+            query_p99: self.queries[partition.index()].sketch(now).quantile(0.99),
+            ..PartitionObservation::new(TenantId::from_index(tenant), backend)
+        }
+    }
+}
