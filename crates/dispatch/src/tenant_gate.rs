@@ -22,10 +22,10 @@ use crate::{Payer, TenantUse};
 /// use sherwood_dispatch::TenantGate;
 /// use sherwood_model::{Instant, TenantId};
 ///
-/// let (mut network, now) = (TenantGate::new(2, false), Instant::from_secs(1));
-/// network.set_rates(now, 3_000.0, &[1_000.0, 2_000.0]);
+/// let (mut network, now) = (TenantGate::new(2, false), Instant::from_secs(2));
+/// network.set_rates(Instant::from_secs(1), 3_000.0, &[1_000.0, 2_000.0]);
 /// assert_eq!(network.charge(now, TenantId(0), 0.0), None);
-/// assert_eq!(network.charge(now, TenantId(0), 500.0), Some(Instant::from_millis(1_500)));
+/// assert_eq!(network.charge(now, TenantId(0), 500.0), Some(Instant::from_millis(2_500)));
 /// assert_eq!(network.charge(now, TenantId(1), 0.0), None);
 /// ```
 #[derive(Clone, Debug)]
