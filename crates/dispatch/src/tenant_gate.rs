@@ -24,8 +24,9 @@ use crate::{Payer, TenantUse};
 ///
 /// let (mut network, now) = (TenantGate::new(2, false), Instant::from_secs(2));
 /// network.set_rates(Instant::from_secs(1), 3_000.0, &[1_000.0, 2_000.0]);
+/// // The burst of 10 ms pays for ten of the units.
 /// assert_eq!(network.charge(now, TenantId(0), 0.0), None);
-/// assert_eq!(network.charge(now, TenantId(0), 500.0), Some(Instant::from_millis(2_500)));
+/// assert_eq!(network.charge(now, TenantId(0), 500.0), Some(Instant::from_millis(2_490)));
 /// assert_eq!(network.charge(now, TenantId(1), 0.0), None);
 /// ```
 #[derive(Clone, Debug)]
