@@ -1,8 +1,8 @@
 //! A scenario of tenants, each with its own connections, user and operations, against one cache.
 //!
-//! Every tenant has a thread, a connection for each of its processes, and as many operations in
-//! flight on it as the scenario's depth; or starts operations at the scenario's arrivals. What is
-//! measured begins after the warm-up, at the same moment for all.
+//! Every tenant has a thread, and a connection for each request that its processes make at the same
+//! time, so that no answer waits for another's; or starts operations at the scenario's arrivals.
+//! What is measured begins after the warm-up, at the same moment for all.
 
 use std::fmt;
 use std::thread;
@@ -85,7 +85,8 @@ pub fn run(options: &Options, scenario: &Scenario, control: &Control) -> Result<
     let intervals = measure.as_nanos() / options.interval.as_nanos().max(1);
     within("number of intervals", intervals, 1..=INTERVALS_MAX, "1 to 1000000 within the measured time")?;
     let connections = scenario.tenants.iter().map(|tenant| connections_of(tenant).0).sum();
-    within("number of processes", connections, 1..=CONNECTIONS_MAX, "up to 16384 of all tenants")?;
+    let accepted = "up to 16384 processes times depth of all tenants";
+    within("number of connections", connections, 1..=CONNECTIONS_MAX, accepted)?;
     let mut prepared = Vec::new();
     for number in 0..scenario.tenants.len() {
         prepared.push(prepare(options, scenario, number)?);
@@ -121,7 +122,7 @@ pub fn run(options: &Options, scenario: &Scenario, control: &Control) -> Result<
 /// Returns a tenant's connections, and the operations in flight on each.
 fn connections_of(tenant: &Tenant) -> (usize, usize) {
     tenant.clients.map_or((ARRIVAL_CONNECTIONS, ARRIVAL_DEPTH), |clients| {
-        (clients.processes as usize, clients.depth as usize)
+        (clients.processes as usize * clients.depth as usize, 1)
     })
 }
 
