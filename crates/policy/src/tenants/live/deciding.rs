@@ -52,7 +52,7 @@ impl TenantController {
             if with_curves {
                 member.anchor(now);
             }
-            let begins = member.requests >= BEGINS && self.goal.tenants.base_throughput()[index] <= 0.0;
+            let begins = member.requests >= BEGINS && !member.had_demand;
             if begins && self.latest.is_some() {
                 let early = now + self.options.period / EARLY;
                 self.decides_at = self.decides_at.min(early);
@@ -68,7 +68,9 @@ impl TenantController {
         let before = Division::new(&tenants, self.goal.bytes.clone(), self.goal.rates.clone(), None);
         let kept = self.keeps(now, &tenants, &division, &before);
         self.decides_at = now + self.options.period;
-        self.members.iter_mut().for_each(|member| member.requests = 0);
+        for (member, throughput) in self.members.iter_mut().zip(tenants.base_throughput()) {
+            (member.requests, member.had_demand) = (0, *throughput > 0.0);
+        }
         let mut decision = TenantDecision {
             policy: self.policy.name(),
             gain_before: before.gain,

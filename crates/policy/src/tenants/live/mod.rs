@@ -100,6 +100,8 @@ struct Member {
     is_limited: bool,
     /// Requests since the last decision.
     requests: u64,
+    /// True if demand was known at the last decision.
+    had_demand: bool,
     /// Time since which the tenant has had about the bytes of its baseline; none if it has not.
     at_base_since: Option<Instant>,
 }
@@ -293,6 +295,7 @@ impl Member {
             refused: 0,
             is_limited: false,
             requests: 0,
+            had_demand: false,
             at_base_since: None,
         }
     }

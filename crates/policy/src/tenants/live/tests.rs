@@ -38,6 +38,14 @@ fn tenants_reach_what_hare_divides_and_are_never_below_their_baselines() {
     );
 }
 
+#[test]
+fn division_that_is_kept_is_judged_again_after_a_period() {
+    let mut world = World::new("baseline", 64 * MIB, fits_and_wide());
+    world.run(300, |_| {});
+    assert!(world.decisions.iter().all(|decision| decision.kept.is_some()));
+    assert!(world.decisions.len() <= 15, "{} decisions in 15 periods", world.decisions.len());
+}
+
 /// A tenant whose misses fall as a power of its cache until all keys fit into `keys_mib`.
 fn power(load: &mut Load, keys_mib: f64, exponent: f64, writes: f64) {
     let ratio = |mib: f64| if mib >= keys_mib { 0.0 } else { 1.0 - libm::pow(mib / keys_mib, exponent) };
