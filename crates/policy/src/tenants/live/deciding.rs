@@ -156,7 +156,8 @@ impl TenantController {
             .collect();
         let mut worst: Option<(usize, f64)> = None;
         for (index, (member, base)) in self.members.iter_mut().zip(bases).enumerate() {
-            let is_below = member.watch.end_period(period, base);
+            let has_base = member.at_base_since.is_some_and(|since| now.since(since) >= period);
+            let is_below = member.watch.end_period(period, base, has_base);
             let normalized = member.watch.normalized.unwrap_or(1.0);
             if is_below && worst.is_none_or(|(_, least)| normalized < least) {
                 worst = Some((index, normalized));

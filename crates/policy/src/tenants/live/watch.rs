@@ -6,6 +6,9 @@ use sherwood_model::Instant;
 
 /// Normalized throughput below which a tenant counts as below its baseline: two percent for noise.
 const BELOW: f64 = 0.98;
+/// Least share of its baseline's throughput that a tenant counts as reaching with its baseline.
+/// Where two resources bind it at nearly the same rate, a closed loop uses neither in full.
+const REACH_MIN: f64 = 0.9;
 /// Normalized throughput over about two seconds below which a tenant gives no more bytes. The noise
 /// of a thousand units in that time is three percent.
 const SLOW: f64 = 0.9;
@@ -14,7 +17,7 @@ const RECENT_S: f64 = 2.0;
 const PERIODS: u32 = 3;
 
 /// The throughput of one tenant, period by period.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Watch {
     /// Reads and writes of the period so far.
     requests: u64,
@@ -32,6 +35,24 @@ pub(super) struct Watch {
     pub(super) normalized: Option<f64>,
     /// Time for which the tenant was below its baseline while it asked for it.
     pub(super) below_time: Duration,
+    /// Normalized throughput while the tenant had its baseline, [`REACH_MIN`] to 1.
+    reach: f64,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            requests: 0,
+            seen: 0,
+            waiting: 0,
+            below: 0,
+            recent_per_s: 0.0,
+            requests_per_s: 0.0,
+            normalized: None,
+            below_time: Duration::ZERO,
+            reach: 1.0,
+        }
+    }
 }
 
 impl Watch {
@@ -49,18 +70,22 @@ impl Watch {
 
     /// True if the tenant recently served much less than `base` requests per second.
     pub(super) fn is_slow(&self, base: f64) -> bool {
-        self.recent_per_s < base * SLOW
+        self.recent_per_s < base * self.reach * SLOW
     }
 
     /// Ends a period in which the baseline would have served `base` requests per second. True if
-    /// the tenant has been below that for long enough to act.
-    pub(super) fn end_period(&mut self, period: Duration, base: f64) -> bool {
+    /// the tenant has been below that for long enough to act. If the tenant `has_base`, the period
+    /// tells what it reaches with its baseline.
+    pub(super) fn end_period(&mut self, period: Duration, base: f64, has_base: bool) -> bool {
         let asks = self.seen > 0 && 2 * self.waiting >= self.seen;
         self.requests_per_s = self.requests as f64 / period.as_secs_f64().max(f64::MIN_POSITIVE);
         let measured = (base > 0.0).then(|| self.requests_per_s / base);
         // One that serves more needs no proof that it asked for it.
         self.normalized = measured.filter(|&normalized| asks || normalized >= 1.0);
-        let is_below = self.normalized.is_some_and(|normalized| normalized < BELOW);
+        if has_base && let Some(normalized) = self.normalized {
+            self.reach = normalized.clamp(REACH_MIN, 1.0);
+        }
+        let is_below = self.normalized.is_some_and(|normalized| normalized < BELOW * self.reach);
         self.below = if is_below { self.below + 1 } else { 0 };
         if is_below {
             self.below_time += period;
@@ -95,7 +120,7 @@ mod tests {
         let mut watch = Watch::default();
         requests.map(|requests| {
             watch.add(requests, PERIOD, waiting);
-            watch.end_period(PERIOD, 100.0)
+            watch.end_period(PERIOD, 100.0, false)
         })
     }
 
@@ -107,16 +132,30 @@ mod tests {
     }
 
     #[test]
+    fn tenant_is_measured_by_what_it_reached_with_its_baseline() {
+        let mut watch = Watch::default();
+        let mut period = |requests, has_base| {
+            watch.add(requests, PERIOD, true);
+            watch.end_period(PERIOD, 100.0, has_base)
+        };
+        assert!(!period(1_900, true));
+        assert_eq!([1_880; 3].map(|requests| period(requests, false)), [false; 3], "0.94 of 0.95");
+        assert_eq!([1_840; 3].map(|requests| period(requests, false)), [false, false, true]);
+        period(1_000, true);
+        assert_eq!(watch.reach, REACH_MIN, "a cold cache is no measure");
+    }
+
+    #[test]
     fn throughput_is_normalized_where_it_is_evidence() {
         let mut watch = Watch::default();
         watch.add(3_000, PERIOD, false);
-        watch.end_period(PERIOD, 100.0);
+        watch.end_period(PERIOD, 100.0, false);
         assert_eq!((watch.requests_per_s, watch.normalized), (150.0, Some(1.5)));
         watch.add(1_000, PERIOD, false);
-        watch.end_period(PERIOD, 100.0);
+        watch.end_period(PERIOD, 100.0, false);
         assert_eq!(watch.normalized, None);
         watch.add(1_000, PERIOD, true);
-        watch.end_period(PERIOD, 100.0);
+        watch.end_period(PERIOD, 100.0, false);
         assert_eq!((watch.normalized, watch.below_time), (Some(0.5), PERIOD));
     }
 }
