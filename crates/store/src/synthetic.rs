@@ -2,7 +2,8 @@
 //!
 //! It represents a database that answers in a constant time whatever its load is, so that what a
 //! cache and limits on rates do can be measured by themselves (the mock store in the evaluation of
-//! HARE).
+//! HARE). It forgets writes, and yet counts as a store that answers what was written, so that a
+//! cache before it keeps written values as before such a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,10 +72,6 @@ impl Store for Synthetic {
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         self.put(key, Bytes::new())
-    }
-
-    fn answers_as_written(&self) -> bool {
-        false
     }
 }
 
