@@ -1,10 +1,9 @@
 //! Executes the book's page on deadlines, with its clients in Python, Go and TypeScript.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 
-use crate::page::{Execution, Reader, can_type};
+use crate::page::{Execution, Reader, can_type, free_port};
 
 const PAGE: &str = include_str!("../../../../docs/src/deadlines.md");
 const CONFIG: &str = include_str!("../../../../examples/deadlines.toml");
@@ -19,9 +18,7 @@ fn deadlines_page_works_as_written() {
     if !can_type(&programs) {
         return;
     }
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let (memcached, admin) = (free(), free());
-    let [memcached, admin] = [memcached, admin].map(|held| held.local_addr().unwrap().to_string());
+    let [memcached, admin] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
     // The home is an empty directory here, and the standard library takes Go a minute to compile.
     let compiled = concat!(env!("CARGO_TARGET_TMPDIR"), "/go");
     let instead = [

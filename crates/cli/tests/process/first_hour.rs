@@ -1,18 +1,12 @@
 //! Executes the book's page on the first hour.
 
-use std::net::TcpListener;
-
-use crate::page::{Execution, Reader, can_type};
+use crate::page::{Execution, Reader, can_type, free_port};
 
 const PAGE: &str = include_str!("../../../../docs/src/first-hour.md");
 
 /// Ports used by the page, with free ports to replace them.
 fn ports() -> Vec<(String, String)> {
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-    // The ports are held until all are known, so that they differ.
-    let held = ["24306", "24379", "24080"].map(|port| (port, free()));
-    let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
-    held.iter().map(|(ours, listener)| ((*ours).to_owned(), port(listener))).collect()
+    ["24306", "24379", "24080"].map(|port| (port.to_owned(), free_port().to_string())).into()
 }
 
 #[test]

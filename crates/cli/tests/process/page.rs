@@ -5,9 +5,11 @@
 //! expected output, `…` stands for any text, and numbers with a decimal point are not compared.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 /// A fenced block.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,16 @@ pub(crate) fn blocks(page: &'static str) -> Vec<Block> {
         last = at;
     }
     found
+}
+
+/// Returns a loopback port that is free, and another one with every call. It is below the ports
+/// that the system gives to outgoing connections: one of these could be taken before the page's
+/// program binds it.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 100) as u16 * 100;
+    let mut ports = (0..1_000).map(|_| first + NEXT.fetch_add(1, Relaxed) % 1_000);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port is free")
 }
 
 /// Returns true when the programs that a page uses are installed; in continuous integration they

@@ -1,9 +1,8 @@
 //! Executes the book's page on tickets.
 
 use std::fs;
-use std::net::TcpListener;
 
-use crate::page::{Execution, Reader, can_type};
+use crate::page::{Execution, Reader, can_type, free_port};
 
 const PAGE: &str = include_str!("../../../../docs/src/tickets.md");
 const CONFIG: &str = include_str!("../../../../examples/tickets.toml");
@@ -13,7 +12,7 @@ fn tickets_page_works_as_written() {
     if !can_type(&[("curl", "curl")]) {
         return;
     }
-    let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let admin = format!("127.0.0.1:{}", free_port());
     let instead = [
         ("target/release/sherwood serve", format!("sherwood serve --admin {admin}")),
         ("examples/tickets.toml", "tickets.toml".to_owned()),

@@ -1,9 +1,8 @@
 //! Executes the README's tour.
 
 use std::fs;
-use std::net::TcpListener;
 
-use crate::page::{Execution, Reader, can_type};
+use crate::page::{Execution, Reader, can_type, free_port};
 
 const README: &str = include_str!("../../../../README.md");
 const TOUR: &str = include_str!("../../../../examples/tour.toml");
@@ -13,9 +12,7 @@ fn readme_tour_works_as_written() {
     if !can_type(&[("curl", "curl")]) {
         return;
     }
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let (memcached, admin) = (free(), free());
-    let [memcached, admin] = [memcached, admin].map(|held| held.local_addr().unwrap().to_string());
+    let [memcached, admin] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
     let instead = [
         ("target/release/sherwood serve", format!("sherwood serve --admin {admin}")),
         ("--config examples/tour.toml", format!("--config tour.toml --memcached {memcached}")),
