@@ -249,7 +249,7 @@ def run_case(options, case):
     policies = ["baseline", *(policy for policy in options.policies if policy != "baseline")]
     found = []
     for number in range(options.rounds):
-        first = number % len(policies)
+        first = (options.seed - 1 + number) % len(policies)
         reports = {}
         for policy in [*policies[first:], *policies[:first]]:
             print(f"hare: {case}, round {number + 1} of {options.rounds}: {policy}", file=sys.stderr)
