@@ -152,7 +152,8 @@ class Node(Server):
             lines += ["[[listener]]", f'bind = "127.0.0.1:{number}"', 'protocol = "redis"', f'mode = "{mode}"', 'backend = "db"']
             lines.append(f"auth_file = {json.dumps(self.users)}")
         calls = count * 16 * 4 * 2
-        lines += ["[[backend]]", 'name = "db"', f'store = {{ kind = "synthetic", bytes = "{VALUE_BYTES}B", latency = "5ms" }}']
+        # A closed loop waits for its turn as long as it takes, as in the simulator.
+        lines += ["[[backend]]", 'name = "db"', 'timeout = "60s"', f'store = {{ kind = "synthetic", bytes = "{VALUE_BYTES}B", latency = "5ms" }}']
         lines.append(f"dispatch = {{ batch_keys_max = 1, in_flight_calls_max = {calls}, queued_calls_max = {calls}, waiters_max = {16 * calls} }}")
         path = os.path.join(self.scratch.name, "node.toml")
         with open(path, "w", encoding="utf-8") as file:
