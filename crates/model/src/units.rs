@@ -1,8 +1,8 @@
 //! Sizes and durations with their units.
 //!
 //! Durations always name their unit, and sizes do unless they are plain bytes, since a wrongly
-//! guessed unit is off by a factor of a thousand. Units of sizes are binary only, because "GB" is
-//! ambiguous.
+//! guessed unit is off by a factor of a thousand. Units of sizes are binary (KiB, 1,024 bytes) or
+//! decimal (kB, 1,000 bytes).
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,30 +10,37 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A number of bytes, 0 to `u64::MAX`, written like `"64MiB"` or as plain bytes.
+/// A number of bytes, 0 to `u64::MAX`, written like `"64MiB"`, `"1.5 GB"` or as plain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
-/// A duration of whole microseconds, written like `"150ms"`.
+/// A duration of whole microseconds, written like `"150ms"` or `"0.15s"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
 /// Refusal of a text as a size or a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// Not a whole number with one of the units of a size, or above 2⁶⁴ - 1 bytes.
-    #[error("\"{0}\" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as \"64MiB\"")]
+    /// Not a number with one of the units of a size, not whole bytes, or above 2⁶⁴ - 1 bytes.
+    #[error(
+        "\"{0}\" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as \"64MiB\""
+    )]
     Size(String),
-    /// Not a whole number with one of the units of a duration, or above 2⁶⁴ - 1 microseconds.
-    #[error("\"{0}\" is no duration; write a whole number of us, ms, s, m, h or d, such as \"5s\"")]
+    /// Not a number with one of the units of a duration, not whole microseconds, or above 2⁶⁴ - 1 of
+    /// them.
+    #[error("\"{0}\" is no duration; write whole microseconds as us, ms, s, m, h or d, such as \"5s\"")]
     Duration(String),
 }
 
 /// Longest text quoted in an error, in characters.
 const QUOTED_CHARS_MAX: usize = 40;
 
+/// Units of sizes, as they are printed.
 const SIZES: [(&str, u64); 6] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1), ("", 1)];
+/// Further units of sizes that are read. `KB` is what people write for `kB`.
+const DECIMAL_SIZES: [(&str, u64); 5] =
+    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("KB", 1_000)];
 
 const DURATIONS_US: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
@@ -48,7 +55,8 @@ impl FromStr for ByteSize {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, &SIZES).map(Self).ok_or_else(|| UnitError::Size(quoted(text)))
+        let units = SIZES.iter().chain(&DECIMAL_SIZES);
+        parse(text, units).map(Self).ok_or_else(|| UnitError::Size(quoted(text)))
     }
 }
 
@@ -56,7 +64,7 @@ impl FromStr for Span {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let micros = parse(text, &DURATIONS_US).ok_or_else(|| UnitError::Duration(quoted(text)))?;
+        let micros = parse(text, DURATIONS_US.iter()).ok_or_else(|| UnitError::Duration(quoted(text)))?;
         Ok(Self(Duration::from_micros(micros)))
     }
 }
@@ -135,11 +143,21 @@ pub fn quoted(text: &str) -> String {
     start
 }
 
-fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
-    number.parse::<u64>().ok()?.checked_mul(*scale)
+/// Returns the number of smallest units in a decimal number with a unit, such as `1.5 GiB`; none if
+/// it is not a whole number of them.
+fn parse<'a>(text: &str, mut units: impl Iterator<Item = &'a (&'a str, u64)>) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let &(_, scale) = units.find(|(name, _)| *name == unit.trim_start_matches(' '))?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    // Nineteen digits are below 2⁶⁴, so their product with a scale is below 2¹²⁸.
+    let tenths = 10_u128.checked_pow(u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 19)?)?;
+    let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale);
+    if !part.is_multiple_of(tenths) {
+        return None;
+    }
+    whole.checked_add(u64::try_from(part / tenths).ok()?)
 }
 
 fn write_largest(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
@@ -155,26 +173,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_whole_numbers_of_binary_units() {
+    fn sizes_are_whole_bytes_in_binary_or_decimal_units() {
         let size = |text: &str| text.parse::<ByteSize>().map(|size| size.0);
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("512KiB"), Ok(1 << 19));
         assert_eq!(size("7B"), Ok(7));
         assert_eq!(size("7"), Ok(7));
-        for wrong in
-            ["", "GiB", "1GB", "1.5GiB", "-1", "1 GiB", "1gib", "99999999999TiB", "18446744073709551616"]
-        {
+        assert_eq!(
+            [size("1 GB"), size("250MB"), size("1kB")],
+            [Ok(1_000_000_000), Ok(250_000_000), Ok(1_000)]
+        );
+        assert_eq!([size("1.5 GiB"), size("0.001kB")], [Ok(3 << 29), Ok(1)]);
+        let wrong = ["", "GiB", "1.", ".5GiB", "1.5", "0.1KiB", "-1", "1gib", "1.0.0B", "1e3", "1 G iB"];
+        let beyond = ["99999999999TiB", "18446744073709551616", "16777215.9999999999999999999TiB"];
+        for wrong in wrong.into_iter().chain(beyond) {
             assert_eq!(size(wrong), Err(UnitError::Size(wrong.to_owned())));
         }
     }
 
     #[test]
-    fn durations_are_whole_numbers_with_a_unit() {
+    fn durations_are_whole_microseconds_with_a_unit() {
         let span = |text: &str| text.parse::<Span>().map(|span| span.0);
         assert_eq!(span("5s"), Ok(Duration::from_secs(5)));
         assert_eq!(span("150ms"), Ok(Duration::from_millis(150)));
         assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["5", "", "s", "1.5s", "5 s", "-5s", "5min", "999999999999999d"] {
+        assert_eq!([span("0.15s"), span("1.5 ms")], [span("150ms"), span("1500us")]);
+        for wrong in ["5", "", "s", "0.5us", "1.s", "-5s", "5min", "999999999999999d"] {
             assert_eq!(span(wrong), Err(UnitError::Duration(wrong.to_owned())));
         }
     }

@@ -377,16 +377,16 @@ a value size of 134217729 bytes is out of range: give 0 to 134217728 (128 MiB)
 "normal:1,2" is no value size; write N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX or choice:N,N,…, each size in bytes or with a unit, such as "64KiB"
 "uniform:5" is incomplete or too long; write uniform:MIN-MAX, such as uniform:1KiB-64KiB
 MIN of 9 bytes is above MAX of 1 bytes: give the smaller size first
-MIN: "" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as "64MiB"
+MIN: "" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as "64MiB"
 MAX of 135266304 bytes is out of range: give 0 to 134217728 (128 MiB)
 "lognormal:5,1" is incomplete or too long; write lognormal:MEDIAN,SIGMA,MAX, such as lognormal:1100,1.8,900KiB
 MEDIAN of 0 bytes is out of range: give 1 to MAX, which is 10
 SIGMA of "-1" is out of range: give 0 (all values of the median's size) to 10, such as 1.8
 SIGMA of "NaN" is out of range: give 0 (all values of the median's size) to 10, such as 1.8
 SIGMA of "10.1" is out of range: give 0 (all values of the median's size) to 10, such as 1.8
-MEDIAN: "x" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as "64MiB"
+MEDIAN: "x" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as "64MiB"
 0 sizes to choose from are out of range: give 1 to 1000, such as choice:20,5000,100KiB
-N: "" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as "64MiB"
+N: "" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as "64MiB"
 N of 1073741824 bytes is out of range: give 0 to 134217728 (128 MiB)
 1001 sizes to choose from are out of range: give 1 to 1000, such as choice:20,5000,100KiB
 "#;

@@ -190,7 +190,7 @@ mod tests {
                  connections_max, connect_timeout, answer_timeout, value_max, url, headers, key_prefix, db, ttl, write_ttl, \
                  database, value, ttl_column, tags_column, table, region, endpoint, key_attribute, value_attribute, consistent, \
                  credentials, tickets: did you mean `cache_bytes`?",
-                "a.toml:9:9: [control] delta: \"5\" is no duration; write a whole number of us, ms, s, m, h or d, such as \
+                "a.toml:9:9: [control] delta: \"5\" is no duration; write whole microseconds as us, ms, s, m, h or d, such as \
                  \"5s\"",
                 "a.toml:10:15: [control] band: invalid type: string \"x\", expected f64",
                 "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, tenants, tenant, resource, slo, \

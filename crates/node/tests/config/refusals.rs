@@ -497,7 +497,7 @@ fn message_of_a_refused_flag_names_it() {
         redis: text("192.0.2.1:6379"),
         admin: text("127.0.0.1"),
         threads: Some(1000),
-        max_item_size: text("1MB"),
+        max_item_size: text("1Mb"),
         eviction: text("lru2"),
         policy: text("tao"),
         ..Flags::default()
@@ -506,7 +506,7 @@ fn message_of_a_refused_flag_names_it() {
     assert_eq!(
         error.to_string(),
         "--memory is 0 bytes; it must be at least 1MiB: give --memory 1GiB\n\
-         --max-item-size: \"1MB\" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as \"64MiB\"\n\
+         --max-item-size: \"1Mb\" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as \"64MiB\"\n\
          --eviction is \"lru2\"; it must be \"s3-fifo\" or \"lru\": did you mean \"lru\"?\n\
          --threads is 1000; it must be 1 to 256: give --threads 2\n\
          --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
