@@ -1,6 +1,6 @@
 //! Addresses of `[[listener]]` and `[admin]`. Access restrictions are in [`access`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use sherwood_model::BackendId;
 use toml::Spanned;
@@ -33,7 +33,7 @@ const LISTENERS_MAX: usize = 4096;
 /// Protocols of a listener, the default first.
 const PROTOCOLS: [(&str, Protocol); 2] = [("memcached", Protocol::Memcached), ("redis", Protocol::Redis)];
 
-const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Prefix of a UNIX socket's path.
 const UNIX: &str = "unix:";
@@ -293,8 +293,8 @@ fn bind_address(
         if bind.value.starts_with('/') {
             let (name, shown) = (BIND.name(&bind.origin), quoted(&bind.value));
             let message = format!(
-                "{name} is \"{shown}\"; it must be an IP address and a port, or a UNIX socket with {UNIX} before its path: write \
-                 {UNIX}{shown}"
+                "{name} is \"{shown}\"; it must be an IP address, or localhost, and a port, or a UNIX socket with {UNIX} before \
+                 its path: write {UNIX}{shown}"
             );
             problems.add(&bind.origin, message);
             return None;
@@ -332,12 +332,15 @@ fn mode(given: &Given<String>, problems: &mut Problems<'_>) -> Option<u32> {
     mode
 }
 
+/// Parses an IP address, or `localhost` for 127.0.0.1, and a port.
 fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>) -> Option<SocketAddr> {
     let Given { value, origin } = given;
     let (name, remedy, shown) = (setting.name(origin), setting.remedy(origin), quoted(value));
-    let address = value.parse().ok();
+    let local = value.strip_prefix("localhost:").map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
+    let address = local.as_ref().unwrap_or(value).parse().ok();
     if address.is_none() {
-        problems.add(origin, format!("{name} is \"{shown}\"; it must be an IP address and a port: {remedy}"));
+        let accepted = "it must be an IP address, or localhost, and a port";
+        problems.add(origin, format!("{name} is \"{shown}\"; {accepted}: {remedy}"));
     }
     address
 }
