@@ -175,6 +175,7 @@ impl Results {
         let records = || names.clone().zip(&recorder.backends);
         let (samples, latencies) = (recorder.samples(), &recorder.latencies);
         let quantile = |quantile| latencies.quantile(quantile).map_or(0.0, ms);
+        let p99_max_ms = standing.max.map(ms);
         let keys = |record: &BackendRecord| record.hits + record.misses;
         let allocations = allocations(samples, recorder.backends.len());
         let largest: f64 = allocations.iter().map(|allocation| allocation.max).sum();
@@ -192,8 +193,9 @@ impl Results {
             slo_violation_ratio: standing.violation_ratio(),
             p50_ms: quantile(0.5),
             p90_ms: quantile(0.9),
-            p99_ms: quantile(0.99),
-            p99_max_ms: standing.max.map_or(0.0, ms),
+            // The sketch rounds up, and minutes are observed exactly.
+            p99_ms: p99_max_ms.map_or(quantile(0.99), |max| quantile(0.99).min(max)),
+            p99_max_ms: p99_max_ms.unwrap_or(0.0),
             dominant_rbc: DominantRbc::new(samples),
             hit_ratio: records()
                 .map(|(name, record)| (name, record.hits as f64 / keys(record).max(1) as f64))
