@@ -12,6 +12,7 @@
 mod admin;
 mod allocator;
 mod backend;
+mod cache_dir;
 mod chart;
 mod check_config;
 mod demo;

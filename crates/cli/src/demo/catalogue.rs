@@ -53,12 +53,6 @@ struct BackendObjects {
 /// The reason for which the values of the demo's backends could not be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum CatalogueError {
-    /// No cache directory is known.
-    #[error(
-        "could not choose a cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path; set one, or name a \
-         directory with --cache-dir"
-    )]
-    NoDirectory,
     /// Another process is loading values into the cache directory.
     #[error("could not load {}: another process is loading it; wait for it, or name another directory with --cache-dir", .directory.display())]
     Locked {
@@ -104,16 +98,6 @@ impl Catalogue {
             workers: backend.service.workers[profile],
         };
         Self { directory, backends: model.backends().iter().map(objects_of).collect() }
-    }
-
-    /// Returns the default cache directory: `sherwood/demo-v1` in the user's cache directory.
-    ///
-    /// # Errors
-    /// When the environment names no home directory.
-    pub(crate) fn default_directory() -> Result<PathBuf, CatalogueError> {
-        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-        Ok(cache.ok_or(CatalogueError::NoDirectory)?.join("sherwood").join("demo-v1"))
     }
 
     /// Loads the missing values and prints progress on standard error. Blocks: seconds to a minute

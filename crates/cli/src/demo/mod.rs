@@ -31,7 +31,7 @@ use self::policy_run::PolicyRun;
 use self::report::Report;
 use self::time::Times;
 use crate::exit::Failure;
-use crate::{descriptors, duration, interrupt, logs, out};
+use crate::{cache_dir, descriptors, duration, interrupt, logs, out};
 
 /// Open files of a run: both ends of the load's connections, at most 4,096, and the files of the
 /// stores.
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let model = Arc::new(Model::onerf());
     let directory = match &args.cache_dir {
         Some(directory) => directory.clone(),
-        None => Catalogue::default_directory().map_err(Failure::failed)?,
+        None => cache_dir::default("demo-v1", "--cache-dir")?,
     };
     let catalogue = Catalogue::new(&model, node::PROFILE, directory);
     catalogue.load().map_err(Failure::failed)?;

@@ -4,10 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use sherwood_policy::available_without_options;
-use sherwood_sim::Knobs;
+use sherwood_sim::{Knobs, microfuge, tenants};
 
+use super::keep::Keep;
+use crate::cache_dir;
 use crate::exit::Failure;
-use sherwood_sim::{microfuge, tenants};
 
 /// Parts of the full system that `--scale` accepts, and the names of their profiles.
 pub(super) const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), ("1", "full")];
@@ -35,9 +36,9 @@ pub(super) struct BatchFlags {
     pub(super) seeds: Vec<u64>,
     #[command(flatten)]
     pub(super) flags: Flags,
-    /// Directory in which finished runs are kept
-    #[arg(long, value_name = "DIR", default_value = "sherwood-sim")]
-    pub(super) results: PathBuf,
+    /// Directory in which finished runs are kept [default: ~/.cache/sherwood/sim]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
     /// Runs at a time [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -47,6 +48,14 @@ pub(super) struct BatchFlags {
 }
 
 impl BatchFlags {
+    /// Opens the directory of finished runs.
+    pub(super) fn keep(&self) -> Result<Keep, Failure> {
+        match &self.results {
+            Some(directory) => Keep::open(directory),
+            None => Keep::open(&cache_dir::default("sim", "--results")?),
+        }
+    }
+
     /// Number of runs to simulate at the same time.
     pub(super) fn threads(&self) -> usize {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());

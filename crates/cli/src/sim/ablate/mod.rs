@@ -12,7 +12,6 @@ use std::time::Instant;
 
 use super::compare;
 use super::flags::{BatchFlags, Flags};
-use super::keep::Keep;
 use super::runs::{self, Run, distinct};
 use super::subject::Subject;
 use crate::exit::Failure;
@@ -61,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     runs::check(runs.iter().step_by(seeds.len()))?;
-    let keep = Keep::open(&args.batch.results)?;
+    let keep = args.batch.keep()?;
     let began = Instant::now();
     compare::make_missing(&keep, &runs, args.batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();

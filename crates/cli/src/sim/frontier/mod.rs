@@ -16,7 +16,6 @@ use sherwood_sim::Board;
 use sherwood_workload::onerf::Model;
 
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
-use super::keep::Keep;
 use super::microfuge;
 use super::runs::distinct;
 use super::subject::Subject;
@@ -44,7 +43,7 @@ the directory of --results, and the same command goes on with what is missing.
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 #[command(
     mut_arg("seeds", |arg| arg.default_values(["1", "2", "3"])),
-    mut_arg("results", |arg| arg.help("Directory in which verdicts are kept")),
+    mut_arg("results", |arg| arg.help("Directory in which verdicts are kept [default: ~/.cache/sherwood/sim]")),
     mut_arg("json", |arg| arg.help("Print what was found as one JSON document"))
 )]
 pub(crate) struct Args {
@@ -96,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let threads = args.batch.threads();
     // Each thread executes one run and may leave the warm-up of another for the next.
     let trials = Trials::new(&args.batch.flags, subject, policies, violation, 2 * threads)?;
-    let keep = Keep::open(&args.batch.results)?;
+    let keep = args.batch.keep()?;
     let stop = interrupt::stop_flag()?;
     let board = Board::new(trials.policies().len(), &seeds);
     let board = Workers::new(&trials, &keep, &stop, board).work(threads)?;
