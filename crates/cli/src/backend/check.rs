@@ -23,9 +23,9 @@ use crate::out;
 /// Tries each replica and says what answers there, or what is wrong and what to do
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sherwood backend check --config sherwood.toml
-  sherwood backend check --config sherwood.toml catalog prices
-  sherwood backend check --config sherwood.toml --json
+  sherwood backend check sherwood.toml
+  sherwood backend check sherwood.toml catalog prices
+  sherwood backend check sherwood.toml --json
 
 Replicas are tried together, each with the options of the file: address, TLS, user, time-outs.
 Nothing is written; memcached, Redis, HTTP services and DynamoDB are asked for `sherwood-check`,
@@ -34,18 +34,29 @@ the way; one that is not there yet, and that a node would make, is not made.
 
 Exit status: 0 all answer, 1 one or more do not, 2 the file or a name is wrong.")]
 pub(crate) struct Args {
+    /// Configuration file (TOML), unless --config has it, and the backends to try; all where none is
+    /// named
+    #[arg(value_names = ["FILE", "NAME"], num_args = 1.., required_unless_present = "config")]
+    file_and_names: Vec<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-    /// Backends to try; all where none is named
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
+    config: Option<PathBuf>,
     /// How long a replica may take
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_timeout)]
     timeout: Duration,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// The configuration file, and the names of the backends to try.
+    fn file_and_names(&self) -> (PathBuf, &[String]) {
+        match (&self.config, self.file_and_names.split_first()) {
+            (None, Some((file, names))) => (PathBuf::from(file), names),
+            (config, _) => (config.clone().unwrap_or_default(), &self.file_and_names),
+        }
+    }
 }
 
 /// Parses the timeout: 10 ms, which is too short for a remote server, to 10 minutes.
@@ -84,10 +95,11 @@ pub(super) struct Fault {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let flags = Flags { config: Some(args.config.clone()), ..Flags::default() };
+    let (file, names) = args.file_and_names();
+    let flags = Flags { config: Some(file), ..Flags::default() };
     let config =
         config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
-    let backends = named(config.backends, &args.names)?;
+    let backends = named(config.backends, names)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let tried = try_all(&runtime, &backends, args.timeout)?;

@@ -10,8 +10,8 @@ use crate::exit::Failure;
 /// Looks at the backends of a configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sherwood backend check --config sherwood.toml            every replica of every backend
-  sherwood backend check --config sherwood.toml catalog    one of them
+  sherwood backend check sherwood.toml            every replica of every backend
+  sherwood backend check sherwood.toml catalog    one of them
 
 `sherwood backend COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
