@@ -296,10 +296,31 @@ impl Config {
     }
 
     /// Line printed at start-up about the most memory that clients can use in addition: `buffers:
-    /// at most 256MiB for all requests, answers and fetched values, 3.3MiB for each of 1024
-    /// memcached connections, 0.1MiB for each of 1024 HTTP connections`.
+    /// at most 3.5GiB more if every client uses all it may: 256.0MiB for requests, answers and
+    /// fetched values, 3.1GiB for 1024 memcached connections, 128.0MiB for 1024 HTTP connections;
+    /// less with a lower max_connections, max_item_size or buffers`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
+        let parts: Vec<(u64, String)> = std::iter::once(self.shared_buffers())
+            .chain(self.listeners_buffers())
+            .chain(self.admin.map(|_| self.http_buffers()))
+            .collect();
+        let sum = parts.iter().fold(0, |sum: u64, (bytes, _)| sum.saturating_add(*bytes));
+        let parts: Vec<_> = parts.iter().map(|(bytes, what)| format!("{} {what}", rounded(*bytes))).collect();
+        format!(
+            "buffers: at most {} more if every client uses all it may: {}; less with a lower max_connections, max_item_size \
+             or buffers",
+            rounded(sum),
+            parts.join(", ")
+        )
+    }
+
+    fn shared_buffers(&self) -> (u64, String) {
+        (self.memory.buffers_bytes_max, "for requests, answers and fetched values".to_owned())
+    }
+
+    /// The most that connections to listeners use, by protocol.
+    fn listeners_buffers(&self) -> impl Iterator<Item = (u64, String)> {
         let options =
             ListenerOptions { item_size_max: self.memory.item_bytes_max, ..ListenerOptions::default() };
         let listeners = [
@@ -307,26 +328,22 @@ impl Config {
             (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),
         ];
         let spoken = |protocol| self.listeners.iter().any(|listener| listener.protocol == protocol);
-        let listeners =
-            listeners.into_iter().filter(|(protocol, ..)| spoken(*protocol)).map(|(_, name, bytes)| {
-                format!("{} for each of {} {name} connections", mebibytes(bytes), self.server.connections_max)
-            });
-        let http = self.admin.map(|_| {
-            let tls = if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 };
-            let plain = if self.schedulers.is_empty() {
-                http::CONNECTION_BYTES_MAX
-            } else {
-                http::HTTP2_CONNECTION_BYTES_MAX
-            };
-            let bytes = mebibytes(plain + tls);
-            format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
-        });
-        let shared = format!(
-            "{} for all requests, answers and fetched values",
-            ByteSize(self.memory.buffers_bytes_max)
-        );
-        let parts: Vec<_> = std::iter::once(shared).chain(listeners).chain(http).collect();
-        format!("buffers: at most {}", parts.join(", "))
+        let connections = self.server.connections_max;
+        listeners.into_iter().filter(move |(protocol, ..)| spoken(*protocol)).map(move |(_, name, bytes)| {
+            let sum = (bytes as u64).saturating_mul(u64::from(connections));
+            (sum, format!("for {connections} {name} connections"))
+        })
+    }
+
+    fn http_buffers(&self) -> (u64, String) {
+        let tls = if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 };
+        let plain = if self.schedulers.is_empty() {
+            http::CONNECTION_BYTES_MAX
+        } else {
+            http::HTTP2_CONNECTION_BYTES_MAX
+        };
+        let sum = (plain + tls) as u64 * HTTP_CONNECTIONS_MAX as u64;
+        (sum, format!("for {HTTP_CONNECTIONS_MAX} HTTP connections"))
     }
 
     /// Number of open files of the node when every connection is in use, including connections to
@@ -357,6 +374,8 @@ impl Config {
     }
 }
 
-fn mebibytes(bytes: usize) -> String {
-    format!("{:.1}MiB", bytes as f64 / f64::from(1 << 20))
+/// A size with one digit after the point, in MiB or GiB.
+fn rounded(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 1024.0 { format!("{mebibytes:.1}MiB") } else { format!("{:.1}GiB", mebibytes / 1024.0) }
 }

@@ -288,15 +288,14 @@ mod meaning {
     }
 
     #[test]
-    fn start_up_line_on_buffers_lists_bytes_per_connection() {
-        let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
-        let line = config(listener).buffers_line();
-        assert!(
-            line.starts_with("buffers: at most 256MiB for all requests, answers and fetched values, "),
-            "{line}"
+    fn start_up_line_on_buffers_sums_the_most_that_all_clients_use() {
+        let listener = "[server]\nmax_connections = 10\n[[listener]]\nbind = \"127.0.0.1:1\"";
+        assert_eq!(
+            config(listener).buffers_line(),
+            "buffers: at most 417.3MiB more if every client uses all it may: 256.0MiB for requests, answers and fetched \
+             values, 33.3MiB for 10 memcached connections, 128.0MiB for 1024 HTTP connections; less with a lower \
+             max_connections, max_item_size or buffers"
         );
-        assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
-        assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
         let off = format!("{listener}\n[admin]\nbind = \"off\"");
         assert!(!config(&off).buffers_line().contains("HTTP"));
     }
