@@ -72,6 +72,23 @@ impl Slos {
         }
     }
 
+    /// Refuses a class that has no SLO where others have one: a misspelt class would count for
+    /// none.
+    ///
+    /// # Errors
+    /// Fails with the names of the classes that have one.
+    pub(crate) fn check_class(&self, class: Option<&str>) -> Result<(), Vec<String>> {
+        let Some(class) = class else { return Ok(()) };
+        let names = self.0.iter().filter_map(|(to, _)| match to {
+            SloScope::Class(name) => Some(name),
+            SloScope::Tenant(_) => None,
+        });
+        if names.clone().any(|name| name == class) || names.clone().next().is_none() {
+            return Ok(());
+        }
+        Err(names.cloned().collect())
+    }
+
     /// Records a request that ended at `at`.
     pub(crate) fn record(&self, now: Instant, at: Instant, counted: Counted, request: FinishedRequest) {
         for index in [counted.class, counted.tenant].into_iter().flatten() {
@@ -109,14 +126,30 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn request_counts_for_the_slos_of_its_class_and_its_tenant_alone() {
-        let slo = |millis| Slo {
+    fn slo(millis: u64) -> Slo {
+        Slo {
             percentile: 99.0,
             bound: Duration::from_millis(millis),
             window: Duration::from_secs(60),
             observe: Duration::from_secs(5),
+        }
+    }
+
+    #[test]
+    fn class_must_have_an_slo_where_others_have_one() {
+        let slos = |scopes: Vec<SloScope>| {
+            let setups: Vec<_> = scopes.into_iter().map(|to| SloSetup { to, slo: slo(50) }).collect();
+            Slos::new(&setups, Instant::ZERO)
         };
+        let none = slos(vec![SloScope::Tenant(TenantId(0))]);
+        assert_eq!(none.check_class(Some("page")), Ok(()));
+        let some = slos(vec![SloScope::Class("page".to_owned()), SloScope::Tenant(TenantId(0))]);
+        assert_eq!([some.check_class(None), some.check_class(Some("page"))], [Ok(()), Ok(())]);
+        assert_eq!(some.check_class(Some("pgae")), Err(vec!["page".to_owned()]));
+    }
+
+    #[test]
+    fn request_counts_for_the_slos_of_its_class_and_its_tenant_alone() {
         let to =
             [SloScope::Class("page".into()), SloScope::Class("feed".into()), SloScope::Tenant(TenantId(1))];
         let setups: Vec<_> =

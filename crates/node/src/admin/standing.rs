@@ -116,6 +116,14 @@ pub(crate) async fn reports(
             })?,
             None => core.names.default_tenant().unwrap_or(core.names.nobody()),
         };
+        core.telemetry.slos().check_class(report.class.as_deref()).map_err(|known| {
+            let class = report.class.as_deref().unwrap_or_default();
+            let error = format!(
+                "report {index}: no class with an SLO is called {class:?}; known: {}",
+                listed(&known)
+            );
+            Problem::unprocessable(error).with("path", format!("[{index}].class"))
+        })?;
         let counted = core.telemetry.slos().counted(report.class.as_deref(), tenant);
         finished.push((
             report.t,

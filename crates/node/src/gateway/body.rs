@@ -204,7 +204,7 @@ pub(crate) enum Refusal {
     Unknown {
         /// JSON path of the name.
         path: String,
-        /// `backend` or `tenant`.
+        /// `backend`, `class` or `tenant`.
         what: &'static str,
         /// The unknown name.
         name: String,
