@@ -17,13 +17,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 pub(crate) use events::STREAMS_MAX;
 
 use crate::core::Core;
-use crate::http::Problem;
+use crate::http::{Problem, form};
 use crate::metrics;
 
 /// Builds the routes of the port; `requests` is the gateway.
@@ -57,6 +58,7 @@ pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Rout
                 "this path takes other methods; see the Allow header",
             )
         })
+        .layer(from_fn(form))
         .with_state(core)
 }
 

@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 216;
 /// The quotes around a text.
 const QUOTES: usize = 2;
 
-/// Returns the answer as JSON, identical to serde's output.
+/// Returns the answer as JSON, identical to serde's output, and a newline.
 pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
     let RequestAnswer { latency_ms, blocking_backend, results } = answer;
     let mut out = Vec::with_capacity(KEY_BYTES + results.iter().map(bytes_of).sum::<usize>());
@@ -31,7 +31,7 @@ pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
         }
         write_key(&mut out, key, &mut latency);
     }
-    out.extend_from_slice(b"]}");
+    out.extend_from_slice(b"]}\n");
     out
 }
 
@@ -202,7 +202,8 @@ mod tests {
             keys in prop::collection::vec((".{1,70}", prop::option::of(".{0,200}"), prop::option::of(".{0,9}"), 0..3u32), 0..5),
         ) {
             answer(latency_us, blocking_backend.as_deref(), &keys, |answer| {
-                assert_eq!(encode(&answer), serde_json::to_vec(&answer).expect("serializes"));
+                let expected = serde_json::to_string(&answer).expect("serializes") + "\n";
+                assert_eq!(encode(&answer), expected.into_bytes());
             });
         }
     }

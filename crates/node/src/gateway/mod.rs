@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
@@ -25,7 +26,7 @@ use crate::backend::FetchKey;
 use crate::clock::millis;
 use crate::core::Core;
 use crate::deadlines::Kept;
-use crate::http::{Problem, WholeBody, listed};
+use crate::http::{EndsLine, Problem, WholeBody, listed};
 use crate::slos::Counted;
 use crate::waiter::{Arrival, Waiter};
 
@@ -44,6 +45,10 @@ pub(crate) async fn handle(
     let within = deadline::within(&headers, asked.deadline_ms).map_err(refused)?;
     let queries = resolve(&core, &asked, arrival, within).map_err(refused)?;
     if let Some(class) = &asked.class {
+        core.telemetry
+            .slos()
+            .check_class(Some(class))
+            .map_err(|known| refused(unknown_class(class, &known)))?;
         core.classes.count(class);
     }
     if !hold.take(asked.bytes_max(body.len())) {
@@ -63,7 +68,7 @@ pub(crate) async fn handle(
     // The memory of the text is returned to the budget when the text was sent or its client has
     // gone.
     let text = room.into_hold().guard(text);
-    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+    Ok((Extension(EndsLine), [(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 fn refused(refusal: Refusal) -> Problem {
@@ -182,6 +187,10 @@ impl Drop for Running<'_> {
 fn counted(core: &Core, asked: &AskedRequest<'_>) -> Counted {
     let tenant = core.names.tenant_or_default(asked.tenant.as_deref());
     core.telemetry.slos().counted(asked.class.as_deref(), tenant.unwrap_or(core.names.nobody()))
+}
+
+fn unknown_class(class: &str, known: &[String]) -> Refusal {
+    Refusal::Unknown { path: "class".to_owned(), what: "class", name: class.to_owned(), known: listed(known) }
 }
 
 /// The refusal of a request whose tenant is unknown, or missing where it is needed.

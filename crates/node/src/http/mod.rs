@@ -13,6 +13,7 @@
 mod activity;
 mod body;
 mod drain;
+mod form;
 mod reply;
 
 use std::convert::Infallible;
@@ -45,6 +46,7 @@ use activity::Activity;
 use drain::Drain;
 
 pub(crate) use body::{HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
+pub(crate) use form::{EndsLine, form};
 pub(crate) use reply::{InPath, Problem, listed};
 
 /// Timeout of the head of a request, and of an idle connection.
