@@ -89,7 +89,7 @@ fn invalid_flags_of_serve_are_refused() {
         (&["--eviction", "sieve"][..], "--eviction"),
         (&["--policy", "hare"], "--policy"),
         (&["--policy", "offline_opt"], "--policy"),
-        (&["--memory", "1GB"], "--memory"),
+        (&["--memory", "1Gb"], "--memory"),
         (&["--memory", "0"], "--memory"),
         (&["--redis", "0.0.0.0:6379"], "--redis"),
         (&["--unix-socket", ""], "--unix-socket"),
