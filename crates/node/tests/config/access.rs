@@ -19,7 +19,7 @@ fn addresses_beyond_loopback_with_authentication_are_accepted() {
     assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("0.0.0.0:8080"));
     let files = config.listeners.iter().map(|listener| listener.auth_file.clone());
     assert_eq!(files.collect::<Vec<_>>(), [Some("p".into()), Some("p".into())]);
-    assert!(config.buffers_line().contains("0.3MiB for each of 1024 HTTP connections"), "TLS has its own");
+    assert!(config.buffers_line().contains("290.0MiB for 1024 HTTP connections"), "TLS has its own");
 }
 
 #[test]

@@ -292,8 +292,8 @@ mod meaning {
         let listener = "[server]\nmax_connections = 10\n[[listener]]\nbind = \"127.0.0.1:1\"";
         assert_eq!(
             config(listener).buffers_line(),
-            "buffers: at most 417.3MiB more if every client uses all it may: 256.0MiB for requests, answers and fetched \
-             values, 33.3MiB for 10 memcached connections, 128.0MiB for 1024 HTTP connections; less with a lower \
+            "buffers: at most 415.4MiB more if every client uses all it may: 256.0MiB for requests, answers and fetched \
+             values, 31.4MiB for 10 memcached connections, 128.0MiB for 1024 HTTP connections; less with a lower \
              max_connections, max_item_size or buffers"
         );
         let off = format!("{listener}\n[admin]\nbind = \"off\"");

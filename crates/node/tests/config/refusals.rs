@@ -92,7 +92,7 @@ fn invalid_address_is_refused() {
     assert_refused(&[
         (
             "[admin]\nbind = \"localhost\"",
-            "a.toml:2:8: [admin] bind is \"localhost\"; it must be an IP address and a port: set bind = \
+            "a.toml:2:8: [admin] bind is \"localhost\"; it must be an IP address, or localhost, and a port: set bind = \
              \"127.0.0.1:8080\"",
         ),
         (
@@ -509,7 +509,7 @@ fn message_of_a_refused_flag_names_it() {
          --max-item-size: \"1Mb\" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as \"64MiB\"\n\
          --eviction is \"lru2\"; it must be \"s3-fifo\" or \"lru\": did you mean \"lru\"?\n\
          --threads is 1000; it must be 1 to 256: give --threads 2\n\
-         --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
+         --admin is \"127.0.0.1\"; it must be an IP address, or localhost, and a port: give --admin 127.0.0.1:8080\n\
          --memcached is 192.0.2.1:11211, which other machines may reach; beyond loopback a listener must ask for a \
          password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
          = \"passwords\" and network = \"trusted\" in [[listener]], or give --memcached 127.0.0.1:11211\n\
@@ -523,7 +523,7 @@ fn message_of_a_refused_flag_names_it() {
 #[test]
 fn path_without_unix_prefix_is_refused_with_the_remedy() {
     let flags = Flags { memcached: Some("/run/m.sock".to_owned()), ..Flags::default() };
-    let expected = "--memcached is \"/run/m.sock\"; it must be an IP address and a port, or a UNIX socket with unix: before \
+    let expected = "--memcached is \"/run/m.sock\"; it must be an IP address, or localhost, and a port, or a UNIX socket with unix: before \
                     its path: write unix:/run/m.sock";
     assert_eq!(refusal("", &flags), [expected]);
 }
@@ -532,7 +532,7 @@ fn path_without_unix_prefix_is_refused_with_the_remedy() {
 fn refused_listener_is_not_also_reported_missing() {
     let off = || Some("off".to_owned());
     let flags = Flags { memcached: Some("localhost:1".to_owned()), admin: off(), ..Flags::default() };
-    let one = "it must be an IP address and a port";
+    let one = "it must be an IP address, or localhost, and a port";
     assert!(matches!(&refusal("", &flags)[..], [only] if only.contains(one)));
     let file = "[[listener]]\nbind = \"localhost:1\"";
     let found = refusal(file, &Flags { admin: off(), ..Flags::default() });
