@@ -162,7 +162,7 @@ class Node(Server):
 
     def fill(self):
         """Sets as many of each tenant's keys as its part of the cache holds, the most popular last."""
-        for own in self.tenants:
+        for number, own in enumerate(self.tenants):
             load = own["loads"][0]
             item = 16 + load["value_bytes"] + ITEM_OVERHEAD
             ranks = range(min(load["keys"], own["cache"] // item) - 1, -1, -1)
@@ -173,7 +173,7 @@ class Node(Server):
                 expect(answers, 1)
                 for at in range(0, len(ranks), 500):
                     batch = ranks[at : at + 500]
-                    connection.sendall(b"".join(command(b"SET", b"k%015d" % rank, value) for rank in batch))
+                    connection.sendall(b"".join(command(b"SET", key(number, rank), value) for rank in batch))
                     expect(answers, len(batch))
 
     def status(self):
@@ -189,6 +189,12 @@ class Node(Server):
     def stop(self):
         super().stop()
         self.scratch.cleanup()
+
+
+def key(number, rank):
+    """The key of a rank of the tenant with this number, as `sherwood load --scenario` writes it."""
+    digits = b"0123456789abcdefghijklmnopqrstuv"
+    return b"t%c%c%013d" % (digits[number // 32], digits[number % 32], rank)
 
 
 def command(*words):

@@ -163,7 +163,12 @@ fn prepare(
         [] => Schedule::Closed,
         rates => Schedule::changing(&since_start(rates, warm_up), seed),
     };
-    let workload = Workload::Tenant { load: Box::new(load.clone()), warm_up, seed };
+    let workload = Workload::Tenant {
+        number: u16::try_from(number).unwrap_or(u16::MAX),
+        load: Box::new(load.clone()),
+        warm_up,
+        seed,
+    };
     let prepared = Prepared::new(&cache_options, schedule, workload)?;
     Ok((cache_options, prepared))
 }

@@ -109,8 +109,13 @@ pub enum Workload {
         /// The RobinHood trace's text.
         input: Box<dyn BufRead + Send>,
     },
-    /// The endless stream of a load of a validated scenario of tenants.
+    /// The endless stream of a load of a validated scenario of tenants. Each tenant has keys of its
+    /// own: a store has one value of a key, so writes of one tenant would remove it from the caches
+    /// of the others.
     Tenant {
+        /// Number of the tenant in the scenario, below 1,024. The first three bytes of its keys are
+        /// `t` and the number as two digits of base 32, 0 to 9 and a to v.
+        number: u16,
         /// Keys, popularity, writes and scans, which change over time.
         load: Box<tenants::Load>,
         /// Time before the measurement, from whose start changes count.

@@ -93,7 +93,9 @@ fn all_of(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
             Box::new(Cache2k { accesses, value_sizes, size_rng })
         }
         Workload::RobinHood { input } => Box::new(RobinHood::new(input)),
-        Workload::Tenant { load, warm_up, seed } => Box::new(Tenant::new(&load, warm_up, seed)),
+        Workload::Tenant { number, load, warm_up, seed } => {
+            Box::new(Tenant::new(number, &load, warm_up, seed))
+        }
     })
 }
 
@@ -181,15 +183,24 @@ fn check_prefix(prefix: &str, key_bytes: usize) -> Result<(), LoadError> {
 
 /// The load of a tenant of a scenario, whose changes count from the end of its warm-up.
 struct Tenant {
+    /// The first bytes of every key.
+    prefix: [u8; 3],
     operations: tenants::Operations,
     warm_up: Duration,
     value_bytes: u32,
 }
 
 impl Tenant {
-    fn new(load: &tenants::Load, warm_up: Duration, seed: u64) -> Self {
+    fn new(number: u16, load: &tenants::Load, warm_up: Duration, seed: u64) -> Self {
+        const DIGITS: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
+        let digit = |value: u16| DIGITS[usize::from(value % 32)];
         let operations = tenants::Operations::new(load, seed);
-        Self { operations, warm_up, value_bytes: load.value_bytes }
+        Self {
+            prefix: [b't', digit(number / 32), digit(number)],
+            operations,
+            warm_up,
+            value_bytes: load.value_bytes,
+        }
     }
 }
 
@@ -201,6 +212,8 @@ impl Operations for Tenant {
         };
         next.key.clear();
         self.operations.write_key(key, &mut next.key);
+        // Ranks have at most 13 digits, and keys 16 bytes or more.
+        next.key[..self.prefix.len()].copy_from_slice(&self.prefix);
         (next.verb, next.partition, next.keys) = (verb, 0, 1);
         (next.cacheable, next.value_bytes) = (true, self.value_bytes);
         Ok(true)
@@ -324,6 +337,25 @@ mod tests {
         let input: Box<dyn BufRead + Send> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
         let accesses = drain(Workload::Cache2k { input, value_sizes: ValueSizes::default(), seed: 1 });
         assert_eq!(accesses, [("t07".to_owned(), "t07/0001a2b3".to_owned(), 100, true)]);
+    }
+
+    #[test]
+    fn tenants_of_a_scenario_have_keys_of_their_own() {
+        let text = r#"{"name": "one", "warm_up": "1s", "measure": "1s", "backends": [{"name": "db"}],
+            "tenants": [{"name": "a", "clients": {"processes": 1, "depth": 1}, "cache": 1000,
+                         "loads": [{"backend": "db", "keys": 1}]}]}"#;
+        let scenario = tenants::Scenario::from_json(text).expect("valid");
+        let first_key = |number| {
+            let load = Box::new(scenario.tenants[0].loads[0].clone());
+            let workload = Workload::Tenant { number, load, warm_up: Duration::ZERO, seed: 1 };
+            let mut next = Operation::default();
+            assert!(from_workload(workload, None).unwrap().next(Duration::ZERO, &mut next).unwrap());
+            String::from_utf8(next.key).unwrap()
+        };
+        assert_eq!(
+            [0, 42, 1023].map(first_key),
+            ["t000000000000000", "t1a0000000000000", "tvv0000000000000"]
+        );
     }
 
     #[test]
