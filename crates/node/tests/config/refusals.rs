@@ -531,12 +531,19 @@ fn path_without_unix_prefix_is_refused_with_the_remedy() {
 #[test]
 fn refused_listener_is_not_also_reported_missing() {
     let off = || Some("off".to_owned());
-    let flags = Flags { memcached: Some("localhost:1".to_owned()), admin: off(), ..Flags::default() };
+    let flags = Flags { memcached: Some("nowhere:1".to_owned()), admin: off(), ..Flags::default() };
     let one = "it must be an IP address, or localhost, and a port";
     assert!(matches!(&refusal("", &flags)[..], [only] if only.contains(one)));
-    let file = "[[listener]]\nbind = \"localhost:1\"";
+    let file = "[[listener]]\nbind = \"nowhere:1\"";
     let found = refusal(file, &Flags { admin: off(), ..Flags::default() });
     assert!(matches!(&found[..], [only] if only.contains(one)), "{found:?}");
+}
+
+#[test]
+fn localhost_is_the_loopback_address() {
+    let flags = Flags { memcached: Some("localhost:1".to_owned()), ..Flags::default() };
+    let config = load(&flags, POLICIES).expect("valid");
+    assert_eq!(config.listeners[0].bind.to_string(), "127.0.0.1:1");
 }
 
 #[test]
