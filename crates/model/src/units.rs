@@ -26,8 +26,7 @@ pub enum UnitError {
         "\"{0}\" is no size; write whole bytes as B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as \"64MiB\""
     )]
     Size(String),
-    /// Not a number with one of the units of a duration, not whole microseconds, or above 2⁶⁴ - 1 of
-    /// them.
+    /// Not a number with one of the units of a duration, not whole microseconds, or above 2⁶⁴ - 1.
     #[error("\"{0}\" is no duration; write whole microseconds as us, ms, s, m, h or d, such as \"5s\"")]
     Duration(String),
 }

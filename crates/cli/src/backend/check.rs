@@ -34,8 +34,7 @@ the way; one that is not there yet, and that a node would make, is not made.
 
 Exit status: 0 all answer, 1 one or more do not, 2 the file or a name is wrong.")]
 pub(crate) struct Args {
-    /// Configuration file (TOML), unless --config has it, and the backends to try; all where none is
-    /// named
+    /// Configuration file (TOML), unless --config has it, and backends to try; all if none is named
     #[arg(value_names = ["FILE", "NAME"], num_args = 1.., required_unless_present = "config")]
     file_and_names: Vec<String>,
     /// Configuration file (TOML)

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use sherwood_policy::available_without_options;
 use sherwood_sim::{Knobs, microfuge, tenants};
 
-use super::keep::Keep;
-use crate::cache_dir;
 use crate::exit::Failure;
 
 /// Parts of the full system that `--scale` accepts, and the names of their profiles.
@@ -38,7 +36,7 @@ pub(super) struct BatchFlags {
     pub(super) flags: Flags,
     /// Directory in which finished runs are kept [default: ~/.cache/sherwood/sim]
     #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
+    pub(super) results: Option<PathBuf>,
     /// Runs at a time [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -48,14 +46,6 @@ pub(super) struct BatchFlags {
 }
 
 impl BatchFlags {
-    /// Opens the directory of finished runs.
-    pub(super) fn keep(&self) -> Result<Keep, Failure> {
-        match &self.results {
-            Some(directory) => Keep::open(directory),
-            None => Keep::open(&cache_dir::default("sim", "--results")?),
-        }
-    }
-
     /// Number of runs to simulate at the same time.
     pub(super) fn threads(&self) -> usize {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use sherwood_model::SeededState;
 
 use super::runs::Inputs;
+use crate::cache_dir;
 use crate::exit::Failure;
 use crate::out;
 
@@ -36,11 +37,15 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Opens the directory, creating it if necessary.
-    pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(directory)
+    /// Opens this directory, or else one in the user's cache, creating it if necessary.
+    pub(super) fn open(directory: Option<&Path>) -> Result<Self, Failure> {
+        let directory = match directory {
+            Some(directory) => directory.to_owned(),
+            None => cache_dir::default("sim", "--results")?,
+        };
+        fs::create_dir_all(&directory)
             .map_err(|error| Failure::failed(format!("making {}: {error}", directory.display())))?;
-        Ok(Self { directory: directory.to_owned(), said: AtomicBool::new(false) })
+        Ok(Self { directory, said: AtomicBool::new(false) })
     }
 
     /// Path of the directory, for messages.
@@ -144,7 +149,7 @@ mod tests {
     #[test]
     fn results_of_runs_with_different_inputs_have_different_files() {
         let directory = tempfile::tempdir().expect("a directory");
-        let keep = Keep::open(directory.path()).expect("a directory");
+        let keep = Keep::open(Some(directory.path())).expect("a directory");
         let long = "l".repeat(300);
         let mut all = vec![
             inputs("a.b", None, &[]),
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn unfinished_results_file_of_another_process_is_ignored() {
         let directory = tempfile::tempdir().expect("a directory");
-        let keep = Keep::open(directory.path()).expect("a directory");
+        let keep = Keep::open(Some(directory.path())).expect("a directory");
         let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
         let path = keep.path::<Piece>(&piece.inputs);
         // Two names that cannot be written to: the old one without a process id, and that of
@@ -193,7 +198,7 @@ mod tests {
     #[test]
     fn failed_write_of_a_result_leaves_no_file() {
         let directory = tempfile::tempdir().expect("a directory");
-        let keep = Keep::open(directory.path()).expect("a directory");
+        let keep = Keep::open(Some(directory.path())).expect("a directory");
         let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
         fs::create_dir(keep.path::<Piece>(&piece.inputs)).expect("a directory");
         keep.write(&piece).expect_err("a directory is no file");
@@ -203,7 +208,7 @@ mod tests {
     #[test]
     fn unusable_results_file_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
-        let keep = Keep::open(directory.path()).expect("a directory");
+        let keep = Keep::open(Some(directory.path())).expect("a directory");
         let old = inputs("a", None, &["tax=0.02"]);
         let new = Inputs { version: "2".to_owned(), ..old.clone() };
         keep.write(&Piece { inputs: old.clone(), found: 1 }).expect("it is kept");

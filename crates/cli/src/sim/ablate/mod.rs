@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use super::compare;
 use super::flags::{BatchFlags, Flags};
+use super::keep::Keep;
 use super::runs::{self, Run, distinct};
 use super::subject::Subject;
 use crate::exit::Failure;
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     runs::check(runs.iter().step_by(seeds.len()))?;
-    let keep = args.batch.keep()?;
+    let keep = Keep::open(args.batch.results.as_deref())?;
     let began = Instant::now();
     compare::make_missing(&keep, &runs, args.batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();

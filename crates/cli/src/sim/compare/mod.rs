@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let subjects = runs::subjects(&distinct(&args.scenarios))?;
     let runs = runs::of(&args.batch.flags, &subjects, &policies, &seeds)?;
     let hits = args.hits.as_deref().map(hits::read).transpose()?.unwrap_or_default();
-    let keep = args.batch.keep()?;
+    let keep = Keep::open(args.batch.results.as_deref())?;
     let began = Instant::now();
     make_missing(&keep, &runs, args.batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();

@@ -16,6 +16,7 @@ use sherwood_sim::Board;
 use sherwood_workload::onerf::Model;
 
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
+use super::keep::Keep;
 use super::microfuge;
 use super::runs::distinct;
 use super::subject::Subject;
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let threads = args.batch.threads();
     // Each thread executes one run and may leave the warm-up of another for the next.
     let trials = Trials::new(&args.batch.flags, subject, policies, violation, 2 * threads)?;
-    let keep = args.batch.keep()?;
+    let keep = Keep::open(args.batch.results.as_deref())?;
     let stop = interrupt::stop_flag()?;
     let board = Board::new(trials.policies().len(), &seeds);
     let board = Workers::new(&trials, &keep, &stop, board).work(threads)?;

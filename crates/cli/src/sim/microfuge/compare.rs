@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::out;
 use crate::sim::batch::make_all;
 use crate::sim::flags::BatchFlags;
+use crate::sim::keep::Keep;
 use crate::sim::runs::distinct;
 use crate::sim::sweep::{Sweep, listed};
 
@@ -59,7 +60,7 @@ pub(in crate::sim) fn compare(
             values.push(value);
         }
     }
-    let keep = batch.keep()?;
+    let keep = Keep::open(batch.results.as_deref())?;
     let began = Instant::now();
     let kept = make_all(&keep, &runs, batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();

@@ -54,7 +54,7 @@ pub(in crate::sim) fn frontier(
             return Err(Failure::usage(format!("--set {setting}: frontier looks for the rate by itself")));
         }
     }
-    let keep = batch.keep()?;
+    let keep = Keep::open(batch.results.as_deref())?;
     let found = distinct(policies)
         .iter()
         .map(|policy| find(&keep, policy, &settings, batch, bounds))

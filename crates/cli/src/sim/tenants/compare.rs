@@ -59,7 +59,7 @@ pub(in crate::sim) fn compare(
             settings,
         }));
     }
-    let keep = batch.keep()?;
+    let keep = Keep::open(batch.results.as_deref())?;
     let began = Instant::now();
     let groups = simulate(&cases, &policies, &seeds, batch, &keep)?;
     let wall_s = began.elapsed().as_secs_f64();
