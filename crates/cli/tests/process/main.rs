@@ -16,6 +16,7 @@ mod security;
 mod serve;
 mod sim;
 mod support;
+mod tenants;
 mod tickets;
 mod tour;
 mod trace;

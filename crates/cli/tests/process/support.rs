@@ -61,6 +61,13 @@ impl Program {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
+    /// Returns the memory of the process that it shares with no file.
+    pub(crate) fn private_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB"));
+        kib.expect("Linux says so").trim().parse::<u64>().unwrap() << 10
+    }
+
     /// Discards further output on standard error.
     pub(crate) fn ignore(&mut self) {
         self.stderr = None;
@@ -120,6 +127,11 @@ impl Server {
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         self.program.signal(signal);
+    }
+
+    /// Returns the memory of the process that it shares with no file.
+    pub(crate) fn private_bytes(&self) -> u64 {
+        self.program.private_bytes()
     }
 
     /// Discards further output on standard error.
