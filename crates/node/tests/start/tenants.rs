@@ -300,3 +300,43 @@ fn node_without_tenants_has_no_division_to_show() {
         assert!(answer["error"].as_str().unwrap().contains("no [[tenant]]"), "{answer}");
     }
 }
+
+/// Replaces numbers and sentences, which depend on the policy, by their kinds.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Number(_) => *value = json!("number"),
+        Value::Array(values) => values.iter_mut().for_each(mask),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match name.as_str() {
+                    "kept" => *value = json!("a reason or null"),
+                    "bound" | "normalized" | "hit_ratio" => *value = json!("number or null"),
+                    "applied" | "moving" => *value = json!("true or false"),
+                    "line" | "sentence" => *value = json!("text"),
+                    "trades" => *value = json!(["text"]),
+                    _ => mask(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn answers_about_tenants_have_the_documented_fields() {
+    let mut world = World::new(CONFIGURATION);
+    let new = world.node.get("/v1/tenants");
+    assert_eq!((&new["latest"], &new["bound"]), (&Value::Null, &Value::Null));
+    assert_eq!(new["tenants"][0]["normalized"], Value::Null);
+    world.run(20);
+    let first = |mut answer: Value| {
+        answer["tenants"].as_array_mut().unwrap().truncate(1);
+        answer
+    };
+    let standing = first(world.node.get("/v1/tenants"));
+    let division = first(world.node.post("/v1/tenants/what-if", &json!({"weights": {"a": 2}})));
+    let trades = world.node.get("/v1/tenants/trades")[0].clone();
+    let mut answers = json!({"GET": standing, "GET trades, first": trades, "POST what-if": division});
+    mask(&mut answers);
+    insta::assert_snapshot!(format!("{answers:#}"));
+}
