@@ -13,7 +13,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-ycsb proto fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-ycsb proto fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench-microfuge: build need-test ## deadlines before a limited store, beside mem
 
 bench-hare: build ## policies between tenants of one node, each beside `baseline` (three hours with five rounds; flags: make bench-hare ARGS=--help)
 	scripts/hare.py $(ARGS)
+
+bench-hopper: build need-test $(DYNALITE)/ready ## policies between tenants before a table of DynamoDB, in dynalite (7 minutes; flags: make bench-hopper ARGS=--help)
+	scripts/hopper.py $(ARGS)
 
 bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (7 minutes; flags: make bench-ycsb ARGS=--help)
 	scripts/ycsb.py $(ARGS)

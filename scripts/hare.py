@@ -19,8 +19,8 @@ Cases:
 Every round runs each policy of a case once, in another order, after the caches are filled and
 --warm-up seconds of load, in which the policy decides. `normalized` is a tenant's throughput beside
 that under `baseline` in the same round, `normalized_min` the least of the same 10 s of both.
-Scenarios are written to
---data, for `sherwood sim run --scenario FILE`.
+Scenarios are written
+to --data, for `sherwood sim run --scenario FILE`.
 
 JSON lines go to stdout, progress and tables to stderr.
 """
@@ -130,6 +130,9 @@ def scenario(options, case):
 class Node(Server):
     """A node with the tenants of a document, divided by a policy."""
 
+    # The backend's `store`.
+    STORE = f'{{ kind = "synthetic", bytes = "{VALUE_BYTES}B", latency = "5ms" }}'
+
     def __init__(self, options, document, policy):
         self.scratch = tempfile.TemporaryDirectory()
         self.tenants = document["tenants"]
@@ -153,7 +156,7 @@ class Node(Server):
             lines.append(f"auth_file = {json.dumps(self.users)}")
         calls = count * 16 * 4 * 2
         # A closed loop waits for its turn as long as it takes, as in the simulator.
-        lines += ["[[backend]]", 'name = "db"', 'timeout = "60s"', f'store = {{ kind = "synthetic", bytes = "{VALUE_BYTES}B", latency = "5ms" }}']
+        lines += ["[[backend]]", 'name = "db"', 'timeout = "60s"', f"store = {self.STORE}"]
         lines.append(f"dispatch = {{ batch_keys_max = 1, in_flight_calls_max = {calls}, queued_calls_max = {calls}, waiters_max = {16 * calls} }}")
         path = os.path.join(self.scratch.name, "node.toml")
         with open(path, "w", encoding="utf-8") as file:
@@ -176,15 +179,19 @@ class Node(Server):
                     connection.sendall(b"".join(command(b"SET", key(number, rank), value) for rank in batch))
                     expect(answers, len(batch))
 
-    def status(self):
+    def get(self, path):
+        """Asks the admin API."""
         admin = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=60)
-        admin.request("GET", "/v1/tenants")
+        admin.request("GET", path)
         answer = admin.getresponse()
         text = answer.read()
         admin.close()
         if answer.status != 200:
-            raise SystemExit(f"GET /v1/tenants: {answer.status} {text!r}")
-        return json.loads(text)
+            raise SystemExit(f"GET {path}: {answer.status} {text!r}")
+        return text
+
+    def status(self):
+        return json.loads(self.get("/v1/tenants"))
 
     def stop(self):
         super().stop()
@@ -218,7 +225,7 @@ def measure(options, case, policy, seed):
     file = os.path.join(options.data, f"{case}.json")
     with open(file, "w", encoding="utf-8") as out:
         json.dump(document, out, indent=1)
-    node = Node(options, document, policy)
+    node = options.node(options, document, policy)
     try:
         node.wait_until_ready()
         node.fill()
@@ -297,21 +304,24 @@ def names(known):
     return parse
 
 
-def main():
-    examples = """examples:
+EXAMPLES = """examples:
   make bench-hare                                         working-set-4, working-set-16 and skew-0
   make bench-hare ARGS="dynamic --seconds 600 --rounds 1"
   make bench-hare ARGS="tenants16 --rates 0.25 --policies drf,hare"
 """
-    parser = argparse.ArgumentParser(description=__doc__, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="which cases [default: working-set-4 working-set-16 skew-0]")
+
+
+def arguments(description, examples, cases):
+    """Returns a parser of the options of a measurement, which is of `cases` by default."""
+    parser = argparse.ArgumentParser(description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help=f"which cases [default: {' '.join(cases)}]")
     parser.add_argument("--sherwood", default=os.environ.get("SHERWOOD", "target/release/sherwood"), help="the binary")
     parser.add_argument("--data", default="target/hare", help="directory of the scenarios [default: %(default)s]")
-    parser.add_argument("--policies", type=names(POLICIES), default=["drf", "hare"], help=f"of these, beside baseline: {','.join(POLICIES)} [default: drf,hare]")
+    parser.add_argument("--policies", type=names(POLICIES), default=["drf", "hare"], help=f"of these, beside baseline: {','.join(POLICIES)} [default: %(default)s]")
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "5")), help="[default: %(default)s]")
     parser.add_argument("--warm-up", type=int, default=150, help="seconds of load before the measurement [default: %(default)s]")
     parser.add_argument("--seconds", type=int, default=60, help="measured in each run [default: %(default)s]")
-    parser.add_argument("--scale", type=float, default=1 / 16, help="of keys and cache [default: 1/16]")
+    parser.add_argument("--scale", type=float, default=1 / 16, help="of keys and cache [default: %(default)s]")
     parser.add_argument("--rates", type=float, default=1, help="factor of all rates [default: %(default)s]")
     parser.add_argument("--apply-over", type=float, default=0, help="least predicted gain of a new division [default: %(default)s]")
     parser.add_argument("--lend", action="store_true", help="lend idle units; without it rates are hard limits, as in the paper")
@@ -319,15 +329,21 @@ def main():
     parser.add_argument("--node-core", default="0", help="core of the node [default: %(default)s]")
     parser.add_argument("--load-core", default="1", help="core of the load [default: %(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="of the first round [default: %(default)s]")
+    parser.set_defaults(node=Node, default_cases=cases)
+    return parser
+
+
+def run(parser):
+    """Parses the options and measures the cases that they name."""
     options = parser.parse_args()
     if options.rounds < 1 or options.seconds < INTERVAL_S or options.warm_up < 1:
         parser.error(f"--rounds and --warm-up are at least 1, --seconds at least {INTERVAL_S}")
     if not 0 < options.scale <= 1 or not options.rates > 0:
         parser.error("--scale is above 0 and at most 1, --rates above 0")
-    for case in options.cases or ["working-set-4", "working-set-16", "skew-0"]:
+    for case in options.cases or options.default_cases:
         run_case(options, case)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    main()
+    run(arguments(__doc__, EXAMPLES, ["working-set-4", "working-set-16", "skew-0"]))
