@@ -47,7 +47,7 @@ class Table(Server):
         self.ask("CreateTable", {"TableName": TABLE, "BillingMode": "PAY_PER_REQUEST", **key})
         while self.ask("DescribeTable", {"TableName": TABLE})["Table"]["TableStatus"] != "ACTIVE":
             pass
-        self.fill(max(own["loads"][0]["keys"] for own in document["tenants"]))
+        self.fill([hare.key(number, rank).decode() for number, own in enumerate(document["tenants"]) for rank in range(own["loads"][0]["keys"])])
 
     def ask(self, operation, body):
         """Sends an operation. dynalite does not verify signatures."""
@@ -66,11 +66,10 @@ class Table(Server):
         return json.loads(text)
 
     def fill(self, keys):
-        print(f"hopper: filling the table with {keys} items", file=sys.stderr)
+        print(f"hopper: filling the table with {len(keys)} items", file=sys.stderr)
         value = {"B": base64.b64encode(b"v" * hare.VALUE_BYTES).decode()}
-        for first in range(0, keys, BATCH_ITEMS):
-            batch = range(first, min(first + BATCH_ITEMS, keys))
-            items = [{"PutRequest": {"Item": {"key": {"S": f"k{number:015}"}, "value": value}}} for number in batch]
+        for first in range(0, len(keys), BATCH_ITEMS):
+            items = [{"PutRequest": {"Item": {"key": {"S": key}, "value": value}}} for key in keys[first : first + BATCH_ITEMS]]
             if self.ask("BatchWriteItem", {"RequestItems": {TABLE: items}})["UnprocessedItems"]:
                 raise SystemExit("BatchWriteItem: dynalite left out items")
 
