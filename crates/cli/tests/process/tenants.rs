@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
@@ -14,6 +14,11 @@ use tempfile::TempDir;
 use crate::support::{Server, TIMEOUT};
 
 const NEWCOMER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tenants/newcomer.json");
+const EXAMPLE: &str = include_str!("../../../../examples/tenants/node.toml");
+const SCENARIOS: [&str; 2] = [
+    include_str!("../../../../examples/tenants/two-tenants.json"),
+    include_str!("../../../../examples/tenants/flood.json"),
+];
 
 /// Tenants of equal weights, each with half of everything, before a store that makes values up.
 const TENANTS: &str = r#"
@@ -54,9 +59,7 @@ store = { kind = "synthetic", bytes = "8B", latency = "0s" }
 /// files.
 fn node(period: &str) -> (Server, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let users = directory.path().join("users");
-    fs::write(&users, "gold:a password\nsilver:a password\n").unwrap();
-    fs::set_permissions(&users, Permissions::from_mode(0o600)).unwrap();
+    let users = write_users(directory.path());
     let mut config = TENANTS.replace("PERIOD", period);
     for protocol in ["redis", "memcached"] {
         config += &format!(
@@ -65,6 +68,13 @@ fn node(period: &str) -> (Server, TempDir) {
         );
     }
     (serve(directory.path(), &config), directory)
+}
+
+fn write_users(directory: &Path) -> PathBuf {
+    let users = directory.join("users");
+    fs::write(&users, "gold:a password\nsilver:a password\n").unwrap();
+    fs::set_permissions(&users, Permissions::from_mode(0o600)).unwrap();
+    users
 }
 
 fn serve(directory: &Path, config: &str) -> Server {
@@ -229,6 +239,35 @@ fn what_if_asks_a_node_for_divisions_and_changes_nothing() {
         let refused = ask(&node, &[&["what-if"][..], &args].concat());
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains(reason), "{args:?}: {said}");
+    }
+}
+
+/// Runs the examples of a node and of scenarios, with times of seconds.
+#[test]
+fn scenarios_of_the_examples_run_against_the_example_node_and_in_the_simulator() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = write_users(directory.path());
+    let config = EXAMPLE.replace("127.0.0.1:6379", "127.0.0.1:0");
+    let config = config.replace("auth_file = \"users\"", &format!("auth_file = {users:?}"));
+    let node = serve(directory.path(), &format!("{config}\n[admin]\nbind = \"127.0.0.1:0\"\n"));
+    let target = format!("redis://{}", node.address("redis"));
+    let file = directory.path().join("scenario.json").display().to_string();
+    for scenario in SCENARIOS {
+        let mut document: Value = serde_json::from_str(scenario).unwrap();
+        (document["warm_up"], document["measure"]) = (json!("1s"), json!("2s"));
+        fs::write(&file, document.to_string()).unwrap();
+        let passwords = users.to_str().unwrap();
+        let load = ["load", "--target", &target, "--passwords", passwords, "--interval", "1s"];
+        let simulation = ["sim", "run", "--policy", "hare", "--set", "lend=true"];
+        for command in [&load[..], &simulation] {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_sherwood"));
+            program.args(command).args(["--scenario", &file, "--json"]).env("HOME", directory.path());
+            let output = program.env_remove("XDG_CACHE_HOME").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let names = report["tenants"].as_array().unwrap().iter().map(|tenant| &tenant["name"]);
+            assert!(names.eq([&json!("gold"), &json!("silver")]), "{command:?}: {report}");
+        }
     }
 }
 
