@@ -21,6 +21,7 @@ mod split_mix;
 mod tags;
 mod time;
 mod token_bucket;
+mod traces;
 pub mod units;
 mod window;
 
@@ -39,4 +40,5 @@ pub use split_mix::SplitMix64;
 pub use tags::Tags;
 pub use time::Instant;
 pub use token_bucket::TokenBucket;
+pub use traces::{SpanCounts, SpanRole, TraceSpan, TracedRequest, Traces};
 pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};
