@@ -23,6 +23,7 @@ use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::tickets::Scheduler;
+use crate::traces::TraceIntake;
 use sherwood_listener::{Address, Meter};
 
 /// The state shared by all handlers and threads.
@@ -53,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) traffic: Option<Arc<Traffic>>,
     /// Holdings of the tenants.
     pub(crate) quotas: Option<Arc<Quotas>>,
+    /// The traces whose spans are being collected.
+    pub(crate) traced: TraceIntake,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// The cache's background work that listeners may do.

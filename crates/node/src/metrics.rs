@@ -2,6 +2,7 @@
 
 mod listeners;
 mod tenants;
+mod traces;
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ impl Collector for Reading {
         self.backends(&mut encoder)?;
         listeners::encode(&self.0, &mut encoder)?;
         tenants::encode(&self.0, &mut encoder)?;
+        traces::encode(&self.0, &mut encoder)?;
         let (policy, decisions) = {
             let control = self.0.control();
             (control.policy().to_owned(), control.decisions())

@@ -57,6 +57,7 @@ use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
 use crate::tls::{Tls, TlsFiles};
+use crate::traces::{self, TraceIntake};
 use crate::{admin, gateway, http, listen};
 use sherwood_listener::{Address, Running};
 
@@ -112,6 +113,7 @@ impl Node {
         for scheduler in core.schedulers.iter() {
             runtime.spawn(Arc::clone(scheduler).wake_up());
         }
+        runtime.spawn(traces::run(Arc::clone(&core)));
         let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
         instances::start(&core.instances, &report, runtime.handle());
         let places = setup.listener_connections_max;
@@ -414,6 +416,9 @@ impl Parts {
             network,
             traffic,
             quotas,
+            traced: TraceIntake::new(
+                setup.backends.iter().map(|backend| (backend.spans.clone(), backend.dispatch.timeout)),
+            ),
             buffers,
             background,
             control: Arc::new(Mutex::new(control)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sherwood_model::{BackendId, TenantId};
 use sherwood_node::config::Writes;
-use sherwood_node::{BackendSetup, PartitionSetup, Pin, Rules, Setup};
+use sherwood_node::{BackendSetup, PartitionSetup, Pin, Rules, Setup, SpanRule};
 use sherwood_store::Store;
 use sherwood_workload::onerf::{Limits, Model, Walk};
 
@@ -84,6 +84,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         late_after: None,
         stores: vec![Arc::clone(store) as Arc<dyn Store>],
         tickets: Vec::new(),
+        spans: SpanRule::default(),
     };
     let partition = |index| PartitionSetup {
         tenant: TenantId(0),

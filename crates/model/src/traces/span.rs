@@ -14,7 +14,7 @@ pub struct TraceSpan<L> {
     pub start_unix_ns: u64,
     /// End, not before the start.
     pub end_unix_ns: u64,
-    /// Its meaning for requests.
+    /// Meaning of the span for requests.
     pub role: SpanRole<L>,
 }
 

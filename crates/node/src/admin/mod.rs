@@ -25,7 +25,7 @@ pub(crate) use events::STREAMS_MAX;
 
 use crate::core::Core;
 use crate::http::{Problem, form};
-use crate::metrics;
+use crate::{metrics, traces};
 
 /// Builds the routes of the port; `requests` is the gateway.
 pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Router {
@@ -36,6 +36,7 @@ pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Rout
         .route("/metrics", get(exposition))
         .route("/v1/requests", requests)
         .route("/v1/reports", post(standing::reports))
+        .route("/v1/traces", post(traces::export))
         .route("/v1/partitions", get(partitions::list))
         .route("/v1/partitions/{name}", put(partitions::change))
         .route("/v1/mrc/{partition}", get(mrc::show))

@@ -16,6 +16,7 @@ use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
 use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
+use crate::traces::SpanRule;
 use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
 
@@ -196,6 +197,9 @@ pub struct BackendConfig {
     pub replicas: Vec<StoreOptions>,
     /// The scheduler of each replica, whose tickets calls need; empty if they need none.
     pub tickets: Vec<SchedulerSource>,
+    /// Client spans of traces that are the backend's queries: those with the attributes of `spans`
+    /// (1 to 16, of at most 256 bytes each), by default those that name the store's system.
+    pub spans: SpanRule,
 }
 
 /// Keys of a `[[backend]]` for the time-to-live of values and the use of stale ones.

@@ -101,6 +101,7 @@ pub(super) struct RawBackend {
     pub(super) deadlines: Key<RawDeadlineClasses>,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
+    pub(super) spans: Key<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -111,8 +111,8 @@ fn backend(backend: &config::BackendConfig) -> Result<BackendSetup, OpenError> {
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let config::Freshness { rules, late_after } = backend.freshness.clone();
     let &config::BackendConfig { ref name, dispatch, deadlines, writes, .. } = backend;
-    let (name, tickets) = (name.clone(), backend.tickets.clone());
-    Ok(BackendSetup { name, dispatch, deadlines, rules, late_after, writes, stores, tickets })
+    let (name, tickets, spans) = (name.clone(), backend.tickets.clone(), backend.spans.clone());
+    Ok(BackendSetup { name, dispatch, deadlines, rules, late_after, writes, stores, tickets, spans })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {

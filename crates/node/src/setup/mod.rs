@@ -20,6 +20,7 @@ use crate::slos::SloSetup;
 use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::tls::TlsFiles;
+use crate::traces::SpanRule;
 use sherwood_listener::Address;
 
 /// Options of a node that is not started yet.
@@ -129,6 +130,8 @@ pub struct BackendSetup {
     pub stores: Vec<Arc<dyn Store>>,
     /// The scheduler of each store, whose tickets calls need; empty if they need none.
     pub tickets: Vec<SchedulerSource>,
+    /// The client spans of traces that are the backend's queries.
+    pub spans: SpanRule,
 }
 
 /// A partition, before the node is started.

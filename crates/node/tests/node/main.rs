@@ -29,6 +29,7 @@ mod stopping;
 mod support;
 mod tenants;
 mod throttling;
+mod traces;
 #[path = "../../../listener/tests/common/wait.rs"]
 mod wait;
 mod write_through;

@@ -14,7 +14,7 @@ use sherwood_listener::Address;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::{Protocol, Writes};
 use sherwood_node::{
-    AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
+    AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup, SpanRule,
 };
 use sherwood_store::{
     Attempt, BoxFuture, Cause, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind,
@@ -254,7 +254,17 @@ fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
     let (rules, writes) = (Rules::default(), Writes::default());
     let deadlines = sherwood_cache::DeadlineOptions::ONE;
     let (name, tickets) = (name.to_owned(), Vec::new());
-    BackendSetup { name, dispatch, deadlines, rules, late_after: None, writes, stores, tickets }
+    BackendSetup {
+        name,
+        dispatch,
+        deadlines,
+        rules,
+        late_after: None,
+        writes,
+        stores,
+        tickets,
+        spans: SpanRule::default(),
+    }
 }
 
 pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {

@@ -211,6 +211,7 @@ impl Driven {
             writes: crate::config::Writes::default(),
             stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
             tickets: Vec::new(),
+            spans: crate::traces::SpanRule::default(),
         };
         let partition = |backend: &BackendModel| PartitionSetup {
             tenant: TenantId(0),

@@ -15,6 +15,7 @@ use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};
 use crate::config::units::{Span, quoted};
+use crate::traces::SpanRule;
 
 const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
 const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");
@@ -27,6 +28,12 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// Maximum length of a prefix, bytes; memcached's keys have at most 250.
 pub(super) const PREFIX_BYTES_MAX: usize = 200;
+
+/// Maximum of attributes of a backend's client spans.
+const SPAN_ATTRIBUTES_MAX: usize = 16;
+
+/// Maximum length of the name and of the value of such an attribute, bytes.
+const SPAN_ATTRIBUTE_BYTES_MAX: usize = 256;
 
 /// Backends in the order of the file; if it has none, the one backend of a plain cache.
 pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<BackendConfig> {
@@ -70,6 +77,7 @@ fn plain() -> BackendConfig {
         writes: Writes::default(),
         replicas: Vec::new(),
         tickets: Vec::new(),
+        spans: SpanRule::default(),
     }
 }
 
@@ -92,8 +100,34 @@ fn backend(
         deadlines: classes::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
         writes: writes(&raw.writes, stores.len(), problems),
+        spans: spans(raw, stores.first().map(|store| &store.value), problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
     }
+}
+
+/// Resolves the rule of client spans. Without attributes of its own, a backend has those of its
+/// store.
+fn spans(raw: &RawBackend, store: Option<&StoreOptions>, problems: &mut Problems<'_>) -> SpanRule {
+    let Some(Given { value, origin }) = given(&raw.spans) else {
+        return store.map(SpanRule::of_store).unwrap_or_default();
+    };
+    let fits = |text: &String| (1..=SPAN_ATTRIBUTE_BYTES_MAX).contains(&text.len());
+    if !(1..=SPAN_ATTRIBUTES_MAX).contains(&value.len()) {
+        let message = format!(
+            "[[backend]] spans has {} attributes; it must have 1 to {SPAN_ATTRIBUTES_MAX}: set spans = {{ \"server.address\" = \
+             \"db1\" }}",
+            value.len()
+        );
+        problems.add(&origin, message);
+    } else if let Some((name, text)) = value.iter().find(|(name, text)| !fits(name) || !fits(text)) {
+        let (name, text) = (quoted(name), quoted(text));
+        let message = format!(
+            "[[backend]] spans has \"{name}\" = \"{text}\"; names and values must have 1 to {SPAN_ATTRIBUTE_BYTES_MAX} bytes: \
+             shorten it"
+        );
+        problems.add(&origin, message);
+    }
+    SpanRule::of(value)
 }
 
 /// Resolves the replicas that are written to and their settle time. `settle` has no default for

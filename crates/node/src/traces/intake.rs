@@ -1,0 +1,93 @@
+//! Spans of an export as spans of requests.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use sherwood_model::{SpanRole, TraceSpan, Traces};
+
+use super::record_ended;
+use super::rule::Owner;
+use crate::core::Core;
+use crate::slos::Counted;
+
+/// The attribute of a root that names the request's class.
+const CLASS: &str = "sherwood.class";
+/// The attribute of a root that names the request's tenant.
+const TENANT: &str = "sherwood.tenant";
+
+/// Adds the spans of an export, records what has ended, and returns the number of spans that were
+/// refused because they are malformed.
+pub(super) fn take(core: &Core, export: &ExportTraceServiceRequest) -> u64 {
+    let spans = export
+        .resource_spans
+        .iter()
+        .flat_map(|resource| &resource.scope_spans)
+        .flat_map(|scope| &scope.spans);
+    let (now, mut refused) = (core.clock.now(), 0);
+    let now_unix_ns = u64::try_from(core.clock.unix(now).as_nanos()).unwrap_or(u64::MAX);
+    let mut traces = core.traced.traces();
+    for span in spans {
+        let Some(trace) = trace_id(&span.trace_id) else {
+            refused += 1;
+            continue;
+        };
+        if let Some(role) = role(core, span, &mut traces) {
+            let (start_unix_ns, end_unix_ns) = (span.start_time_unix_nano, span.end_time_unix_nano);
+            traces.add(now, now_unix_ns, TraceSpan { trace, start_unix_ns, end_unix_ns, role });
+        }
+    }
+    record_ended(core, &mut traces);
+    refused
+}
+
+/// Sixteen bytes that are not all zero.
+fn trace_id(bytes: &[u8]) -> Option<u128> {
+    let id = u128::from_be_bytes(bytes.try_into().ok()?);
+    (id != 0).then_some(id)
+}
+
+/// Returns what a span stands for; none for one that is neither a root nor a query.
+fn role(core: &Core, span: &Span, traces: &mut Traces<Counted>) -> Option<SpanRole<Counted>> {
+    if span.parent_span_id.iter().all(|byte| *byte == 0) {
+        return Some(SpanRole::Request(counted(core, &span.attributes)));
+    }
+    if span.kind != SpanKind::Client as i32 {
+        return None;
+    }
+    match core.traced.rules.owner(&span.attributes) {
+        Owner::One(backend, timeout) => {
+            let is_error = span.status.as_ref().is_some_and(|status| status.code == StatusCode::Error as i32);
+            Some(SpanRole::Query { backend, failed: is_error.then_some(timeout) })
+        }
+        Owner::None => {
+            traces.count_unmatched();
+            None
+        }
+        Owner::Several => {
+            traces.count_ambiguous();
+            None
+        }
+    }
+}
+
+/// Returns the SLOs that a request with these attributes counts for. A tenant or class that is not
+/// known counts for none.
+fn counted(core: &Core, attributes: &[KeyValue]) -> Counted {
+    let named = text(attributes, TENANT);
+    let tenant = match named {
+        Some(name) => core.names.tenant_id(name),
+        None => core.names.default_tenant(),
+    };
+    core.telemetry.slos().counted(text(attributes, CLASS), tenant.unwrap_or(core.names.nobody()))
+}
+
+fn text<'a>(attributes: &'a [KeyValue], name: &str) -> Option<&'a str> {
+    let attribute = attributes.iter().find(|attribute| attribute.key == name)?;
+    match attribute.value.as_ref()?.value.as_ref()? {
+        Value::StringValue(text) => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,153 @@
+//! Rules by which client spans belong to backends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use sherwood_model::BackendId;
+use sherwood_store::StoreOptions;
+
+/// The client spans of a backend: those that have all the attributes of one of these sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanRule(Vec<BTreeMap<String, String>>);
+
+impl SpanRule {
+    /// Returns the rule of spans with all these attributes.
+    #[must_use]
+    pub fn of(attributes: BTreeMap<String, String>) -> Self {
+        Self(vec![attributes])
+    }
+
+    /// Returns the rule of spans that name the system of `store` by OpenTelemetry's attributes of
+    /// databases, old or stable, or the host of an HTTP service; none for embedded stores.
+    #[must_use]
+    pub fn of_store(store: &StoreOptions) -> Self {
+        let systems: &[(&str, &str)] = match store {
+            StoreOptions::Memcached(_) => &[("memcached", "memcached")],
+            StoreOptions::Redis(_) => &[("redis", "redis")],
+            StoreOptions::MySql(_) => &[("mysql", "mysql"), ("mariadb", "mariadb")],
+            StoreOptions::Postgres(_) => &[("postgresql", "postgresql")],
+            StoreOptions::DynamoDb(_) => &[("aws.dynamodb", "dynamodb")],
+            StoreOptions::Sqlite(_) => &[("sqlite", "sqlite")],
+            StoreOptions::Kv(_) | StoreOptions::Compute(_) | StoreOptions::Synthetic(_) => &[],
+            StoreOptions::Http(http) => return host_of(&http.url).map_or_else(Self::default, Self::of_host),
+        };
+        let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let both = |(stable, old): &(&str, &str)| [one("db.system.name", stable), one("db.system", old)];
+        Self(systems.iter().flat_map(both).collect())
+    }
+
+    fn of_host(host: &str) -> Self {
+        let one = |name: &str| BTreeMap::from([(name.to_owned(), host.to_owned())]);
+        Self(["server.address", "net.peer.name"].map(one).to_vec())
+    }
+
+    fn matches(&self, attributes: &[KeyValue]) -> bool {
+        self.0.iter().any(|set| set.iter().all(|(name, value)| has(attributes, name, value)))
+    }
+}
+
+/// The host of a URL, without its port.
+fn host_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        return Some(address);
+    }
+    host.split(':').next().filter(|host| !host.is_empty())
+}
+
+fn has(attributes: &[KeyValue], name: &str, value: &str) -> bool {
+    attributes.iter().any(|attribute| attribute.key == name && is(attribute.value.as_ref(), value))
+}
+
+/// Compares a value, as text.
+fn is(found: Option<&AnyValue>, value: &str) -> bool {
+    match found.and_then(|found| found.value.as_ref()) {
+        Some(Value::StringValue(text)) => text == value,
+        Some(Value::IntValue(number)) => value.parse() == Ok(*number),
+        Some(Value::BoolValue(flag)) => value.parse() == Ok(*flag),
+        _ => false,
+    }
+}
+
+/// The backend of a client span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// No backend.
+    None,
+    /// A single backend, with the timeout of its queries.
+    One(BackendId, Duration),
+    /// Several backends.
+    Several,
+}
+
+/// The rules of all backends.
+#[derive(Debug)]
+pub(super) struct Rules(Vec<(SpanRule, Duration)>);
+
+impl Rules {
+    pub(super) fn new(backends: impl IntoIterator<Item = (SpanRule, Duration)>) -> Self {
+        Self(backends.into_iter().collect())
+    }
+
+    /// Returns the backend to which a client span with these attributes belongs. O(backends ×
+    /// attributes).
+    pub(super) fn owner(&self, attributes: &[KeyValue]) -> Owner {
+        let mut matching = self.0.iter().enumerate().filter(|(_, (rule, _))| rule.matches(attributes));
+        match (matching.next(), matching.next()) {
+            (None, _) => Owner::None,
+            (Some((index, (_, timeout))), None) => Owner::One(BackendId::from_index(index), *timeout),
+            _ => Owner::Several,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(key: &str, value: Value) -> KeyValue {
+        let value = Some(AnyValue { value: Some(value) });
+        KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
+    }
+
+    fn text(key: &str, value: &str) -> KeyValue {
+        attribute(key, Value::StringValue(value.to_owned()))
+    }
+
+    fn store(json: &str) -> SpanRule {
+        SpanRule::of_store(&serde_json::from_str(json).expect("options of a store"))
+    }
+
+    #[test]
+    fn span_belongs_to_the_backend_whose_attributes_it_has() {
+        let own = BTreeMap::from([
+            ("db.namespace".to_owned(), "shop".to_owned()),
+            ("server.port".to_owned(), "3306".to_owned()),
+        ]);
+        let redis = store(r#"{"kind": "redis", "address": "127.0.0.1:6379"}"#);
+        let http = store(r#"{"kind": "http", "url": "http://user@prices.example:8080/v1/{key}"}"#);
+        let rules = Rules::new([SpanRule::of(own), redis, http].map(|rule| (rule, Duration::from_secs(1))));
+        let owner = |attributes: &[KeyValue]| rules.owner(attributes);
+        let is = |id| Owner::One(BackendId(id), Duration::from_secs(1));
+        let namespace = text("db.namespace", "shop");
+        let port = attribute("server.port", Value::IntValue(3306));
+        assert_eq!(owner(&[namespace.clone(), port.clone()]), is(0));
+        assert_eq!(owner(std::slice::from_ref(&namespace)), Owner::None);
+        assert_eq!(owner(&[text("db.system", "redis")]), is(1));
+        assert_eq!(owner(&[text("db.system.name", "redis")]), is(1));
+        assert_eq!(owner(&[text("server.address", "prices.example")]), is(2));
+        assert_eq!(owner(&[namespace, port, text("db.system", "redis")]), Owner::Several);
+        assert_eq!(owner(&[]), Owner::None);
+    }
+
+    #[test]
+    fn host_of_a_url_has_no_port_and_no_user() {
+        assert_eq!(host_of("https://[::1]:80/x"), Some("::1"));
+        assert_eq!(host_of("http://h"), Some("h"));
+        assert_eq!([host_of("h/x"), host_of("http:///x")], [None, None]);
+    }
+}
