@@ -72,8 +72,9 @@ pub enum StoreChange {
 pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
     /// order. `within` is the time within which the client wants the values, if it has said so;
-    /// they are also used later. A key that failed is answered as a miss, since `get` has no error
-    /// for a single key, unless it was rejected or refused and the command has no other keys.
+    /// they are also used later. memcached's `get` answers a key that failed as a miss, since it
+    /// has no error for a single key, unless it was rejected or refused and the command has no
+    /// other keys; Redis' commands answer the error in its place.
     ///
     /// At most [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) keys come at once; the callee applies a
     /// timeout.

@@ -79,7 +79,12 @@ impl Session<'_> {
                 self.through(key)?;
                 (Err(CONDITIONAL), noreply)
             }
-            Command::Meta(meta) => (self.meta_write(moment, meta)?, meta.flags.has(b'q')),
+            Command::Meta(meta) => {
+                let outcome = self.meta_write(moment, meta)?;
+                // A quiet command has no answer if it succeeds, but its errors are sent.
+                let quiet = |(write, _)| (write, Vec::new());
+                (if meta.flags.has(b'q') { outcome.map(quiet) } else { outcome }, false)
+            }
             _ => return None,
         };
         match outcome {

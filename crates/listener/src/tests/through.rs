@@ -32,7 +32,9 @@ fn write_that_the_store_does_not_acknowledge_is_answered_with_its_reason() {
     client.check(&[
         ("set w/bad 0 0 1\r\nx\r\n", "SERVER_ERROR the store is down\r\n"),
         ("delete w/bad\r\nget w/1\r\n", "SERVER_ERROR the store is down\r\nVALUE w/1 0 3\r\n<1>\r\nEND\r\n"),
-        ("set w/bad 0 0 1 noreply\r\nx\r\nmd w/bad q\r\nmn\r\n", "MN\r\n"),
+        ("set w/bad 0 0 1 noreply\r\nx\r\nmn\r\n", "MN\r\n"),
+        // Quiet meta commands are silent if they succeed, so a failure is not.
+        ("md w/bad q\r\nmn\r\n", "SERVER_ERROR the store is down\r\nMN\r\n"),
     ]);
 }
 
