@@ -186,12 +186,12 @@ fn listener_without_a_valid_route_is_refused() {
         ),
         (
             "backend = \"a\"\nmode = \"read-through\"\n",
-            "a.toml:4:8: [[listener]] mode is \"read-through\", but backend \"a\" has no store to read from: give it \
+            "a.toml:4:8: [[listener]] mode is \"read-through\", but backend \"a\" has no store: give it \
              a store, or set mode = \"look-aside\"",
         ),
         (
             "backend = \"a\"\nmode = \"write-through\"\n",
-            "a.toml:4:8: [[listener]] mode is \"write-through\", but backend \"a\" has no store to read from: give it \
+            "a.toml:4:8: [[listener]] mode is \"write-through\", but backend \"a\" has no store: give it \
              a store, or set mode = \"look-aside\"",
         ),
         (

@@ -120,6 +120,15 @@ pub(super) fn claims(lines: &[SummaryLine], settings: &[String]) -> Vec<Claim> {
     }
     claims.least("hare-ycsb16", "hare", "least gain", "1.6", 1.6);
     claims.least("hare-ycsb16", "drf", "least gain of drf", "1.2", 1.2);
+    if let Some(shared) = claims.find("hare-ycsb16", "non-partitioned") {
+        let ours = shared.normalized_least.mean;
+        claims.add("hare-ycsb16", "least gain of non-partitioned", "below 1", ours, None, Some(0.99));
+    }
+    claims.least("hare-dynamic", "hare", "least gain", "1.9", 1.7);
+    if let Some(hare) = claims.find("hare-dynamic", "hare") {
+        let ours = hare.normalized_min.mean;
+        claims.add("hare-dynamic", "least gain of hare in 10 s", "none below 1", ours, Some(0.98), None);
+    }
     claims.found
 }
 

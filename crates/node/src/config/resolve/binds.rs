@@ -269,7 +269,7 @@ fn refuse_mode_without_store(
     if let (Some((_, backend)), Some(mode)) = (without, given(&raw.mode)) {
         let name = &backend.name;
         let message = format!(
-            "[[listener]] mode is \"{}\", but backend \"{name}\" has no store to read from: give it a store, or set mode = \
+            "[[listener]] mode is \"{}\", but backend \"{name}\" has no store: give it a store, or set mode = \
              \"look-aside\"",
             mode.value
         );
