@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use sherwood_node::config::{self, Config, Flags};
-use sherwood_node::{Node, Setup};
+use sherwood_node::{Node, ReloadError, Reloaded, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
@@ -17,7 +17,7 @@ use crate::{descriptors, logs, out};
   sherwood serve --config sherwood.toml                          backends, partitions, an SLO
   sherwood serve --config sherwood.toml --policy static          the same, sized by hand
 
-Flags override the configuration file. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more, warn less.")]
+Flags override the configuration file. SIGHUP reads it again. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more, warn less.")]
 pub(crate) struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -80,19 +80,23 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let config =
-        config::load(&args.flags(), sherwood_policy::available_without_options()).map_err(Failure::usage)?;
+    let config = load(&args.flags()).map_err(Failure::usage)?;
     logs::start(args.log_format, logs::filter("info")?);
-    serve(&config)
+    serve(&args.flags(), config)
 }
 
-fn serve(config: &Config) -> Result<(), Failure> {
+fn load(flags: &Flags) -> Result<Config, config::ConfigError> {
+    config::load(flags, sherwood_policy::available_without_options())
+}
+
+fn serve(flags: &Flags, mut config: Config) -> Result<(), Failure> {
     let waiting =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     // Signals are caught before anything is opened, so that none is lost.
-    let (mut terminate, mut interrupt) = waiting.block_on(async {
+    let (mut terminate, mut interrupt, mut hangup) = waiting.block_on(async {
         let catch = |kind| signal(kind).map_err(Failure::failed);
-        Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
+        let (terminate, interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
+        Ok::<_, Failure>((terminate, interrupt, catch(SignalKind::hangup())?))
     })?;
     out::say(config.memory_line());
     out::say(config.buffers_line());
@@ -102,17 +106,43 @@ fn serve(config: &Config) -> Result<(), Failure> {
             "at most {files} open files are allowed, and full use of all connections takes {wanted}; raise ulimit -n"
         );
     }
-    let setup = Setup::from_config(config).map_err(Failure::failed)?;
+    let setup = Setup::from_config(&config).map_err(Failure::failed)?;
     let node = Node::start(setup).map_err(Failure::failed)?;
     out::say(ready(&node));
+    let mut requests = node.reload_requests();
     waiting.block_on(async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => drop(reload(&node, flags, &mut config)),
+                Some(answer) = requests.recv() => {
+                    // A client that has gone does not wait for the answer.
+                    let _ = answer.send(reload(&node, flags, &mut config));
+                }
+            }
         }
     });
     node.stop();
     Ok(())
+}
+
+/// Reads the configuration again and has the node adopt it, and logs what became of it. `config` is
+/// the one in force.
+fn reload(node: &Node, flags: &Flags, config: &mut Config) -> Reloaded {
+    let reloaded = load(flags).map_err(|error| ReloadError::Invalid(error.to_string())).and_then(|new| {
+        let changed = node.reload(config, &new)?;
+        *config = new;
+        Ok(changed)
+    });
+    match &reloaded {
+        Ok(changed) if changed.is_empty() => {
+            tracing::info!("the configuration was read again: nothing differs")
+        }
+        Ok(changed) => tracing::info!("the configuration was read again; changed: {}", changed.join(", ")),
+        Err(error) => tracing::error!("the configuration was read again, and the old one stays: {error}"),
+    }
+    reloaded
 }
 
 /// Formats the line that announces the listeners and their addresses.

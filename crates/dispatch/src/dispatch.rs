@@ -9,6 +9,7 @@ mod tenants;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -28,7 +29,7 @@ use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
 use crate::{
     Action, AttemptId, BetaDecision, Bound, Counters, DeadlineCounts, FailureKind, FetchError, Holders,
-    Options, OptionsError, Percent, Reply, Stats, Waiters,
+    Options, OptionsError, Percent, ProbeOptions, Reply, RetryOptions, Stats, Waiters,
 };
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
@@ -371,6 +372,16 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// is one) after most of the cache was emptied.
     pub fn restart_ramp(&mut self) {
         self.ramp.iter_mut().for_each(Ramp::restart);
+    }
+
+    /// Sets the timeout of further fetches (and of what is due by the timeout from now on), and how
+    /// calls are retried and replicas probed. The options are valid. The budget of retries starts
+    /// full.
+    pub fn set_times(&mut self, timeout: Duration, retry: RetryOptions, probe: ProbeOptions) {
+        if self.options.retry != retry {
+            self.budget = ExtraBudget::new(&retry);
+        }
+        self.options = Options { timeout, retry, probe, ..self.options };
     }
 
     /// Makes estimates take another percentile of the replicas' latencies

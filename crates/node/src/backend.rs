@@ -273,6 +273,12 @@ impl BackendDriver {
         lock(&self.state).machine.handle_cold_cache();
     }
 
+    /// Sets the timeout of further queries, and how calls are retried and replicas probed.
+    pub(crate) fn set_times(&self, times: &config::Times) {
+        let config::Times { timeout, retry, probe } = *times;
+        lock(&self.state).machine.set_times(timeout, retry, probe);
+    }
+
     /// Sets the units per second of all tenants' reads, or writes, together, and of each tenant by
     /// its id; no effect without tenants.
     pub(crate) fn set_rates(self: &Arc<Self>, kind: DemandKind, total_per_s: f64, per_s: &[f64]) {

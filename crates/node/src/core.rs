@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::http::HasBuffers;
 use crate::names::Names;
 use crate::recording::Recording;
+use crate::reload::ReloadRequests;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
@@ -77,6 +78,8 @@ pub(crate) struct Core {
     /// Lets one walk through the whole cache run at a time; walks take longer than other admin
     /// work.
     pub(crate) walks: Arc<Semaphore>,
+    /// Requests for reloads of the configuration.
+    pub(crate) reloads: ReloadRequests,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }

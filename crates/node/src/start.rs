@@ -11,6 +11,7 @@
 //! ```
 
 mod error;
+mod reload;
 
 use std::io;
 use std::net::SocketAddr;
@@ -48,6 +49,7 @@ use crate::http::Routers;
 use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
+use crate::reload::ReloadRequests;
 use crate::resident::Watch;
 use crate::setup::{AccessSetup, Setup, SnapshotSetup};
 use crate::shadow::Shadow;
@@ -429,6 +431,7 @@ impl Parts {
             aside: Arc::new(Semaphore::new(1)),
             refusals: Arc::new(Refusals::default()),
             walks: Arc::new(Semaphore::new(1)),
+            reloads: ReloadRequests::default(),
             stopping,
         })
     }

@@ -162,6 +162,11 @@ impl Telemetry {
         (slo.slo(), slo.standing())
     }
 
+    /// Replaces the global SLO by one with the same window; its counts start anew.
+    pub(crate) fn set_slo(&self, slo: Slo, now: Instant) {
+        *lock(&self.slo) = SloMonitor::new(slo, now);
+    }
+
     /// Resets the counts of the global SLO.
     pub(crate) fn restart_slo(&self, now: Instant) {
         lock(&self.slo).restart(now);

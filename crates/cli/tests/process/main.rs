@@ -11,6 +11,7 @@ mod first_hour;
 mod load;
 mod page;
 mod record;
+mod reload;
 mod replay;
 mod security;
 mod serve;

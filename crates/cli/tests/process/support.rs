@@ -113,6 +113,11 @@ impl Server {
         Self { program, said }
     }
 
+    /// Reads the node's standard error up to a line that satisfies `awaited`.
+    pub(crate) fn read_until(&mut self, awaited: impl Fn(&str) -> bool) -> Vec<String> {
+        self.program.read_until(awaited)
+    }
+
     /// Returns the address that the `ready` line gives after `name`.
     pub(crate) fn address(&self, name: &str) -> String {
         let ready = self.said.last().unwrap();

@@ -9,6 +9,7 @@ mod keys;
 mod mrc;
 mod partitions;
 mod recording;
+mod reload;
 mod standing;
 mod tenants;
 
@@ -51,6 +52,7 @@ pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Rout
         .route("/v1/keys/{backend}/{*key}", delete(keys::remove).put(keys::put))
         .route("/v1/invalidate", post(invalidate::handle))
         .route("/v1/recording", get(recording::show).post(recording::begin).delete(recording::end))
+        .route("/v1/reload", post(reload::reload))
         .route("/v1/events", get(events::stream))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; GET / lists what there is"))
         .method_not_allowed_fallback(async || {

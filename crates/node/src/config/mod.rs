@@ -12,6 +12,7 @@
 //!
 //! Everything but [`load`] is pure. Keys, units and defaults are listed in `sherwood.example.toml`.
 
+mod changes;
 mod flags;
 mod meaning;
 mod problem;
@@ -26,6 +27,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+pub(crate) use changes::{Changes, Times};
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, BackendConfig, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory,

@@ -23,8 +23,8 @@ use sherwood_cache::Cache;
 use sherwood_model::{Band, CachePlan, Instant, PartitionId, Plan, TenantId};
 use sherwood_policy::tenants::TenantPolicyError;
 use sherwood_policy::{
-    CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation, Policy, PolicyError,
-    TwoLevelsError, by_name,
+    CounterWindow, Decision, GuardOptions, GuardStanding, Observation, Options, PartitionObservation, Policy,
+    PolicyError, TwoLevelsError, by_name,
 };
 
 use crate::clock::{Clock, millis};
@@ -179,6 +179,19 @@ impl Control {
         pins::check_sums(&pins, &budgets, total)
     }
 
+    /// Checks that these partitions can be pinned together.
+    ///
+    /// # Errors
+    /// As those of [`check_pin`](Self::check_pin).
+    pub(crate) fn check_pins(&self, changed: &[(PartitionId, Pin)]) -> Result<(), PinError> {
+        let mut pins = self.pins.clone();
+        for &(partition, pin) in changed {
+            pin.check(self.actuator.bytes_min(partition))?;
+            pins[partition.index()] = pin;
+        }
+        pins::check_sums(&pins, &self.levels.budgets(), self.actuator.total_bytes())
+    }
+
     /// Pins a partition from the next decision on. The caller has checked it
     /// ([`Control::check_pin`]). The guard starts anew, because effects of a new pin are the
     /// operator's choice and not to be rolled back.
@@ -234,6 +247,12 @@ impl Control {
             self.advance(self.parts.clock.now());
         }
         Ok(())
+    }
+
+    /// Sets the options of the guard, which begins anew, or switches it off.
+    pub(crate) fn set_guard(&mut self, guard: Option<GuardOptions>) -> Result<(), ChangeError> {
+        self.options.guard = guard.or(self.options.guard);
+        self.change(None, None, Some(guard.is_some()))
     }
 
     /// True if `name` is that of a policy between tenants, and there are some.

@@ -11,10 +11,11 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
+use std::time::Duration;
 
 use sherwood_dispatch::{
-    AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError, Percent, Reply,
-    Stats,
+    AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError, Percent,
+    ProbeOptions, Reply, RetryOptions, Stats,
 };
 use sherwood_model::{Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
 
@@ -317,6 +318,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// `ended`, rejected ones left out, since the start: see [`Dispatch::choose_beta`].
     pub fn choose_beta(&mut self, ended: DeadlineCounts) -> Option<BetaDecision> {
         self.dispatch.choose_beta(ended)
+    }
+
+    /// Sets the timeout of further queries, and how calls are retried and replicas probed: see
+    /// [`Dispatch::set_times`].
+    pub fn set_times(&mut self, timeout: Duration, retry: RetryOptions, probe: ProbeOptions) {
+        self.dispatch.set_times(timeout, retry, probe);
     }
 
     /// Makes estimates of the replicas' queues take another percentile of latencies (β).

@@ -1,0 +1,114 @@
+//! Reloads of the configuration of a started node, while clients use it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, TIMEOUT};
+
+const CONFIG: &str = "
+[memory]
+total = \"16MiB\"
+[admin]
+bind = \"127.0.0.1:0\"
+[control]
+policy = \"static\"
+[[listener]]
+bind = \"127.0.0.1:0\"
+[[backend]]
+name = \"a\"
+prefix = \"\"
+[[backend]]
+name = \"b\"
+prefix = \"b/\"
+";
+
+/// Sends a request to the admin port and returns the status and the body.
+fn ask(address: &str, method: &str, path: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+/// Sets and gets a key on one connection until `stop`, and returns the number of times. Every
+/// answer must be right.
+fn use_cache(address: &str, key: &str, stop: &AtomicBool) -> u64 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (command, expected) = (
+        format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"),
+        format!("STORED\r\nVALUE {key} 0 1\r\nx\r\nEND\r\n"),
+    );
+    let (mut answer, mut times) = (vec![0; expected.len()], 0);
+    while !stop.load(Relaxed) {
+        stream.write_all(command.as_bytes()).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), expected);
+        times += 1;
+    }
+    times
+}
+
+/// Replaces the file at once, as an editor does.
+fn write(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+#[test]
+fn reload_changes_all_or_nothing_and_no_client_notices() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sherwood.toml");
+    write(&path, CONFIG);
+    let mut server = Server::start(&["--config", path.to_str().unwrap()]);
+    let (cache, admin) = (server.address("memcached"), server.address("admin"));
+    let policy = || ask(&admin, "GET", "/v1/control").1["policy"].clone();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients = ["a", "b/b"].map(|key| {
+            scope.spawn({
+                let (cache, stop) = (&cache, &stop);
+                move || use_cache(cache, key, stop)
+            })
+        });
+        // A good file, by the signal.
+        write(&path, &CONFIG.replace("\"static\"", "\"robinhood\"\ndry_run = true"));
+        server.signal(libc::SIGHUP);
+        let said = server.read_until(|line| line.contains("read again"));
+        assert!(said.last().unwrap().contains("changed: [control] policy, [control] dry_run"), "{said:?}");
+        assert_eq!(policy(), "robinhood");
+        // A broken file: its errors are logged and the old one stays.
+        write(&path, &CONFIG.replace("\"static\"", "\"nobody\""));
+        server.signal(libc::SIGHUP);
+        let said = server.read_until(|line| line.contains("policy is \"nobody\""));
+        assert!(said.iter().any(|line| line.contains("the old one stays")), "{said:?}");
+        // A change that needs a restart, together with one that does not, by the admin API.
+        write(&path, &CONFIG.replace("16MiB", "32MiB"));
+        let (status, refused) = ask(&admin, "POST", "/v1/reload");
+        assert_eq!((status, &refused["needs_restart"]), (422, &json!(["[memory]"])));
+        assert_eq!(policy(), "robinhood", "nothing is changed in part");
+        write(&path, CONFIG);
+        let (status, done) = ask(&admin, "POST", "/v1/reload");
+        assert_eq!((status, done), (200, json!({"changed": ["[control] policy", "[control] dry_run"]})));
+        assert_eq!(policy(), "static");
+        stop.store(true, Relaxed);
+        for client in clients {
+            assert!(client.join().unwrap() > 0);
+        }
+    });
+    server.signal(libc::SIGTERM);
+    assert!(server.end().0.success());
+}

@@ -1,0 +1,229 @@
+//! Differences between two configurations: those that a running node can adopt, and those that need
+//! a restart.
+
+use std::time::Duration;
+
+use sherwood_dispatch::{ProbeOptions, RetryOptions};
+use sherwood_model::{BackendId, PartitionId, Slo, TenantId};
+use sherwood_policy::GuardOptions;
+
+use super::meaning::{Config, Partition};
+use crate::control::Pin;
+
+/// Values of a new configuration that a running node adopts. None and empty mean unchanged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Changes {
+    /// `[control] policy`.
+    pub(crate) policy: Option<String>,
+    /// `[control] dry_run`.
+    pub(crate) dry_run: Option<bool>,
+    /// `[control.guard]`: its new options, or that it is switched off.
+    pub(crate) guard: Option<Option<GuardOptions>>,
+    /// `min`, `max` and `dry_run` of partitions.
+    pub(crate) pins: Vec<(PartitionId, Pin)>,
+    /// `[slo]`, with the same window.
+    pub(crate) slo: Option<Slo>,
+    /// `[tenants] policy`.
+    pub(crate) between: Option<String>,
+    /// `weight` and `min` of tenants.
+    pub(crate) terms: Vec<(TenantId, f64, u64)>,
+    /// `timeout`, `dispatch.retry` and `dispatch.probe` of backends.
+    pub(crate) times: Vec<(BackendId, Times)>,
+}
+
+/// Times and retries of a backend's calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    pub(crate) timeout: Duration,
+    pub(crate) retry: RetryOptions,
+    pub(crate) probe: ProbeOptions,
+}
+
+impl Changes {
+    /// Returns the changes that make a node with the configuration `old` one with `new`.
+    ///
+    /// # Errors
+    /// The settings that differ and need a restart; then nothing is to be changed.
+    pub(crate) fn between(old: &Config, new: &Config) -> Result<Self, Vec<String>> {
+        let adopted = adopt(old, new);
+        let needs = restarts(&adopted, new);
+        if !needs.is_empty() {
+            return Err(needs);
+        }
+        let partitions = old.partitions.iter().zip(&new.partitions).enumerate();
+        let pins = partitions.filter_map(|(index, (old, new))| {
+            let total = |partition| pin(partition, adopted.memory.total_bytes);
+            (total(old) != total(new)).then(|| (PartitionId::from_index(index), total(new)))
+        });
+        let backends = old.backends.iter().zip(&new.backends).enumerate();
+        let times = backends.filter_map(|(index, (old, new))| {
+            let (old, new) = (Times::of(&old.dispatch), Times::of(&new.dispatch));
+            (old != new).then(|| (BackendId::from_index(index), new))
+        });
+        let tenants =
+            |config: &Config| config.tenancy.clone().map(|tenancy| tenancy.tenants).unwrap_or_default();
+        let terms =
+            tenants(old).into_iter().zip(tenants(new)).enumerate().filter_map(|(index, (old, new))| {
+                let differ = (old.weight, old.bytes_min) != (new.weight, new.bytes_min);
+                differ.then(|| (TenantId::from_index(index), new.weight, new.bytes_min))
+            });
+        let between = |config: &Config| config.tenancy.as_ref().map(|tenancy| tenancy.options.policy.clone());
+        Ok(Self {
+            policy: (old.control.policy != new.control.policy).then(|| new.control.policy.clone()),
+            dry_run: (old.control.dry_run != new.control.dry_run).then_some(new.control.dry_run),
+            guard: (old.control.guard != new.control.guard).then_some(new.control.guard),
+            pins: pins.collect(),
+            slo: (old.slo != new.slo).then_some(new.slo),
+            between: between(new).filter(|new| between(old).as_ref() != Some(new)),
+            terms: terms.collect(),
+            times: times.collect(),
+        })
+    }
+
+    /// The settings that change, for people.
+    pub(crate) fn names(&self, config: &Config) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut add = |is_changed: bool, name: &str| names.extend(is_changed.then(|| name.to_owned()));
+        add(self.policy.is_some(), "[control] policy");
+        add(self.dry_run.is_some(), "[control] dry_run");
+        add(self.guard.is_some(), "[control.guard]");
+        add(self.slo.is_some(), "[slo]");
+        add(self.between.is_some(), "[tenants] policy");
+        let pins = self.pins.iter().map(|(id, _)| &config.partitions[id.index()].name);
+        names.extend(pins.map(|name| format!("min, max and dry_run of partition {name}")));
+        let terms = self.terms.iter().map(|(id, ..)| &config.tenants[id.index()]);
+        names.extend(terms.map(|name| format!("weight and min of tenant {name}")));
+        let times = self.times.iter().map(|(id, _)| &config.backends[id.index()].name);
+        names.extend(times.map(|name| format!("timeout, retry and probe of backend {name}")));
+        names
+    }
+}
+
+impl Times {
+    fn of(options: &sherwood_dispatch::Options) -> Self {
+        Self { timeout: options.timeout, retry: options.retry, probe: options.probe }
+    }
+}
+
+/// The pin of a partition of a cache of `total_bytes`.
+fn pin(partition: &Partition, total_bytes: u64) -> Pin {
+    let max_bytes = Some(partition.bytes_max).filter(|max| *max < total_bytes);
+    Pin { min_bytes: partition.bytes_min, max_bytes, dry_run: partition.dry_run }
+}
+
+/// Returns `old` with all values of `new` that a running node adopts.
+fn adopt(old: &Config, new: &Config) -> Config {
+    let mut adopted = old.clone();
+    adopted.control.policy.clone_from(&new.control.policy);
+    adopted.control.dry_run = new.control.dry_run;
+    adopted.control.guard = new.control.guard;
+    adopted.slo = Slo { window: old.slo.window, ..new.slo };
+    if old.partitions.len() == new.partitions.len() {
+        for (adopted, new) in adopted.partitions.iter_mut().zip(&new.partitions) {
+            (adopted.bytes_min, adopted.bytes_max) = (new.bytes_min, new.bytes_max);
+            (adopted.dry_run, adopted.initial_bytes) = (new.dry_run, new.initial_bytes);
+        }
+    }
+    if let (Some(adopted), Some(new)) = (&mut adopted.tenancy, &new.tenancy)
+        && adopted.tenants.len() == new.tenants.len()
+    {
+        adopted.options.policy.clone_from(&new.options.policy);
+        for (adopted, new) in adopted.tenants.iter_mut().zip(&new.tenants) {
+            (adopted.weight, adopted.bytes_min) = (new.weight, new.bytes_min);
+            // They follow from the weights, unless they are stated.
+            adopted.base_bytes = new.base_bytes;
+            adopted.base_shares.clone_from(&new.base_shares);
+        }
+    }
+    if old.backends.len() == new.backends.len() {
+        for (adopted, new) in adopted.backends.iter_mut().zip(&new.backends) {
+            let Times { timeout, retry, probe } = Times::of(&new.dispatch);
+            adopted.dispatch = sherwood_dispatch::Options { timeout, retry, probe, ..adopted.dispatch };
+        }
+    }
+    adopted
+}
+
+/// Names what still differs.
+fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut compare = |differ: bool, name: &str| names.extend(differ.then(|| name.to_owned()));
+    compare(adopted.memory != new.memory, "[memory]");
+    compare(adopted.snapshot != new.snapshot, "[memory] snapshot");
+    compare(adopted.server != new.server, "[server]");
+    compare(adopted.listeners != new.listeners, "[[listener]]");
+    compare(
+        adopted.tenants != new.tenants || adopted.tenancy != new.tenancy,
+        "[tenants], [[tenant]], [[resource]]",
+    );
+    compare(adopted.slo != new.slo, "[slo] window");
+    compare(adopted.slos != new.slos, "[[slo.class]], [[slo.tenant]]");
+    compare(adopted.deadlines != new.deadlines, "[[deadline]]");
+    compare(adopted.schedulers != new.schedulers, "[[scheduler]]");
+    compare(adopted.control != new.control, "[control] other than policy, dry_run and guard");
+    compare(adopted.admin != new.admin || adopted.access != new.access, "[admin]");
+    let order = |config: &Config| config.partitions.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    let instances =
+        |config: &Config| config.partitions.iter().map(|one| one.instance.clone()).collect::<Vec<_>>();
+    compare(
+        order(adopted) != order(new) || instances(adopted) != instances(new),
+        "[[partition]] other than min, max and dry_run",
+    );
+    if adopted.backends.len() == new.backends.len() {
+        let differ = adopted.backends.iter().zip(&new.backends).filter(|(old, new)| old != new);
+        names.extend(differ.map(|(_, new)| {
+            format!("[[backend]] {:?} other than timeout, dispatch.retry and dispatch.probe", new.name)
+        }));
+    } else {
+        names.push("[[backend]] added or removed".to_owned());
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Flags, load};
+
+    fn config(text: &str) -> Config {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.toml");
+        std::fs::write(&path, text).expect("written");
+        load(&Flags { config: Some(path), ..Flags::default() }, sherwood_policy::available_without_options())
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    const BASE: &str = "[control]\npolicy = \"static\"\n[slo]\nbound = \"100ms\"\n[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
+
+    fn changes(edit: impl Fn(String) -> String) -> Result<Vec<String>, Vec<String>> {
+        let new = config(&edit(BASE.to_owned()));
+        Changes::between(&config(BASE), &new).map(|changes| changes.names(&new))
+    }
+
+    #[test]
+    fn safe_changes_are_adopted_and_others_are_named() {
+        assert_eq!(changes(|text| text), Ok(vec![]));
+        let adopted = changes(|text| {
+            let text = text.replace("\"static\"", "\"robinhood\"\ndry_run = true").replace("100ms", "80ms");
+            text + "timeout = \"7s\"\n[[partition]]\nbackend = \"a\"\nmin = \"1MiB\"\n"
+        });
+        let expected = [
+            "[control] policy",
+            "[control] dry_run",
+            "[control.guard]",
+            "[slo]",
+            "min, max and dry_run of partition a",
+            "timeout, retry and probe of backend b",
+        ];
+        assert_eq!(adopted, Ok(expected.map(str::to_owned).to_vec()));
+        let refused =
+            changes(|text| "[memory]\ntotal = \"1GiB\"\n".to_owned() + &text.replace("100ms", "80ms"));
+        assert_eq!(refused, Err(vec!["[memory]".to_owned()]));
+        let ttl = changes(|text| text + "ttl = \"1s\"\n").expect_err("needs a restart");
+        assert!(ttl[0].contains("[[backend]] \"b\""), "{ttl:?}");
+        assert_eq!(
+            changes(|text| text + "[[backend]]\nname = \"c\"\n").expect_err("needs a restart").len(),
+            2
+        );
+    }
+}

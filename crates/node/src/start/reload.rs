@@ -1,0 +1,60 @@
+//! A running node adopts another configuration.
+
+use std::fmt::Display;
+
+use tokio::sync::mpsc;
+
+use super::Node;
+use crate::config::{Changes, Config};
+use crate::core::Core;
+use crate::reload::{ReloadError, ReloadRequest, Reloaded};
+
+impl Node {
+    /// Returns the receiver of the admin API's requests for reloads, of which the caller takes
+    /// care from now on.
+    #[must_use]
+    pub fn reload_requests(&self) -> mpsc::Receiver<ReloadRequest> {
+        self.core.reloads.receive()
+    }
+
+    /// Makes a node that was started from `old` one with the configuration `new`, and returns the
+    /// settings that changed. Blocks for as long as a decision of the control loop takes.
+    ///
+    /// # Errors
+    /// Where a restart is needed, or a value is refused; nothing has changed then.
+    pub fn reload(&self, old: &Config, new: &Config) -> Reloaded {
+        let changes = Changes::between(old, new).map_err(ReloadError::NeedsRestart)?;
+        apply(&self.core, &changes, new)?;
+        Ok(changes.names(new))
+    }
+}
+
+/// Applies the changes; those that may be refused come first.
+fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), ReloadError> {
+    let refused = |error: &dyn Display| ReloadError::Refused(error.to_string());
+    let mut control = core.control();
+    control.check_pins(&changes.pins).map_err(|error| refused(&error))?;
+    let policy = changes.policy.as_deref();
+    control.change(policy, changes.dry_run, None).map_err(|error| refused(&error))?;
+    if let Some(guard) = changes.guard {
+        control.set_guard(guard).map_err(|error| refused(&error))?;
+    }
+    if changes.between.is_some() {
+        control.change(changes.between.as_deref(), None, None).map_err(|error| refused(&error))?;
+    }
+    if changes.slo.is_some() {
+        core.telemetry.set_slo(new.slo, core.clock.now());
+    }
+    for &(partition, pin) in &changes.pins {
+        control.pin(partition, pin);
+    }
+    for &(tenant, weight, min_bytes) in &changes.terms {
+        control.set_terms(tenant, Some(weight), Some(min_bytes)).map_err(|error| refused(&error))?;
+    }
+    for (backend, times) in &changes.times {
+        if let Some(driver) = core.backend(*backend) {
+            driver.set_times(times);
+        }
+    }
+    Ok(())
+}
