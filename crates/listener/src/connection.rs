@@ -276,6 +276,20 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         turn.unwrap_or_else(Turn::End)
     }
 
+    /// Sends what the client is owed, without reading or executing anything more.
+    pub(super) fn send_owed(&mut self, context: &mut ThreadContext<'_>) -> Turn {
+        let sent = match self.stage {
+            Stage::Waiting(_) => return Turn::Wait(Wait::Backend),
+            _ => self.settle(context),
+        };
+        self.note_buffers();
+        match sent {
+            Ok(true) => Turn::Wait(Wait::Input),
+            Ok(false) => Turn::Wait(Wait::Output),
+            Err(end) => Turn::End(end),
+        }
+    }
+
     fn note_buffers(&mut self) {
         let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
         self.account.set(self.input.buffer_bytes() + self.output.capacity().saturating_sub(known));

@@ -17,6 +17,10 @@ pub trait Network: Send + Sync {
     fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant>;
 }
 
+/// The place of a waiting client among those whose tenants' debts are paid at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(u64);
+
 /// Clients of one thread whose tenants' traffic is not paid for yet; each once.
 pub(super) struct Unpaid {
     network: Arc<dyn Network>,
@@ -35,22 +39,34 @@ impl Unpaid {
         Self { network, charged: vec![0; slots], waiting: BTreeSet::new(), serial: 0 }
     }
 
-    /// Charges a tenant what its clients of this thread have exchanged since the last charge. Has
-    /// the client wait, and returns true, if the tenant is in debt then.
+    /// Charges a tenant what its clients of this thread have exchanged since the last charge.
+    /// Returns the time at which its debt is paid, if it is in debt then.
     pub(super) fn charge(
         &mut self,
         now: Instant,
-        token: Token,
         (slot, tenant): (TenantSlot, TenantId),
         counters: &Counters,
-    ) -> bool {
+    ) -> Option<Instant> {
         let exchanged = counters.exchanged();
         let charged = &mut self.charged[slot.index()];
         let bytes = exchanged.wrapping_sub(std::mem::replace(charged, exchanged));
-        let Some(until) = self.network.charge(now, tenant, bytes) else { return false };
-        self.waiting.insert((until, self.serial, token.number()));
-        self.serial += 1;
-        true
+        self.network.charge(now, tenant, bytes)
+    }
+
+    /// Has a client wait until `until`, at the place that it had, or behind all others.
+    pub(super) fn wait(&mut self, token: Token, until: Instant, place: Option<Place>) {
+        let Place(serial) = place.unwrap_or(Place(self.serial));
+        self.serial += u64::from(place.is_none());
+        self.waiting.insert((until, serial, token.number()));
+    }
+
+    /// Has one tenant pay bytes that were counted for another.
+    pub(super) fn transfer(&mut self, from: TenantSlot, to: TenantSlot, bytes: u64) {
+        if from != to {
+            let charged = &mut self.charged;
+            charged[from.index()] = charged[from.index()].wrapping_add(bytes);
+            charged[to.index()] = charged[to.index()].wrapping_sub(bytes);
+        }
     }
 
     /// Returns the time at which a client may be read again; none if none waits.
@@ -58,11 +74,68 @@ impl Unpaid {
         self.waiting.first().map(|(until, ..)| *until)
     }
 
-    /// Removes and returns a client whose time has come. Another one of its tenant may have gone
-    /// first, so its tenant may be in debt again.
-    pub(super) fn next_paid(&mut self, now: Instant) -> Option<Token> {
+    /// Removes a client whose time has come, and returns it with its place. Another one of its
+    /// tenant may have gone first, so its tenant may be in debt again.
+    pub(super) fn next_paid(&mut self, now: Instant) -> Option<(Token, Place)> {
         let first = *self.waiting.first().filter(|(until, ..)| *until <= now)?;
         self.waiting.remove(&first);
-        Some(Token::from_number(first.2))
+        let (_, serial, token) = first;
+        Some((Token::from_number(token), Place(serial)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::counters::Count;
+
+    /// Charges made, by tenant.
+    #[derive(Default)]
+    struct Charges(Mutex<Vec<(u16, u64)>>);
+
+    impl Network for Charges {
+        fn charge(&self, _: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
+            self.0.lock().unwrap().push((tenant.0, bytes));
+            None
+        }
+    }
+
+    fn unpaid() -> (Arc<Charges>, Unpaid) {
+        let charges = Arc::new(Charges::default());
+        (Arc::clone(&charges), Unpaid::new(charges, 2))
+    }
+
+    #[test]
+    fn client_without_a_turn_keeps_its_place_before_one_that_had_a_turn() {
+        let (_, mut unpaid) = unpaid();
+        let [a, b] = [1, 2].map(Token::from_number);
+        let at = Instant::from_millis;
+        unpaid.wait(a, at(1), None);
+        unpaid.wait(b, at(1), None);
+        let next = |unpaid: &mut Unpaid, now| {
+            unpaid.next_paid(at(now)).map(|(token, place)| (token.number(), place))
+        };
+        // The first has a turn, after which the tenant is in debt again.
+        let (first, _) = next(&mut unpaid, 1).unwrap();
+        unpaid.wait(a, at(2), None);
+        let (second, place) = next(&mut unpaid, 1).unwrap();
+        unpaid.wait(b, at(2), Some(place));
+        assert_eq!((first, second), (1, 2));
+        assert_eq!([next(&mut unpaid, 2), next(&mut unpaid, 2)].map(|found| found.unwrap().0), [2, 1]);
+        assert!(next(&mut unpaid, 2).is_none());
+    }
+
+    #[test]
+    fn tenant_of_a_login_pays_for_the_turn_of_the_login() {
+        let (charges, mut unpaid) = unpaid();
+        let [nobody, someone] = [Counters::default(), Counters::default()];
+        let [slot, other] = [TenantSlot::default(), TenantSlot(1)];
+        nobody.add(Count::BytesRead, 70);
+        unpaid.transfer(slot, other, 50);
+        unpaid.charge(Instant::ZERO, (other, TenantId(7)), &someone);
+        unpaid.charge(Instant::ZERO, (slot, TenantId(0)), &nobody);
+        assert_eq!(*charges.0.lock().unwrap(), [(7, 50), (0, 20)]);
     }
 }

@@ -14,7 +14,7 @@ use super::routing::Routing;
 /// Position of a client's routes and counters among those of its listener: 0 for the listener's
 /// own, and then those of users, in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TenantSlot(u16);
+pub(super) struct TenantSlot(pub(super) u16);
 
 impl TenantSlot {
     pub(super) fn index(self) -> usize {

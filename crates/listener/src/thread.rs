@@ -26,7 +26,7 @@ use super::idle::IdleTime;
 use super::input::INPUT_BYTES;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
-use super::network::Unpaid;
+use super::network::{Place, Unpaid};
 use super::options::ListenerOptions;
 use super::output::Output;
 use super::shared::{ConnectionPermit, Connections, Shared};
@@ -224,11 +224,12 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
 
     /// Gives a turn to each client whose tenant's debt is paid by now.
     fn resume_paid(&mut self, moment: Moment) {
-        while let Some(token) = self.unpaid.as_mut().and_then(|unpaid| unpaid.next_paid(moment.now)) {
+        while let Some((token, place)) = self.unpaid.as_mut().and_then(|unpaid| unpaid.next_paid(moment.now))
+        {
             if let Some(client) = self.clients.get_mut(token) {
                 client.unpaid = false;
-                // Another client of the tenant may have gone first.
-                if !self.is_held_back(token, moment.now) {
+                // Another client of the tenant may have gone first; this one then keeps its place.
+                if !self.is_held_back(token, moment.now, Some(place)) {
                     self.turn(token, moment);
                 }
             }
@@ -236,14 +237,19 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 
     /// Charges the traffic of a client's tenant. Returns true if the client gets no turn until its
-    /// tenant's debt is paid.
-    fn is_held_back(&mut self, token: Token, now: Instant) -> bool {
+    /// tenant's debt is paid; it waits for that at `place`, or behind all others.
+    fn is_held_back(&mut self, token: Token, now: Instant, place: Option<Place>) -> bool {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else {
             return false;
         };
+        if client.unpaid {
+            return true;
+        }
         let slot = client.slot();
         let tenant = self.shared.service.routing(slot).tenant();
-        client.unpaid |= unpaid.charge(now, token, (slot, tenant), self.shared.counters(self.number, slot));
+        let until = unpaid.charge(now, (slot, tenant), self.shared.counters(self.number, slot));
+        client.unpaid = until.is_some();
+        until.into_iter().for_each(|until| unpaid.wait(token, until, place));
         client.unpaid
     }
 
@@ -251,8 +257,15 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.note(readiness);
         if client.unpaid {
+            // It may take what it is owed, but is not read.
+            self.act(token, moment, Connection::send_owed);
             return;
         }
+        // A new client of a tenant in debt waits as well.
+        if self.unpaid.is_some() && self.is_held_back(token, moment.now, None) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(token) else { return };
         let counters = self.shared.counters(self.number, client.slot());
         match self.batch.read(token, |buffer| client.read_input(buffer, counters)) {
             ReadOutcome::Input => {}
@@ -304,7 +317,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         act: impl FnOnce(&mut Connection<P::Conversation, S::Socket>, &mut ThreadContext<'_>) -> Turn,
     ) {
         let Some(client) = self.clients.get_mut(token) else { return };
-        let counters = self.shared.counters(self.number, client.slot());
+        let slot = client.slot();
+        let counters = self.shared.counters(self.number, slot);
+        let exchanged = counters.exchanged();
         let mut context = ThreadContext {
             shared: &self.shared,
             counters,
@@ -318,8 +333,13 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
             Ok(turn) => {
+                if let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) {
+                    // A login in this turn says who pays for it.
+                    let bytes = counters.exchanged().wrapping_sub(exchanged);
+                    unpaid.transfer(slot, client.slot(), bytes);
+                }
                 self.conclude(token, turn, moment.now);
-                self.is_held_back(token, moment.now);
+                self.is_held_back(token, moment.now, None);
             }
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
@@ -416,7 +436,11 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     fn sweep(&mut self, now: Instant) {
         let Some(wait) = self.sweeps.take_due(now) else { return };
         let (mut over, mut some_left) = (Vec::new(), false);
-        for (token, client) in self.clients.iter_mut().filter(|(_, client)| client.keeps_waiting(wait)) {
+        // One whose tenant is in debt could make no progress if it is to be read.
+        let waits = |client: &Connection<_, _>| {
+            client.keeps_waiting(wait) && !(client.unpaid && matches!(wait, Wait::Input | Wait::Login))
+        };
+        for (token, client) in self.clients.iter_mut().filter(|(_, client)| waits(client)) {
             match client.is_timed_out(wait) {
                 true => over.push(token),
                 false => some_left = true,

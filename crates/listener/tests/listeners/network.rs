@@ -58,9 +58,8 @@ fn client_in_debt_is_answered_when_it_is_paid_and_large_answers_are_completed() 
     let (mut first, mut second) = (server.connect(), server.connect());
     let value = "x".repeat(1 << 20);
     first.check(&format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
-    debts.in_debt.store(true, SeqCst);
-    // The turn that leaves the debt is completed.
     second.check("get none\r\n", "END\r\n");
+    debts.in_debt.store(true, SeqCst);
     let before = debts.held.load(SeqCst);
     second.send(b"get none\r\n");
     first.send("get big\r\n".repeat(5).as_bytes());
@@ -76,11 +75,24 @@ fn listener_in_debt_answers_what_has_arrived_and_stops() {
     let debts = Arc::new(Debts::default());
     let mut server = start(&debts);
     let mut client = server.connect();
-    debts.in_debt.store(true, SeqCst);
     client.check("get a\r\n", "END\r\n");
+    debts.in_debt.store(true, SeqCst);
     client.send(b"get a\r\n");
     eventually("the client is held back", || debts.held.load(SeqCst) > 3);
     server.tell_to_stop();
     assert_eq!(client.rest(), "END\r\n");
     server.join();
+}
+
+#[test]
+fn new_connection_of_a_tenant_in_debt_waits_as_well() {
+    let debts = Arc::new(Debts::default());
+    let server = start(&debts);
+    debts.in_debt.store(true, SeqCst);
+    let mut client = server.connect();
+    client.send(b"get a\r\n");
+    eventually("the client is held back", || debts.held.load(SeqCst) > 3);
+    assert_eq!(server.count(sherwood_listener::Count::CmdGet), 0);
+    debts.in_debt.store(false, SeqCst);
+    client.expect("END\r\n");
 }

@@ -19,10 +19,11 @@ pub(super) fn routing(core: &Core, setup: &ListenerSetup) -> Result<Routing, Sta
     if let Some(tenant) = setup.tenant {
         return of_tenant(core, setup, tenant);
     }
-    let tenant = core.names.default_tenant().unwrap_or(core.names.nobody());
     if setup.auth_file.is_some() {
-        return Ok(Routing::by_prefix(tenant, [])?);
+        // Whoever has not logged in is nobody: what it sends is no tenant's debt.
+        return Ok(Routing::by_prefix(core.names.nobody(), [])?);
     }
+    let tenant = core.names.default_tenant().unwrap_or(core.names.nobody());
     let mut routes = Vec::new();
     for (index, of) in tenancy.tenants.iter().enumerate() {
         let id = TenantId::from_index(index);
