@@ -193,10 +193,45 @@ fn invalid_tenants_are_refused() {
             "a.toml:7:10: [control] policy is \"shared-lru\"; it would share one LRU among all tenants: set policy = \
              \"robinhood\"",
         ),
+        (
+            "[[tenant]]\nname = \"g\"\n[control]\ndry_run = true\n",
+            "a.toml:7:11: [control] dry_run is true; with [[tenant]] it must be false, since bytes and rates move between tenants all the \
+             same: leave it out, or set [tenants] policy = \"baseline\"",
+        ),
+        (
+            "[[tenant]]\nname = \"g\"\n[control.guard]\nenabled = true\n",
+            "a.toml:7:11: [control.guard] enabled is set, and with [[tenant]] there is no guard: a tenant below its baseline brings \
+             all back to theirs; set enabled = false, or leave the table out",
+        ),
+        (
+            "[[tenant]]\nname = \"g\"\n[control.guard]\nfreeze = \"5m\"\n",
+            "a.toml:7:10: [control.guard] freeze is set, and with [[tenant]] there is no guard: a tenant below its baseline brings \
+             all back to theirs; set enabled = false, or leave the table out",
+        ),
     ];
     for (tables, expected) in cases {
         assert_refused(&[(&format!("{BACKEND}{tables}"), expected)]);
     }
+}
+
+#[test]
+fn guard_is_off_among_tenants() {
+    let guard = |tables: &str| config(&format!("{BACKEND}{tables}")).control.guard;
+    assert!(guard("").is_some());
+    assert_eq!(guard("[[tenant]]\nname = \"g\"\n"), None);
+    let off = "[[tenant]]\nname = \"g\"\n[control]\ndry_run = false\n[control.guard]\nenabled = false\nfreeze = \"5m\"\n";
+    assert_eq!(guard(off), None);
+}
+
+#[test]
+fn tenants_with_the_name_of_another_path_of_the_admin_api_are_refused() {
+    for name in ["trades", "what-if"] {
+        let expected = format!(
+            "a.toml:5:8: [[tenant]] name is \"{name}\", and /v1/tenants/{name} of the admin API is another thing: choose another name"
+        );
+        assert_refused(&[(&format!("{BACKEND}[[tenant]]\nname = \"{name}\"\n"), &expected)]);
+    }
+    config(&format!("{BACKEND}[[tenant]]\nname = \"trades2\"\n"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::resources::{self, CACHE};
 use crate::config::flags::Flags;
 use crate::config::meaning::{BackendConfig, Control};
 use crate::config::problem::{Origin, Problems};
-use crate::config::raw::{RawFile, RawTenant, RawTenants};
+use crate::config::raw::{RawControl, RawFile, RawGuard, RawTenant, RawTenants};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of, unknown};
 use crate::config::units::{ByteSize, Span, quoted};
 use crate::tenants::{DEFAULT_TENANT, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
@@ -29,6 +29,8 @@ const BASE: Setting = Setting::new("[[tenant]]", "base", "\"cache\"");
 
 /// Maximum of tenants: a decision between so many takes some 10 ms.
 pub(super) const TENANTS_MAX: usize = 1024;
+/// Names that are paths of the admin API below `/v1/tenants`, and so cannot address a tenant there.
+const TENANT_PATHS: [&str; 2] = ["trades", "what-if"];
 /// Maximum length of a user's name, bytes, as in password files.
 const USER_BYTES_MAX: usize = 256;
 /// Amount by which shares that are written as decimals may miss a sum of 1.
@@ -154,7 +156,12 @@ fn name(table: &Spanned<RawTenant>, earlier: &mut Earlier, problems: &mut Proble
         return String::new();
     };
     let shown = quoted(&value);
-    if !is_name(&value) {
+    if TENANT_PATHS.contains(&value.as_str()) {
+        let message = format!(
+            "[[tenant]] name is \"{shown}\", and /v1/tenants/{value} of the admin API is another thing: choose another name"
+        );
+        problems.add(&origin, message);
+    } else if !is_name(&value) {
         let message = format!("[[tenant]] name is \"{shown}\"; it must be {NAMES}: set name = \"gold\"");
         problems.add(&origin, message);
     } else if let Some(first) = earlier.names.get(&value) {
@@ -314,6 +321,34 @@ pub(super) fn check(file: &RawFile, flags: &Flags, control: &Control, problems: 
             None => given(&file.control.policy).map_or(Origin::Absent, |policy| policy.origin),
         };
         let message = "[control] policy is \"shared-lru\"; it would share one LRU among all tenants: set policy = \"robinhood\"";
+        problems.add(&origin, message);
+    }
+    refuse_one_level_only(&file.control, problems);
+}
+
+/// Refuses options of a loop that divides on one level: a dry run would still move bytes and rates
+/// between tenants, and the guard would undo their moves.
+fn refuse_one_level_only(file: &RawControl, problems: &mut Problems<'_>) {
+    if let Some(Given { origin, .. }) = given(&file.dry_run).filter(|dry_run| dry_run.value) {
+        let message = "[control] dry_run is true; with [[tenant]] it must be false, since bytes and rates move between tenants all the \
+                       same: leave it out, or set [tenants] policy = \"baseline\"";
+        problems.add(&origin, message);
+    }
+    let RawGuard { enabled, worse, miss_rise, blame, freeze, memory } = &file.guard;
+    let enabled = given(enabled);
+    if enabled.as_ref().is_some_and(|enabled| !enabled.value) {
+        return;
+    }
+    let ratios = [("worse", worse), ("miss_rise", miss_rise), ("blame", blame)];
+    let times = [("freeze", freeze), ("memory", memory)];
+    let set = enabled.map(|enabled| ("enabled", enabled.origin)).into_iter();
+    let set = set.chain(ratios.into_iter().filter_map(|(key, ratio)| Some((key, given(ratio)?.origin))));
+    let mut set = set.chain(times.into_iter().filter_map(|(key, time)| Some((key, given(time)?.origin))));
+    if let Some((key, origin)) = set.next() {
+        let message = format!(
+            "[control.guard] {key} is set, and with [[tenant]] there is no guard: a tenant below its baseline brings all back to theirs; \
+             set enabled = false, or leave the table out"
+        );
         problems.add(&origin, message);
     }
 }
