@@ -515,6 +515,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Delivers a refusal to a waiter that was not taken in.
     fn refuse(&mut self, key: K, demand: &Demand, waiter: W, error: FetchError) {
         self.counters.refused += 1;
+        self.counters.over_rate += u64::from(matches!(error, FetchError::OverRate(_)));
         let result = Err(error);
         let (demand, waiters) = (*demand, Waiters::new(waiter));
         self.actions.push_back(Action::Deliver { key, result, is_current: false, demand, waiters });
@@ -557,6 +558,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             ) => &mut self.counters.refused,
         };
         *ended += waiters.len() as u64;
+        if let Err(FetchError::OverRate(_)) = result {
+            self.counters.over_rate += waiters.len() as u64;
+        }
         if let Err(FetchError::Rejected { .. }) = result {
             self.counters.rejected += waiters.len() as u64;
             if demand.deadline.is_some() {

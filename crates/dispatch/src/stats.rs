@@ -46,6 +46,8 @@ pub struct Counters {
     pub ramped: u64,
     /// Keys in `refused` that the admission rule refused.
     pub rejected: u64,
+    /// Keys in `refused` that were beyond their tenant's rate.
+    pub over_rate: u64,
     /// Calls made, retries included.
     pub calls: u64,
     /// Retries, counted when they were given to a replica.

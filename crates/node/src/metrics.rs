@@ -385,8 +385,9 @@ impl Reading {
         let backends = || self.0.backends.iter().flatten();
         let mut rejected = RejectedKeys::default();
         backends().for_each(|backend| rejected.add(backend.admit, &backend.stats().counters));
-        let RejectedKeys { deadline, delay, ramp, bound } = rejected;
-        let reasons = [("deadline", deadline), ("delay", delay), ("ramp", ramp), ("bound", bound)];
+        let RejectedKeys { deadline, delay, ramp, rate, bound } = rejected;
+        let reasons =
+            [("deadline", deadline), ("delay", delay), ("ramp", ramp), ("rate", rate), ("bound", bound)];
         let samples = reasons.map(|(reason, count)| (vec![("reason", reason.to_owned())], count));
         counters(encoder, "rejected", "Keys refused at once, by why", samples.to_vec())?;
         let beta = backends()
@@ -445,19 +446,21 @@ struct RejectedKeys {
     deadline: u64,
     delay: u64,
     ramp: u64,
+    rate: u64,
     bound: u64,
 }
 
 impl RejectedKeys {
     /// Adds those of a backend with this admission rule.
     fn add(&mut self, admit: AdmitChoice, counters: &Counters) {
-        let Counters { refused, ramped, rejected, .. } = *counters;
+        let Counters { refused, ramped, rejected, over_rate, .. } = *counters;
         match admit {
             AdmitChoice::Delay { .. } => self.delay += rejected,
             AdmitChoice::Deadline { .. } | AdmitChoice::Open => self.deadline += rejected,
         }
         self.ramp += ramped;
-        self.bound += refused - ramped - rejected;
+        self.rate += over_rate;
+        self.bound += refused - ramped - rejected - over_rate;
     }
 }
 

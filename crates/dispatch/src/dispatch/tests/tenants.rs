@@ -98,6 +98,8 @@ fn work_beyond_the_rate_is_refused_at_once_where_it_may_not_wait() {
     let refusal = FetchError::OverRate(TenantRefusal::TooLate { starts_in });
     assert_eq!(error(&fetch_as(&mut machine, 1_000, 0, &[("c", 3)], None)), refusal);
     assert_eq!(calls(&fetch_as(&mut machine, 1_010, 0, &[("c", 4)], None)).len(), 1);
+    let counters = machine.stats().counters;
+    assert_eq!((counters.refused, counters.over_rate), (1, 1));
 }
 
 #[test]
@@ -124,6 +126,7 @@ fn flood_of_a_tenant_leaves_the_others_their_part_of_the_waiters() {
     assert_eq!(refused, [("i", full, false, vec![8])]);
     assert_eq!(calls(&fetch_as(&mut machine, 1_001, 1, &[("x", 9), ("y", 10)], None)).len(), 1);
     assert_eq!((reads(&machine, 0).refused, reads(&machine, 1).refused), (1, 0));
+    assert_eq!(machine.stats().counters.over_rate, 1);
     machine.set_rates(at(1_002), f64::INFINITY, &[f64::INFINITY; 2]);
     assert_eq!(calls(&drain(&mut machine)).len(), 2, "new rates start what waits");
 }
