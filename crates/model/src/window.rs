@@ -13,7 +13,8 @@ use std::time::Duration;
 
 pub use snapshot::{Band, RequestSelection, RequestSnapshot};
 
-use crate::{BackendId, FinishedRequest, Instant};
+use self::snapshot::Cell;
+use crate::{BackendId, FinishedRequest, Instant, TenantId};
 
 /// Parameters of a [`RequestWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,9 @@ impl WindowOptions {
 /// Up to `exact_max` requests are kept exactly, 8 bytes each (plus the spare capacity of the newest
 /// slot's vector). When that many are held, slots older than `keep` are dropped; if that is not
 /// enough, further requests are counted in tables, one for each slot of `keep`, with a relative
-/// latency error of at most 1/128. A table has at most 16,384 cells of (latency bucket, blocking
-/// backend), and beyond them one for each further backend; a request that would need another cell
-/// is counted in the cell of its backend with the nearest latency.
+/// latency error of at most 1/128. A table has at most 16,384 cells of (tenant, blocking backend,
+/// latency bucket), and beyond them one for each further tenant and backend; a request that would
+/// need another cell is counted in that of its tenant and backend with the nearest latency.
 ///
 /// Recording takes amortised constant time while exact, and logarithmic time in the cells of a
 /// table; [`select`](Self::select) copies the selected requests.
@@ -66,8 +67,10 @@ struct Slot {
     table: Table,
 }
 
-/// Requests by blocking backend and latency bucket.
-type Table = BTreeMap<(Option<BackendId>, u32), u64>;
+/// Number of requests by tenant, blocking backend and middle of the latency bucket.
+type Table = BTreeMap<(Sender, u32), u64>;
+/// Tenant and blocking backend.
+type Sender = (TenantId, Option<BackendId>);
 
 /// Largest number of cells of a table: four times those of 20 backends with 200 buckets each; about
 /// half a megabyte.
@@ -121,8 +124,7 @@ impl RequestWindow {
         let first = self.slot_number(now - last.min(self.options.span)).max(self.first_number(now));
         let mut cells = Vec::new();
         for slot in self.slots.iter().filter(|slot| slot.number >= first) {
-            cells.extend(slot.exact.iter().map(|request| (request.latency_us, request.blocking, 1)));
-            cells.extend(slot.table.iter().map(|(&(backend, middle), &n)| (middle, backend, n)));
+            cells.extend(slot.cells().map(|(_, cell)| cell));
         }
         RequestSelection { cells, reach: last.min(self.options.span) }
     }
@@ -137,6 +139,41 @@ impl RequestWindow {
             let selection = self.select(now, reach);
             if selection.count() >= count || reach >= self.options.span {
                 return selection;
+            }
+            reach = reach.saturating_mul(2);
+        }
+    }
+
+    /// Returns the selection of [`select_at_least`](Self::select_at_least) for each of `tenants`
+    /// tenants, of that tenant's requests alone; a quiet tenant's covers a longer time than
+    /// another's. Reads every request at most once.
+    #[must_use]
+    pub fn select_by_tenant(
+        &self,
+        now: Instant,
+        last: Duration,
+        count: u64,
+        tenants: usize,
+    ) -> Vec<RequestSelection> {
+        let mut selections = vec![RequestSelection::default(); tenants];
+        let mut is_open = vec![true; tenants];
+        let mut slots = self.slots.iter().rev().peekable();
+        let mut reach = last.max(self.options.slot);
+        loop {
+            let first = self.slot_number(now - reach.min(self.options.span)).max(self.first_number(now));
+            while let Some(slot) = slots.next_if(|slot| slot.number >= first) {
+                for (tenant, cell) in slot.cells() {
+                    if is_open.get(tenant.index()) == Some(&true) {
+                        selections[tenant.index()].cells.push(cell);
+                    }
+                }
+            }
+            for (selection, is_open) in selections.iter_mut().zip(&mut is_open).filter(|(_, open)| **open) {
+                selection.reach = reach.min(self.options.span);
+                *is_open = selection.count() < count;
+            }
+            if reach >= self.options.span || !is_open.contains(&true) {
+                return selections;
             }
             reach = reach.saturating_mul(2);
         }
@@ -182,8 +219,18 @@ impl RequestWindow {
     }
 }
 
+impl Slot {
+    /// The requests of the slot, in no particular order.
+    fn cells(&self) -> impl Iterator<Item = (TenantId, Cell)> {
+        let exact = self.exact.iter();
+        let exact = exact.map(|request| (request.tenant, (request.latency_us, request.blocking(), 1)));
+        let counted = self.table.iter();
+        exact.chain(counted.map(|(&((tenant, backend), middle), &n)| (tenant, (middle, backend, n))))
+    }
+}
+
 fn count(table: &mut Table, request: FinishedRequest) {
-    let cell = (request.blocking, bucket_middle(request.latency_us));
+    let cell = ((request.tenant, request.blocking()), bucket_middle(request.latency_us));
     if table.len() >= CELLS_MAX
         && !table.contains_key(&cell)
         && let Some(nearest) = nearest(table, cell)
@@ -194,11 +241,11 @@ fn count(table: &mut Table, request: FinishedRequest) {
     *table.entry(cell).or_default() += 1;
 }
 
-/// Returns the cell of `table` with the same backend as `cell` and the nearest latency.
-fn nearest(table: &Table, cell: (Option<BackendId>, u32)) -> Option<(Option<BackendId>, u32)> {
-    let (backend, middle) = cell;
-    let below = table.range((backend, 0)..cell).next_back();
-    let above = table.range(cell..=(backend, u32::MAX)).next();
+/// Returns the cell of `table` with the same tenant and backend as `cell` and the nearest latency.
+fn nearest(table: &Table, cell: (Sender, u32)) -> Option<(Sender, u32)> {
+    let (sender, middle) = cell;
+    let below = table.range((sender, 0)..cell).next_back();
+    let above = table.range(cell..=(sender, u32::MAX)).next();
     below.into_iter().chain(above).map(|(&cell, _)| cell).min_by_key(|cell| cell.1.abs_diff(middle))
 }
 

@@ -115,6 +115,13 @@ impl Telemetry {
         self.selection(now).into()
     }
 
+    /// Returns the requests used for decisions within each of `tenants` tenants, its own.
+    #[must_use]
+    pub(crate) fn snapshots(&self, now: Instant, tenants: usize) -> Vec<RequestSnapshot> {
+        let selections = self.window().for_decision_by_tenant(now, tenants);
+        selections.into_iter().map(RequestSnapshot::from).collect()
+    }
+
     fn selection(&self, now: Instant) -> RequestSelection {
         self.window().for_decision(now)
     }

@@ -57,7 +57,7 @@
 //!     }
 //! }
 //! let finished = request.finished().expect("every key has its answer");
-//! assert_eq!((finished.latency_us, finished.blocking), (4_000, Some(id)));
+//! assert_eq!((finished.latency_us, finished.blocking()), (4_000, Some(id)));
 //! assert_eq!(cache.usage(partition).items, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -238,8 +238,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Returns the request's latency and its blocking backend, that of its slowest query, once
-    /// every key has ended.
+    /// Returns the request's latency, its tenant, which is that of its queries, and its blocking
+    /// backend, that of its slowest query, once every key has ended.
     #[must_use]
     pub fn finished(&self) -> Option<FinishedRequest> {
         self.finished
@@ -438,7 +438,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let failed = (state.failed && !demand.best_effort).then_some(timeout);
         self.end.add(QueryEnd { backend, latency: elapsed, failed });
         if self.open_keys == 0 {
-            self.finished = Some(self.end.finish(elapsed));
+            self.finished = Some(self.end.finish(elapsed).of(demand.tenant));
         }
     }
 }

@@ -54,6 +54,13 @@ impl RequestLog {
         self.requests.select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN)
     }
 
+    /// The requests of each of `tenants` tenants for a decision about its own partitions; the time
+    /// that a tenant's cover is as long as its own number requires.
+    #[must_use]
+    pub fn for_decision_by_tenant(&self, now: Instant, tenants: usize) -> Vec<RequestSelection> {
+        self.requests.select_by_tenant(now, self.rbc_window, BAND_REQUESTS_MIN, tenants)
+    }
+
     /// The requests that ended within the time `last` before `now`.
     #[must_use]
     pub fn last(&self, now: Instant, last: Duration) -> RequestSelection {

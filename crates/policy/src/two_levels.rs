@@ -1,6 +1,6 @@
 //! A policy between tenants, and a policy within each of them.
 
-use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
+use sherwood_model::{CachePlan, Instant, PartitionId, Plan, RequestSnapshot};
 use thiserror::Error;
 
 use crate::tenants::{
@@ -20,7 +20,7 @@ mod merged;
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`advance`](Self::advance) as [`TenantController::advance`]; [`decide`](Self::decide)
 ///   after every control interval, with an observation of each tenant ([`split`](Self::split)).
-///   [`decide_all`](Self::decide_all) does it from one observation of everything.
+///   [`decide_all`](Self::decide_all) does it from one observation of all partitions.
 /// - Output: [`plan`](Self::plan) after both.
 #[derive(Clone)]
 pub struct TwoLevels {
@@ -198,10 +198,16 @@ impl TwoLevels {
         tenants.map(|(within, seen)| within.decide(now, seen)).collect()
     }
 
-    /// Has each tenant's policy divide the tenant's bytes, from one observation of all partitions.
+    /// Has each tenant's policy divide the tenant's bytes, from one observation of all partitions
+    /// and the finished requests of each tenant, empty if no policy [needs](Self::needs) them.
     /// Returns the decisions as one, whose plan is that of both levels.
-    pub fn decide_all(&mut self, now: Instant, seen: &Observation) -> Decision {
-        let seen = self.split(seen);
+    pub fn decide_all(&mut self, now: Instant, seen: &Observation, finished: &[RequestSnapshot]) -> Decision {
+        let backends = seen.partitions.iter().map(|partition| partition.backend.index() + 1);
+        let (needs, backends) = (self.needs(), backends.max().unwrap_or(0));
+        let mut seen = self.split(seen);
+        for (seen, finished) in seen.iter_mut().zip(finished) {
+            seen.see_requests(finished, &needs, backends);
+        }
         let decisions = self.decide(now, seen);
         let names = self.between.terms().iter().map(|terms| terms.name.as_str());
         merged::merged(names.zip(decisions), self.plan())

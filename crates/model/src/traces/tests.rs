@@ -41,7 +41,7 @@ fn requests(
     let now = at(spans.last().map_or(START, |span| span.end_unix_ns)) + Duration::from_secs(after_s);
     let ended = std::iter::from_fn(|| traces.next_ended(now));
     ended
-        .map(|TracedRequest { request, .. }| (request.latency_us / 1_000, request.blocking.map(|id| id.0)))
+        .map(|TracedRequest { request, .. }| (request.latency_us / 1_000, request.blocking().map(|id| id.0)))
         .collect()
 }
 
@@ -154,7 +154,7 @@ proptest! {
         }
         let mut found: Vec<_> =
             std::iter::from_fn(|| traces.next_ended(Instant::from_secs(5))).map(|traced| traced.request).collect();
-        let key = |request: &FinishedRequest| (request.latency_us, request.blocking);
+        let key = |request: &FinishedRequest| (request.latency_us, request.blocking());
         found.sort_by_key(key);
         expected.sort_by_key(key);
         prop_assert_eq!(found, expected);

@@ -58,7 +58,7 @@ impl RequestSelection {
 
 /// Requests of equal latency and backend: latency in microseconds, blocking backend, number of
 /// requests.
-type Cell = (u32, Option<BackendId>, u64);
+pub(super) type Cell = (u32, Option<BackendId>, u64);
 
 /// Finished requests in order of latency.
 #[derive(Clone, Debug, Default)]

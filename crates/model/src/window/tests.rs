@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn request(latency_us: u32, backend: u16) -> FinishedRequest {
-    FinishedRequest { latency_us, blocking: Some(BackendId(backend)) }
+    FinishedRequest::new(Duration::from_micros(latency_us.into()), Some(BackendId(backend)))
 }
 
 fn window_of(requests: impl IntoIterator<Item = FinishedRequest>, exact_max: usize) -> RequestWindow {
@@ -53,7 +53,7 @@ fn equal_latencies_at_the_edge_of_a_percentile_band_are_shared_in_proportion() {
 
 #[test]
 fn request_without_blocking_backend_counts_in_ranks_only() {
-    let none = FinishedRequest { latency_us: 1, blocking: None };
+    let none = FinishedRequest::new(Duration::from_micros(1), None);
     let snapshot = window_of([none, request(9, 0)], 10).snapshot(now(), SECOND);
     assert_eq!(snapshot.blocking_counts(Band { low: 0.0, high: 100.0 }, 1), [1]);
     assert_eq!(snapshot.count(), 2);
@@ -112,7 +112,51 @@ fn request_selection_covers_a_longer_time_while_requests_are_few() {
     assert_eq!(reach(5000), window.options.span);
 }
 
+#[test]
+fn selection_of_a_tenant_covers_a_longer_time_only_while_its_own_requests_are_few() {
+    let mut window = RequestWindow::new(WindowOptions::of(600 * SECOND));
+    for second in 0..300 {
+        let at = Instant::from_secs(second);
+        (0..10).for_each(|_| assert!(window.record(at, at, request(1, 0))));
+        window.record(at, at, request(9, 1).of(TenantId(1)));
+    }
+    let now = Instant::from_secs(299);
+    let selections = window.select_by_tenant(now, 60 * SECOND, 200, 3);
+    let reaches: Vec<_> = selections.iter().map(|selection| selection.reach().as_secs()).collect();
+    assert_eq!(reaches, [60, 240, 600]);
+    let [busy, quiet, idle] = [0, 1, 2].map(|tenant| RequestSnapshot::from(selections[tenant].clone()));
+    assert_eq!((busy.count(), quiet.count(), idle.count()), (610, 241, 0));
+    let all = Band { low: 0.0, high: 100.0 };
+    assert_eq!((busy.blocking_counts(all, 2), quiet.blocking_counts(all, 2)), (vec![610, 0], vec![0, 241]));
+}
+
 proptest! {
+    /// Checks that selections by tenant are those of windows of each tenant's own requests.
+    #[test]
+    fn selections_by_tenant_equal_those_of_a_window_for_each(
+        requests in prop::collection::vec((0u64..300, 0u32..1000, 0u16..3, 0u16..3), 1..300), count in 0u64..100, exact in 1usize..400
+    ) {
+        let options = WindowOptions { exact_max: exact, ..WindowOptions::of(200 * SECOND) };
+        let mut together = RequestWindow::new(options);
+        let mut apart = vec![RequestWindow::new(WindowOptions { exact_max: 1_000, ..options }); 3];
+        let mut requests = requests;
+        requests.sort_by_key(|&(at, ..)| at);
+        for &(at, latency_us, backend, tenant) in &requests {
+            let (at, request) = (Instant::from_secs(at), request(latency_us, backend).of(TenantId(tenant)));
+            together.record(at, at, request);
+            apart[usize::from(tenant)].record(at, at, request);
+        }
+        let now = Instant::from_secs(300);
+        let selections = together.select_by_tenant(now, 20 * SECOND, count, 3);
+        for (selection, own) in selections.into_iter().zip(&apart) {
+            let own = own.select_at_least(now, 20 * SECOND, count);
+            prop_assert_eq!(selection.reach(), own.reach());
+            let (selected, own) = (RequestSnapshot::from(selection), RequestSnapshot::from(own));
+            let everything = Band { low: 0.0, high: 100.0 };
+            prop_assert_eq!(selected.blocking_counts(everything, 3), own.blocking_counts(everything, 3));
+        }
+    }
+
     /// Checks that a window with more requests than `exact_max` answers within the stated error.
     #[test]
     fn window_above_exact_max_keeps_counts_exact_and_latency_within_error(

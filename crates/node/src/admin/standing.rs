@@ -82,7 +82,8 @@ pub(crate) struct Report {
     blocking: Option<String>,
     /// The request's class, for the SLO of that class.
     class: Option<String>,
-    /// The request's tenant, for the SLO of that tenant; the default tenant where absent.
+    /// The request's tenant, for that tenant's SLO and for decisions within it; the default tenant
+    /// where absent.
     tenant: Option<String>,
     /// Time at which the request ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
@@ -128,7 +129,7 @@ pub(crate) async fn reports(
         finished.push((
             report.t,
             counted,
-            FinishedRequest::new(Duration::from_micros(report.latency_us), blocking),
+            FinishedRequest::new(Duration::from_micros(report.latency_us), blocking).of(tenant),
         ));
     }
     let now = core.clock.now();

@@ -6,6 +6,7 @@ use sherwood_policy::{
 };
 
 use super::tenants::TenantLevels;
+use crate::telemetry::Telemetry;
 
 /// The controllers of the cache.
 pub(crate) enum Levels {
@@ -126,11 +127,27 @@ impl Levels {
         Ok(())
     }
 
-    /// Has the policies among partitions decide.
-    pub(super) fn decide(&mut self, now: Instant, seen: &Observation) -> Decision {
+    /// Has the policies among partitions decide, from the finished requests of `telemetry` if they
+    /// need them; `backends` is the number of backends.
+    pub(super) fn decide(
+        &mut self,
+        now: Instant,
+        mut seen: Observation,
+        telemetry: &Telemetry,
+        backends: usize,
+    ) -> Decision {
+        let needs = self.needs();
         match self {
-            Self::One(controller) => controller.decide(now, seen),
-            Self::Two(tenants) => tenants.decide_within(now, seen),
+            Self::One(controller) => {
+                if needs.requests {
+                    seen.see_requests(&telemetry.snapshot(now), &needs, backends);
+                }
+                controller.decide(now, &seen)
+            }
+            Self::Two(tenants) => {
+                let count = if needs.requests { tenants.setup().tenants.len() } else { 0 };
+                tenants.decide_within(now, &seen, &telemetry.snapshots(now, count))
+            }
         }
     }
 }

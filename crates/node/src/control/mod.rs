@@ -362,7 +362,8 @@ impl Control {
     pub(crate) fn decide(&mut self, now: Instant) {
         self.parts.admission.decide(&self.parts.events, self.levels.dry_run());
         let seen = self.observe(now);
-        let decision = self.levels.decide(now, &seen);
+        let backends = self.parts.names.backends().len();
+        let decision = self.levels.decide(now, seen, &self.parts.telemetry, backends);
         self.decisions += 1;
         if decision.apply
             && let Err(error) = self.actuator.apply(&decision.plan)
@@ -409,6 +410,7 @@ impl Control {
         }
     }
 
+    /// Observes everything but finished requests.
     fn observe(&mut self, now: Instant) -> Observation {
         let needs = self.levels.needs();
         let held = self.actuator.observe();
@@ -449,11 +451,7 @@ impl Control {
             &held,
             &mut partitions,
         );
-        let mut seen = Observation { total_bytes, partitions, ..Observation::default() };
-        if needs.requests {
-            seen.see_requests(&self.parts.telemetry.snapshot(now), &needs, self.parts.names.backends().len());
-        }
-        seen
+        Observation { total_bytes, partitions, ..Observation::default() }
     }
 
     /// The state of the control loop as the admin API shows it.

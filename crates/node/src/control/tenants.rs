@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
-use sherwood_model::{Instant, PartitionId, Plan, TenantId};
+use sherwood_model::{Instant, PartitionId, Plan, RequestSnapshot, TenantId};
 use sherwood_policy::tenants::{
     Division, TenantControlError, TenantController, TenantDecision, TenantOptions, TenantPolicyError,
     TenantRound, TenantSeen, TenantStanding, TenantTerms,
@@ -169,9 +169,14 @@ impl TenantLevels {
         round
     }
 
-    /// Has the policies within tenants decide.
-    pub(super) fn decide_within(&mut self, now: Instant, seen: &Observation) -> Decision {
-        self.levels.decide_all(now, seen)
+    /// Has the policies within tenants decide, each from the requests of its tenant.
+    pub(super) fn decide_within(
+        &mut self,
+        now: Instant,
+        seen: &Observation,
+        finished: &[RequestSnapshot],
+    ) -> Decision {
+        self.levels.decide_all(now, seen, finished)
     }
 
     /// Replaces the policy within tenants.

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Demand, Instant};
+use sherwood_model::{BackendId, Demand, FinishedRequest, Instant};
 use sherwood_path::{Answer, Query, QueryFetch, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
 
@@ -253,7 +253,7 @@ fn resolve(
 /// Records the outcome of the request and its queries.
 fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
     let Some(finished) = request.finished() else { return };
-    if finished.blocking.is_none() {
+    if finished.blocking().is_none() {
         // A request without keys is not counted: it would make the tail latency look better.
         return;
     }
@@ -337,7 +337,7 @@ fn answer<'a>(
     RequestAnswer {
         latency_ms: millis(latency),
         blocking_backend: finished
-            .and_then(|finished| finished.blocking)
+            .and_then(FinishedRequest::blocking)
             .map(|backend| core.names.backend(backend)),
         results: results.collect(),
     }

@@ -340,3 +340,31 @@ fn answers_about_tenants_have_the_documented_fields() {
     mask(&mut answers);
     insta::assert_snapshot!(format!("{answers:#}"));
 }
+
+#[test]
+fn refusals_beyond_a_rate_are_counted_as_such() {
+    let mut world = World::new(CONFIGURATION);
+    world.run(1);
+    let rejected = |reason| world.node.metric(&format!("sherwood_rejected_total{{reason=\"{reason}\"}}"));
+    assert!(rejected("rate") > 50.0);
+    assert_eq!(rejected("bound"), 0.0);
+}
+
+#[test]
+fn policy_within_a_tenant_decides_from_the_requests_of_that_tenant() {
+    let two = CONFIGURATION.replace("policy = \"equal\"", "policy = \"robinhood\"")
+        + "[[backend]]\nname = \"users\"\nstore = { kind = \"compute\", n = 1, bytes = \"4KiB\" }\n";
+    let node = Driven::new(&two);
+    let report = |latency_us: u32, tenant, blocking| json!({"latency_us": latency_us, "tenant": tenant, "blocking": blocking});
+    let both = |us| [report(us, "a", "orders"), report(us, "b", "users")];
+    let reports: Vec<_> = (1..=500).flat_map(both).collect();
+    assert_eq!(node.post("/v1/reports", &json!(reports))["accepted"], 1_000);
+    (0..20).for_each(|_| node.decide());
+    let partitions = node.get("/v1/partitions");
+    let bytes = |name: &str| {
+        let found = partitions.as_array().unwrap().iter().find(|partition| partition["name"] == name);
+        found.unwrap_or_else(|| panic!("{name} in {partitions}"))["allocated_bytes"].as_u64().unwrap()
+    };
+    assert!(bytes("a:orders") > bytes("a:users"), "{partitions}");
+    assert!(bytes("b:users") > bytes("b:orders"), "{partitions}");
+}

@@ -289,8 +289,8 @@ impl World {
         }
         assert!(answers.next().is_none());
         assert_eq!(u128::from(finished.latency_us), slowest.0.as_micros());
-        assert_eq!(finished.blocking.is_none(), slowest.1.is_empty());
-        assert!(finished.blocking.is_none_or(|blocking| slowest.1.contains(&blocking)));
+        assert_eq!(finished.blocking().is_none(), slowest.1.is_empty());
+        assert!(finished.blocking().is_none_or(|blocking| slowest.1.contains(&blocking)));
     }
 
     /// Checks the answer for one key of a request.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_model::{BackendId, Band, DemandCurve, ResourceKind, TenantId};
+use sherwood_model::{
+    BackendId, Band, DemandCurve, FinishedRequest, RequestWindow, ResourceKind, TenantId, WindowOptions,
+};
 
 use super::*;
 use crate::tenants::{
@@ -150,13 +152,34 @@ fn decision_about_all_partitions_divides_each_tenants_bytes() {
     let mut levels = levels("hare", "robinhood");
     let mut seen = observed_together(&levels, 0);
     seen.blocking = vec![BandCounts { band: Band::TAIL, counts: vec![100, 0] }];
-    let decision = levels.decide_all(Instant::from_secs(5), &seen);
+    let decision = levels.decide_all(Instant::from_secs(5), &seen, &[]);
     assert_sums(&levels);
     assert_eq!(decision.plan, levels.plan());
     let moved: Vec<_> = decision.moves.iter().map(|step| step.partition.0).collect();
     assert_eq!(moved, [0, 1, 2, 3, 4, 5]);
     assert!(decision.moves[0].after_bytes > decision.moves[0].before_bytes, "{decision:?}");
     assert_eq!(decision.kept, None);
+}
+
+#[test]
+fn policy_within_a_tenant_sees_the_requests_of_that_tenant_alone() {
+    let mut levels = levels("hare", "robinhood");
+    let second = Duration::from_secs(1);
+    let blocked_by = |backend: u16| {
+        let mut window = RequestWindow::new(WindowOptions::of(60 * second));
+        for millis in 1..=1_000 {
+            let request = FinishedRequest::new(Duration::from_millis(millis), Some(BackendId(backend)));
+            window.record(Instant::ZERO, Instant::ZERO, request);
+        }
+        window.snapshot(Instant::ZERO, second)
+    };
+    let finished = [blocked_by(0), RequestSnapshot::default(), blocked_by(1)];
+    let seen = observed_together(&levels, 0);
+    levels.decide_all(Instant::from_secs(5), &seen, &finished);
+    assert_sums(&levels);
+    let budgets = levels.budgets();
+    assert!(budgets[0] > budgets[3] && budgets[2] < budgets[5], "{budgets:?}");
+    assert_eq!(budgets[1], budgets[4]);
 }
 
 #[test]
