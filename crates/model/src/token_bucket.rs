@@ -60,8 +60,14 @@ impl TokenBucket {
 
     /// Charges `units` that start or were used now.
     pub fn charge(&mut self, now: Instant, units: f64) {
+        self.charge_waited(now, now, units);
+    }
+
+    /// Charges `units` that start now and have waited since `since`: the time from then on was not
+    /// unused, so all of it may be caught up, not only the burst.
+    pub fn charge_waited(&mut self, now: Instant, since: Instant, units: f64) {
         if let Some(rate) = self.rate {
-            self.paid_at = self.paid_at.max(now - self.burst) + seconds(units / rate);
+            self.paid_at = self.paid_at.max(since.min(now - self.burst)) + seconds(units / rate);
         }
     }
 
@@ -124,6 +130,16 @@ mod tests {
         let later = Instant::from_secs(100);
         let begun = drain(&mut bucket, 1.0, later, later + Duration::from_nanos(1));
         assert_eq!(begun, 11, "ten for the burst of 10 ms and one that may leave a debt");
+    }
+
+    #[test]
+    fn time_for_which_units_waited_is_caught_up_beyond_the_burst() {
+        let mut bucket = limited(1000.0);
+        let (since, now) = (Instant::from_millis(100_000), Instant::from_millis(100_030));
+        let starts =
+            std::iter::from_fn(|| (bucket.ready_at() <= now).then(|| bucket.charge_waited(now, since, 1.0)));
+        assert_eq!(starts.count(), 31);
+        assert_eq!(bucket.ready_at(), now + Duration::from_millis(1));
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, TokenBucket};
 
-use super::{BURST, Payer, TenantUse};
+use super::{BURST, LATE_MAX, Payer, TenantUse};
 
 /// A tenant: what waits, in the order of arrival, and what it has used.
 #[derive(Clone, Debug)]
 pub(super) struct Tenant<T> {
     waiting: BTreeMap<u64, Waiting<T>>,
+    /// The time since which something waits without a break, if something does.
+    waits_since: Instant,
     /// Units of what waits.
     waiting_units: f64,
     pub(super) bucket: TokenBucket,
@@ -37,6 +39,7 @@ impl<T> Tenant<T> {
     pub(super) fn new(burst_units: u32) -> Self {
         Self {
             waiting: BTreeMap::new(),
+            waits_since: Instant::ZERO,
             waiting_units: 0.0,
             bucket: TokenBucket::unlimited(BURST),
             burst_units,
@@ -66,8 +69,17 @@ impl<T> Tenant<T> {
         self.bucket.ready_at().max(now) + seconds(before)
     }
 
+    /// The time since which work that starts now has kept the rate from being unused, no longer ago
+    /// than [`LATE_MAX`].
+    pub(super) fn waits_since(&self, now: Instant) -> Instant {
+        self.waits_since.max(now - LATE_MAX)
+    }
+
     /// Adds work, and returns how much waits with it.
-    pub(super) fn push(&mut self, serial: u64, waiting: Waiting<T>) -> u32 {
+    pub(super) fn push(&mut self, now: Instant, serial: u64, waiting: Waiting<T>) -> u32 {
+        if self.waiting.is_empty() {
+            self.waits_since = now;
+        }
         self.waiting_units += waiting.units;
         self.waiting.insert(serial, waiting);
         self.waiting()
@@ -88,10 +100,11 @@ impl<T> Tenant<T> {
         Some(waiting)
     }
 
-    pub(super) fn charge(&mut self, now: Instant, payer: Payer, units: f64) {
+    /// Charges units of work that starts or was done now and has waited since `since`.
+    pub(super) fn charge(&mut self, now: Instant, since: Instant, payer: Payer, units: f64) {
         match payer {
             Payer::Own => {
-                self.bucket.charge(now, units);
+                self.bucket.charge_waited(now, since, units);
                 self.own_units += units;
             }
             Payer::Lent => self.lent_units += units,

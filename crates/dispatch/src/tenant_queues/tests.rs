@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
+use sherwood_model::SplitMix64;
 
 use super::*;
 
@@ -180,6 +181,57 @@ fn rate_of_zero_or_none_lets_a_tenant_begin() {
     }
     assert_eq!(begun, [1, 1, 40]);
     assert_eq!(queues.next_timeout(), Some(at(5_990)));
+}
+
+/// Starts of a tenant's calls in ten seconds from `at(5_000)` on, while it keeps two waiting and
+/// every wake-up comes 20 to 50 ms late.
+fn starts_at_late_wake_ups(queues: &mut TenantQueues<u32>) -> Vec<Instant> {
+    let (mut now, mut draws, mut found) = (at(5_000), SplitMix64::new(7), Vec::new());
+    while now < at(15_000) {
+        while queues.used(T0).waiting < 2 {
+            queues.enter(now, T0, 0, 1.0, None).unwrap();
+        }
+        if queues.start_next(now).is_some() {
+            found.push(now);
+        } else {
+            let late = Duration::from_micros(20_000 + draws.next_u64() % 30_000);
+            now = queues.next_timeout().expect("something waits").max(now) + late;
+        }
+    }
+    found
+}
+
+#[test]
+fn late_wake_ups_lower_no_rate_and_exceed_none() {
+    for (lends, rate) in [(false, 100.0), (false, 1_000.0), (false, 20_000.0), (true, 1_000.0)] {
+        let mut queues = queues(2, lends, &[rate / 2.0, rate / 2.0]);
+        let whole = if lends { rate } else { rate / 2.0 };
+        let found = starts_at_late_wake_ups(&mut queues);
+        let share = found.len() as f64 / whole / 10.0;
+        assert!((0.98..1.02).contains(&share), "{share} of {whole}/s, lending: {lends}");
+        for from in (5_000..14_000).step_by(50).map(at) {
+            let second = from..from + Duration::from_secs(1);
+            let most = found.iter().filter(|start| second.contains(start)).count() as f64;
+            assert!(most <= whole * 1.05 + 1.0, "{most} of {whole}/s in a second");
+        }
+    }
+}
+
+#[test]
+fn tenant_that_did_not_wait_catches_up_no_more_than_the_burst() {
+    let mut queues = queues(1, false, &[1_000.0]);
+    let mut started = |now, entered| {
+        for call in 0..entered {
+            queues.enter(now, T0, call, 1.0, None).unwrap();
+        }
+        std::iter::from_fn(|| queues.start_next(now)).count()
+    };
+    // Each time one unit more starts, which leaves a debt.
+    assert_eq!(started(at(5_000), 50), 11);
+    assert_eq!(started(at(5_030), 0), 30, "it waited for 30 ms");
+    assert_eq!(started(at(6_000), 0), 9, "all that is left");
+    assert_eq!(started(at(7_000), 200), 11);
+    assert_eq!(started(at(8_000), 0), 46, "the longest delay that is caught up");
 }
 
 #[test]
