@@ -392,14 +392,17 @@ impl BackendDriver {
             let left = call.expires_at - backend.clock.now();
             let reply = tokio::time::timeout(left, backend.reply_to(call)).await;
             lock(&backend.calls).remove(&attempt);
-            let Ok(reply) = reply else { return };
-            backend.drive(|state, now, cache| state.machine.handle_reply(now, cache, attempt, reply));
+            let Ok((reply, units)) = reply else { return };
+            backend.drive(|state, now, cache| {
+                state.machine.handle_costed_reply(now, cache, attempt, reply, units);
+            });
         });
         calls.insert(attempt, task.abort_handle());
     }
 
-    /// Calls a replica, after the turn has come if calls need one.
-    async fn reply_to(self: &Arc<Self>, call: StartedCall) -> Reply<Found> {
+    /// Calls a replica, after the turn has come if calls need one. Returns its reply, and the units
+    /// that it reported.
+    async fn reply_to(self: &Arc<Self>, call: StartedCall) -> (Reply<Found>, Option<f64>) {
         let StartedCall { attempt, replicas: Candidates { mut replica, other }, keys, demand, expires_at } =
             call;
         let mut ticket = None;
@@ -407,7 +410,7 @@ impl BackendDriver {
             let candidates: Vec<_> = [Some(replica), other].into_iter().flatten().collect();
             let schedulers = Arc::clone(schedulers);
             match schedulers.turn(&candidates, &demand, keys.len(), expires_at).await {
-                Turn::Reject(expected) => return Reply::NotAdmitted { expected },
+                Turn::Reject(expected) => return (Reply::NotAdmitted { expected }, None),
                 Turn::Start(chosen, held) => {
                     self.drive(|state, now, cache| state.machine.handle_turn(now, cache, attempt, chosen));
                     (replica, ticket) = (chosen, Some(held));
@@ -431,11 +434,11 @@ impl BackendDriver {
                     let value_bytes: usize = found.map(|found| found.value.len()).sum();
                     network.charge_backend(now, demand.tenant, key_bytes + value_bytes);
                 }
-                self.reply(answers.each)
+                (self.reply(answers.each), answers.units)
             }
             Err(error) => {
                 self.errors.failed(self, &error);
-                Reply::Failed(failure(&error))
+                (Reply::Failed(failure(&error)), None)
             }
         }
     }

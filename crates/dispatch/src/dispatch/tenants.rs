@@ -97,15 +97,21 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Charges the tenant of a started attempt more than its keys, because the answer was larger.
-    /// No effect if the attempt has ended, or without [`Options::tenants`].
+    /// Charges the tenant of a started attempt what its answer cost beyond a unit for each key, for
+    /// which it has paid; below 0, gives back what the answer cost less. No effect if the attempt
+    /// has ended, or without [`Options::tenants`].
     ///
     /// [`Options::tenants`]: crate::Options::tenants
     pub fn charge(&mut self, now: Instant, attempt: AttemptId, units: f64) {
         let Some(reads) = &mut self.tenant_reads else { return };
         let Some(attempt) = self.attempts.get(attempt.0) else { return };
         let fetch = self.fetches.get(attempt.fetch).expect(STORED);
-        reads.queues.charge(now, fetch.demand.tenant, fetch.paid.payer, units);
+        let (tenant, payer) = (fetch.demand.tenant, fetch.paid.payer);
+        if units < 0.0 {
+            reads.queues.refund(now, tenant, payer, -units);
+        } else {
+            reads.queues.charge(now, tenant, payer, units);
+        }
     }
 
     /// Returns the keys of a started attempt, in the order of its call, without those that have

@@ -231,8 +231,22 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         attempt: AttemptId,
         reply: Reply<V>,
     ) {
+        self.handle_costed_reply(now, cache, attempt, reply, None);
+    }
+
+    /// As [`handle_reply`](Self::handle_reply), with the units that the store reported for the
+    /// call, if it did. The tenant of the call pays those in place of the units that follow from
+    /// the size of the answer.
+    pub fn handle_costed_reply(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        attempt: AttemptId,
+        reply: Reply<V>,
+        units: Option<f64>,
+    ) {
         self.advance(now, cache);
-        self.charge_answer(now, cache, attempt, &reply);
+        self.charge_answer(now, cache, attempt, &reply, units);
         self.dispatch.handle_reply(now, attempt, reply);
         self.keep_answers(now, cache);
     }

@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use sherwood_dispatch::{AttemptId, Reply};
+use sherwood_dispatch::{AttemptId, FailureKind, Reply};
 use sherwood_model::{DemandCounts, DemandKind, Instant, PartitionId, TenantId, Unit};
 
 use super::Backend;
@@ -70,18 +70,39 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     /// Charges the tenant of a call the units of its answer beyond one for each key, which were
-    /// charged when it was sent.
+    /// charged when it was sent: those that the store has reported, or else those of the answer's
+    /// size. What a store reports may be less, such as half a unit for an eventual read.
     pub(super) fn charge_answer(
         &mut self,
         now: Instant,
         cache: &impl AnswerCache<V>,
         attempt: AttemptId,
         reply: &Reply<V>,
+        reported: Option<f64>,
     ) {
-        if self.tenant_writes.is_some() && self.options.units.reads != Unit::Count {
-            let units = self.units_beyond_keys(cache, attempt, reply);
-            self.dispatch.charge(now, attempt, units as f64);
+        if self.tenant_writes.is_none() || self.options.units.reads == Unit::Count {
+            return;
         }
+        let reported = reported.filter(|units| units.is_finite() && *units >= 0.0);
+        let beyond = match (reported, reply) {
+            (Some(units), Reply::Ok(_) | Reply::Each(_)) => units - self.paid_keys(attempt, reply) as f64,
+            _ => self.units_beyond_keys(cache, attempt, reply) as f64,
+        };
+        self.dispatch.charge(now, attempt, beyond);
+    }
+
+    /// Returns the keys of a call whose units stay paid: not those that the store throttled, which
+    /// the dispatcher gives back.
+    fn paid_keys(&self, attempt: AttemptId, reply: &Reply<V>) -> usize {
+        let asked = self.dispatch.keys_of(attempt).map_or(0, Iterator::count);
+        let throttled = match reply {
+            Reply::Each(answers) => answers
+                .iter()
+                .filter(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Throttled))
+                .count(),
+            Reply::Ok(_) | Reply::Failed(_) | Reply::NotAdmitted { .. } => 0,
+        };
+        asked.saturating_sub(throttled)
     }
 
     /// Returns the units of an answer beyond one for each key.

@@ -1,7 +1,7 @@
 //! The counts from which a tenant's demand is derived.
 
 use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition};
-use sherwood_dispatch::{Options, OverRate, Reply, TenantOptions};
+use sherwood_dispatch::{Failure, FailureKind, Options, OverRate, Reply, TenantOptions};
 use sherwood_model::{BackendId, Demand, Instant, Legs, PartitionId, SeededState, TenantId, Unit};
 use sherwood_path::{
     Action, Backend, BackendOptions, Change, DemandCounts, FetchKey, Units, Write, WriteOptions, WriteOutcome,
@@ -156,4 +156,30 @@ fn flush_of_a_tenant_keeps_only_its_own_fetches_and_writes_out_of_the_cache() {
     machine.handle_flush(NOW, &SizedCache(&cache), PartitionId(1), NOW);
     serve(&mut machine, &cache);
     assert!(has(PartitionId(0), "w"), "the other tenant's flush does not concern it");
+}
+
+#[test]
+fn units_that_the_store_reports_are_charged_in_place_of_those_of_the_size() {
+    let (cache, mut machine) = start();
+    let mut charged = |keys: &[(&'static str, u32)], reply: Reply<Sized>, units| {
+        let used = |machine: &Machine| machine.used(TenantId(0)).expect("tenants have rates").reads.own_units;
+        let before = used(&machine);
+        read(&mut machine, &cache, 0, keys);
+        let Some(Action::Call { attempt, .. }) = machine.poll_action() else { panic!("a call for {keys:?}") };
+        machine.handle_costed_reply(NOW, &SizedCache(&cache), attempt, reply, units);
+        while machine.poll_action().is_some() {}
+        used(&machine) - before
+    };
+    let value = || Ok(Some(Sized(6 * KIB)));
+    let throttled = || Err(Failure::new(FailureKind::Throttled, "throttled"));
+    assert_eq!(charged(&[("a", 1)], Reply::Each(vec![value()]), None), 2.0, "by its size");
+    let eventual = charged(&[("b", 1), ("c", 2)], Reply::Each(vec![value(), Ok(None)]), Some(1.5));
+    assert_eq!(eventual, 1.5, "half a unit for four KiB, and for an absent key");
+    assert_eq!(charged(&[("d", 1)], Reply::Each(vec![value()]), Some(7.0)), 7.0);
+    let some = charged(&[("e", 1), ("f", 2)], Reply::Each(vec![value(), throttled()]), Some(1.0));
+    assert_eq!(some, 1.0, "a throttled key costs nothing");
+    assert_eq!(charged(&[("g", 1)], Reply::Each(vec![throttled()]), Some(0.0)), 0.0);
+    for (key, invalid) in [("h", f64::NAN), ("i", f64::INFINITY), ("j", -1.0)] {
+        assert_eq!(charged(&[(key, 1)], Reply::Each(vec![value()]), Some(invalid)), 2.0, "{invalid}");
+    }
 }
