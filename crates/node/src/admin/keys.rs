@@ -7,8 +7,8 @@ use axum::extract::{Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
-use sherwood_model::{BackendId, Tags};
-use sherwood_path::{Change, Write, WriteOptions, WriteOutcome};
+use sherwood_model::{BackendId, Tags, TenantId};
+use sherwood_path::{Change, Write, WriteOptions, WriteOutcome, WriteRefused};
 use sherwood_store::{Fault, Found};
 
 use crate::backend::BackendDriver;
@@ -35,12 +35,7 @@ pub(crate) async fn put(
     request: Request,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = backend_named(&core, &name)?;
-    let Query(Writer { tenant }) = writer.map_err(|error| unexpected_query(&error))?;
-    if tenant.is_none() && request.uri().query().is_some() {
-        return Err(unexpected_query(&"nothing that has a meaning follows the key's `?`"));
-    }
-    let id_of_tenant = core.names.tenant_or_default(tenant.as_deref());
-    let tenant = id_of_tenant.ok_or_else(|| no_tenant(&core, tenant.as_deref()))?;
+    let tenant = tenant(&core, writer, request.uri().query())?;
     let Some(backend) = backend else {
         let error = format!("backend `{name}` has no store to write to; give it one in the configuration");
         return Err(Problem::unprocessable(error));
@@ -58,6 +53,20 @@ pub(crate) async fn put(
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
 }
 
+/// Returns the tenant that writes, whose name may follow the key.
+fn tenant(
+    core: &Core,
+    writer: Result<Query<Writer>, QueryRejection>,
+    query: Option<&str>,
+) -> Result<TenantId, Problem> {
+    let Query(Writer { tenant }) = writer.map_err(|error| unexpected_query(&error))?;
+    if tenant.is_none() && query.is_some() {
+        return Err(unexpected_query(&"nothing that has a meaning follows the key's `?`"));
+    }
+    let id = core.names.tenant_or_default(tenant.as_deref());
+    id.ok_or_else(|| no_tenant(core, tenant.as_deref()))
+}
+
 /// The reply to a write whose tenant is unknown, or missing where there is no default one.
 fn no_tenant(core: &Core, name: Option<&str>) -> Problem {
     match name {
@@ -72,16 +81,16 @@ fn no_tenant(core: &Core, name: Option<&str>) -> Problem {
 }
 
 /// Removes a key from every tenant's partition, and from the backend unless the backend is
-/// read-only. Replies 204 even if the key did not exist. No fetch in flight brings it back.
+/// read-only. Replies 204 even if the key did not exist. No fetch in flight brings it back. The
+/// rate of the tenant that is named, or of the default one, pays for it.
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
+    writer: Result<Query<Writer>, QueryRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = backend_named(&core, &name)?;
-    if query.is_some() {
-        return Err(unexpected_query(&"a key is removed for every tenant, and nothing may follow it"));
-    }
+    let tenant = tenant(&core, writer, query.as_deref())?;
     // A write may fence its key, and a fence keeps a copy of the key.
     check(&key)?;
     let Some(backend) = backend else {
@@ -90,7 +99,7 @@ pub(crate) async fn remove(
         });
         return Ok(StatusCode::NO_CONTENT);
     };
-    let options = WriteOptions::default();
+    let options = WriteOptions { tenant, ..WriteOptions::default() };
     let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None, options };
     match backend.write_through(write).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
@@ -138,6 +147,7 @@ fn check(key: &str) -> Result<(), Problem> {
 /// The reply to a write that was not acknowledged, with the store's error text.
 fn problem(backend: &str, error: &WriteError) -> Problem {
     let (status, cause) = match error {
+        WriteError::Refused(WriteRefused::OverRate(_)) => (StatusCode::TOO_MANY_REQUESTS, "rate"),
         WriteError::Refused(_) | WriteError::NoTurn(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
         WriteError::Ended => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
         WriteError::Late(_) => (StatusCode::GATEWAY_TIMEOUT, "timeout"),
@@ -152,5 +162,9 @@ fn problem(backend: &str, error: &WriteError) -> Problem {
     };
     let outcome = if error.outcome() == WriteOutcome::NotDone { "not_done" } else { "unknown" };
     let problem = Problem::new(status, format!("writing to backend `{backend}`: {error}"));
+    let problem = match error {
+        WriteError::Refused(WriteRefused::OverRate(refusal)) => problem.retry_in(refusal.retry_in()),
+        _ => problem,
+    };
     problem.with("backend", backend).with("cause", cause).with("outcome", outcome)
 }

@@ -33,7 +33,7 @@ impl Traffic<'_> {
             let error = format!(
                 "the request was refused because of the tenant's rate of network: it allows no traffic for {retry_in:?}, which is longer than the request may wait; try again then, slow down, or raise the tenant's rate"
             );
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, error).with("retry_ms", retry_in.as_secs_f64() * 1e3)
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, error).retry_in(retry_in)
         })
     }
 

@@ -1,9 +1,12 @@
 //! Replies of the admin API: JSON, and errors with a remedy.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{FromRequestParts, Path};
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -13,11 +16,13 @@ use serde_json::json;
 pub(crate) struct Problem {
     status: StatusCode,
     body: serde_json::Value,
+    /// Time after which the request may be sent again; none if that is not known.
+    retry_in: Option<Duration>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, error: impl ToString) -> Self {
-        Self { status, body: json!({ "error": error.to_string() }) }
+        Self { status, body: json!({ "error": error.to_string() }), retry_in: None }
     }
 
     pub(crate) fn bad_request(error: impl ToString) -> Self {
@@ -44,6 +49,12 @@ impl Problem {
         self.body["error"].as_str().unwrap_or_default()
     }
 
+    /// Adds the time after which the request may be sent again: to the body in milliseconds
+    /// (`retry_ms`), and as a header in whole seconds, rounded up.
+    pub(crate) fn retry_in(self, retry_in: Duration) -> Self {
+        Self { retry_in: Some(retry_in), ..self }.with("retry_ms", retry_in.as_secs_f64() * 1e3)
+    }
+
     /// Adds a field to the body.
     pub(crate) fn with(mut self, field: &str, value: impl Into<serde_json::Value>) -> Self {
         self.body[field] = value.into();
@@ -53,7 +64,9 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        let seconds = self.retry_in.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
+        let header = seconds.map(|seconds| [(RETRY_AFTER, HeaderValue::from(seconds))]);
+        (self.status, header, Json(self.body)).into_response()
     }
 }
 

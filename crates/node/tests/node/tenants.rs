@@ -280,6 +280,35 @@ fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
 }
 
 #[test]
+fn writes_by_http_are_charged_to_the_tenant_that_is_named_and_refused_beyond_its_rate() {
+    let resource = "[tenants]\nover = \"refuse\"\nlend = false\n[[resource]]\nname = \"catalog-writes\"\n\
+                    kind = \"writes\"\nbackend = \"catalog\"\nunit = \"count\"\ntotal = 2\n";
+    let node = Node::start(setup(&format!("{resource}{TENANTS}"))).unwrap();
+    let http = Http::of(&node);
+    let used = |tenant: &str| {
+        http.metric(&format!("sherwood_tenant_used_total{{tenant=\"{tenant}\",resource=\"catalog-writes\"}}"))
+    };
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/k?tenant=silver", "v").status, 204);
+    http.ask("DELETE", "/v1/keys/catalog/k?tenant=silver", "");
+    assert_eq!((used("gold"), used("silver")), (0.0, 2.0));
+    http.ask("DELETE", "/v1/keys/catalog/k", "").refusal(422);
+    http.ask("DELETE", "/v1/keys/catalog/k?tenant=bronze", "").refusal(404);
+    http.ask("DELETE", "/v1/keys/catalog/k?k", "").refusal(400);
+    // A unit a second, and the burst of some units: this is more than there is.
+    let refused = (0..20).map(|_| http.ask("PUT", "/v1/keys/catalog/k?tenant=silver", "v"));
+    let refused = refused.filter(|answer| answer.status != 204).last().expect("the rate is a unit a second");
+    let error = refused.refusal(429);
+    assert!(error.contains("the tenant's rate of writes") && error.contains("try again"), "{error}");
+    let answer = refused.json();
+    assert_eq!((&answer["cause"], &answer["outcome"]), (&json!("rate"), &json!("not_done")));
+    let retry_s = (answer["retry_ms"].as_f64().expect("it says when") / 1e3).ceil();
+    let head = refused.head.to_ascii_lowercase();
+    assert!(head.contains(&format!("retry-after: {retry_s}\r\n")), "{head}");
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/k?tenant=gold", "v").status, 204);
+    node.stop();
+}
+
+#[test]
 fn traffic_of_clients_and_backends_is_charged_and_a_tenant_in_debt_waits() {
     let resource = "[tenants]\nover = \"refuse\"\nlend = false\n[[resource]]\nname = \"network\"\n\
                     kind = \"network\"\nlegs = \"both\"\ntotal = 20\n";
@@ -299,6 +328,7 @@ fn traffic_of_clients_and_backends_is_charged_and_a_tenant_in_debt_waits() {
         |tenant: &str| json!({ "tenant": tenant, "queries": [{ "backend": "catalog", "keys": ["k"] }] });
     let answer = http.ask("POST", "/v1/requests", &read("gold").to_string());
     let refusal = answer.refusal(429);
+    assert!(answer.head.to_ascii_lowercase().contains("retry-after: "), "{}", answer.head);
     assert!(refusal.contains("the tenant's rate of network") && refusal.contains("try again"), "{refusal}");
     let asked = read("silver").to_string();
     let answer = http.ask("POST", "/v1/requests", &asked);
