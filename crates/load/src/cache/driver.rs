@@ -1,6 +1,6 @@
 //! The loop that starts operations on schedule and reads their answers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -30,6 +30,10 @@ pub(super) struct Driver<'a> {
     /// Numbers of the connections with a free place in their pipeline, in the order in which they
     /// receive operations; each once.
     free: VecDeque<usize>,
+    /// True if the connections of a closed loop pause after a rejection.
+    pauses: bool,
+    /// Numbers of the connections that pause, each once, by the end of their pause.
+    paused: BTreeSet<(u64, usize)>,
     /// The epoll instance of all sockets.
     queue: OwnedFd,
     /// The last events of the sockets; the memory is reused.
@@ -81,6 +85,8 @@ impl<'a> Driver<'a> {
             operations,
             events: Vec::with_capacity(streams.len()),
             free: VecDeque::with_capacity(streams.len()),
+            pauses: false,
+            paused: BTreeSet::new(),
             connections: streams.into_iter().map(|stream| Some(Connection::new(stream, options))).collect(),
             queue,
             issuing: true,
@@ -94,10 +100,16 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
+    /// Has the connections of a closed loop pause after a rejection, if `pauses`.
+    pub(super) fn pausing(self, pauses: bool) -> Self {
+        Self { pauses: pauses && !self.schedule.is_open(), ..self }
+    }
+
     pub(super) fn run(mut self) -> Report {
         let mut give_up_ns = u64::MAX;
         loop {
             let now_ns = self.now_ns();
+            self.end_pauses(now_ns);
             self.issue(now_ns);
             self.flush();
             if !self.issuing {
@@ -223,6 +235,12 @@ impl<'a> Driver<'a> {
     }
 
     fn sleep_ns(&self, now_ns: u64) -> u64 {
+        let pause_ns = self.paused.first().map_or(u64::MAX, |(end_ns, _)| end_ns.saturating_sub(now_ns));
+        self.issue_in_ns(now_ns).min(pause_ns)
+    }
+
+    /// Time until an operation may start if no connection pauses, at most [`SLEEP_MAX_NS`].
+    fn issue_in_ns(&self, now_ns: u64) -> u64 {
         let busy = self.free.is_empty();
         // In a closed loop the next start is now, since only a full batch leaves places free.
         if self.issuing && !busy {
@@ -245,8 +263,23 @@ impl<'a> Driver<'a> {
             spare: &mut self.spare,
         };
         match connection.receive(&mut ending) {
-            Ok(()) => self.list(index),
+            Ok(()) => match self.tally.take_pause().filter(|_| self.pauses) {
+                Some(pause) => {
+                    self.paused.insert((now_ns.saturating_add(nanos(pause)), index));
+                }
+                None => self.list(index),
+            },
             Err(lost) => self.drop_connection(index, &lost),
+        }
+    }
+
+    /// Lists the connections whose pause has ended.
+    fn end_pauses(&mut self, now_ns: u64) {
+        while let Some(&(end_ns, index)) = self.paused.first()
+            && end_ns <= now_ns
+        {
+            self.paused.pop_first();
+            self.list(index);
         }
     }
 

@@ -24,6 +24,7 @@ mod login;
 mod operations;
 mod pipeline;
 mod protocol;
+mod retry;
 mod tally;
 
 use std::io::BufRead;
@@ -169,6 +170,8 @@ pub fn run(
 /// A run whose connections are made.
 pub(crate) struct Prepared {
     schedule: Schedule,
+    /// True if connections pause after a rejection, as clients of tenants do.
+    pauses: bool,
     operations: Box<dyn operations::Operations>,
     streams: Vec<TcpStream>,
 }
@@ -176,8 +179,9 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Makes the connections of a run with validated options.
     pub(crate) fn new(options: &Options, schedule: Schedule, workload: Workload) -> Result<Self, LoadError> {
+        let pauses = matches!(workload, Workload::Tenant { .. });
         let operations = operations::from_workload(workload, options.operations_max)?;
-        Ok(Self { schedule, operations, streams: connect(options)? })
+        Ok(Self { schedule, pauses, operations, streams: connect(options)? })
     }
 
     /// Carries out the run, as [`run`].
@@ -187,11 +191,12 @@ impl Prepared {
         control: &Control,
         observe: &mut dyn FnMut(&Ended),
     ) -> Result<Report, LoadError> {
-        let Self { schedule, operations, streams } = self;
+        let Self { schedule, pauses, operations, streams } = self;
         wake_on_time();
         let tally = tally::Tally::new(options.deadline, observe);
         let driver = driver::Driver::new(options, schedule, operations, streams, control, tally);
-        Ok(driver.map_err(|error| LoadError::System { source: error.into() })?.run())
+        let driver = driver.map_err(|error| LoadError::System { source: error.into() })?;
+        Ok(driver.pausing(pauses).run())
     }
 }
 

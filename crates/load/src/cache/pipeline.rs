@@ -224,7 +224,7 @@ impl Pipeline {
                     end(first, OperationEnd::Failed, ending);
                 }
                 CommandOutcome::Rejected(text) => {
-                    ending.tally.refused(text);
+                    ending.tally.rejected(text);
                     end(first, OperationEnd::Rejected, ending);
                 }
             }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use sherwood_workload::tenants::pause_after_refusal;
+
 use super::Ended;
 use super::operations::Operations;
+use super::retry::retry_in;
 use crate::report::{sent_per_s, us};
 use crate::{DeadlineCounts, HitsMisses, Latencies, LatencySummary, Report};
 
@@ -19,6 +22,8 @@ pub(super) struct Tally<'a> {
     deadlines: DeadlineCounts,
     /// The text with which the first operation was refused.
     pub(super) first_error: Option<String>,
+    /// The pause that the latest rejection asks for, until it is [taken](Self::take_pause).
+    pause: Option<Duration>,
     /// Hits and misses by the index of the partition.
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
@@ -39,6 +44,7 @@ impl<'a> Tally<'a> {
             deadline,
             deadlines: DeadlineCounts::default(),
             first_error: None,
+            pause: None,
             by_partition: Vec::new(),
             latency: Latencies::default(),
             lateness: Latencies::default(),
@@ -89,6 +95,17 @@ impl<'a> Tally<'a> {
     /// Notes the text with which the target refused an operation. Does not end the operation.
     pub(super) fn refused(&mut self, text: String) {
         self.first_error.get_or_insert(text);
+    }
+
+    /// Notes the text with which the target rejected an operation.
+    pub(super) fn rejected(&mut self, text: String) {
+        self.pause = Some(pause_after_refusal(retry_in(&text)));
+        self.refused(text);
+    }
+
+    /// Takes the pause that a client has to make because of a rejection since the last call.
+    pub(super) fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take()
     }
 
     /// Counts an operation that was due and never sent: an error, with the time waited so far as

@@ -8,7 +8,9 @@
 mod support;
 
 use std::collections::HashSet;
-use std::io::Cursor;
+use std::io::{Cursor, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use sherwood_load::cache::{Ended, Login, Options, Protocol, Workload, run};
@@ -270,4 +272,39 @@ fn tenant_with_loads_of_several_backends_is_refused() {
     let options = tenants::Options { interval: Duration::from_millis(100), ..options };
     let error = tenants::run(&options, &scenario, &Control::default()).unwrap_err().to_string();
     assert!(error.contains("number of loads of 2 of tenant two"), "{error}");
+}
+
+#[test]
+fn clients_of_a_tenant_pause_until_the_time_that_a_refusal_names() {
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = target.local_addr().unwrap().to_string();
+    // A connection has one command in flight, so each piece of input is a command.
+    let serve = |mut client: TcpStream| {
+        let mut input = [0; 4_096];
+        while client.read(&mut input).is_ok_and(|bytes| bytes > 0) {
+            let refusal =
+                b"-REJECTED beyond the rate of reads: it allows a start in 100ms, try again then\r\n";
+            if client.write_all(refusal).is_err() {
+                return;
+            }
+        }
+    };
+    thread::spawn(move || {
+        target.incoming().flatten().for_each(|client| drop(thread::spawn(move || serve(client))))
+    });
+    let scenario = Scenario::from_toml(
+        "name = \"refused\"\nwarm_up = \"0s\"\nmeasure = \"1s\"\nbackends = [{ name = \"db\" }]\n[[tenants]]\nname = \"a\"\n\
+         cache = \"1MiB\"\nclients = { processes = 2, depth = 1 }\nloads = [{ backend = \"db\", keys = 10 }]\n",
+    );
+    let options = tenants::Options {
+        protocol: Protocol::Redis,
+        address,
+        logins: vec![None],
+        interval: Duration::from_secs(1),
+        seed: 1,
+    };
+    let report = tenants::run(&options, &scenario.unwrap(), &Control::default()).unwrap();
+    let tenant = &report.tenants[0];
+    assert!((2..=22).contains(&tenant.ops), "at most 11 of each client: {}", tenant.ops);
+    assert_eq!(tenant.errors, tenant.ops);
 }

@@ -16,7 +16,7 @@ use sherwood_model::{
 };
 use sherwood_path::{Change, FetchKey, Write, WriteId, WriteOptions};
 use sherwood_workload::Operation;
-use sherwood_workload::tenants::{Load, Scenario, Tenant};
+use sherwood_workload::tenants::{Load, Scenario, Tenant, pause_after_refusal};
 
 use super::clients::Clients;
 use super::control::Control;
@@ -100,7 +100,8 @@ enum Outcome {
     /// The read joined the fetch of another.
     Joined,
     Written,
-    Refused,
+    /// The operation was refused; the time after which it may be tried again, if that is known.
+    Refused(Option<Duration>),
 }
 
 /// A request that has not ended.
@@ -110,7 +111,8 @@ struct Live {
     began: Instant,
     /// Operations that have not ended.
     open: u32,
-    is_refused: bool,
+    /// The longest pause that a refused operation asks the client for; none if all went well.
+    pause: Option<Duration>,
     /// The source of its units of network.
     payer: Payer,
 }
@@ -241,12 +243,13 @@ impl World {
         if let Some(gap) = self.clients.next_gap(client, self.now) {
             self.events.schedule(self.now + gap, Event::Begin { client });
         }
-        let live = Live { client, began: self.now, open: 0, is_refused: false, payer: Payer::Own };
+        let live = Live { client, began: self.now, open: 0, pause: None, payer: Payer::Own };
         let (tenant, request) = (self.clients.tenant(client), self.live.insert(live));
         let units = self.network.least_bytes[tenant.index()];
         let payer = self.payer(tenant);
-        if self.network.queues.enter(self.now, payer, request, units, None).is_err() {
-            self.change(request, |live| live.is_refused = true);
+        if let Err(refusal) = self.network.queues.enter(self.now, payer, request, units, None) {
+            let pause = pause_after_refusal(Some(refusal.retry_in()));
+            self.change(request, |live| live.pause = Some(pause));
             return self.end_request(request, None);
         }
         self.admit();
@@ -298,7 +301,10 @@ impl World {
                 machine.writes.insert(write, (request, partition));
                 self.drive(backend);
             }
-            Err(_) => self.end_operation(request, partition, Outcome::Refused),
+            Err(refused) => {
+                let outcome = Outcome::Refused(machine::retry_in(&refused));
+                self.end_operation(request, partition, outcome);
+            }
         }
     }
 
@@ -317,7 +323,9 @@ impl World {
         }
         self.change(request, |live| {
             live.open -= 1;
-            live.is_refused |= outcome == Outcome::Refused;
+            if let Outcome::Refused(retry_in) = outcome {
+                live.pause = live.pause.max(Some(pause_after_refusal(retry_in)));
+            }
         });
         if self.live.get(request).is_some_and(|live| live.open == 0) {
             self.end_request(request, Some(backend));
@@ -325,17 +333,17 @@ impl World {
     }
 
     /// Ends a request, whose last answer is that of `last`. In a closed loop, the client sends the
-    /// next one.
+    /// next one, after a pause if an operation was refused.
     fn end_request(&mut self, request: u32, last: Option<BackendId>) {
-        let Some(Live { client, began, is_refused, .. }) = self.live.remove(request) else { return };
+        let Some(Live { client, began, pause, .. }) = self.live.remove(request) else { return };
         self.ended += 1;
         let (tenant, at) = (self.clients.tenant(client), self.now + ROUND_TRIP);
-        self.recorder.request(self.now, tenant, at - began, !is_refused);
+        self.recorder.request(self.now, tenant, at - began, pause.is_none());
         if let Some(statistics) = self.control.statistics() {
             statistics.request(self.now, tenant, FinishedRequest::new(self.now - began, last));
         }
         if !self.clients.is_open(client) {
-            self.events.schedule(at, Event::Begin { client });
+            self.events.schedule(at + pause.unwrap_or_default(), Event::Begin { client });
         }
     }
 

@@ -22,12 +22,14 @@
 
 mod error;
 mod operations;
+mod pause;
 mod published;
 mod scenario;
 mod validate;
 
 pub use error::ScenarioError;
 pub use operations::Operations;
+pub use pause::pause_after_refusal;
 pub use published::{Published, PublishedError, SCENARIOS};
 pub use scenario::{
     Arrival, Backend, Change, Clients, Control, Decide, Kind, Legs, Load, Resource, Scenario, Tenant, Unit,

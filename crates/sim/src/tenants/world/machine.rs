@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    AttemptId, Options as DispatchOptions, OverRate, Reply, RetryOptions, TenantOptions,
+    AttemptId, FetchError, Options as DispatchOptions, OverRate, Reply, RetryOptions, TenantOptions,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState, Unit};
-use sherwood_path::{Action, Backend, BackendOptions, Units, WriteId, WriteOrder, WriteOutcome};
+use sherwood_path::{
+    Action, Backend, BackendOptions, Units, WriteId, WriteOrder, WriteOutcome, WriteRefused,
+};
 use sherwood_workload::Rng;
 use sherwood_workload::tenants::{Kind, Resource, Scenario};
 
@@ -83,6 +85,15 @@ pub(super) fn units(scenario: &Scenario, id: BackendId) -> Units {
     Units { reads: unit(Kind::Reads), writes: unit(Kind::Writes) }
 }
 
+/// The time after which a refused write may be tried again, if that is known.
+pub(super) fn retry_in(refused: &WriteRefused) -> Option<Duration> {
+    match refused {
+        WriteRefused::OverRate(refusal) => Some(refusal.retry_in()),
+        WriteRefused::NoTurn(wait) => Some(*wait),
+        WriteRefused::Full { .. } | WriteRefused::KeyFull { .. } => None,
+    }
+}
+
 /// Timeout of backends: far beyond the time for which a client of a closed loop waits for its
 /// tenant's rate.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -100,7 +111,11 @@ impl World {
                     }
                 }
                 Action::Deliver { key, result, waiters } => {
-                    let mut outcome = if result.is_ok() { Outcome::Miss } else { Outcome::Refused };
+                    let mut outcome = match &result {
+                        Ok(_) => Outcome::Miss,
+                        Err(FetchError::OverRate(refusal)) => Outcome::Refused(Some(refusal.retry_in())),
+                        Err(_) => Outcome::Refused(None),
+                    };
                     for request in waiters {
                         self.end_operation(request, key.partition, outcome);
                         if outcome == Outcome::Miss {
@@ -111,7 +126,7 @@ impl World {
                 Action::StartWrite(write) => self.start_write(id, write),
                 Action::EndWrite { write, outcome, .. } => {
                     let is_written = outcome == WriteOutcome::Acknowledged;
-                    let outcome = if is_written { Outcome::Written } else { Outcome::Refused };
+                    let outcome = if is_written { Outcome::Written } else { Outcome::Refused(None) };
                     if let Some((request, partition)) = self.backends[id.index()].writes.remove(&write) {
                         self.end_operation(request, partition, outcome);
                     }
