@@ -296,7 +296,8 @@ fn writes_by_http_are_charged_to_the_tenant_that_is_named_and_refused_beyond_its
     http.ask("DELETE", "/v1/keys/catalog/k?k", "").refusal(400);
     // A unit a second, and the burst of some units: this is more than there is.
     let refused = (0..20).map(|_| http.ask("PUT", "/v1/keys/catalog/k?tenant=silver", "v"));
-    let refused = refused.filter(|answer| answer.status != 204).last().expect("the rate is a unit a second");
+    let refused =
+        refused.filter(|answer| answer.status != 204).next_back().expect("the rate is a unit a second");
     let error = refused.refusal(429);
     assert!(error.contains("the tenant's rate of writes") && error.contains("try again"), "{error}");
     let answer = refused.json();
