@@ -170,7 +170,12 @@ mod meaning {
     fn defaults_stated_in_the_example_configuration_are_those_in_force() {
         let (example, default) = (config(EXAMPLE), config(""));
         assert_eq!(example.slo, default.slo);
-        assert_eq!(example.control, default.control);
+        // The example has tenants, among whom there is no guard.
+        assert_eq!(example.control, Control { guard: None, ..default.control.clone() });
+        let (_, guard) = EXAMPLE.split_once("[control.guard]").expect("its table");
+        let (guard, _) = guard.split_once("[control.tao]").expect("the next table");
+        let guard = guard.replace("enabled = false", "enabled = true");
+        assert_eq!(config(&format!("[control.guard]{guard}")).control, default.control);
         assert_eq!(example.admin, default.admin);
         assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
         assert_eq!(example.memory.eviction, default.memory.eviction);
