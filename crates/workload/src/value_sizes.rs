@@ -346,7 +346,7 @@ mod tests {
         let texts = [
             "",
             "-5",
-            "128MB",
+            "128Mb",
             "134217729",
             "normal:1,2",
             "uniform:5",
@@ -372,7 +372,7 @@ mod tests {
     const REFUSALS: &str = r#"
 "" is no value size; write N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX or choice:N,N,…, each size in bytes or with a unit, such as "64KiB"
 "-5" is no value size; write N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX or choice:N,N,…, each size in bytes or with a unit, such as "64KiB"
-"128MB" is no value size; write N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX or choice:N,N,…, each size in bytes or with a unit, such as "64KiB"
+"128Mb" is no value size; write N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX or choice:N,N,…, each size in bytes or with a unit, such as "64KiB"
 a value size of 134217729 bytes is out of range: give 0 to 134217728 (128 MiB)
 "normal:1,2" is no value size; write N, uniform:MIN-MAX, lognormal:MEDIAN,SIGMA,MAX or choice:N,N,…, each size in bytes or with a unit, such as "64KiB"
 "uniform:5" is incomplete or too long; write uniform:MIN-MAX, such as uniform:1KiB-64KiB
