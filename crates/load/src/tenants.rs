@@ -2,7 +2,7 @@
 //!
 //! Every tenant has a thread, and a connection for each request that its processes make at the same
 //! time, so that no answer waits for another's; or starts operations at the scenario's arrivals.
-//! What is measured begins after the warm-up, at the same moment for all.
+//! The measurement begins after the warm-up, at the same moment for all tenants.
 
 use std::fmt;
 use std::thread;

@@ -106,7 +106,8 @@ impl TwoLevels {
     /// Changes the level between tenants, except the number of tenants.
     ///
     /// # Errors
-    /// Those of the change; nothing has changed then. Another number of terms than of tenants.
+    /// If the number of terms is not that of the tenants, or [`TenantController::set_terms`] fails;
+    /// nothing has changed then.
     pub fn set_terms(&mut self, terms: Vec<TenantTerms>) -> Result<(), TenantControlError> {
         if terms.len() != self.within.len() {
             return Err(TenantControlError::Fixed { given: terms.len(), tenants: self.within.len() });

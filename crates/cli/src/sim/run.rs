@@ -36,8 +36,7 @@ Equal seeds give equal results on every machine, and meet the same requests what
 
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
-    /// What happens to the backends, or what tenants ask for: a scenario of the list, or one of a
-    /// file
+    /// Scenario of the list, or of a file: what happens to the backends, or what tenants ask for
     #[arg(long, value_name = "NAME|FILE.json[#NAME]|FILE.toml")]
     scenario: String,
     /// Policy that divides the caches, within a tenant or between tenants; or, in microfuge, set-up

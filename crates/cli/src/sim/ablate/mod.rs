@@ -35,7 +35,7 @@ are given that hold the true mean with a confidence of 95%; differences are take
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 #[command(mut_arg("seeds", |arg| arg.help("Seeds of the draws; each change meets the same requests with the same seed")))]
 pub(crate) struct Args {
-    /// What happens to the backends: scenarios of the list, or of files
+    /// Scenarios of the list, or of files: what happens to the backends
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',', default_values = ["onerf-spikes", "onerf-random"])]
     scenarios: Vec<String>,
     /// What is changed [default: all of it]

@@ -49,7 +49,7 @@ intervals are given that hold the true mean with a confidence of 95%.
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 #[command(mut_arg("json", |arg| arg.help("Print summary and results as one JSON document")))]
 pub(crate) struct Args {
-    /// What happens to the backends, or what tenants ask for: scenarios of the list, or of files
+    /// Scenarios of the list, or of files: what happens to the backends, or what tenants ask for
     /// [default: all of OneRF but none]
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',')]
     scenarios: Vec<String>,

@@ -48,7 +48,7 @@ Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
     mut_arg("json", |arg| arg.help("Print what was found as one JSON document"))
 )]
 pub(crate) struct Args {
-    /// What happens to the backends: a scenario of the list, or one of a file
+    /// Scenario of the list, or of a file: what happens to the backends
     #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
     scenario: String,
     #[command(flatten)]

@@ -6,8 +6,8 @@ use sherwood_model::Instant;
 
 /// Normalized throughput below which a tenant counts as below its baseline: two percent for noise.
 const BELOW: f64 = 0.98;
-/// Least share of its baseline's throughput that a tenant counts as reaching with its baseline.
-/// Where two resources bind it at nearly the same rate, a closed loop uses neither in full.
+/// Least share of its baseline's throughput that a tenant counts as reaching with its baseline. A
+/// closed loop that two resources bind at nearly the same rate uses neither in full.
 const REACH_MIN: f64 = 0.9;
 /// Normalized throughput over about two seconds below which a tenant gives no more bytes. The noise
 /// of a thousand units in that time is three percent.

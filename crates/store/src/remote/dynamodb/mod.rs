@@ -1,6 +1,6 @@
 //! The connector to DynamoDB: a table whose items are a key and a value.
 //!
-//! One key is read by `GetItem`, more by `BatchGetItem`, 100 at a time. Requests are signed by
+//! `GetItem` reads one key, `BatchGetItem` more, 100 at a time. Requests are signed by
 //! `aws-sigv4` and sent by the HTTP connector's client. The capacity that each answer reports is
 //! added up, and that of reads is part of their answers.
 //!
