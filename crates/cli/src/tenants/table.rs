@@ -41,7 +41,7 @@ struct Tenant {
     requests_per_s: f64,
     hit_ratio: Option<f64>,
     normalized: Option<f64>,
-    predicted: f64,
+    predicted: Option<f64>,
 }
 
 /// The answer of `POST /v1/tenants/what-if`.
@@ -58,7 +58,7 @@ struct Divided {
     weight: f64,
     base: Share,
     holdings: Share,
-    normalized: f64,
+    normalized: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,8 +92,7 @@ pub(super) fn standing(answer: Value) -> serde_json::Result<String> {
             row.extend([amount(used.rate(name)), amount(holdings.rate(name)), waiting]);
         }
         let hits = hit_ratio.map_or("-".to_owned(), |ratio| format!("{:.1}%", ratio * 100.0));
-        let times = normalized.map_or("-".to_owned(), |times| format!("{times:.3}"));
-        row.extend([amount(*requests_per_s), hits, times, format!("{predicted:.3}")]);
+        row.extend([amount(*requests_per_s), hits, times(*normalized), times(*predicted)]);
         row
     };
     let rows: Vec<_> = tenants.iter().map(row).collect();
@@ -104,7 +103,7 @@ pub(super) fn standing(answer: Value) -> serde_json::Result<String> {
     } else {
         let _ = writeln!(text, "{} has not decided yet", plain(&policy));
     }
-    text.push_str(&level(gain.unwrap_or(1.0), bound, if moving { ", on the way to a division" } else { "" }));
+    text.push_str(&level(gain, bound, if moving { ", on the way to a division" } else { "" }));
     Ok(text)
 }
 
@@ -125,19 +124,27 @@ pub(super) fn division(answer: Value) -> serde_json::Result<String> {
         for name in &names {
             row.extend([amount(holdings.rate(name)), amount(base.rate(name))]);
         }
-        row.push(format!("{normalized:.3}"));
+        row.push(times(*normalized));
         row
     };
     let rows: Vec<_> = tenants.iter().map(row).collect();
     let mut text = aligned(header, &rows);
     text.push('\n');
-    text.push_str(&level(gain, bound, ""));
+    text.push_str(&level(Some(gain), bound, ""));
     Ok(text)
 }
 
-fn level(gain: f64, bound: Option<f64>, more: &str) -> String {
+fn level(gain: Option<f64>, bound: Option<f64>, more: &str) -> String {
     let bound = bound.map_or(String::new(), |bound| format!("; at most {bound:.3} is possible"));
+    let Some(gain) = gain else {
+        return format!("no resource limits any tenant by its curve{more}{bound}\n");
+    };
     format!("every tenant has at least {gain:.3} times its baseline's throughput by its curve{more}{bound}\n")
+}
+
+/// Formats a normalized throughput, if there is one.
+fn times(normalized: Option<f64>) -> String {
+    normalized.map_or("-".to_owned(), |times| format!("{times:.3}"))
 }
 
 fn amount(value: f64) -> String {
@@ -174,23 +181,23 @@ mod tests {
 
     #[test]
     fn table_shows_what_each_tenant_uses_of_what_it_holds() {
-        let tenant = |name: &str, normalized: Option<f64>| {
+        let tenant = |name: &str, normalized: Option<f64>, predicted: Option<f64>| {
             json!({
                 "name": name, "weight": 1.0, "holdings": share(3 << 30, 1_700.0), "used": share(2 << 30, 1_650.25),
                 "waiting": {"orders-reads": 7}, "requests_per_s": 12_345.6, "hit_ratio": normalized.map(|_| 0.985),
-                "normalized": normalized, "predicted": 1.6, "base": share(2 << 30, 1_000.0),
+                "normalized": normalized, "predicted": predicted, "base": share(2 << 30, 1_000.0),
             })
         };
         let answer = json!({
             "policy": "hare", "resources": [{"name": "orders-reads", "kind": "reads"}], "gain": 1.6, "bound": 1.616,
-            "moving": true, "latest": null, "tenants": [tenant("gold", Some(1.604)), tenant("s\u{1b}", None)],
+            "moving": true, "latest": null, "tenants": [tenant("gold", Some(1.604), Some(1.6)), tenant("s\u{1b}", None, None)],
         });
         assert_eq!(
             standing(answer).unwrap(),
             "\
 tenant   weight    cache       of  orders-reads/s      of  waiting  requests/s   hits  times  by curve
 gold          1  2.0 GiB  3.0 GiB          1650.2  1700.0        7       12346  98.5%  1.604     1.600
-s\\u{1b}       1  2.0 GiB  3.0 GiB          1650.2  1700.0        7       12346      -      -     1.600
+s\\u{1b}       1  2.0 GiB  3.0 GiB          1650.2  1700.0        7       12346      -      -         -
 
 hare has not decided yet
 every tenant has at least 1.600 times its baseline's throughput by its curve, on the way to a division; at most 1.616 is possible
@@ -199,19 +206,26 @@ every tenant has at least 1.600 times its baseline's throughput by its curve, on
     }
 
     #[test]
+    fn tenants_whose_keys_all_fit_have_no_gain() {
+        assert_eq!(level(None, None, ""), "no resource limits any tenant by its curve\n");
+    }
+
+    #[test]
     fn what_if_shows_each_tenants_baseline_beside_what_it_would_hold() {
+        let tenant = |name: &str, weight: f64, normalized: Value| {
+            let (base, holdings) = (share(1 << 30, 500.0), share(3 << 29, 250.0));
+            json!({"name": name, "weight": weight, "base": base, "holdings": holdings, "normalized": normalized})
+        };
         let answer = json!({
             "policy": "hare", "gain": 1.25, "bound": null,
-            "tenants": [{
-                "name": "gold", "weight": 2.0, "base": share(1 << 30, 500.0), "holdings": share(3 << 29, 250.0),
-                "normalized": 1.25,
-            }],
+            "tenants": [tenant("gold", 2.0, json!(1.25)), tenant("fits", 1.0, Value::Null)],
         });
         assert_eq!(
             division(answer).unwrap(),
             "\
 tenant  weight    cache  baseline  orders-reads/s  baseline  times
 gold         2  1.5 GiB   1.0 GiB           250.0     500.0  1.250
+fits         1  1.5 GiB   1.0 GiB           250.0     500.0      -
 
 every tenant has at least 1.250 times its baseline's throughput by its curve
 "

@@ -32,7 +32,6 @@ impl TenantLevels {
         let tenants = standings.iter().zip(between.terms()).zip(&uses);
         let tenants: Vec<Value> =
             tenants.map(|((standing, terms), uses)| tenant(setup, standing, terms, uses)).collect();
-        let gain = standings.iter().map(|standing| standing.predicted).reduce(f64::min);
         json!({
             "policy": between.policy().name(),
             "available": sherwood_policy::tenants::available(),
@@ -40,7 +39,7 @@ impl TenantLevels {
             "window_s": setup.options.window.as_secs_f64(),
             "total": share(setup, between.total()),
             "resources": setup.resources.iter().map(|of| resource(of, names)).collect::<Vec<_>>(),
-            "gain": gain,
+            "gain": TenantStanding::gain(&standings),
             "bound": self.latest().and_then(|decision| bound(&decision.division)),
             "moving": between.is_moving(),
             "decisions": self.decisions(),
@@ -66,7 +65,7 @@ impl TenantLevels {
                 "weight": terms.weight,
                 "base": terms.base.as_ref().map(|base| share(setup, base)),
                 "holdings": share(setup, &Share { bytes: division.bytes[index], rates }),
-                "normalized": division.normalized[index],
+                "normalized": division.limited(index),
             })
         };
         json!({

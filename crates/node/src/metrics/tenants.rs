@@ -40,7 +40,7 @@ fn of_standings(
         "Measured throughput divided by that of the baseline, while the tenant asks for more",
         each(|standing| standing.normalized),
     )?;
-    let gain = standings.iter().map(|standing| standing.predicted).reduce(f64::min);
+    let gain = TenantStanding::gain(standings);
     let help = "Least normalized throughput of all tenants by their curves, with what they have now";
     gauges(encoder, "tenant_gain_ratio", help, gain.map(one).unwrap_or_default())?;
     let help = "Upper bound of the least normalized throughput under any division, at the last decision";

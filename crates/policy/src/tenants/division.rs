@@ -39,6 +39,10 @@ pub struct Trade {
 /// Baseline throughput below which a tenant counts as having none, in requests per second.
 const THROUGHPUT_MIN: f64 = 1e-12;
 
+/// Normalized throughput from which on a tenant counts as limited by no resource. The misses that
+/// would limit it are fewer than a sampled curve can tell from none.
+const NORMALIZED_MAX: f64 = 1_000.0;
+
 impl Division {
     /// Returns the division with its normalized throughput and its trades.
     pub(super) fn new(tenants: &Tenants, bytes: Vec<u64>, rates: Rates, bound: Option<f64>) -> Self {
@@ -48,6 +52,16 @@ impl Division {
         let gain = gains.reduce(f64::min).unwrap_or(1.0);
         let trades = trades(tenants, &bytes);
         Self { bytes, rates, normalized, gain, bound, trades }
+    }
+
+    /// Returns the normalized throughput of the tenant at `index`; none if it is 1,000 or more:
+    /// nearly all its requests hit, and the model cannot tell what limits it.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    #[must_use]
+    pub fn limited(&self, index: usize) -> Option<f64> {
+        Some(self.normalized[index]).filter(|normalized| *normalized < NORMALIZED_MAX)
     }
 }
 

@@ -25,12 +25,15 @@ pub fn trade_sentence<S: AsRef<str>>(trade: &Trade, tenants: &[S], units: &[S]) 
 /// Returns what an exchange of `division` leads to: "both now at 1.42 times their baseline; at most
 /// 1.44 is possible".
 pub(super) fn outcome(trade: &Trade, division: &Division) -> String {
-    let times = |index: usize| format!("{:.2}", division.normalized[index]);
-    let (donor, receiver) = (times(trade.donor.index()), times(trade.receiver.index()));
-    let now = if donor == receiver {
-        format!("both now at {donor} times their baseline")
-    } else {
-        format!("now at {donor} and {receiver} times their baselines")
+    let times = |index: usize| division.limited(index).map(|times| format!("{times:.2}"));
+    let now = match (times(trade.donor.index()), times(trade.receiver.index())) {
+        (Some(donor), Some(receiver)) if donor == receiver => {
+            format!("both now at {donor} times their baseline")
+        }
+        (Some(donor), Some(receiver)) => format!("now at {donor} and {receiver} times their baselines"),
+        (Some(donor), None) => format!("now at {donor} times its baseline and without a limit"),
+        (None, Some(receiver)) => format!("now without a limit and at {receiver} times its baseline"),
+        (None, None) => "both now without a limit".to_owned(),
     };
     match division.bound.filter(|bound| bound.is_finite()) {
         Some(bound) => format!("{now}; at most {bound:.2} is possible"),
@@ -70,6 +73,10 @@ mod tests {
         assert_eq!(
             outcome(&orders, &division([1.42, 1.5], Some(f64::INFINITY))),
             "now at 1.42 and 1.50 times their baselines"
+        );
+        assert_eq!(
+            outcome(&orders, &division([1.42, 1e12], None)),
+            "now at 1.42 times its baseline and without a limit"
         );
     }
 }

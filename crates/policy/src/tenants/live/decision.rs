@@ -92,8 +92,9 @@ pub struct TenantStanding {
     /// Measured throughput in the last period divided by that of the baseline, as the curves
     /// predict it; none if the tenant asked for less or the baseline is not known.
     pub normalized: Option<f64>,
-    /// The same by the model, with the holdings of now.
-    pub predicted: f64,
+    /// The same by the model, with the holdings of now; none if all its keys fit, so that no
+    /// resource limits the tenant.
+    pub predicted: Option<f64>,
     /// Misses per read that its curve says for the bytes of now; none without one.
     pub miss_ratio: Option<f64>,
     /// Time for which the tenant was below its baseline while it asked for it.

@@ -30,7 +30,7 @@ impl TenantController {
                 hit_ratio: (reads > 0).then(|| hits as f64 / reads as f64),
                 waiting: member.waiting,
                 normalized: member.watch.normalized,
-                predicted: now.normalized[index],
+                predicted: now.limited(index),
                 miss_ratio: (reads > 0).then(|| tenants.seen()[index].miss_ratio.at(bytes[index])),
                 below_time: member.watch.below_time,
             }
@@ -42,6 +42,15 @@ impl TenantController {
     #[must_use]
     pub fn is_moving(&self) -> bool {
         self.moving.bytes != self.goal.bytes
+    }
+}
+
+impl TenantStanding {
+    /// Returns the least predicted throughput of all tenants, in multiples of the baseline's; none
+    /// if no resource limits any of them.
+    #[must_use]
+    pub fn gain(standings: &[Self]) -> Option<f64> {
+        standings.iter().filter_map(|standing| standing.predicted).reduce(f64::min)
     }
 }
 

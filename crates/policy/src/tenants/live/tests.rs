@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use sherwood_model::DemandCurve;
 
-use super::world::{Load, MIB, World, assert_sums, policy, terms};
-use super::{TenantKept, TenantTerms};
+use super::world::{Load, MIB, World, assert_sums, policy, resources, terms};
+use super::{TenantControlOptions, TenantController, TenantKept, TenantStanding, TenantTerms};
 use crate::tenants::Share;
 
 /// A tenant whose keys fit into a little more than its baseline of 64 MiB, and one to which cache
@@ -44,6 +44,23 @@ fn division_that_is_kept_is_judged_again_after_a_period() {
     world.run(300, |_| {});
     assert!(world.decisions.iter().all(|decision| decision.kept.is_some()));
     assert!(world.decisions.len() <= 15, "{} decisions in 15 periods", world.decisions.len());
+}
+
+#[test]
+fn tenant_whose_keys_all_fit_has_no_predicted_throughput() {
+    let loads = vec![Load::linear(80 * MIB, 0.0, 0.0), Load::linear(640 * MIB, 0.3, 0.0)];
+    let mut world = World::new("hare", 64 * MIB, loads);
+    // Hits take nothing of its only resource.
+    let options = TenantControlOptions { salt: 0.0, ..TenantControlOptions::default() };
+    let (reads, terms) = (resources(2_000.0)[..1].to_vec(), terms(&[1.0; 2]));
+    world.controller =
+        TenantController::new(policy("hare"), options, reads, 128 * MIB, terms).expect("valid");
+    world.run(300, |_| {});
+    assert!(world.controller.bytes()[0] >= 80 * MIB, "{:?}", world.controller.bytes());
+    let standings = world.controller.standings();
+    let limited = standings[1].predicted.expect("its keys do not fit");
+    assert_eq!((standings[0].predicted, TenantStanding::gain(&standings)), (None, Some(limited)));
+    assert!((1.0..10.0).contains(&limited), "{limited}");
 }
 
 /// A tenant whose misses fall as a power of its cache until all keys fit into `keys_mib`.
