@@ -149,13 +149,7 @@ impl Knobs {
             "fair" => self.control.fair.mode = word(value)?,
             "lama" => self.control.lama.mode = word(value)?,
             "ghost" => self.ghost_rate = Some(number(value)?),
-            "eviction" => {
-                self.eviction = match value {
-                    "lru" => Eviction::Lru,
-                    "s3-fifo" => Eviction::S3Fifo,
-                    _ => return None,
-                };
-            }
+            "eviction" => self.eviction = eviction(value)?,
             "resize" if value == "at-once" => self.resize = Resize::AtOnce,
             "resize" => self.resize = Resize::BytesPerSecond(number(value)?),
             "stale" => self.stale = seconds(value)?,
@@ -174,7 +168,8 @@ impl Knobs {
     }
 }
 
-fn number<N: FromStr>(text: &str) -> Option<N> {
+/// Parses a number.
+pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
     text.parse().ok()
 }
 
@@ -184,8 +179,24 @@ fn word<'a, W: Deserialize<'a>>(text: &'a str) -> Option<W> {
     W::deserialize(text).ok()
 }
 
-fn seconds(text: &str) -> Option<Duration> {
+/// Parses a number of seconds, which may have decimals.
+pub(crate) fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number(text)?).ok()
+}
+
+/// Parses the lengths of warm-up and measurement in seconds, such as `60+120`.
+pub(crate) fn warm_and_measured(text: &str) -> Option<(Duration, Duration)> {
+    let (warm_up, measured) = text.split_once('+')?;
+    Some((seconds(warm_up)?, seconds(measured)?))
+}
+
+/// Parses an order in which a cache evicts.
+pub(crate) fn eviction(text: &str) -> Option<Eviction> {
+    match text {
+        "lru" => Some(Eviction::Lru),
+        "s3-fifo" => Some(Eviction::S3Fifo),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! Settings by name, as given by `--set key=value`.
 
-use std::str::FromStr;
 use std::time::Duration;
 
-use sherwood_cache::Eviction;
-
 use super::setup::{Keys, Knobs, Setup, Tenants};
-use crate::settings::{Setting, SettingError, setting};
+use crate::settings::{Setting, SettingError, eviction, number, setting, warm_and_measured};
 
 /// All settings.
 const SETTINGS: [Setting; 17] = [
@@ -78,35 +75,18 @@ fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
         "alpha" => knobs.alpha = number(value)?,
         "beta" => knobs.beta = Some(number(value)?),
         "target" => knobs.target = Some(number(value)?),
-        "eviction" => {
-            knobs.eviction = Some(match value {
-                "lru" => Eviction::Lru,
-                "s3-fifo" => Eviction::S3Fifo,
-                _ => return None,
-            });
-        }
+        "eviction" => knobs.eviction = Some(eviction(value)?),
         "n" => knobs.classes = number(value)?,
         "D" => knobs.classes_upto = milliseconds(value)?,
         "epsilon" => knobs.epsilon = number(value)?,
-        "seconds" => {
-            let (warm_up, measured) = value.split_once('+')?;
-            (knobs.warm_up, knobs.measure) = (seconds(warm_up)?, seconds(measured)?);
-        }
+        "seconds" => (knobs.warm_up, knobs.measure) = warm_and_measured(value)?,
         _ => return None,
     }
     Some(())
 }
 
-fn number<N: FromStr>(text: &str) -> Option<N> {
-    text.parse().ok()
-}
-
 fn milliseconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number::<f64>(text)? / 1e3).ok()
-}
-
-fn seconds(text: &str) -> Option<Duration> {
-    Duration::try_from_secs_f64(number(text)?).ok()
 }
 
 #[cfg(test)]

@@ -1,14 +1,10 @@
 //! Settings by name, as given by `--set key=value`.
 
-use std::str::FromStr;
-use std::time::Duration;
-
-use sherwood_cache::Eviction;
 use sherwood_workload::tenants::{Decide, PublishedError};
 
 use super::setup::{Knobs, Setup, Source};
 use super::within::WITHIN;
-use crate::settings::{Setting, SettingError, setting};
+use crate::settings::{Setting, SettingError, eviction, number, seconds, setting, warm_and_measured};
 
 /// All settings; the first ones are parameters of single scenarios.
 const SETTINGS: [Setting; 13] = [
@@ -79,29 +75,15 @@ fn turn(knobs: &mut Knobs, key: &str, value: &str) -> Option<()> {
                 _ => return None,
             };
         }
-        "eviction" => {
-            knobs.eviction = match value {
-                "lru" => Eviction::Lru,
-                "s3-fifo" => Eviction::S3Fifo,
-                _ => return None,
-            };
-        }
+        "eviction" => knobs.eviction = eviction(value)?,
         "ghost" => knobs.ghost = Some(number(value)?),
         "seconds" => {
-            let (warm_up, measure) = value.split_once('+')?;
-            (knobs.warm_up, knobs.measure) = (Some(seconds(warm_up)?), Some(seconds(measure)?));
+            let (warm_up, measure) = warm_and_measured(value)?;
+            (knobs.warm_up, knobs.measure) = (Some(warm_up), Some(measure));
         }
         _ => return None,
     }
     Some(())
-}
-
-fn number<N: FromStr>(text: &str) -> Option<N> {
-    text.parse().ok()
-}
-
-fn seconds(text: &str) -> Option<Duration> {
-    Duration::try_from_secs_f64(number(text)?).ok()
 }
 
 #[cfg(test)]
