@@ -29,6 +29,11 @@ pub(crate) struct ChartLine {
     pub(crate) points: Vec<(f64, Option<f64>)>,
 }
 
+/// Returns the greatest value of the lines, or a little if all are 0.
+pub(crate) fn highest(lines: &[ChartLine]) -> f64 {
+    lines.iter().flat_map(|line| &line.points).filter_map(|point| point.1).fold(0.01, f64::max)
+}
+
 /// A labelled reference line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark<'a> {

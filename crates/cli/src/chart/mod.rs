@@ -18,8 +18,8 @@ mod well_formed;
 pub(crate) use areas::{Areas, Column};
 pub(crate) use axis::{Axis, decimal_step};
 pub(crate) use bars::{Bar, Bars, Group};
-pub(crate) use lines::{ChartLine, Lines, Mark};
-pub(crate) use page::{Cell, number, page, table, word};
+pub(crate) use lines::{ChartLine, Lines, Mark, highest};
+pub(crate) use page::{Cell, Compared, comparison, figure, number, page, table, verdict, word};
 pub(crate) use pen::{COLOURS, OTHERS, Pen, assigned};
 pub(crate) use ranges::{Panel, Range, Ranges};
 #[cfg(test)]

@@ -47,6 +47,44 @@ pub(crate) fn number(text: impl AsRef<str>) -> Cell {
     Cell { class: "", text: text.as_ref().to_owned() }
 }
 
+/// Creates a cell that says whether something holds.
+pub(crate) fn verdict(holds: bool) -> Cell {
+    if holds { word("holds") } else { Cell { class: "word no", ..word("no") } }
+}
+
+/// A figure of a paper beside ours.
+pub(crate) struct Compared {
+    /// The scenario or policy that has the figure.
+    pub(crate) of: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) paper: &'static str,
+    pub(crate) ours: String,
+    /// The accepted range.
+    pub(crate) required: String,
+    pub(crate) holds: bool,
+}
+
+/// Formats the figures of a paper beside ours, with `of` as the heading of what has them; empty
+/// without any.
+pub(crate) fn comparison(paper: &str, of: &str, figures: &[Compared]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    let head = [of, "what"].map(word).into_iter().chain(["paper", "ours", "required"].map(number));
+    let head: Vec<Cell> = head.chain([word("")]).collect();
+    let row = |Compared { of, what, paper, ours, required, holds }: &Compared| {
+        vec![word(of), word(what), number(paper), number(ours), number(required), verdict(*holds)]
+    };
+    let rows: Vec<Vec<Cell>> = figures.iter().map(row).collect();
+    format!("<h2>What {}'s paper says</h2>\n{}", escaped(paper), table(&head, &rows))
+}
+
+/// Formats a picture, given as SVG, with its caption.
+pub(crate) fn figure(svg: &str, caption: &str) -> String {
+    let caption = escaped(caption);
+    format!("<figure>\n<div class=\"wide\">\n{svg}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n")
+}
+
 /// Formats a table with a heading row.
 pub(crate) fn table(head: &[Cell], rows: &[Vec<Cell>]) -> String {
     let cells = |tag: &str, cells: &[Cell]| {

@@ -10,6 +10,7 @@ mod learning;
 mod list;
 mod microfuge;
 mod play;
+mod progress;
 mod record;
 mod run;
 mod runs;

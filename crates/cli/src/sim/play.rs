@@ -1,21 +1,63 @@
 //! Execution of a simulated world until its end or an interrupt.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_sim::{Halt, TraceStop, World};
+use sherwood_model::Instant;
+use sherwood_sim::{Halt, Imbalance, TraceStop, World, microfuge, tenants};
 
 use crate::exit::Failure;
 
-/// Simulated time between two checks for progress and interrupts.
-const STRIDE: Duration = Duration::from_secs(10);
+/// A simulated world that is run piece by piece.
+pub(super) trait Played {
+    /// Reason for which it cannot go on.
+    type Halt: Error;
+    /// Simulated time between two checks for progress and interrupts.
+    const STRIDE: Duration;
+
+    /// Current simulated time.
+    fn now(&self) -> Instant;
+
+    /// Simulated time of the end.
+    fn end(&self) -> Instant;
+
+    /// Runs the world until a simulated time, at most its end.
+    fn advance(&mut self, until: Instant) -> Result<(), Self::Halt>;
+}
+
+/// Implements [`Played`] by the methods of a world.
+macro_rules! played {
+    ($world:ty, $halt:ty, $stride_s:literal) => {
+        impl Played for $world {
+            type Halt = $halt;
+            const STRIDE: Duration = Duration::from_secs($stride_s);
+
+            fn now(&self) -> Instant {
+                self.now()
+            }
+
+            fn end(&self) -> Instant {
+                self.end()
+            }
+
+            fn advance(&mut self, until: Instant) -> Result<(), $halt> {
+                self.advance(until)
+            }
+        }
+    };
+}
+
+played!(World, Halt, 10);
+played!(microfuge::World, Imbalance, 1);
+played!(tenants::World, Imbalance, 1);
 
 /// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns
 /// false when it was stopped.
-pub(super) fn play(
-    world: &mut World,
+pub(super) fn play<W: Played>(
+    world: &mut W,
     stop: &AtomicBool,
-    mut seen: impl FnMut(Duration, &World),
+    mut seen: impl FnMut(Duration, &W),
 ) -> Result<bool, Failure> {
     play_while(world, stop, |passed, world| {
         seen(passed, world);
@@ -25,18 +67,18 @@ pub(super) fn play(
 }
 
 /// Runs the world like [`play`], but ends early, with success, when `goes_on` returns false.
-pub(super) fn play_while(
-    world: &mut World,
+pub(super) fn play_while<W: Played>(
+    world: &mut W,
     stop: &AtomicBool,
-    mut goes_on: impl FnMut(Duration, &World) -> bool,
-) -> Result<bool, Halt> {
+    mut goes_on: impl FnMut(Duration, &W) -> bool,
+) -> Result<bool, W::Halt> {
     let mut until = world.now();
     while world.now() < world.end() {
         if stop.load(Relaxed) {
             return Ok(false);
         }
         let before = world.now();
-        until += STRIDE;
+        until += W::STRIDE;
         world.advance(until)?;
         if !goes_on(world.now() - before, world) {
             break;
@@ -64,7 +106,7 @@ pub(super) fn warm_up(
             return Ok(false);
         }
         let before = world.now();
-        world.advance((before + STRIDE).min(world.measured_from())).map_err(Failure::failed)?;
+        world.advance((before + World::STRIDE).min(world.measured_from())).map_err(Failure::failed)?;
         seen(world.now() - before);
     }
     Ok(true)

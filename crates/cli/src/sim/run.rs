@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sherwood_sim::{Results, Setup, TraceStop, World};
 use sherwood_workload::onerf::Model;
@@ -14,7 +13,7 @@ use super::flags::{Flags, known_policy};
 use super::learning::{Learned, Learning};
 use super::runs::Run;
 use super::subject::Subject;
-use super::{microfuge, play, series, tenants};
+use super::{microfuge, play, progress, series, tenants};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -83,7 +82,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let mut world = World::new(&setup).map_err(Failure::usage)?;
     let began = Instant::now();
-    let bar = bar("the simulated time", setup.duration().map_err(Failure::usage)?);
+    let duration = setup.duration().map_err(Failure::usage)?;
+    let bar = progress::bar("the simulated time", duration.as_secs());
     let seen = |passed: Duration, world: &World| {
         bar.inc(passed.as_secs());
         let rate = world.queries() as f64 / began.elapsed().as_secs_f64();
@@ -131,20 +131,14 @@ fn write_series(path: &Path, setup: &Setup, world: &World) -> Result<(), Failure
     out::write_file(path, &series::csv(&names, world.samples()))
 }
 
-/// Creates a progress bar, which is shown only on a terminal.
-fn bar(of: &str, duration: Duration) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template(&format!("{{bar:40}} {{percent}}% of {of}, {{eta}} left{{msg}}"));
-    ProgressBar::new(duration.as_secs()).with_style(style.expect("a valid template"))
-}
-
 /// Returns the setup with the learned allocation, if the policy needs one; none when learning was
 /// stopped.
 fn learned(run: Run, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
     let learning = Learning::of(&run)?;
     let mut setup = run.setup;
     if let Some(learning) = learning {
-        let bar = bar("what RobinHood finds", learning.setup().duration().map_err(Failure::usage)?);
+        let duration = learning.setup().duration().map_err(Failure::usage)?;
+        let bar = progress::bar("what RobinHood finds", duration.as_secs());
         let world = World::new(learning.setup()).map_err(Failure::usage)?;
         let sizes = match learning.learn(world, stop, |passed| bar.inc(passed.as_secs()))? {
             Learned::Sizes(sizes) => sizes,

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar};
 use sherwood_sim::{Results, Setup, World};
 
 use super::failures::Failures;
@@ -17,8 +17,8 @@ use crate::exit::Failure;
 use crate::out;
 use crate::sim::keep::Keep;
 use crate::sim::learning::{Learned, Learning};
-use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
+use crate::sim::{play, progress};
 
 /// Threads that take one family of runs after another, the longest first, each on one core. A
 /// thread that finds no family left helps with those in progress.
@@ -59,8 +59,7 @@ impl<'a> Workers<'a> {
         // Runs that require learning come last, so that those of one seed wait for each other only
         // once.
         families.sort_by_key(|family| (learns(family), std::cmp::Reverse(family.seconds())));
-        let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
-        let bar = ProgressBar::new(families.iter().map(Family::seconds).sum());
+        let bar = progress::bar("the simulated time", families.iter().map(Family::seconds).sum());
         Ok(Self {
             keep,
             stop,
@@ -71,7 +70,7 @@ impl<'a> Workers<'a> {
             finished: AtomicUsize::new(0),
             failures: Failures::default(),
             began: Instant::now(),
-            bar: bar.with_style(style.expect("a valid template")),
+            bar,
         })
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sherwood_sim::microfuge::ByTenant;
 
 use super::runs::{Group, Kept};
-use crate::chart::{Cell, number, table, word};
+use crate::chart::{Cell, number, table, verdict, word};
 use crate::sim::compare::summary::Estimate;
 
 /// Key of the setting that chooses the tenants.
@@ -132,7 +132,7 @@ pub(super) fn section(lines: &[Isolation]) -> String {
         row.extend(cells(&line.steady));
         row.push(number(format!("{:.2}", line.at_most * 100.0)));
         row.extend(cells(&line.bursting));
-        row.push(if line.holds { word("holds") } else { Cell { class: "word no", ..word("no") } });
+        row.push(verdict(line.holds));
         row
     };
     let rows: Vec<Vec<Cell>> = lines.iter().map(row).collect();

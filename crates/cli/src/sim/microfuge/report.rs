@@ -1,15 +1,15 @@
 //! The report of a comparison: a self-contained HTML page with the figures of MicroFuge's paper.
 
-use std::fmt::Write;
-
 use sherwood_sim::microfuge::ByDeadline;
 
 use super::isolation::{self, Isolation};
 use super::runs::Group;
 use super::summary::{Claim, SummaryLine};
 use crate::chart::{
-    self, Axis, Bar, Bars, COLOURS, Cell, ChartLine, Lines, Pen, escaped, number, table, word,
+    self, Axis, Bar, Bars, COLOURS, Cell, ChartLine, Compared, Lines, Pen, comparison, escaped, figure,
+    highest, number, table, word,
 };
+use crate::sim::sweep::label;
 
 /// The results of a comparison.
 pub(super) struct Study<'a> {
@@ -81,21 +81,13 @@ fn preface(study: &Study<'_>) -> String {
     )
 }
 
-/// Returns the name of a line: the policy, and the value of the swept setting.
-fn name(line: &SummaryLine, swept: Option<&str>) -> String {
-    match (swept, &line.value) {
-        (Some(key), Some(value)) => format!("{} {key}={value}", line.policy),
-        _ => line.policy.clone(),
-    }
-}
-
 fn totals_table(study: &Study<'_>) -> String {
     let head: Vec<Cell> = std::iter::once(word("policy"))
         .chain(["missed %", "rejected %", "hits %", "requests/s", "P99 ms"].map(number))
         .collect();
     let row = |line: &SummaryLine| {
         vec![
-            word(name(line, study.swept)),
+            word(label(&line.policy, line.value.as_deref(), study.swept)),
             number(format!("{:.2}", line.deadline_miss_ratio.times(100.0))),
             number(format!("{:.2}", line.rejection_ratio.times(100.0))),
             number(format!("{:.2}", line.hit_ratio_overall.times(100.0))),
@@ -109,7 +101,7 @@ fn totals_table(study: &Study<'_>) -> String {
 /// Draws the shares of missed and rejected requests of each policy.
 fn totals(study: &Study<'_>) -> String {
     let bar = |line: &SummaryLine| Bar {
-        name: name(line, study.swept),
+        name: label(&line.policy, line.value.as_deref(), study.swept),
         values: vec![line.deadline_miss_ratio.mean, line.rejection_ratio.mean],
         note: format!("{:.1}", line.deadline_miss_ratio.times(100.0)),
     };
@@ -124,32 +116,19 @@ fn totals(study: &Study<'_>) -> String {
         axis: Axis::of("share of all requests", longest.fold(0.01, f64::max)),
         groups: vec![chart::Group { name: String::new(), bars: study.lines.iter().map(bar).collect() }],
     };
-    framed(&bars.svg(), "Beside each bar: missed, in percent. In MicroFuge's paper: figure 12.")
+    figure(&bars.svg(), "Beside each bar: missed, in percent. In MicroFuge's paper: figure 12.")
 }
 
 fn claims(claims: &[Claim]) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
-    let head: Vec<Cell> = ["policy", "what"]
-        .map(word)
-        .into_iter()
-        .chain(["paper", "ours", "required"].map(number))
-        .chain([word("")])
-        .collect();
-    let row = |claim: &Claim| {
-        let verdict = if claim.holds { word("holds") } else { Cell { class: "word no", ..word("no") } };
-        vec![
-            word(claim.policy),
-            word(claim.what),
-            number(claim.paper),
-            number(format!("{:.4}", claim.ours)),
-            number(format!("≤ {}", claim.at_most)),
-            verdict,
-        ]
+    let compared = |claim: &Claim| Compared {
+        of: claim.policy,
+        what: claim.what,
+        paper: claim.paper,
+        ours: format!("{:.4}", claim.ours),
+        required: format!("≤ {}", claim.at_most),
+        holds: claim.holds,
     };
-    let rows: Vec<Vec<Cell>> = claims.iter().map(row).collect();
-    format!("<h2>What MicroFuge's paper says</h2>\n{}", table(&head, &rows))
+    comparison("MicroFuge", "policy", &claims.iter().map(compared).collect::<Vec<_>>())
 }
 
 /// Draws a line for each policy over the ranges of deadlines: the mean over the seeds.
@@ -182,7 +161,7 @@ fn by_deadline(study: &Study<'_>, title: &str, y: &str, caption: &str, of: fn(&B
         lines,
         mark: None,
     };
-    framed(&lines.svg(), caption)
+    figure(&lines.svg(), caption)
 }
 
 /// Draws the multipliers over time of each policy that has several deadline classes.
@@ -219,7 +198,7 @@ fn multipliers(study: &Study<'_>) -> String {
             "Multipliers of the cache's deadline classes, the shortest deadlines first; seed {}. In MicroFuge's paper: figure 10.",
             run.inputs.seed
         );
-        figures += &framed(&lines.svg(), &caption);
+        figures += &figure(&lines.svg(), &caption);
     }
     if figures.is_empty() { figures } else { format!("<h2>Multipliers over time</h2>\n{figures}") }
 }
@@ -256,16 +235,5 @@ fn sweep(study: &Study<'_>, key: &str) -> String {
         mark: None,
     };
     let caption = "Means over the seeds. In MicroFuge's paper, for beta: figure 11.";
-    format!("<h2>Sweep of {}</h2>\n{}", escaped(key), framed(&lines.svg(), caption))
-}
-
-/// Returns the greatest value of the lines, or a little if all are 0.
-fn highest(lines: &[ChartLine]) -> f64 {
-    lines.iter().flat_map(|line| &line.points).filter_map(|point| point.1).fold(0.01, f64::max)
-}
-
-fn framed(svg: &str, caption: &str) -> String {
-    let mut text = "<figure>\n<div class=\"wide\">\n".to_owned();
-    let _ = write!(text, "{svg}</div>\n<figcaption>{}</figcaption>\n</figure>\n", escaped(caption));
-    text
+    format!("<h2>Sweep of {}</h2>\n{}", escaped(key), figure(&lines.svg(), caption))
 }

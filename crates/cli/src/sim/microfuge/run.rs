@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use sherwood_sim::microfuge::{Results, Sample, World};
 
-use super::runs::{Outcome, play};
+use super::runs::Outcome;
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
 use crate::sim::flags::Flags;
+use crate::sim::{play, progress};
 
 /// Simulates one policy and prints the results; writes what was observed over time into `series`.
 pub(in crate::sim) fn run(
@@ -24,10 +24,9 @@ pub(in crate::sim) fn run(
     let setup = super::setup(flags, &flags.all_settings(), policy, seed)?;
     let mut world = World::new(&setup).map_err(Failure::usage)?;
     let stop = interrupt::stop_flag()?;
-    let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
-    let bar = ProgressBar::new(setup.duration().as_secs()).with_style(style.expect("a valid template"));
+    let bar = progress::bar("the simulated time", setup.duration().as_secs());
     let began = Instant::now();
-    let is_finished = play(&mut world, &stop, |passed| bar.inc(passed.as_secs()))?;
+    let is_finished = play::play(&mut world, &stop, |passed, _| bar.inc(passed.as_secs()))?;
     bar.finish_and_clear();
     if !is_finished {
         return Err(Failure::interrupted("stopped before the end: there is no result"));

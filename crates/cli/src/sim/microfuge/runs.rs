@@ -1,6 +1,6 @@
 //! Runs of `microfuge`, and what is kept of them.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use crate::exit::Failure;
 use crate::sim::batch::Simulated;
 use crate::sim::flags::Flags;
 use crate::sim::keep::Finished;
+use crate::sim::play;
 use crate::sim::runs::{Inputs, version};
 
 /// A run to be simulated.
@@ -92,27 +93,10 @@ impl Simulated for Run {
     fn make(&self, stop: &AtomicBool) -> Result<Option<Kept>, Failure> {
         let mut world = World::new(&self.setup).map_err(Failure::usage)?;
         let began = Instant::now();
-        if !play(&mut world, stop, |_| ())? {
+        if !play::play(&mut world, stop, |_, _| ())? {
             return Ok(None);
         }
         let outcome = Outcome::of(&world, began.elapsed());
         Ok(Some(Kept { inputs: self.inputs.clone(), outcome, samples: world.samples().to_vec() }))
     }
-}
-
-/// Simulated time between two checks for interrupts.
-const STRIDE: Duration = Duration::from_secs(1);
-
-/// Runs the world to its end, and calls `seen` with the time that has passed. Returns false when it
-/// was stopped.
-pub(super) fn play(world: &mut World, stop: &AtomicBool, seen: impl Fn(Duration)) -> Result<bool, Failure> {
-    while world.now() < world.end() {
-        if stop.load(Relaxed) {
-            return Ok(false);
-        }
-        let before = world.now();
-        world.advance(before + STRIDE).map_err(Failure::failed)?;
-        seen(world.now() - before);
-    }
-    Ok(true)
 }

@@ -1,23 +1,13 @@
 //! Figures of a comparison.
 
-use std::fmt::Write;
-
 use sherwood_sim::tenants::{Results, Sample};
 
 use super::runs::BASELINE;
 use super::summary::{Group, SummaryLine, TenantLine};
-use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Mark, Pen, escaped};
+use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Mark, Pen, figure, highest};
 
 /// Height of a chart's frame, in pixels.
 const HEIGHT: f64 = 220.0;
-
-/// Returns the name of a line: the policy, and the value of the swept setting.
-pub(super) fn name(line: &SummaryLine, swept: Option<&str>) -> String {
-    match (swept, &line.value) {
-        (Some(key), Some(value)) => format!("{} {key}={value}", line.policy),
-        _ => line.policy.clone(),
-    }
-}
 
 /// Draws the tenants' normalized throughput and tail over the values of a setting: the paper's
 /// figures 6a and 6b.
@@ -72,7 +62,7 @@ fn over_values(
         lines: drawn,
         mark: None,
     };
-    framed(&chart.svg(), caption)
+    figure(&chart.svg(), caption)
 }
 
 /// Draws all figures of a scenario without a swept setting.
@@ -107,7 +97,7 @@ fn by_tenant(lines: &[SummaryLine], title: &str, axis: &str, of: impl Fn(&Tenant
         axis: Axis::of(axis, longest),
         groups: first.tenants.iter().enumerate().map(group).collect(),
     };
-    framed(&bars.svg(), "In HARE's paper: figures 7 and 9.")
+    figure(&bars.svg(), "In HARE's paper: figures 7 and 9.")
 }
 
 /// Draws the gain of each policy: measured, predicted, and its bound.
@@ -132,7 +122,7 @@ fn gains(lines: &[SummaryLine]) -> String {
         axis: Axis::of("of the baseline's throughput", longest),
         groups,
     };
-    framed(&bars.svg(), "Measured, as predicted by the last decision, and the bound of any division.")
+    figure(&bars.svg(), "Measured, as predicted by the last decision, and the bound of any division.")
 }
 
 /// Draws the use of each resource and the division of the cache as stacks of tenants.
@@ -170,7 +160,7 @@ fn resources(groups: &[Group]) -> String {
         axis: Axis::shares("share of the total"),
         groups: drawn,
     };
-    framed(
+    figure(
         &bars.svg(),
         "The first seed: what each tenant used of each resource in the measurement, and its cache at the end.",
     )
@@ -206,7 +196,7 @@ fn over_time(groups: &[Group]) -> String {
             lines: drawn,
             mark: Some(Mark::Across(1.0, "baseline")),
         };
-        page += &framed(&chart.svg(), "The first seed. In HARE's paper: figure 8.");
+        page += &figure(&chart.svg(), "The first seed. In HARE's paper: figure 8.");
     }
     page
 }
@@ -224,15 +214,4 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     distinct
-}
-
-/// Returns the greatest value of the lines, or a little if all are 0.
-fn highest(lines: &[ChartLine]) -> f64 {
-    lines.iter().flat_map(|line| &line.points).filter_map(|point| point.1).fold(0.01, f64::max)
-}
-
-fn framed(svg: &str, caption: &str) -> String {
-    let mut text = "<figure>\n<div class=\"wide\">\n".to_owned();
-    let _ = write!(text, "{svg}</div>\n<figcaption>{}</figcaption>\n</figure>\n", escaped(caption));
-    text
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::figures;
 use super::summary::{Claim, Group, SummaryLine, required};
-use crate::chart::{self, Cell, escaped, number, table, word};
+use crate::chart::{self, Cell, Compared, comparison, escaped, number, table, word};
+use crate::sim::sweep::label;
 
 /// The results of a comparison.
 pub(super) struct Study<'a> {
@@ -55,28 +56,15 @@ fn preface(study: &Study<'_>) -> String {
 }
 
 fn claims(claims: &[Claim]) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
-    let head: Vec<Cell> = ["scenario", "what"]
-        .map(word)
-        .into_iter()
-        .chain(["paper", "ours", "required"].map(number))
-        .chain([word("")])
-        .collect();
-    let row = |claim: &Claim| {
-        let verdict = if claim.holds { word("holds") } else { Cell { class: "word no", ..word("no") } };
-        vec![
-            word(claim.scenario),
-            word(claim.what),
-            number(claim.paper),
-            number(format!("{:.3}", claim.ours)),
-            number(required(claim.least, claim.most)),
-            verdict,
-        ]
+    let compared = |claim: &Claim| Compared {
+        of: claim.scenario,
+        what: claim.what,
+        paper: claim.paper,
+        ours: format!("{:.3}", claim.ours),
+        required: required(claim.least, claim.most),
+        holds: claim.holds,
     };
-    let rows: Vec<Vec<Cell>> = claims.iter().map(row).collect();
-    format!("<h2>What HARE's paper says</h2>\n{}", table(&head, &rows))
+    comparison("HARE", "scenario", &claims.iter().map(compared).collect::<Vec<_>>())
 }
 
 fn totals(lines: &[SummaryLine], swept: Option<&str>) -> String {
@@ -84,7 +72,7 @@ fn totals(lines: &[SummaryLine], swept: Option<&str>) -> String {
     let head: Vec<Cell> = std::iter::once(word("policy")).chain(columns).collect();
     let row = |line: &SummaryLine| {
         vec![
-            word(figures::name(line, swept)),
+            word(label(&line.policy, line.value.as_deref(), swept)),
             number(format!("{:.3}", line.normalized_least)),
             number(format!("{:.3}", line.normalized_min)),
             number(format!("{:.3}", line.predicted_gain)),

@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use sherwood_sim::tenants::{Results, Sample, World};
 
-use super::runs::{BASELINE, Outcome, play};
+use super::runs::{BASELINE, Outcome};
 use super::subject::Subject;
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
 use crate::sim::flags::Flags;
+use crate::sim::{play, progress};
 
 /// Simulates one policy, with a run of `baseline` before it, and prints the results; writes what
 /// was observed over time into `series`.
@@ -28,19 +28,17 @@ pub(in crate::sim) fn run(
     let mut world = World::new(&setup).map_err(Failure::usage)?;
     let stop = interrupt::stop_flag()?;
     let runs = if policy == BASELINE { 1 } else { 2 };
-    let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
-    let bar =
-        ProgressBar::new(runs * setup.duration().as_secs()).with_style(style.expect("a valid template"));
-    let seen = |passed: std::time::Duration| bar.inc(passed.as_secs());
+    let bar = progress::bar("the simulated time", runs * setup.duration().as_secs());
+    let seen = |passed: Duration, _: &World| bar.inc(passed.as_secs());
     let stopped = || Failure::interrupted("stopped before the end: there is no result");
     let base = if policy == BASELINE {
         None
     } else {
         let mut base = World::new(&setup.baseline()).map_err(Failure::usage)?;
-        play(&mut base, &stop, seen)?.then(|| base.measured()).map(Some).ok_or_else(stopped)?
+        play::play(&mut base, &stop, seen)?.then(|| base.measured()).map(Some).ok_or_else(stopped)?
     };
     let began = Instant::now();
-    if !play(&mut world, &stop, seen)? {
+    if !play::play(&mut world, &stop, seen)? {
         return Err(stopped());
     }
     bar.finish_and_clear();

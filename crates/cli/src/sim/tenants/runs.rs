@@ -1,7 +1,7 @@
 //! Runs of scenarios of tenants, and what is kept of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use crate::exit::Failure;
 use crate::sim::batch::Simulated;
 use crate::sim::flags::Flags;
 use crate::sim::keep::Finished;
+use crate::sim::play;
 use crate::sim::runs::{Inputs, version};
 
 /// A run to be simulated.
@@ -104,28 +105,11 @@ impl Simulated for Run {
     fn make(&self, stop: &AtomicBool) -> Result<Option<Kept>, Failure> {
         let mut world = World::new(&self.setup).map_err(Failure::usage)?;
         let began = Instant::now();
-        if !play(&mut world, stop, |_| ())? {
+        if !play::play(&mut world, stop, |_, _| ())? {
             return Ok(None);
         }
         let outcome = Outcome::of(&world, self.base.as_deref(), began.elapsed());
         let (measured, samples) = (world.measured(), world.samples().to_vec());
         Ok(Some(Kept { inputs: self.inputs.clone(), outcome, measured, samples }))
     }
-}
-
-/// Simulated time between two checks for interrupts.
-const STRIDE: Duration = Duration::from_secs(1);
-
-/// Runs the world to its end, and calls `seen` with the time that has passed. Returns false when it
-/// was stopped.
-pub(super) fn play(world: &mut World, stop: &AtomicBool, seen: impl Fn(Duration)) -> Result<bool, Failure> {
-    while world.now() < world.end() {
-        if stop.load(Relaxed) {
-            return Ok(false);
-        }
-        let before = world.now();
-        world.advance(before + STRIDE).map_err(Failure::failed)?;
-        seen(world.now() - before);
-    }
-    Ok(true)
 }

@@ -45,19 +45,14 @@ pub(super) fn page(study: &Study<'_>) -> String {
         let _ = writeln!(page, "<h2 id=\"{0}\">{0}</h2>", escaped(scenario));
         page += &tables::summary(lines);
         for Figure { svg, caption, .. } in figures::of(study, scenario) {
-            page += &framed(&svg, &caption);
+            page += &chart::figure(&svg, &caption);
         }
     }
     if let Some(Figure { svg, caption, .. }) = figures::hits(study.hits) {
         page += "<h2 id=\"hits\">Latencies of hits</h2>\n";
-        page += &framed(&svg, &caption);
+        page += &chart::figure(&svg, &caption);
     }
     chart::page("Allocation policies compared", &page)
-}
-
-fn framed(svg: &str, caption: &str) -> String {
-    let caption = escaped(caption);
-    format!("<figure>\n<div class=\"wide\">\n{svg}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n")
 }
 
 /// Writes each picture of the report into a file in `directory`, which is created if necessary.
