@@ -81,3 +81,6 @@ fn totals(lines: &[SummaryLine], swept: Option<&str>) -> String {
     };
     table(&head, &lines.iter().map(row).collect::<Vec<_>>())
 }
+
+#[cfg(test)]
+mod tests;
