@@ -282,30 +282,31 @@ fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
 #[test]
 fn writes_by_http_are_charged_to_the_tenant_that_is_named_and_refused_beyond_its_rate() {
     let resource = "[tenants]\nover = \"refuse\"\nlend = false\n[[resource]]\nname = \"catalog-writes\"\n\
-                    kind = \"writes\"\nbackend = \"catalog\"\nunit = \"count\"\ntotal = 2\n";
+                    kind = \"writes\"\nbackend = \"catalog\"\nunit = { bytes = 1 }\ntotal = 2\n";
     let node = Node::start(setup(&format!("{resource}{TENANTS}"))).unwrap();
     let http = Http::of(&node);
     let used = |tenant: &str| {
         http.metric(&format!("sherwood_tenant_used_total{{tenant=\"{tenant}\",resource=\"catalog-writes\"}}"))
     };
-    assert_eq!(http.ask("PUT", "/v1/keys/catalog/k?tenant=silver", "v").status, 204);
-    http.ask("DELETE", "/v1/keys/catalog/k?tenant=silver", "");
-    assert_eq!((used("gold"), used("silver")), (0.0, 2.0));
     http.ask("DELETE", "/v1/keys/catalog/k", "").refusal(422);
     http.ask("DELETE", "/v1/keys/catalog/k?tenant=bronze", "").refusal(404);
     http.ask("DELETE", "/v1/keys/catalog/k?k", "").refusal(400);
-    // A unit a second, and the burst of some units: this is more than there is.
-    let refused = (0..20).map(|_| http.ask("PUT", "/v1/keys/catalog/k?tenant=silver", "v"));
-    let refused =
-        refused.filter(|answer| answer.status != 204).next_back().expect("the rate is a unit a second");
-    let error = refused.refusal(429);
-    assert!(error.contains("the tenant's rate of writes") && error.contains("try again"), "{error}");
-    let answer = refused.json();
-    assert_eq!((&answer["cause"], &answer["outcome"]), (&json!("rate"), &json!("not_done")));
-    let retry_s = (answer["retry_ms"].as_f64().expect("it says when") / 1e3).ceil();
-    let head = refused.head.to_ascii_lowercase();
-    assert!(head.contains(&format!("retry-after: {retry_s}\r\n")), "{head}");
-    assert_eq!(http.ask("PUT", "/v1/keys/catalog/k?tenant=gold", "v").status, 204);
+    assert_eq!((used("gold"), used("silver")), (0.0, 0.0));
+    // A unit a second: this takes the units of a thousand seconds.
+    let value = "v".repeat(999);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/k?tenant=silver", &value).status, 204);
+    http.ask("DELETE", "/v1/keys/catalog/k?tenant=gold", "");
+    assert_eq!((used("gold"), used("silver")), (1.0, 1_000.0));
+    for method in ["PUT", "DELETE"] {
+        let refused = http.ask(method, "/v1/keys/catalog/k?tenant=silver", "");
+        let error = refused.refusal(429);
+        assert!(error.contains("the tenant's rate of writes") && error.contains("try again"), "{error}");
+        let answer = refused.json();
+        assert_eq!((&answer["cause"], &answer["outcome"]), (&json!("rate"), &json!("not_done")));
+        let retry_s = (answer["retry_ms"].as_f64().expect("it says when") / 1e3).ceil();
+        let head = refused.head.to_ascii_lowercase();
+        assert!(head.contains(&format!("retry-after: {retry_s}")), "{head}");
+    }
     node.stop();
 }
 

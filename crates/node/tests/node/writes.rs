@@ -245,13 +245,9 @@ fn write_to_a_read_only_store_is_refused_and_removes_the_cached_value() {
 fn unescaped_question_mark_in_a_key_is_refused() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
-    for (method, query) in [
-        ("DELETE", "?page=2"),
-        ("DELETE", "?"),
-        ("DELETE", "?tenant=default"),
-        ("PUT", "?page=2"),
-        ("PUT", "?&"),
-    ] {
+    for (method, query) in
+        [("DELETE", "?page=2"), ("DELETE", "?"), ("DELETE", "?&"), ("PUT", "?page=2"), ("PUT", "?&")]
+    {
         let refused = http.ask(method, &format!("/v1/keys/catalog/a{query}"), "");
         assert!(refused.refusal(400).contains("%3F"), "{method} {query}: {refused:?}");
     }

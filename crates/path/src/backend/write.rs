@@ -27,14 +27,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     ) -> Result<WriteId, WriteRefused> {
         self.advance(now, cache);
         let (tenant, due) = (write.options.tenant, now + self.options.turn_timeout());
-        let is_of_tenant = write.partition.is_some();
-        let mut tenant_writes = self.tenant_writes.as_mut().filter(|_| is_of_tenant);
-        if let Some(writes) = &mut tenant_writes {
+        if let Some(writes) = &mut self.tenant_writes {
             writes.check(now, tenant, due)?;
         }
         let bytes = Self::write_bytes(cache, &write);
         let units = self.options.units.writes.of(bytes);
-        let (id, has_turn, unpaid) = match tenant_writes {
+        let (id, has_turn, unpaid) = match &mut self.tenant_writes {
             // While it waits for its tenant's rate, a write has no effect on its key: it may wait
             // for long, and the key would not be cached all that time.
             Some(writes) => {
@@ -46,7 +44,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 (id, may_start, None)
             }
         };
-        if let Some(counts) = self.demand.get_mut(tenant.index()).filter(|_| is_of_tenant) {
+        if let Some(counts) = self.demand.get_mut(tenant.index()) {
             counts.count_write(self.options.units.writes, bytes);
         }
         let answers = vec![None; self.options.written_replicas()];

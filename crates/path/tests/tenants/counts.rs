@@ -110,12 +110,14 @@ fn counts_give_the_demand_of_nine_reads_and_a_write() {
 }
 
 #[test]
-fn write_of_no_tenant_is_not_charged() {
+fn removal_from_all_partitions_is_charged_to_the_tenant_that_asks_for_it() {
     let (cache, mut machine) = start();
-    let write = Write { key: "w", change: Change::Delete, partition: None, options: WriteOptions::default() };
+    let options = WriteOptions { tenant: TenantId(1), ..WriteOptions::default() };
+    let write = Write { key: "w", change: Change::Delete, partition: None, options };
     machine.handle_write(NOW, &SizedCache(&cache), write).expect("accepted");
     assert!(matches!(machine.poll_action(), Some(Action::StartWrite(_))));
-    assert_eq!(machine.used(TenantId(0)).unwrap().writes.own_units, 0.0);
+    let units = [0, 1].map(|tenant| machine.used(TenantId(tenant)).unwrap().writes.own_units);
+    assert_eq!(units, [0.0, 1.0]);
     let counts = machine.demand(&SizedCache(&cache), TenantId(0), PartitionId(0));
     assert_eq!(counts, Some(DemandCounts::default()));
 }
