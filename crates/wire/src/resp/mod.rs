@@ -23,12 +23,14 @@ mod args;
 pub mod client;
 mod inline;
 mod integer;
+mod kept;
 mod parser;
 pub mod reply;
 
 pub use ahead::Ahead;
 pub use args::{Args, Iter};
 pub use integer::integer;
+pub use kept::KeptRequests;
 pub use parser::{Event, Limits, Parsed, Parser, ProtocolError};
 pub use reply::Version;
 
