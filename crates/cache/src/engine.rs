@@ -99,7 +99,7 @@ impl Found {
 
 /// Result of a store, to be completed after the lock is released.
 #[derive(Debug, Default)]
-struct Stored {
+pub(crate) struct Stored {
     cas: u64,
     charge: u64,
     /// Charge of the item that became the most recent, for the partition's ghost (the sampler of
@@ -227,10 +227,20 @@ impl Cache {
         access: &Access,
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
-        let mut shard = self.lock(lookup);
+        self.get_in(&mut self.lock(lookup), lookup, access, read)
+    }
+
+    /// A [`Self::get`] in a shard that is locked exclusively.
+    pub(crate) fn get_in<R>(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        access: &Access,
+        read: impl FnOnce(Item<'_>) -> R,
+    ) -> Option<R> {
         let found = shard.find(lookup).map(|at| (at, self.visibility(&shard.record(at), access)));
         let tick = || self.use_ticks(1);
-        self.end_get(&mut shard, lookup.partition, found, (access, tick), |item| item.map(read))
+        self.end_get(shard, lookup.partition, found, (access, tick), |item| item.map(read))
     }
 
     /// Completes the `get` of a key whose record is `found`, if any: counts it, removes a dead
@@ -392,12 +402,25 @@ impl Cache {
     ) -> Result<(R, Option<u64>), Refused> {
         let lookup = self.lookup(partition, key);
         let mut shard = self.lock(&lookup);
-        let found = self.find_live(&mut shard, &lookup, access);
-        let (change, result) = decide(found.seen().map(|at| shard.record(at).item()));
-        let (cas, stored) = self.change(&mut shard, &lookup, found, &change, access)?;
+        let (result, cas, stored) = self.update_in(&mut shard, &lookup, access, decide)?;
         drop(shard);
         self.settle(&lookup, stored, access);
         Ok((result, cas))
+    }
+
+    /// An [`Self::update_with_cas`] in a shard that is locked; its store is not settled yet.
+    #[inline]
+    pub(crate) fn update_in<'a, R>(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        access: &Access,
+        decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
+    ) -> Result<(R, Option<u64>, Stored), Refused> {
+        let found = self.find_live(shard, lookup, access);
+        let (change, result) = decide(found.seen().map(|at| shard.record(at).item()));
+        let (cas, stored) = self.change(shard, lookup, found, &change, access)?;
+        Ok((result, cas, stored))
     }
 
     /// Time between an item's last use and `now`; under S3-FIFO, which records no time of use, the
@@ -779,13 +802,30 @@ impl Cache {
     fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
-        if self.exceeds_limits(lookup.partition) {
-            self.make_room(lookup.partition, charge, freed, access.now);
-        }
+        self.settle_bytes(lookup.partition, (charge, freed), access.now);
         if used_charge > 0 {
             self.note_store(lookup, used_charge);
         }
         cas
+    }
+
+    /// Evicts what is over a limit after stores into `partition` of `charge` bytes, for which
+    /// `freed` bytes are evicted already. No lock is held.
+    #[inline]
+    pub(crate) fn settle_bytes(&self, partition: PartitionId, (charge, freed): (u64, u64), now: Instant) {
+        if self.exceeds_limits(partition) {
+            self.make_room(partition, charge, freed, now);
+        }
+    }
+
+    /// Passes a store to the partition's ghost while its shard stays locked, and returns its charge
+    /// and the bytes evicted for it, which are to be settled without the lock.
+    pub(crate) fn note_stored(&self, lookup: &Lookup<'_>, stored: Stored) -> (u64, u64) {
+        let Stored { charge, used_charge, freed, .. } = stored;
+        if used_charge > 0 {
+            self.note_store(lookup, used_charge);
+        }
+        (charge, freed)
     }
 
     /// The record of a key; a dead one is removed.
