@@ -337,6 +337,9 @@ impl Cache {
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
         let found = shard.find(&lookup);
+        if found.is_some_and(|at| self.is_dead(&shard.record(at), access.now)) {
+            shard.count_expired(partition);
+        }
         let stored = self.put(&mut shard, &lookup, found, &mut new, access);
         drop(shard);
         Ok(self.settle(&lookup, stored, access))

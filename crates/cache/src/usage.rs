@@ -34,7 +34,7 @@ pub struct Usage {
     pub stores: u64,
     /// Live items evicted for space.
     pub evictions: u64,
-    /// Items removed because they had expired or been flushed.
+    /// Items removed or overwritten after they had expired or been flushed.
     pub expired: u64,
 }
 

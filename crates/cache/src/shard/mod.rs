@@ -363,6 +363,11 @@ impl Locked<'_> {
         self.store.own()
     }
 
+    /// Counts a dead item that is overwritten.
+    pub(crate) fn count_expired(&self, partition: PartitionId) {
+        self.published.counters[partition.index()].expired.increment();
+    }
+
     /// Prefetches the bucket of dropped keys that an insertion of the key will read.
     #[inline]
     pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>) {

@@ -234,7 +234,10 @@ impl Model {
         let mut old_class = None;
         if let Some(old) = self.position(item.partition, &item.key) {
             old_class = Some(self.places[&(item.partition, item.key.clone())].class);
-            self.items.remove(old);
+            match self.items[old].is_dead(now, self.grace) {
+                true => self.expire(old),
+                false => drop(self.items.remove(old)),
+            }
         }
         let class = self.class(item.partition, access).or(old_class).unwrap_or(last);
         self.places.insert((item.partition, item.key.clone()), Place { class, used_at: item.cas });
