@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ goredis gomemcache ioredis node_redis redis_rs memcache tenants redis_login)
+all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ django goredis gomemcache ioredis node_redis memjs redis_rs memcache tenants redis_login)
 work=$PWD/target/conformance
 here=$PWD/tests/conformance
 sherwood=$(realpath -m "${SHERWOOD:-target/release/sherwood}")
@@ -120,6 +120,15 @@ tenants() {
   return "$status"
 }
 
+# Both back ends of Django's cache framework.
+django() {
+  prepare_python
+  local status=0
+  run_program django-redis "$python" "$here/python/django_.py" 127.0.0.1 "$redis_port" redis || status=1
+  run_program django-memcached "$python" "$here/python/django_.py" 127.0.0.1 "$memcached_port" memcached || status=1
+  return "$status"
+}
+
 go_program() {
   need go "https://go.dev/dl"
   (cd "$here/go" && go build -o "$work/bin/$1" "./$1") || missing "$1, which does not build"
@@ -173,7 +182,7 @@ memcached() {
 
 redis() {
   prepare_redis
-  redis_units redis 140 unit/type/string unit/type/incr unit/expire unit/protocol
+  redis_units redis 160 unit/type/string unit/type/incr unit/expire unit/protocol unit/multi unit/bitops
 }
 
 # The same as one of two tenants: every connection of the suite logs in first. The unit of the protocol is left out, since it
@@ -224,12 +233,13 @@ suite() (
     *) start_server ;;
   esac
   case $1 in
-    memccapable | memcached | redis | redis_login | tenants) "$1" ;;
+    memccapable | memcached | redis | redis_login | tenants | django) "$1" ;;
     redis_py) python_program "$1" "$redis_port" ;;
     pymemcache_ | pylibmc_) python_program "$1" "$memcached_port" ;;
     goredis) go_program "$1" "$redis_port" ;;
     gomemcache) go_program "$1" "$memcached_port" ;;
     ioredis | node_redis) node_program "$1" "$redis_port" ;;
+    memjs) node_program "$1" "$memcached_port" ;;
     redis_rs) rust_program "$1" "$redis_port" ;;
     memcache) rust_program "$1" "$memcached_port" ;;
   esac

@@ -2,9 +2,9 @@
 //!
 //! Each operation of a [`Cache`] is atomic and locks one shard. A transaction needs more: its
 //! operations on several keys have to look to everyone else as if they were one. [`Held`] locks the
-//! shards of all its keys, in ascending order so that holders do not deadlock, and unlocks them when
-//! it is dropped. Everything that a store leaves to be done without a lock, such as evictions from
-//! other shards, is done then.
+//! shards of all its keys, in ascending order so that holders do not deadlock, and unlocks them
+//! when it is dropped. Everything that a store leaves to be done without a lock, such as evictions
+//! from other shards, is done then.
 
 use sherwood_model::{Instant, PartitionId};
 

@@ -119,6 +119,20 @@ pub trait Backends: Send + Sync {
     /// nothing else.
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
 
+    /// Calls `change`, which changes the keys `written` and flushes the partitions `flushed` as of
+    /// the time `at`, exactly once, and fences all of them like [`write`](Self::write) and
+    /// [`flush`](Self::flush).
+    ///
+    /// `change` is called under the locks of all backends concerned, taken in an order that is the
+    /// same for all callers. It locks shards of the cache in ascending order and nothing else.
+    fn write_all(
+        &self,
+        written: &[(PartitionId, &[u8])],
+        flushed: &[PartitionId],
+        at: Instant,
+        change: &mut dyn FnMut(),
+    );
+
     /// Calls `change` like [`write`](Self::write), for a flush of the whole partition as of the
     /// time `at`, which may be now or later: no value fetched before `at` fills the partition after
     /// it.

@@ -292,7 +292,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     fn note_buffers(&mut self) {
         let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
-        self.account.set(self.input.buffer_bytes() + self.output.capacity().saturating_sub(known));
+        let kept = self.conversation.kept_bytes();
+        self.account.set(self.input.buffer_bytes() + self.output.capacity().saturating_sub(known) + kept);
     }
 
     fn owes(&self) -> bool {

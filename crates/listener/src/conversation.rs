@@ -57,6 +57,11 @@ pub(super) trait Conversation: Send + 'static {
     /// Returns the slot of the client's tenant among those of the listener.
     fn slot(&self) -> TenantSlot;
 
+    /// Returns the bytes that the conversation keeps of commands to be executed later.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns true if the client has to log in and has not.
     fn is_outside(&self) -> bool;
 

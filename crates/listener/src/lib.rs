@@ -23,6 +23,7 @@
 //! | `memcached` | the memcached protocol as a conversation; `session`, `retrieval` and `meta` execute its commands, without I/O and clock |
 //! | `login` | login of a memcached client if the listener requires a password |
 //! | `redis` | the Redis protocol as a conversation |
+//! | `foreign`, `foreign_clients` | clients that speak another protocol than the listener |
 //! | `in_memory_client` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | a client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: turns, accepting, timeouts, draining; `slots` hold its clients |
@@ -61,6 +62,8 @@ mod connection;
 mod conversation;
 mod counters;
 mod fetch;
+mod foreign;
+mod foreign_clients;
 mod idle;
 mod in_memory_client;
 mod input;

@@ -8,6 +8,7 @@ use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrie
 use super::ahead::prefetch;
 use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
 use super::counters::Count;
+use super::foreign::refuse;
 use super::input::Input;
 use super::login::{Login, LoginOutcome, LoginStep};
 use super::output::Output;
@@ -35,6 +36,7 @@ impl Protocol for Memcached {
             thread,
             login: shared.service.passwords.is_some().then(Login::default),
             slot: TenantSlot::default(),
+            has_spoken: false,
             aside: None,
             misses: Misses::default(),
         }
@@ -50,6 +52,8 @@ pub(super) struct Client {
     login: Option<Login>,
     /// The slot of the client's tenant.
     slot: TenantSlot,
+    /// True after the first bytes of the client, which tell that it speaks this protocol.
+    has_spoken: bool,
     /// An unfinished command of the client.
     aside: Option<Aside>,
     misses: Misses,
@@ -92,6 +96,59 @@ impl KeyList {
 
 impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
+        if !self.has_spoken {
+            let Self { shared, thread, slot, .. } = self;
+            let counters = shared.counters(*thread, *slot);
+            if let Some(next) = refuse(shared, counters, Memcached::NAME, moment, input.bytes, output) {
+                return Advance { consumed: 0, next };
+            }
+        }
+        let advance = self.advance_commands(moment, input, output);
+        self.has_spoken |= advance.consumed > 0;
+        advance
+    }
+
+    fn slot(&self) -> TenantSlot {
+        self.slot
+    }
+
+    fn is_outside(&self) -> bool {
+        self.login.is_some()
+    }
+
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Ahead::of(input)
+    }
+
+    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
+        let Self { shared, thread, slot, aside, misses, .. } = self;
+        let session = Session::new(shared, *thread, *slot, None);
+        match aside {
+            Some(Aside::Keys(list)) => {
+                let rejection = session.insert(moment, list.cas, misses, fetched, output);
+                list.rejection = rejection.filter(|_| list.alone);
+            }
+            Some(Aside::Get { key, flags }) => {
+                // They came from a valid `mg`, which fetches exactly one key.
+                if let (Ok(meta), Some(fetched)) = (Meta::get(key, flags), fetched.first()) {
+                    session.meta_fetched(moment, meta, fetched, output);
+                }
+                *aside = None;
+            }
+            Some(Aside::Store(_)) | None => {}
+        }
+    }
+
+    fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>) {
+        if let Some(Aside::Store(answer)) = self.aside.take() {
+            answer.append(&stored, output);
+        }
+    }
+}
+
+impl Client {
+    /// Executes the commands at the start of `input`, as [`Conversation::advance`] does.
+    fn advance_commands(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         let Input { bytes: input, received } = input;
         let (mut consumed, mut ahead) = (0, 0);
         if let Some(next) = self.log_in(input, &mut consumed, output) {
@@ -139,45 +196,6 @@ impl Conversation for Client {
         Advance { consumed, next: NextStep::Send }
     }
 
-    fn slot(&self) -> TenantSlot {
-        self.slot
-    }
-
-    fn is_outside(&self) -> bool {
-        self.login.is_some()
-    }
-
-    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
-        Ahead::of(input)
-    }
-
-    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
-        let Self { shared, thread, slot, aside, misses, .. } = self;
-        let session = Session::new(shared, *thread, *slot, None);
-        match aside {
-            Some(Aside::Keys(list)) => {
-                let rejection = session.insert(moment, list.cas, misses, fetched, output);
-                list.rejection = rejection.filter(|_| list.alone);
-            }
-            Some(Aside::Get { key, flags }) => {
-                // They came from a valid `mg`, which fetches exactly one key.
-                if let (Ok(meta), Some(fetched)) = (Meta::get(key, flags), fetched.first()) {
-                    session.meta_fetched(moment, meta, fetched, output);
-                }
-                *aside = None;
-            }
-            Some(Aside::Store(_)) | None => {}
-        }
-    }
-
-    fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>) {
-        if let Some(Aside::Store(answer)) = self.aside.take() {
-            answer.append(&stored, output);
-        }
-    }
-}
-
-impl Client {
     /// Advances the login. Returns the next step of the connection until the client has logged in.
     fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<NextStep> {
         let service = &self.shared.service;

@@ -10,6 +10,7 @@ use super::account::{Account, BufferBytes};
 use super::backends::Backends;
 use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
+use super::foreign_clients::ForeignClients;
 use super::idle::BackgroundWork;
 use super::network::Network;
 use super::options::ListenerOptions;
@@ -139,6 +140,7 @@ pub(super) struct Shared {
     /// The counters of each thread and slot of tenants, those of a thread together.
     counters: Box<[Counters]>,
     pub(super) connections: Connections,
+    pub(super) foreign_clients: ForeignClients,
     /// True if keys may have deadlines that their clients do not state.
     has_deadlines: bool,
     /// The counts of each slot at the last `stats reset` of one of its clients.
@@ -152,6 +154,7 @@ impl Shared {
             started: clock.moment(),
             counters: (0..options.threads * slots).map(|_| Counters::default()).collect(),
             connections: Connections::default(),
+            foreign_clients: ForeignClients::default(),
             has_deadlines: service.backends.as_ref().is_some_and(|backends| backends.have_deadlines()),
             baselines: Mutex::new(vec![Counts::default(); slots]),
             options,

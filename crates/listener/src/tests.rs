@@ -101,7 +101,7 @@ impl Client {
         if self.inner.is_closed() {
             said.extend_from_slice(b"(closed)");
         }
-        String::from_utf8(said).unwrap()
+        String::from_utf8_lossy(&said).into_owned()
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -428,6 +428,10 @@ impl Backends for Fake {
         change();
     }
 
+    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
         self.log.lock().unwrap().push(format!(
             "flush {} at {} s",
@@ -489,6 +493,16 @@ fn fetched_value_has_the_cas_of_the_stored_item() {
         fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
             change();
         }
+        fn write_all(
+            &self,
+            _: &[(PartitionId, &[u8])],
+            _: &[PartitionId],
+            _: Instant,
+            change: &mut dyn FnMut(),
+        ) {
+            change();
+        }
+
         fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
             change();
         }

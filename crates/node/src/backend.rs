@@ -41,6 +41,14 @@ use crate::write::{PendingWrite, Written};
 /// A key of a backend in one tenant's partition.
 pub(crate) type FetchKey = sherwood_path::FetchKey<Bytes>;
 
+/// Changes of the cache that concern one backend and are made together.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) written: Vec<FetchKey>,
+    /// Partitions that are flushed.
+    pub(crate) flushed: Vec<PartitionId>,
+}
+
 /// The state of a backend that its lock protects.
 pub(crate) struct State {
     pub(crate) machine: Machine<Bytes, Found, Waiter>,
@@ -232,6 +240,21 @@ impl BackendDriver {
             state.machine.handle_invalidate(now, cache, Invalidation::Key(&key));
             change()
         })
+    }
+
+    /// Runs `change`, which makes these changes and others, and fences their keys and partitions
+    /// like [`write`](Self::write) and [`flush`](Self::flush). `change` may take the locks of
+    /// backends with larger ids.
+    pub(crate) fn write_all(self: &Arc<Self>, changes: &Changes, at: Instant, change: impl FnOnce()) {
+        self.drive(|state, now, cache| {
+            for key in &changes.written {
+                state.machine.handle_invalidate(now, cache, Invalidation::Key(key));
+            }
+            for &partition in &changes.flushed {
+                state.machine.handle_flush(now, cache, partition, at);
+            }
+            change();
+        });
     }
 
     /// Runs `change`, which flushes `partition` from the time `at` on, and fences the partition: no

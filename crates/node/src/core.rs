@@ -1,13 +1,15 @@
 //! The state shared by the daemon's request handlers and threads.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use bytes::Bytes;
 use sherwood_cache::{Access, Cache, Usage};
 use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Refusals;
-use crate::backend::BackendDriver;
+use crate::backend::{BackendDriver, Changes, FetchKey};
 use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
@@ -130,6 +132,40 @@ impl Core {
         match self.backend(self.names.partitions()[partition.index()].backend) {
             Some(backend) => backend.flush(partition, at, change),
             None => change(),
+        }
+    }
+
+    /// Runs `change`, which changes the keys `written` and flushes the partitions `flushed` from
+    /// the time `at` on, and fences them. The locks of their backends are held meanwhile, taken in
+    /// the order of the backends' ids.
+    pub(crate) fn write_all(
+        &self,
+        written: &[(PartitionId, &[u8])],
+        flushed: &[PartitionId],
+        at: Instant,
+        change: &mut dyn FnMut(),
+    ) {
+        let mut by_backend: BTreeMap<BackendId, Changes> = BTreeMap::new();
+        let backend_of = |partition: PartitionId| self.names.partitions()[partition.index()].backend;
+        for &(partition, key) in written {
+            let changes = by_backend.entry(backend_of(partition)).or_default();
+            changes.written.push(FetchKey { partition, key: Bytes::copy_from_slice(key) });
+        }
+        for &partition in flushed {
+            self.losses.note(at);
+            by_backend.entry(backend_of(partition)).or_default().flushed.push(partition);
+        }
+        let changes: Vec<_> = by_backend.into_iter().collect();
+        self.write_nested(&changes, at, change);
+    }
+
+    /// Runs `change` under the locks of these backends. The depth is at most the number of
+    /// backends.
+    fn write_nested(&self, changes: &[(BackendId, Changes)], at: Instant, change: &mut dyn FnMut()) {
+        let Some(((id, first), rest)) = changes.split_first() else { return change() };
+        match self.backend(*id) {
+            Some(backend) => backend.write_all(first, at, || self.write_nested(rest, at, change)),
+            None => self.write_nested(rest, at, change),
         }
     }
 

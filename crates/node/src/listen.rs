@@ -171,6 +171,16 @@ impl Backends for Behind {
         self.core.write(partition, key, change);
     }
 
+    fn write_all(
+        &self,
+        written: &[(PartitionId, &[u8])],
+        flushed: &[PartitionId],
+        at: Instant,
+        change: &mut dyn FnMut(),
+    ) {
+        self.core.write_all(written, flushed, at, change);
+    }
+
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
         self.core.flush(partition, at, change);
     }

@@ -5,10 +5,12 @@
 //! consumed and what they mean, and passes more. The same code serves the daemon's listener, the
 //! load generator and the connectors to other caches, and a test can split the bytes at any place.
 //!
-//! Both sides of two protocols are implemented: the memcached text protocol ([`memcached`]), with
-//! meta commands on the server's side only, and Redis's ([`resp`]). The codecs have no buffer of
-//! their own; [`pipeline`] holds the buffers and the requests in flight of a client's connection.
+//! [`foreign`] recognises clients of other protocols. Both sides of two protocols are implemented:
+//! the memcached text protocol ([`memcached`]), with meta commands on the server's side only, and
+//! Redis's ([`resp`]). The codecs have no buffer of their own; [`pipeline`] holds the buffers and
+//! the requests in flight of a client's connection.
 
+pub mod foreign;
 pub mod memcached;
 pub mod pipeline;
 pub mod resp;

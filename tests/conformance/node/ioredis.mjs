@@ -48,6 +48,20 @@ async function many(client) {
   check("an error in a pipeline", [/not an integer/.test(mixed[1][0]), mixed[2]], [true, [null, "x"]]);
 }
 
+async function transactions(client) {
+  const answers = await client.multi().set("tx", 1).incr("tx").get("tx").exec();
+  check("multi", answers, [[null, "OK"], [null, 2], [null, "2"]]);
+  const mixed = await client.multi().set("word", "x").incr("word").get("word").exec();
+  check("an error in multi", [/not an integer/.test(mixed[1][0]), mixed[2]], [true, [null, "x"]]);
+  const aborted = await client.multi().set("tx", 9).call("NOSUCH").exec().catch((error) => String(error));
+  check("multi with a wrong command", [/EXECABORT/.test(aborted), await client.get("tx")], [true, "2"]);
+  const other = client.duplicate();
+  await other.watch("tx");
+  await client.set("tx", 3);
+  check("multi after a change of a watched key", await other.multi().set("tx", 4).exec(), null);
+  other.disconnect();
+}
+
 async function numbersAndTimes(client) {
   check("incrby", await client.incrby("n", 5), 5);
   check("incrbyfloat", await client.incrbyfloat("n", 0.5), "5.5");
@@ -55,6 +69,7 @@ async function numbersAndTimes(client) {
   check("expire", await client.expire("n", 100), 1);
   check("ttl", (await client.ttl("n")) > 50, true);
   check("persist", await client.persist("n"), 1);
+  await refused("scripts", client.eval("return 1", 0), "scripts are refused");
   await refused("lists", client.lpush("l", 1), "unknown command");
 }
 
@@ -68,7 +83,7 @@ async function reconnect(client) {
 for (const autoPipelining of [false, true]) {
   const client = new Redis({ host, port: Number(port), enableAutoPipelining: autoPipelining, connectionName: "me" });
   await client.flushall();
-  for (const part of [strings, limits, many, numbersAndTimes]) await part(client);
+  for (const part of [strings, limits, many, transactions, numbersAndTimes]) await part(client);
   const list = await client.client("LIST");
   check("client list", list.includes("name=me") && list.includes("lib-name=ioredis"), true);
   if (!autoPipelining) await reconnect(client);

@@ -83,8 +83,35 @@ def errors_in_a_pipeline(client):
         answers = pipeline.execute(raise_on_error=False)
     check("errors in a pipeline", [isinstance(one, redis.ResponseError) for one in answers], [True, False, True, False])
     check("what is between them", answers[1::2], [b"x", True])
-    refused("a transaction", redis.ResponseError, lambda: client.pipeline().get("word").execute(), "unknown command")
+    refused("a script", redis.ResponseError, lambda: client.eval("return 1", 0), "scripts are refused")
     check("the client works after it", client.get("word"), b"x")
+
+
+def transactions(client):
+    with client.pipeline() as pipeline:
+        answers = pipeline.set("tx", 1).incr("tx").get("tx").mget("tx", "none").execute()
+    check("a default pipeline", answers, [True, 2, b"2", [b"2", None]])
+    with client.pipeline() as pipeline:
+        pipeline.set("word", "x").incr("word").get("word")
+        answers = pipeline.execute(raise_on_error=False)
+    check("an error in a transaction", [isinstance(answers[1], redis.ResponseError), answers[2]], [True, b"x"])
+    with client.pipeline() as pipeline:
+        pipeline.set("tx", 9).execute_command("NOSUCH")
+        refused("a transaction with a wrong command", redis.ResponseError, pipeline.execute, "unknown command")
+    check("nothing of it was executed", client.get("tx"), b"2")
+    with client.pipeline() as pipeline:
+        pipeline.watch("tx")
+        client.set("tx", 3)
+        pipeline.multi()
+        pipeline.set("tx", 4)
+        refused("a transaction whose key has changed", redis.WatchError, pipeline.execute)
+    check("a transaction function", client.transaction(lambda pipe: (pipe.multi(), pipe.incr("tx")), "tx"), [4])
+    names = {f"tx:{number}": number for number in range(500)}
+    with client.pipeline() as pipeline:
+        for name, number in names.items():
+            pipeline.set(name, number, ex=100)
+        check("500 commands", all(pipeline.execute()), True)
+    client.delete(*names)
 
 
 def numbers(client):
@@ -198,7 +225,7 @@ def main(host, port, *login):
     for protocol in (2, 3):
         client = redis.Redis(**address, protocol=protocol)
         client.flushall()
-        for part in (strings, limits, many, errors_in_a_pipeline, numbers, lifetimes, about):
+        for part in (strings, limits, many, errors_in_a_pipeline, transactions, numbers, lifetimes, about):
             part(client)
         client.close()
         pool(address, protocol)

@@ -6,13 +6,15 @@
 
 use bytes::Bytes;
 use sherwood_cache::PREFETCH_KEYS_MAX;
-use sherwood_wire::resp::{Args, reply};
+use sherwood_wire::resp::{Args, Version, reply};
 
+use super::gathering::Gathering;
 use super::listing::Listing;
-use super::session::{Old, Session, arg};
+use super::session::{CommandResult, Old, Session, arg};
 use super::through::Writes;
 use crate::FETCH_KEYS_MAX;
 use crate::ahead::prefetch;
+use crate::backends::FetchResult;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
 use crate::output::Output;
@@ -26,6 +28,8 @@ pub(super) enum Aside {
     Listing(Listing),
     /// A command of a write-through listener whose writes are to be made.
     Writes(Writes),
+    /// A command on transactions that waits for values of its keys.
+    Gathering(Gathering),
 }
 
 /// The keys of a command whose values are still to be answered, in order.
@@ -54,14 +58,18 @@ impl Aside {
             Self::Values(values) => values.muted = true,
             Self::Listing(listing) => listing.mute(),
             Self::Writes(writes) => writes.mute(),
+            Self::Gathering(gathering) => gathering.mute(),
         }
     }
 }
 
 impl Session<'_> {
     /// Appends the values of the keys from argument `first` on, as many as fit into the output, and
-    /// keeps the remaining keys for later.
-    pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Output) {
+    /// keeps the remaining keys for later; in a transaction all of them.
+    pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Output) -> CommandResult {
+        if self.exclusive.is_some() {
+            return self.values_at_once(args, first, out);
+        }
         let mut values = Values::default();
         for index in first..args.len() {
             if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
@@ -76,6 +84,7 @@ impl Session<'_> {
         if !values.misses.is_empty() || !values.keys.is_empty() {
             self.client.aside = Some(Aside::Values(values));
         }
+        Ok(())
     }
 
     /// Continues the command that was begun and not completed. Returns the next step of the
@@ -94,6 +103,13 @@ impl Session<'_> {
                 let next = NextStep::Store(writes.take());
                 (Some(next), Aside::Writes(writes))
             }
+            Aside::Gathering(mut gathering) => match gathering.next() {
+                Some(wanted) => (Some(NextStep::Fetch(wanted)), Aside::Gathering(gathering)),
+                None => {
+                    self.finish(gathering, out);
+                    return None;
+                }
+            },
         };
         let (Some(next), aside) = next else { return None };
         self.client.aside = Some(aside);
@@ -120,10 +136,14 @@ impl Session<'_> {
     /// Inserts the fetched values of the command into `out` at their offsets.
     pub(super) fn resume(&mut self, fetched: Fetched, out: &mut Vec<u8>) {
         let version = self.version();
-        let Some(Aside::Values(values)) = &mut self.client.aside else { return };
-        let misses = std::mem::take(&mut values.misses);
-        self.counters.add(Count::Fetches, misses.len() as u64);
+        self.counters.add(Count::Fetches, fetched.len() as u64);
         self.counters.add(Count::FetchErrors, fetched.iter().filter(|result| result.is_err()).count() as u64);
+        let values = match &mut self.client.aside {
+            Some(Aside::Values(values)) => values,
+            Some(Aside::Gathering(gathering)) => return gathering.take(fetched),
+            _ => return,
+        };
+        let misses = std::mem::take(&mut values.misses);
         let Some(first) = misses.first().map(|miss| miss.at).filter(|_| !values.muted) else { return };
         let hits = out.split_off(first.min(out.len()));
         let mut copied = 0;
@@ -131,23 +151,21 @@ impl Session<'_> {
             let until = miss.at - first;
             out.extend_from_slice(&hits[copied..until]);
             copied = until;
-            match result {
-                Ok(Some(found)) => reply::bulk(out, &found.value),
-                Ok(None) => reply::null(out, version),
-                Err(failure) => match failure.rejection() {
-                    Some(text) => reply::error(out, format!("REJECTED {text}").as_bytes()),
-                    None => reply::null(out, version),
-                },
-            }
+            answer(&result, version, out);
         }
         out.extend_from_slice(&hits[copied..]);
     }
 
-    fn look_up(&self, key: &[u8], misses: &mut Vec<Miss>, out: &mut Output) {
+    /// Appends the value of a key that the cache has. Returns true if it has it.
+    pub(super) fn answer_hit(&self, key: &[u8], out: &mut Output) -> bool {
         let value = |old: Old<'_>| {
             out.value(&old.item, old.value, |out| reply::bulk_line(out, old.value.len()));
         };
-        if self.read(key, value).is_some() {
+        self.read(key, value).is_some()
+    }
+
+    fn look_up(&self, key: &[u8], misses: &mut Vec<Miss>, out: &mut Output) {
+        if self.answer_hit(key, out) {
             return;
         }
         let backends = self.shared.service.backends.is_some();
@@ -159,6 +177,18 @@ impl Session<'_> {
             }
             None => reply::null(out, self.version()),
         }
+    }
+}
+
+/// Appends the result of a key's fetch.
+pub(super) fn answer(result: &FetchResult, version: Version, out: &mut Vec<u8>) {
+    match result {
+        Ok(Some(found)) => reply::bulk(out, &found.value),
+        Ok(None) => reply::null(out, version),
+        Err(failure) => match failure.rejection() {
+            Some(text) => reply::error(out, format!("REJECTED {text}").as_bytes()),
+            None => reply::null(out, version),
+        },
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Card {
     /// Time of the client's last input, in nanoseconds.
     seen: AtomicU64,
     commands: AtomicU64,
+    /// The number of commands queued since `MULTI`, plus one; 0 without.
+    queued: AtomicU64,
     /// Index of the slot of the client's tenant.
     slot: AtomicUsize,
     names: Mutex<Names>,
@@ -105,6 +107,11 @@ impl Card {
         self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
     }
 
+    /// Records the number of commands queued since `MULTI`, if there was one.
+    pub(super) fn note_queued(&self, commands: Option<usize>) {
+        self.queued.store(commands.map_or(0, |commands| commands as u64 + 1), Relaxed);
+    }
+
     fn is_of(&self, slot: TenantSlot) -> bool {
         self.slot.load(Relaxed) == slot.index()
     }
@@ -119,8 +126,10 @@ impl Card {
         let user = if user.is_empty() { "default" } else { &user };
         let age = now.since(self.since).as_secs();
         let idle = now.since(Instant::from_nanos(self.seen.load(Relaxed))).as_secs();
+        let queued = self.queued.load(Relaxed) as i64 - 1;
+        let flags = if queued < 0 { "N" } else { "x" };
         format!(
-            "id={} name={name} age={age} idle={idle} flags=N db=0 sub=0 psub=0 multi=-1 user={user} \
+            "id={} name={name} age={age} idle={idle} flags={flags} db=0 sub=0 psub=0 multi={queued} user={user} \
              lib-name={library} lib-ver={library_version}",
             self.id
         )

@@ -40,6 +40,7 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) ->
         _ => Replies::All,
     };
     session.client.log_out(replies);
+    session.card.note_queued(None);
     session.enter(TenantSlot::default());
     {
         let mut names = session.card.names();

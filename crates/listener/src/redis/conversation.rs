@@ -12,6 +12,7 @@ use super::session::{Session, State};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
 use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
+use crate::foreign::refuse;
 use crate::input::Input;
 use crate::output::Output;
 use crate::shared::Shared;
@@ -44,6 +45,7 @@ impl Protocol for Redis {
             thread,
             parser: Parser::new(limits(shared, false)),
             state: State::default(),
+            has_spoken: false,
             card,
         }
     }
@@ -65,6 +67,8 @@ pub(crate) struct Client {
     thread: usize,
     parser: Parser,
     state: State,
+    /// True after the first bytes of the client, which tell that it speaks this protocol.
+    has_spoken: bool,
     card: Arc<Card>,
 }
 
@@ -77,10 +81,23 @@ impl Drop for Client {
 impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         let Input { bytes: input, received } = input;
-        let Self { hub, shared, thread, parser, state, card } = self;
+        let Self { hub, shared, thread, parser, state, has_spoken, card } = self;
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
-        let mut session =
-            Session { shared, hub, thread, counters, client: state, card, moment, commands: 0, received };
+        if !*has_spoken && let Some(next) = refuse(shared, counters, Redis::NAME, moment, input, output) {
+            return Advance { consumed: 0, next };
+        }
+        let mut session = Session {
+            shared,
+            hub,
+            thread,
+            counters,
+            client: state,
+            card,
+            moment,
+            commands: 0,
+            received,
+            exclusive: None,
+        };
         let (mut consumed, mut ahead) = (0, 0);
         let next = loop {
             if let Some(next) = session.go_on(output) {
@@ -121,7 +138,12 @@ impl Conversation for Client {
             session.commands += 1;
         };
         session.card.note(moment.now, session.commands);
+        *has_spoken |= consumed > 0;
         Advance { consumed, next }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes())
     }
 
     fn slot(&self) -> TenantSlot {
@@ -139,8 +161,20 @@ impl Conversation for Client {
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { hub, shared, thread, state, card, .. } = self;
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
-        Session { shared, hub, thread, counters, client: state, card, moment, commands: 0, received: None }
-            .resume(fetched, output);
+        let (client, exclusive) = (state, None);
+        let mut session = Session {
+            shared,
+            hub,
+            thread,
+            counters,
+            client,
+            card,
+            moment,
+            commands: 0,
+            received: None,
+            exclusive,
+        };
+        session.resume(fetched, output);
     }
 
     fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>) {

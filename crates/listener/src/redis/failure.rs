@@ -15,7 +15,14 @@ pub(super) const OVERFLOW: Failure = Failure::text("ERR increment or decrement w
 pub(super) const TOO_LONG: Failure =
     Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(super) const NO_SUCH_KEY: Failure = Failure::text("ERR no such key");
-pub(super) const DATABASE: Failure = Failure::text("ERR DB index is out of range");
+pub(super) const DATABASE: Failure = Failure::text(
+    "ERR DB index is out of range: a listener has database 0 only; keep keys apart by a prefix instead",
+);
+/// Error for scripts and functions. Redis has no counterpart.
+pub(super) const SCRIPTS: Failure = Failure::text(
+    "ERR scripts are refused: the cache executes no programs of clients; what locks and counters need instead is in \
+     docs/src/redis.md, Locks (SET NX PX; WATCH, MULTI and EXEC)",
+);
 pub(super) const DATABASE_NUMBER: Failure =
     Failure::text("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub(super) const WRONG_PASSWORD: Failure =

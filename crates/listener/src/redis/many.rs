@@ -16,8 +16,7 @@ use crate::output::Output;
 /// Executes the Redis command `MGET key …`.
 pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     reply::array(out, args.len() - 1);
-    session.values(args, 1, out);
-    Ok(())
+    session.values(args, 1, out)
 }
 
 /// Executes the Redis command `MSET key value …`.
@@ -25,7 +24,7 @@ pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("mset"));
     }
-    let _order = session.hub.order();
+    let _order = session.order();
     for index in (1..args.len()).step_by(2) {
         session.store(arg(args, index), arg(args, index + 1), None)?;
     }
@@ -38,7 +37,7 @@ pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("msetnx"));
     }
-    let _order = session.hub.order();
+    let _order = session.order();
     let free = args.from(1).step_by(2).all(|key| session.peek(key, |_| ()).is_none());
     let added = if free { add_all(session, args)? } else { false };
     reply::integer(out, i64::from(added));
@@ -77,13 +76,26 @@ fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> CommandResult {
 /// Executes the Redis command `RENAME key newkey`.
 pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
-    let _order = session.hub.order();
+    let _order = session.order();
     if from == to {
         session.peek(from, |_| ()).ok_or(NO_SUCH_KEY)?;
     } else {
         move_key(session, from, to)?;
     }
     out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// Executes the Redis command `RENAMENX key newkey`.
+pub(super) fn renamenx(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    let (from, to) = (arg(args, 1), arg(args, 2));
+    let _order = session.order();
+    session.peek(from, |_| ()).ok_or(NO_SUCH_KEY)?;
+    let is_free = session.peek(to, |_| ()).is_none();
+    if is_free {
+        move_key(session, from, to)?;
+    }
+    reply::integer(out, i64::from(is_free));
     Ok(())
 }
 
@@ -111,7 +123,7 @@ pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
     if from == to {
         return Err(Failure::text("ERR source and destination objects are the same"));
     }
-    let _order = session.hub.order();
+    let _order = session.order();
     let source = session.peek(from, |old| (old.value.to_vec(), old.flags, old.expires, old.tags));
     let copied = match source {
         None => false,

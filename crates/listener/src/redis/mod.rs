@@ -6,7 +6,8 @@
 //! | `conversation` | bytes to requests, requests to answers |
 //! | `session` | one command: look-up, arity, errors, access to the cache |
 //! | `table` | the table of commands |
-//! | `strings`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
+//! | `strings`, `bits`, `lcs`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
+//! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
 //! | `aside` | answers sent in portions |
 //! | `clients` | registry of connected clients |
@@ -14,9 +15,10 @@
 //!
 //! Values are strings, and there is one database. A listener is look-aside or read-through, like a
 //! memcached one; `GET` and `MGET` read through. A command that is not in the table gets Redis's
-//! error for unknown commands: lists, scripts and transactions are not supported.
+//! error for unknown commands: lists and scripts are not supported.
 
 mod aside;
+mod bits;
 mod clients;
 mod connection;
 mod conversation;
@@ -24,16 +26,21 @@ mod decimal;
 mod describe;
 mod expiry;
 mod failure;
+mod gathering;
 mod glob;
 mod keys;
+mod lcs;
 mod listing;
 mod many;
+mod multi;
 mod numbers;
 mod server;
 mod session;
 mod strings;
 mod table;
 mod through;
+mod transaction;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -71,7 +78,11 @@ pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX);
     // A key list that was put aside is part of a request, and a key list in progress is as large as
     // the answer it becomes.
-    2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + 2 * (output + listing::KEYS_BYTES_MAX)
+    let answers = 2 * (output + listing::KEYS_BYTES_MAX.max(multi::ANSWER_BYTES_MAX));
+    2 * limits.buffer_bytes_max()
+        + limits.parser_bytes_max()
+        + multi::bytes_max(limits.request_bytes_max)
+        + answers
 }
 
 /// The state that the conversations of all Redis clients of a listener share.

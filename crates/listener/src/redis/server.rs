@@ -36,8 +36,9 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
     for partition in session.routing().partitions() {
         let mut flush = || service.cache.flush(Some(partition), now, now);
         match &service.backends {
-            Some(backends) => backends.flush(partition, now, &mut flush),
-            None => flush(),
+            // The backends of a transaction's partitions have learnt of it.
+            Some(backends) if session.exclusive.is_none() => backends.flush(partition, now, &mut flush),
+            _ => flush(),
         }
     }
     out.extend_from_slice(reply::OK);

@@ -4,24 +4,26 @@
 //! [aside](super::aside).
 
 use std::borrow::Cow;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, Change, Item, ItemKind, Marks, Received, Refused, Value};
-use sherwood_model::{Instant, Tags};
+use sherwood_model::{Instant, PartitionId, Tags};
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
 use super::Hub;
 use super::aside::Aside;
 use super::clients::Card;
-use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, TOO_LONG, WRONG_PASSWORD, quoted};
+use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
+use super::multi::{Exclusive, Transaction, Watched};
 use super::table::{self, Command};
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::login::REFUSALS_MAX;
 use crate::output::Output;
 use crate::routing::{Routing, Target};
-use crate::shared::Shared;
+use crate::shared::{Service, Shared};
 use crate::tenants::TenantSlot;
 
 /// Executes the commands of one Redis client.
@@ -39,6 +41,8 @@ pub(super) struct Session<'a> {
     pub(super) commands: u64,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
+    /// The locked keys of a transaction while it is executed.
+    pub(super) exclusive: Option<Exclusive<'a>>,
 }
 
 /// The state of a Redis client between commands.
@@ -54,6 +58,10 @@ pub(super) struct State {
     pub(super) admitted: bool,
     /// The slot of the client's tenant.
     pub(super) slot: TenantSlot,
+    /// The commands since `MULTI`, if there was one.
+    pub(super) transaction: Option<Box<Transaction>>,
+    /// The keys that must not change until `EXEC`.
+    pub(super) watched: Vec<Watched>,
     /// AUTH failures and commands refused because the client was not authenticated.
     refusals: u8,
 }
@@ -139,24 +147,38 @@ impl Session<'_> {
     }
 
     fn run(&mut self, args: Args<'_>, out: &mut Output) -> CommandResult {
-        let name = arg(args, 0);
-        let Some(command) = table::find(name) else {
-            if is_http(name) {
+        let command = match self.command(args) {
+            Ok(command) => command,
+            Err(_) if is_http(arg(args, 0)) => {
                 self.counters.increment(Count::ProtocolErrors);
                 self.client.quit = true;
                 return Ok(());
             }
-            return Err(unknown(args));
+            Err(failure) if is(arg(args, 0), "exec") => return Err(self.abort(failure)),
+            Err(failure) => {
+                self.break_transaction();
+                return Err(failure);
+            }
         };
-        let command = match command.subcommands {
-            [] => command,
-            subcommands => match args.get(1) {
-                Some(sub) => table::subcommand(subcommands, sub).ok_or_else(|| {
-                    let help = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
-                    Failure::about("ERR unknown subcommand '", &sub[..sub.len().min(QUOTED_MAX)], &help)
-                })?,
-                None => command,
-            },
+        if self.client.transaction.is_some() && !command.ends_or_begins_transactions() {
+            return self.enqueue(command, args, out);
+        }
+        match self.write_through(command, args) {
+            Some(result) => result,
+            None => (command.run)(self, args, out),
+        }
+    }
+
+    /// Returns the command of a request, which it may execute as far as its arguments' number and
+    /// its client tell.
+    fn command(&mut self, args: Args<'_>) -> Result<&'static Command, Failure> {
+        let command = table::find(arg(args, 0)).ok_or_else(|| unknown(args))?;
+        let command = match (command.subcommands, args.get(1)) {
+            ([], _) | (_, None) => command,
+            (subcommands, Some(sub)) => table::subcommand(subcommands, sub).ok_or_else(|| {
+                let help = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
+                Failure::about("ERR unknown subcommand '", &sub[..sub.len().min(QUOTED_MAX)], &help)
+            })?,
         };
         if !command.takes(args.len()) {
             return Err(Failure::arity(command.name));
@@ -164,10 +186,12 @@ impl Session<'_> {
         if self.is_outside() && !command.flags.contains(&"no_auth") {
             return Err(self.turned_away(NO_AUTH));
         }
-        match self.write_through(command, args) {
-            Some(result) => result,
-            None => (command.run)(self, args, out),
-        }
+        Ok(command)
+    }
+
+    /// Locks out other commands that write several keys, unless a transaction has done so.
+    pub(super) fn order(&self) -> Option<MutexGuard<'_, ()>> {
+        self.exclusive.is_none().then(|| self.hub.order())
     }
 
     /// Returns true if the client has to log in first.
@@ -198,7 +222,8 @@ impl Session<'_> {
     /// Makes the client one of the tenant in this slot: its next command has the tenant's routes
     /// and counters.
     pub(super) fn enter(&mut self, slot: TenantSlot) {
-        // Commands so far were the previous tenant's.
+        // The keys were those of the previous tenant, as the commands so far were.
+        self.client.watched.clear();
         self.card.add_commands(std::mem::take(&mut self.commands));
         self.hub.clients.move_to(self.card, slot);
         self.client.slot = slot;
@@ -223,6 +248,21 @@ impl Session<'_> {
     /// do not return it.
     pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Output) {
         self.counters.increment(Count::StoreTooLarge);
+        if self.client.transaction.is_some() {
+            self.break_transaction();
+        } else {
+            self.remove_overwritten(args);
+        }
+        if self.client.replies == Replies::All {
+            reply::error(out, &TOO_LONG.0);
+        }
+        if self.client.replies == Replies::SkipNext {
+            self.client.replies = Replies::All;
+        }
+    }
+
+    /// Removes the key of a command that was to overwrite its value.
+    fn remove_overwritten(&self, args: Args<'_>) {
         let overwrites = |name: &[u8]| {
             [&b"set"[..], b"setex", b"psetex", b"getset"].iter().any(|one| name.eq_ignore_ascii_case(one))
         };
@@ -230,12 +270,6 @@ impl Session<'_> {
             && overwrites(name)
         {
             self.remove(key);
-        }
-        if self.client.replies == Replies::All {
-            reply::error(out, &TOO_LONG.0);
-        }
-        if self.client.replies == Replies::SkipNext {
-            self.client.replies = Replies::All;
         }
     }
 
@@ -268,8 +302,11 @@ impl Session<'_> {
     pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let found = self.routing().find(key).and_then(|(target, name)| {
             let access = self.access_in_class(target, name);
-            let cache = &self.shared.service.cache;
-            cache.get(target.partition, name, &access, |item| Old::of(item).map(read))?
+            let (partition, read) = (target.partition, |item: Item<'_>| Old::of(item).map(read));
+            match &self.exclusive {
+                None => self.shared.service.cache.get(partition, name, &access, read)?,
+                Some(exclusive) => exclusive.held.borrow_mut().get(partition, name, &access, read)?,
+            }
         });
         self.count_read(found.is_some());
         found
@@ -283,16 +320,28 @@ impl Session<'_> {
     /// Calls `read` with the item of a key, without counting as a use.
     pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let (target, name) = self.routing().find(key)?;
-        let access = self.access(target);
-        self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
+        self.peek_at(target.partition, name, &self.access(target), |item| Old::of(item).map(read))?
+    }
+
+    /// Calls `read` with the item of a key of a partition, without counting as a use.
+    pub(super) fn peek_at<R>(
+        &self,
+        partition: PartitionId,
+        name: &[u8],
+        access: &Access,
+        read: impl FnOnce(Item<'_>) -> R,
+    ) -> Option<R> {
+        match &self.exclusive {
+            None => self.shared.service.cache.peek(partition, name, access, read),
+            Some(exclusive) => exclusive.held.borrow_mut().peek(partition, name, access, read),
+        }
     }
 
     /// Returns the time since the last use of an item, as the cache engine has recorded it.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
         let (target, name) = self.routing().find(key)?;
-        let cache = &self.shared.service.cache;
-        let last_use = cache.peek(target.partition, name, &self.access(target), |item| item.last_use)?;
-        Some(cache.since(last_use, self.moment.now))
+        let last_use = self.peek_at(target.partition, name, &self.access(target), |item| item.last_use)?;
+        Some(self.shared.service.cache.since(last_use, self.moment.now))
     }
 
     /// Reads an item and changes it in one atomic step.
@@ -303,10 +352,15 @@ impl Session<'_> {
     ) -> Result<R, Failure> {
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
-        let cache = &self.shared.service.cache;
-        let updated = self.shared.service.write(target, name, || {
-            cache.update(target.partition, name, &access, |item| decide(item.and_then(Old::of)))
-        });
+        let partition = target.partition;
+        let decide = |item: Option<Item<'_>>| decide(item.and_then(Old::of));
+        let updated = match &self.exclusive {
+            None => {
+                let Service { cache, .. } = &self.shared.service;
+                self.shared.service.write(target, name, || cache.update(partition, name, &access, decide))
+            }
+            Some(exclusive) => exclusive.held.borrow_mut().update(partition, name, &access, decide),
+        };
         updated.map_err(|refused| self.refused(refused))
     }
 
@@ -323,8 +377,16 @@ impl Session<'_> {
     pub(super) fn remove(&self, key: &[u8]) -> bool {
         let removed = self.routing().find(key).is_some_and(|(target, name)| {
             let access = self.access(target);
-            let cache = &self.shared.service.cache;
-            self.shared.service.write(target, name, || cache.remove(target.partition, name, &access))
+            let Some(exclusive) = &self.exclusive else {
+                let cache = &self.shared.service.cache;
+                return self
+                    .shared
+                    .service
+                    .write(target, name, || cache.remove(target.partition, name, &access));
+            };
+            let removed = |old: Option<Item<'_>>| (Change::Remove, old.is_some());
+            // A removal is never refused.
+            exclusive.held.borrow_mut().update(target.partition, name, &access, removed).unwrap_or(false)
         });
         self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
         removed
@@ -376,6 +438,10 @@ fn is_http(name: &[u8]) -> bool {
 
 fn unknown(args: Args<'_>) -> Failure {
     let name = arg(args, 0);
+    let of_scripts = ["eval", "evalsha", "eval_ro", "evalsha_ro", "script", "fcall", "fcall_ro", "function"];
+    if of_scripts.iter().any(|one| is(name, one)) {
+        return SCRIPTS;
+    }
     let list = "', with args beginning with: ";
     let mut failure = Failure::about("ERR unknown command '", &name[..name.len().min(QUOTED_MAX)], list);
     let text = failure.0.to_mut();

@@ -1,6 +1,6 @@
 //! Redis commands on one string: `GET`, `SET` and their variants, and ranges of strings.
 
-use sherwood_cache::{Change, NewItem};
+use sherwood_cache::{Change, Item, NewItem};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, reply};
 
@@ -11,8 +11,7 @@ use crate::output::Output;
 
 /// Executes the Redis command `GET key`.
 pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    session.values(args, 1, out);
-    Ok(())
+    session.values(args, 1, out)
 }
 
 /// Executes the Redis command `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT
@@ -326,11 +325,17 @@ impl Session<'_> {
             self.access_in_class(target, name),
             NewItem { expires, received: self.received, ..NewItem::bytes(value) },
         );
-        let cache = &self.shared.service.cache;
-        let stored = self
-            .shared
-            .service
-            .write(target, name, || cache.set(target.partition, name, item, &access).map(|_| ()));
+        let stored = match &self.exclusive {
+            None => {
+                let cache = &self.shared.service.cache;
+                let set = || cache.set(target.partition, name, item, &access).map(|_| ());
+                self.shared.service.write(target, name, set)
+            }
+            Some(exclusive) => {
+                let set = |_: Option<Item<'_>>| (Change::Store(item), ());
+                exclusive.held.borrow_mut().update(target.partition, name, &access, set)
+            }
+        };
         stored.map_err(|refused| self.refused(refused))?;
         self.counters.increment(Count::TotalItems);
         Ok(())
@@ -341,9 +346,19 @@ impl Session<'_> {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
-        let cache = &self.shared.service.cache;
-        let added =
-            self.shared.service.write(target, name, || cache.add(target.partition, name, item, &access));
+        let added = match &self.exclusive {
+            None => {
+                let cache = &self.shared.service.cache;
+                self.shared.service.write(target, name, || cache.add(target.partition, name, item, &access))
+            }
+            Some(exclusive) => {
+                let add = |old: Option<Item<'_>>| match old {
+                    Some(_) => (Change::Keep, false),
+                    None => (Change::Store(item), true),
+                };
+                exclusive.held.borrow_mut().update(target.partition, name, &access, add)
+            }
+        };
         let added = added.map_err(|refused| self.refused(refused))?;
         self.counters.add(Count::TotalItems, u64::from(added));
         Ok(added)

@@ -38,6 +38,38 @@ impl Command {
         Self { subcommands, ..self }
     }
 
+    /// Returns the command or subcommand of a request, if there is one with this name.
+    pub(super) fn of(args: Args<'_>) -> Option<&'static Self> {
+        let command = find(args.get(0)?)?;
+        match (command.subcommands, args.get(1)) {
+            ([], _) | (_, None) => Some(command),
+            (subcommands, Some(sub)) => subcommand(subcommands, sub),
+        }
+    }
+
+    /// Returns the keys among the arguments of the command.
+    pub(super) fn keys_of<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let [first, last, step] = self.keys;
+        let last = if last < 0 { args.len() as i64 + last } else { last };
+        let last = if first == 0 { -1 } else { last };
+        (first..=last).step_by(step.max(1) as usize).filter_map(move |at| args.get(at as usize))
+    }
+
+    /// Returns true if the command removes all keys.
+    pub(super) fn flushes(&self) -> bool {
+        matches!(self.name, "flushall" | "flushdb")
+    }
+
+    /// Returns true if the command's misses are fetched by a read-through listener.
+    pub(super) fn reads_through(&self) -> bool {
+        matches!(self.name, "get" | "mget")
+    }
+
+    /// Returns true if the command is executed at once although a transaction was begun.
+    pub(super) fn ends_or_begins_transactions(&self) -> bool {
+        matches!(self.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+    }
+
     /// Returns the command's name; for a subcommand its name without that of its command.
     fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
@@ -50,6 +82,8 @@ impl Command {
             "generic" => "@keyspace",
             "connection" => "@connection",
             "string" => "@string",
+            "bitmap" => "@bitmap",
+            "transactions" => "@transaction",
             _ => "@server",
         };
         let all = [

@@ -24,10 +24,12 @@ use crate::shared::{ConnectionLimit, Service, Shared};
 use crate::tenants::UserRoutes;
 
 mod commands;
+mod isolation;
 mod login;
 mod portions;
 mod tenants;
 mod through;
+mod transactions;
 
 const ITEM_BYTES_MAX: u32 = 1000;
 
@@ -190,6 +192,10 @@ impl Backends for Known {
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
         change();
     }
 

@@ -98,18 +98,13 @@ impl Session<'_> {
 
     /// Returns true if the command changes a value of a write-through partition. Commands on
     /// lifetimes, which stores do not have, change the cache alone.
-    fn changes_a_store(&self, command: &Command, args: Args<'_>) -> bool {
-        let [first, last, step] = command.keys;
+    pub(super) fn changes_a_store(&self, command: &Command, args: Args<'_>) -> bool {
         let is_of_lifetimes = ["expire", "persist", "getex"].iter().any(|name| command.name.contains(name));
-        if first == 0 || is_of_lifetimes || !command.flags.contains(&"write") {
-            return false;
-        }
-        let last = if last < 0 { args.len() as i64 + last } else { last };
-        let mut keys = (first..=last).step_by(step.max(1) as usize);
-        keys.any(|at| {
-            let target = self.routing().find(arg(args, at as usize));
-            target.is_some_and(|(target, _)| target.write_through)
-        })
+        let changes = command.flags.contains(&"write") && !is_of_lifetimes;
+        changes
+            && command
+                .keys_of(args)
+                .any(|key| self.routing().find(key).is_some_and(|(target, _)| target.write_through))
     }
 
     /// Stores values, given by the positions of their keys and of themselves, and then answers.

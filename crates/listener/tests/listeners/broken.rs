@@ -139,6 +139,10 @@ impl Backends for Gate {
         change();
     }
 
+    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+
     fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
         change();
     }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use crate::programs::{client_program, run};
+use crate::programs::{client_program, client_program_as, run};
 use crate::support::{Server, options};
 
 #[test]
@@ -38,6 +38,13 @@ fn pylibmc_program_passes_against_the_memcached_listener() {
 fn redis_py_program_passes_against_the_redis_listener() {
     let server = Server::redis(options());
     client_program("redis", "redis_py.py", server.address().port());
+}
+
+#[test]
+fn django_cache_program_passes_against_both_listeners() {
+    let (redis, memcached) = (Server::redis(options()), Server::start(options()));
+    client_program_as("django", "django_.py", redis.address().port(), &["redis"]);
+    client_program_as("django", "django_.py", memcached.address().port(), &["memcached"]);
 }
 
 #[test]

@@ -192,6 +192,33 @@ fn invalid_value_lengths_are_refused_and_the_next_command_is_executed_if_possibl
     );
 }
 
+/// The answer to an HTTP request, after which the connection is closed.
+fn refused_http(protocol: &str) -> String {
+    let text = format!(
+        "this port speaks {protocol}, not HTTP: the gateway and the admin API are on the port of [admin] bind\n"
+    );
+    let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n";
+    format!("{head}Content-Length: {}\r\n\r\n{text}(closed)", text.len())
+}
+
+#[test]
+fn client_of_another_protocol_gets_an_error_of_its_own_and_is_closed() {
+    let mut binary = vec![0x80, 0x0b];
+    binary.resize(24, 0);
+    binary[12..16].copy_from_slice(b"mine");
+    with_each(&options(), 16, |protocol, server| {
+        let mut client = server.connect();
+        client.send(&binary);
+        let answer = client.bytes_until_closed();
+        assert_eq!((&answer[1..8], &answer[12..16]), (&[0x0b, 0, 0, 0, 0, 0, 0x83][..], &b"mine"[..]));
+        assert!(String::from_utf8_lossy(&answer).contains("set the client to the text protocol"));
+        let mut client = server.connect();
+        client.send(b"\x16\x03\x01");
+        assert_eq!(client.bytes_until_closed(), [0x15, 3, 1, 0, 2, 2, 40]);
+        assert_eq!(server.count(Count::ProtocolErrors), 2, "{protocol:?}");
+    });
+}
+
 #[test]
 fn malformed_commands_are_answered_with_an_error_or_close_the_connection() {
     let server = Server::start(options());
@@ -202,8 +229,8 @@ fn malformed_commands_are_answered_with_an_error_or_close_the_connection() {
         &[
             ("\u{80}\u{ff}\0\r\n\0\r\n\r\n", &format!("ERROR\r\n{bad}{bad}")),
             ("*1\r\n$4\r\nPING\r\n", &"ERROR\r\n".repeat(3)),
-            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", "(closed)"),
-            (&"x".repeat(70_000), "CLIENT_ERROR line too long\r\n(closed)"),
+            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", &refused_http("memcached")),
+            (&"x".repeat(70_000), "(closed)"),
         ],
     );
     assert_eq!(server.count(Count::ProtocolErrors), 3 + 3 + 1 + 1);
@@ -221,10 +248,10 @@ fn malformed_commands_are_answered_with_an_error_or_close_the_connection() {
             ("SET a \"b\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n(closed)"),
             (&"x".repeat(70_000), "-ERR Protocol error: too big inline request\r\n(closed)"),
             ("set a 0 0 1\r\n", "-ERR syntax error\r\n"),
-            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", "(closed)"),
+            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", &refused_http("redis")),
             (
-                "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
-                "-ERR wrong number of arguments for 'get' command\r\n(closed)",
+                "PING\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n",
+                "+PONG\r\n-ERR wrong number of arguments for 'get' command\r\n(closed)",
             ),
         ],
     );

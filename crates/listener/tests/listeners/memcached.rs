@@ -193,18 +193,19 @@ fn http_request_to_memcached_closes_the_connection_without_an_answer() {
     let server = Server::start(options());
     let mut client = server.connect();
     client.send(b"POST / HTTP/1.1\r\nhost: cache\r\n\r\nset a 0 0 1\r\nx\r\n");
-    assert_eq!(client.rest(), "");
+    let answer = client.rest();
+    assert!(answer.starts_with("HTTP/1.1 400 ") && !answer.contains("STORED"), "{answer}");
     server.connect().check("get a\r\n", "END\r\n");
 }
 
 #[test]
-fn memcached_line_without_end_is_answered_with_an_error_and_closes() {
+fn memcached_line_without_end_closes_the_connection() {
     let server = Server::start(options());
     let mut client = server.connect();
     // The server may close while this is being written.
     let _ = client.try_send(&[b'x'; 100_000]);
     client.finish();
-    assert_eq!(client.rest(), "CLIENT_ERROR line too long\r\n");
+    assert_eq!(client.rest(), "");
 }
 
 #[test]
@@ -282,6 +283,10 @@ impl Backends for Slow {
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
         change();
     }
 

@@ -312,10 +312,15 @@ impl Client {
 
     /// Reads until the server closes the connection, which it may do before it has read all input.
     pub(crate) fn rest_until_closed(&mut self) -> String {
+        String::from_utf8(self.bytes_until_closed()).unwrap()
+    }
+
+    /// Reads bytes like [`Self::rest_until_closed`].
+    pub(crate) fn bytes_until_closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {
             Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
-            _ => String::from_utf8(rest).unwrap(),
+            _ => rest,
         }
     }
 

@@ -137,6 +137,10 @@ impl Backends for SimulatedBackends {
         change();
     }
 
+    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+
     fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
         change();
     }

@@ -184,7 +184,13 @@ fn redis(draw: &mut Draw, client: usize, bytes_max: usize) -> Vec<u8> {
     let (key, other) = (key(draw, client), key(draw, client));
     let value = value(draw, client, bytes_max);
     let number = (10 + draw.below(90)).to_string();
-    match draw.below(24) {
+    match draw.below(30) {
+        24..=26 => request(&[draw.one_of(&["MULTI", "MULTI", "EXEC", "EXEC", "EXEC", "DISCARD", "UNWATCH"])]),
+        27 => request(&["WATCH", &key, &other]),
+        28 => [&["MULTI"][..], &["GET", &key], &["INCR", &other], &["MGET", &other, &key], &["EXEC"]]
+            .iter()
+            .flat_map(|words| request(words))
+            .collect(),
         0..=2 => request(&["GET", &key]),
         3 => format!("GET {key}\r\n").into_bytes(),
         4..=6 => {

@@ -160,12 +160,13 @@ impl Parser {
         }
     }
 
-    /// Refuses a line that is too long, after which nothing can be parsed any more.
+    /// Refuses a line that is too long, after which nothing can be parsed any more. As in memcached
+    /// there is no answer: such a line hardly comes from a client.
     fn lost<'a>(&mut self, consumed: usize) -> Parsed<'a> {
         self.state = State::Lost;
         Parsed {
             consumed,
-            event: Event::Refused { refusal: Refusal::LineTooLong, noreply: false, close: true },
+            event: Event::Refused { refusal: Refusal::LineTooLong, noreply: true, close: true },
         }
     }
 

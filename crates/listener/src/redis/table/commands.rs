@@ -2,16 +2,21 @@
 //! the keys, version that introduced it, summary, function. Arity, flags and positions are those of
 //! Redis 7.0.
 
-use super::super::{connection, describe, expiry, keys, listing, many, numbers, server, strings};
+use super::super::{
+    bits, connection, describe, expiry, keys, lcs, listing, many, numbers, server, strings, transaction,
+    watch,
+};
 use super::rows::{
     ADMIN, CLIENT, FAST, KEY, KEYS, NO_AUTH, NO_KEYS, NONE, PAIRS, READ, READ_FAST, STALE, STALE_FAST, STORE,
-    STORE_FAST, SUB_KEY, TWO_KEYS, WRITE, WRITE_FAST, connection, generic, server, string,
+    STORE_FAST, SUB_KEY, TWO_KEYS, WRITE, WRITE_FAST, bitmap, connection, generic, server, string,
+    transactions,
 };
 use super::{Command, container};
 
-pub(in super::super) static COMMANDS: [Command; 55] = [
+pub(in super::super) static COMMANDS: [Command; 65] = [
     string("append", 3, STORE_FAST, KEY, "2.0.0", "Add to the end of a value.", strings::append),
     connection("auth", -2, NO_AUTH, "1.0.0", "Say who asks.", connection::auth),
+    bitmap("bitcount", -2, READ, "2.6.0", "Count the bits of a value that are set.", bits::bitcount),
     connection("client", -2, NONE, "2.4.0", "Manage connections.", container).with(&CLIENT_SUBCOMMANDS),
     server("command", -1, STALE, "2.8.13", "Describe commands.", describe::all).with(&COMMAND_SUBCOMMANDS),
     server("config", -2, ADMIN, "2.0.0", "Read settings.", container).with(&CONFIG_SUBCOMMANDS),
@@ -20,7 +25,9 @@ pub(in super::super) static COMMANDS: [Command; 55] = [
     string("decr", 2, STORE_FAST, KEY, "1.0.0", "Subtract one from a number.", numbers::decr),
     string("decrby", 3, STORE_FAST, KEY, "1.0.0", "Subtract from a number.", numbers::decrby),
     generic("del", -2, WRITE, KEYS, "1.0.0", "Remove keys.", keys::del),
+    transactions("discard", 1, NO_KEYS, "2.0.0", "Forget the commands since MULTI.", transaction::discard),
     connection("echo", 2, STALE_FAST, "1.0.0", "Answer what was sent.", connection::echo),
+    transactions("exec", 1, NO_KEYS, "1.2.0", "Execute the commands since MULTI.", transaction::exec),
     generic("exists", -2, READ_FAST, KEYS, "1.0.0", "Count which of the keys are there.", keys::exists),
     generic("expire", -3, WRITE_FAST, KEY, "1.0.0", "Let a key expire after some seconds.", expiry::expire),
     generic(
@@ -44,6 +51,7 @@ pub(in super::super) static COMMANDS: [Command; 55] = [
     server("flushall", -1, WRITE, "1.0.0", "Remove all keys.", server::flush),
     server("flushdb", -1, WRITE, "1.0.0", "Remove all keys.", server::flush),
     string("get", 2, READ_FAST, KEY, "1.0.0", "Read a value.", strings::get),
+    bitmap("getbit", 3, READ_FAST, "2.2.0", "Read a bit of a value.", bits::getbit),
     string("getdel", 2, WRITE_FAST, KEY, "6.2.0", "Read a value and remove its key.", strings::getdel),
     string(
         "getex",
@@ -70,9 +78,11 @@ pub(in super::super) static COMMANDS: [Command; 55] = [
     ),
     server("info", -1, STALE, "1.0.0", "Tell what the server is and counted.", server::info),
     generic("keys", 2, READ, NO_KEYS, "1.0.0", "List the keys that match a pattern.", listing::keys),
+    string("lcs", -3, READ, TWO_KEYS, "7.0.0", "Find what two values have in common, in order.", lcs::lcs),
     string("mget", -2, READ_FAST, KEYS, "1.0.0", "Read values.", many::mget),
     string("mset", -3, STORE, PAIRS, "1.0.1", "Store values.", many::mset),
     string("msetnx", -3, STORE, PAIRS, "1.0.1", "Store values if none of the keys is there.", many::msetnx),
+    transactions("multi", 1, NO_KEYS, "1.2.0", "Keep the commands that follow for EXEC.", transaction::multi),
     generic("object", -2, NONE, NO_KEYS, "2.2.3", "Tell how values are kept.", container)
         .with(&OBJECT_SUBCOMMANDS),
     generic("persist", 2, WRITE_FAST, KEY, "2.2.0", "Let a key never expire.", expiry::persist),
@@ -117,6 +127,15 @@ pub(in super::super) static COMMANDS: [Command; 55] = [
     connection("quit", -1, NO_AUTH, "1.0.0", "Close the connection.", connection::quit),
     generic("randomkey", 1, READ, NO_KEYS, "1.0.0", "Tell some key.", listing::randomkey),
     generic("rename", 3, WRITE, TWO_KEYS, "1.0.0", "Give a key another name.", many::rename),
+    generic(
+        "renamenx",
+        3,
+        WRITE_FAST,
+        TWO_KEYS,
+        "1.0.0",
+        "Give a key another name that is free.",
+        many::renamenx,
+    ),
     connection("reset", 1, NO_AUTH, "6.2.0", "Forget what was agreed on a connection.", connection::reset),
     generic("scan", -2, READ, NO_KEYS, "2.8.0", "List some keys and where to go on.", listing::scan),
     connection(
@@ -128,6 +147,7 @@ pub(in super::super) static COMMANDS: [Command; 55] = [
         connection::select,
     ),
     string("set", -3, STORE, KEY, "1.0.0", "Store a value.", strings::set),
+    bitmap("setbit", 4, STORE, "2.2.0", "Set or clear a bit of a value.", bits::setbit),
     string("setex", 4, STORE, KEY, "2.0.0", "Store a value that expires after some seconds.", strings::setex),
     string("setnx", 3, STORE_FAST, KEY, "1.0.0", "Store a value if the key is not there.", strings::setnx),
     string("setrange", 4, STORE, KEY, "2.2.0", "Overwrite a part of a value.", strings::setrange),
@@ -145,6 +165,8 @@ pub(in super::super) static COMMANDS: [Command; 55] = [
     generic("ttl", 2, READ_FAST, KEY, "1.0.0", "Tell in how many seconds a key expires.", expiry::ttl),
     generic("type", 2, READ_FAST, KEY, "1.0.0", "Tell what kind of value a key has.", keys::type_of),
     generic("unlink", -2, WRITE_FAST, KEYS, "4.0.0", "Remove keys.", keys::del),
+    transactions("unwatch", 1, NO_KEYS, "2.2.0", "Forget the watched keys.", watch::unwatch),
+    transactions("watch", -2, KEYS, "2.2.0", "Let EXEC do nothing if keys have changed.", watch::watch),
 ];
 
 static CLIENT_SUBCOMMANDS: [Command; 9] = [

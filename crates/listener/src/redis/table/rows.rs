@@ -22,6 +22,9 @@ pub(super) const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
 /// Redis's flags of commands that a client may send before it is authenticated.
 pub(super) const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
 
+/// Redis's flags of commands that begin and end transactions.
+pub(super) const TRANSACTION: &[&str] = &["noscript", "loading", "stale", "fast"];
+
 /// Key positions of a command without keys.
 pub(super) const NO_KEYS: [i64; 3] = [0, 0, 0];
 /// Key positions of a command whose first argument is the only key.
@@ -48,6 +51,18 @@ pub(super) const fn string(
     Command { name, arity, flags, keys, group: "string", since, summary, run, subcommands: &[] }
 }
 
+/// Returns the row of a command in Redis's group `bitmap`, whose first argument is the key.
+pub(super) const fn bitmap(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { group: "bitmap", ..string(name, arity, flags, KEY, since, summary, run) }
+}
+
 /// Returns the row of a command in Redis's group `generic`.
 pub(super) const fn generic(
     name: &'static str,
@@ -71,6 +86,18 @@ pub(super) const fn connection(
     run: Run,
 ) -> Command {
     Command { group: "connection", ..string(name, arity, flags, NO_KEYS, since, summary, run) }
+}
+
+/// Returns the row of a command in Redis's group `transactions`.
+pub(super) const fn transactions(
+    name: &'static str,
+    arity: i64,
+    keys: [i64; 3],
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { group: "transactions", ..string(name, arity, TRANSACTION, keys, since, summary, run) }
 }
 
 /// Returns the row of a command in Redis's group `server`, which has no keys.

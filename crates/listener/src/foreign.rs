@@ -1,0 +1,47 @@
+//! Clients that speak another protocol than their listener: an answer, and a line in the log.
+
+use sherwood_wire::foreign::{FirstBytes, Foreign};
+
+use super::conversation::NextStep;
+use super::counters::{Count, Counters};
+use super::shared::Shared;
+use crate::clock::Moment;
+
+/// Answers a client whose first bytes are those of another protocol than `protocol`, the
+/// listener's. Returns the connection's next step if they are.
+#[cold]
+pub(super) fn refuse(
+    shared: &Shared,
+    counters: &Counters,
+    protocol: &'static str,
+    moment: Moment,
+    input: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<NextStep> {
+    let foreign = match FirstBytes::of(input) {
+        FirstBytes::Own => return None,
+        FirstBytes::Need(need) => return Some(NextStep::Need(need)),
+        FirstBytes::Foreign(foreign) => foreign,
+    };
+    counters.increment(Count::ProtocolErrors);
+    let (name, remedy) = (foreign.name(), remedy(foreign));
+    foreign.refuse(&format!("this port speaks {protocol}, not {name}: {remedy}"), out);
+    if let Some(others) = shared.foreign_clients.note(moment.now) {
+        let bind = &shared.options.bind;
+        tracing::warn!(
+            others,
+            "a client of the {protocol} listener on {bind} speaks {name} and was refused: {remedy}"
+        );
+    }
+    Some(NextStep::HangUp)
+}
+
+fn remedy(foreign: Foreign) -> &'static str {
+    match foreign {
+        Foreign::MemcachedBinary { .. } => {
+            "set the client to the text protocol (pylibmc: binary=False), or use one that has it; memjs has no other"
+        }
+        Foreign::Tls => "turn TLS off in the client, or give the [[listener]] a certificate with tls",
+        Foreign::Http => "the gateway and the admin API are on the port of [admin] bind",
+    }
+}

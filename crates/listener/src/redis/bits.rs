@@ -1,0 +1,137 @@
+//! Redis commands on the bits of a value: `SETBIT`, `GETBIT` and `BITCOUNT`.
+//!
+//! Bit 0 is the most significant one of the first byte.
+
+use sherwood_cache::Change;
+use sherwood_model::Tags;
+use sherwood_wire::resp::{Args, integer, reply};
+
+use super::failure::{Failure, SYNTAX};
+use super::session::{CommandResult, Session, arg, is, number};
+use crate::output::Output;
+
+const OFFSET: Failure = Failure::text("ERR bit offset is not an integer or out of range");
+const BIT: Failure = Failure::text("ERR bit is not an integer or out of range");
+
+/// The place of a bit in a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    byte: usize,
+    /// A byte with this bit only.
+    mask: u8,
+}
+
+impl Place {
+    /// Parses the offset of a bit in a value of at most `bytes_max` bytes.
+    fn parse(offset: &[u8], bytes_max: usize) -> Result<Self, Failure> {
+        let offset = integer(offset).and_then(|offset| u64::try_from(offset).ok()).ok_or(OFFSET)?;
+        let byte = usize::try_from(offset / 8).ok().filter(|&byte| byte < bytes_max).ok_or(OFFSET)?;
+        Ok(Self { byte, mask: 0x80 >> (offset % 8) })
+    }
+
+    fn read(self, value: &[u8]) -> bool {
+        value.get(self.byte).is_some_and(|byte| byte & self.mask != 0)
+    }
+}
+
+/// Executes the Redis command `SETBIT key offset value`.
+pub(super) fn setbit(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    let place = Place::parse(arg(args, 2), session.value_bytes_max())?;
+    let on = match arg(args, 3) {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(BIT),
+    };
+    let was = session.update(arg(args, 1), |old| {
+        let mut value = old.map_or_else(Vec::new, |old| old.value.to_vec());
+        let was = place.read(&value);
+        value.resize(value.len().max(place.byte + 1), 0);
+        value[place.byte] = if on { value[place.byte] | place.mask } else { value[place.byte] & !place.mask };
+        let change = match old {
+            Some(old) => old.with(value),
+            None => Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE },
+        };
+        (change, was)
+    })?;
+    reply::integer(out, i64::from(was));
+    Ok(())
+}
+
+/// Executes the Redis command `GETBIT key offset`.
+pub(super) fn getbit(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    // As in Redis, an offset beyond every value is an error here, too.
+    let place = Place::parse(arg(args, 2), session.value_bytes_max())?;
+    let on = session.read(arg(args, 1), |old| place.read(old.value)).unwrap_or(false);
+    reply::integer(out, i64::from(on));
+    Ok(())
+}
+
+/// Executes the Redis command `BITCOUNT key [start end [BYTE | BIT]]`.
+pub(super) fn bitcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    let by_bit = match args.get(4) {
+        Some(unit) if is(unit, "bit") => true,
+        Some(unit) if !is(unit, "byte") => return Err(SYNTAX),
+        _ => false,
+    };
+    let range = match args.len() {
+        2 => None,
+        4 | 5 => Some((number(arg(args, 2))?, number(arg(args, 3))?)),
+        _ => return Err(SYNTAX),
+    };
+    let count = session.read(arg(args, 1), |old| count(old.value, range, by_bit)).unwrap_or(0);
+    reply::integer(out, count);
+    Ok(())
+}
+
+/// Counts the bits of a value from `start` to `end`, both inclusive, in bytes or in bits; negative
+/// indices count from the end of the value.
+fn count(value: &[u8], range: Option<(i64, i64)>, by_bit: bool) -> i64 {
+    let ones = |bytes: &[u8]| bytes.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>();
+    let Some((start, end)) = range else { return ones(value) };
+    let len = value.len() as i64 * if by_bit { 8 } else { 1 };
+    let from_start = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
+    let both_from_end_and_crossed = start < 0 && end < 0 && start > end;
+    let (start, end) = (from_start(start), from_start(end).min(len - 1));
+    if both_from_end_and_crossed || start > end {
+        return 0;
+    }
+    if !by_bit {
+        return ones(&value[start as usize..=end as usize]);
+    }
+    let (first, last) = (start as usize / 8, end as usize / 8);
+    let before = i64::from((value[first] & !(0xff >> (start % 8))).count_ones());
+    let after = i64::from((value[last] & (0x7f >> (end % 8))).count_ones());
+    ones(&value[first..=last]) - before - after
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bits_of_a_range_are_counted_like_one_by_one(value: Vec<u8>, start in -40..40_i64, end in -40..40_i64, by_bit: bool) {
+            let bits: Vec<bool> = value.iter().flat_map(|byte| (0..8).map(move |bit| byte & 0x80 >> bit != 0)).collect();
+            let unit = if by_bit { 1 } else { 8 };
+            let len = (bits.len() / unit) as i64;
+            let at = |index: i64| if index < 0 { (len + index).max(0) } else { index };
+            let is_in = |bit: usize| {
+                let place = (bit / unit) as i64;
+                at(start) <= place && place <= at(end) && !(start < 0 && end < 0 && start > end)
+            };
+            let expected = bits.iter().enumerate().filter(|&(bit, &on)| on && is_in(bit)).count() as i64;
+            prop_assert_eq!(count(&value, Some((start, end)), by_bit), expected);
+        }
+    }
+
+    #[test]
+    fn extreme_indices_of_a_range_are_clamped_to_the_value() {
+        for by_bit in [false, true] {
+            assert_eq!(count(b"\xff\x0f", Some((i64::MIN, i64::MAX)), by_bit), 12);
+            assert_eq!(count(b"\xff\x0f", Some((i64::MAX, i64::MIN)), by_bit), 0);
+            assert_eq!(count(b"", Some((0, -1)), by_bit), 0);
+        }
+    }
+}
