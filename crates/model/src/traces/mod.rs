@@ -41,8 +41,8 @@ const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// Collects spans and returns the requests that they make.
 ///
-/// Memory: [`TRACES_MAX`] traces of some 150 bytes and [`QUERIES_MAX`] queries of 32 bytes, and
-/// those that are added before [`next_ended`](Self::next_ended) is called.
+/// Memory: 131,072 traces of some 150 bytes and a million queries of 32 bytes, and those that are
+/// added before [`next_ended`](Self::next_ended) is called.
 #[derive(Clone, Debug)]
 pub struct Traces<L> {
     open: BTreeMap<u128, OpenTrace<L>>,
