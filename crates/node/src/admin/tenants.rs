@@ -56,7 +56,7 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
         return Err(Problem::bad_request("nothing to change; give weight or min_bytes"));
     }
     weight.map_or(Ok(()), |weight| check_weight(name, weight))?;
-    control.set_terms(tenant, weight, min_bytes).map_err(|error| refused(&error))?;
+    control.set_terms(&[(tenant, weight, min_bytes)]).map_err(|error| refused(&error))?;
     let TenantTerms { weight, min, .. } = &tenants(&control)?.levels().between().terms()[tenant.index()];
     let data = json!({ "tenant": name, "weight": weight, "min_bytes": min.bytes });
     let said = format!("{name} has weight {weight} and at least {} bytes", min.bytes);

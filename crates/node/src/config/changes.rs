@@ -25,8 +25,8 @@ pub(crate) struct Changes {
     pub(crate) slo: Option<Slo>,
     /// `[tenants] policy`.
     pub(crate) between: Option<String>,
-    /// `weight` and `min` of tenants.
-    pub(crate) terms: Vec<(TenantId, f64, u64)>,
+    /// `weight` and `min` of tenants; none where it stays.
+    pub(crate) terms: Vec<(TenantId, Option<f64>, Option<u64>)>,
     /// `timeout`, `dispatch.retry` and `dispatch.probe` of backends.
     pub(crate) times: Vec<(BackendId, Times)>,
 }
@@ -64,8 +64,10 @@ impl Changes {
             |config: &Config| config.tenancy.clone().map(|tenancy| tenancy.tenants).unwrap_or_default();
         let terms =
             tenants(old).into_iter().zip(tenants(new)).enumerate().filter_map(|(index, (old, new))| {
-                let differ = (old.weight, old.bytes_min) != (new.weight, new.bytes_min);
-                differ.then(|| (TenantId::from_index(index), new.weight, new.bytes_min))
+                let weight = (old.weight != new.weight).then_some(new.weight);
+                let bytes_min = (old.bytes_min != new.bytes_min).then_some(new.bytes_min);
+                let differ = weight.is_some() || bytes_min.is_some();
+                differ.then(|| (TenantId::from_index(index), weight, bytes_min))
             });
         let between = |config: &Config| config.tenancy.as_ref().map(|tenancy| tenancy.options.policy.clone());
         Ok(Self {

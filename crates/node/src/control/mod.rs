@@ -265,18 +265,16 @@ impl Control {
         self.levels.tenants()
     }
 
-    /// Sets the weight or the least bytes of a tenant, and decides; no effect without tenants.
+    /// Sets weights and least bytes of tenants together, and decides; no effect without tenants.
     ///
     /// # Errors
-    /// See [`TenantLevels::set_terms`].
+    /// See [`TenantLevels::set_terms`]; nothing has changed then.
     pub(crate) fn set_terms(
         &mut self,
-        tenant: TenantId,
-        weight: Option<f64>,
-        min_bytes: Option<u64>,
+        changed: &[(TenantId, Option<f64>, Option<u64>)],
     ) -> Result<(), TermsError> {
-        let Some(tenants) = self.levels.tenants_mut() else { return Ok(()) };
-        tenants.set_terms(tenant, weight, min_bytes)?;
+        let Some(tenants) = self.levels.tenants_mut().filter(|_| !changed.is_empty()) else { return Ok(()) };
+        tenants.set_terms(changed)?;
         let plan = tenants.plan();
         self.apply_division(&plan);
         self.advance(self.parts.clock.now());

@@ -191,23 +191,23 @@ impl TenantLevels {
         Ok(())
     }
 
-    /// Sets a tenant's weight or least bytes.
+    /// Sets weights and least bytes of tenants together.
     ///
     /// # Errors
-    /// If every share of the tenant is stated, so that its weight has no effect; or if a minimum
+    /// If every share of a tenant is stated, so that its weight has no effect; or if a minimum
     /// would exceed its tenant's share. Nothing has changed then.
     pub(crate) fn set_terms(
         &mut self,
-        tenant: TenantId,
-        weight: Option<f64>,
-        min_bytes: Option<u64>,
+        changed: &[(TenantId, Option<f64>, Option<u64>)],
     ) -> Result<(), TermsError> {
         let mut terms = self.levels.between().terms().to_vec();
-        let own = &mut terms[tenant.index()];
-        own.weight = weight.unwrap_or(own.weight);
-        own.min.bytes = min_bytes.unwrap_or(own.min.bytes);
-        if weight.is_some() {
-            self.setup.check_weighted(tenant)?;
+        for &(tenant, weight, min_bytes) in changed {
+            if weight.is_some() {
+                self.setup.check_weighted(tenant)?;
+            }
+            let own = &mut terms[tenant.index()];
+            own.weight = weight.unwrap_or(own.weight);
+            own.min.bytes = min_bytes.unwrap_or(own.min.bytes);
         }
         let terms = self.setup.rebased(self.total_bytes(), terms, &[])?;
         self.levels.set_terms(terms).expect("the number of tenants is the same");

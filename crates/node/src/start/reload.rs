@@ -21,7 +21,7 @@ impl Node {
     /// settings that changed. Blocks for as long as a decision of the control loop takes.
     ///
     /// # Errors
-    /// Where a restart is needed, or a value is refused; nothing has changed then.
+    /// Fails, and changes nothing, if a restart is needed or a value is refused.
     pub fn reload(&self, old: &Config, new: &Config) -> Reloaded {
         let changes = Changes::between(old, new).map_err(ReloadError::NeedsRestart)?;
         apply(&self.core, &changes, new)?;
@@ -34,6 +34,7 @@ fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), ReloadError
     let refused = |error: &dyn Display| ReloadError::Refused(error.to_string());
     let mut control = core.control();
     control.check_pins(&changes.pins).map_err(|error| refused(&error))?;
+    control.set_terms(&changes.terms).map_err(|error| refused(&error))?;
     let policy = changes.policy.as_deref();
     control.change(policy, changes.dry_run, None).map_err(|error| refused(&error))?;
     if let Some(guard) = changes.guard {
@@ -47,9 +48,6 @@ fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), ReloadError
     }
     for &(partition, pin) in &changes.pins {
         control.pin(partition, pin);
-    }
-    for &(tenant, weight, min_bytes) in &changes.terms {
-        control.set_terms(tenant, Some(weight), Some(min_bytes)).map_err(|error| refused(&error))?;
     }
     for (backend, times) in &changes.times {
         if let Some(driver) = core.backend(*backend) {
