@@ -41,7 +41,9 @@ fn remedy(foreign: Foreign) -> &'static str {
         Foreign::MemcachedBinary { .. } => {
             "set the client to the text protocol (pylibmc: binary=False), or use one that has it; memjs has no other"
         }
-        Foreign::Tls => "turn TLS off in the client, or give the [[listener]] a certificate with tls",
+        Foreign::Tls => {
+            "turn TLS off in the client: a [[listener]] speaks it only behind a proxy that ends it"
+        }
         Foreign::Http => "the gateway and the admin API are on the port of [admin] bind",
     }
 }

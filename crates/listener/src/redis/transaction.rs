@@ -5,8 +5,8 @@
 //! comes between. Values of the commands' keys that a read-through listener does not have are
 //! fetched before the locks are taken, since nothing waits under them.
 //!
-//! What a transaction may take is bounded: [`COMMANDS_MAX`] commands, the bytes of their arguments,
-//! and the bytes of their answers. Commands that look at every key are refused, as are those that
+//! A transaction has at most [`COMMANDS_MAX`] commands; the bytes of their arguments and of their
+//! answers are bounded as well. Commands that look at every key are refused, as are those that
 //! would change how the answers are written, and changes that have to reach a store first.
 
 use std::cell::RefCell;
