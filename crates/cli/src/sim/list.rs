@@ -106,7 +106,8 @@ impl List {
             |setting: Setting| SettingLine { key: setting.key, value: setting.value, about: setting.about };
         let policy = |policy: &microfuge::Policy| PolicyLine { name: policy.name, about: policy.about };
         let default = microfuge::Knobs::default();
-        let minutes = |time: std::time::Duration| time.as_secs_f64() / 60.0;
+        // To a tenth, as scenarios of 200 seconds are shown.
+        let minutes = |time: std::time::Duration| (time.as_secs_f64() / 6.0).round() / 10.0;
         let microfuge_line = ScenarioLine {
             name: microfuge::SCENARIO.to_owned(),
             paper: Some("MicroFuge's section III; policies and settings of its own".to_owned()),
