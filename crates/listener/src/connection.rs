@@ -276,7 +276,9 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         turn.unwrap_or_else(Turn::End)
     }
 
-    /// Sends what the client is owed, without reading or executing anything more.
+    /// Sends what the client is owed, without reading or executing anything more. One that has
+    /// finished sending is ended then: it may have gone, and would keep its place until the debt is
+    /// paid. What it has sent and was not read is dropped.
     pub(super) fn send_owed(&mut self, context: &mut ThreadContext<'_>) -> Turn {
         let sent = match self.stage {
             Stage::Waiting(_) => return Turn::Wait(Wait::Backend),
@@ -284,6 +286,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         };
         self.note_buffers();
         match sent {
+            Ok(true) if self.finished => Turn::End(End::Done),
             Ok(true) => Turn::Wait(Wait::Input),
             Ok(false) => Turn::Wait(Wait::Output),
             Err(end) => Turn::End(end),

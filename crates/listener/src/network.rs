@@ -15,6 +15,9 @@ pub trait Network: Send + Sync {
     /// Charges a tenant so many bytes, 0 to charge none. Returns the time before which its clients
     /// are not to be read; none if they may be at once.
     fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant>;
+
+    /// Notes that one more of a tenant's clients waits until its debt is paid, or one fewer.
+    fn note_waiting(&self, tenant: TenantId, waits: bool);
 }
 
 /// The place of a waiting client among those whose tenants' debts are paid at the same time.
@@ -53,11 +56,17 @@ impl Unpaid {
         self.network.charge(now, tenant, bytes)
     }
 
-    /// Has a client wait until `until`, at the place that it had, or behind all others.
-    pub(super) fn wait(&mut self, token: Token, until: Instant, place: Option<Place>) {
+    /// Has a tenant's client wait until `until`, at the place that it had, or behind all others.
+    pub(super) fn wait(&mut self, (token, tenant): (Token, TenantId), until: Instant, place: Option<Place>) {
+        self.network.note_waiting(tenant, true);
         let Place(serial) = place.unwrap_or(Place(self.serial));
         self.serial += u64::from(place.is_none());
         self.waiting.insert((until, serial, token.number()));
+    }
+
+    /// Notes that a tenant's client waits no longer, because it may go on or has gone.
+    pub(super) fn end_wait(&self, tenant: TenantId) {
+        self.network.note_waiting(tenant, false);
     }
 
     /// Has one tenant pay bytes that were counted for another.
@@ -100,6 +109,8 @@ mod tests {
             self.0.lock().unwrap().push((tenant.0, bytes));
             None
         }
+
+        fn note_waiting(&self, _: TenantId, _: bool) {}
     }
 
     fn unpaid() -> (Arc<Charges>, Unpaid) {
@@ -112,16 +123,16 @@ mod tests {
         let (_, mut unpaid) = unpaid();
         let [a, b] = [1, 2].map(Token::from_number);
         let at = Instant::from_millis;
-        unpaid.wait(a, at(1), None);
-        unpaid.wait(b, at(1), None);
+        unpaid.wait((a, TenantId(0)), at(1), None);
+        unpaid.wait((b, TenantId(0)), at(1), None);
         let next = |unpaid: &mut Unpaid, now| {
             unpaid.next_paid(at(now)).map(|(token, place)| (token.number(), place))
         };
         // The first has a turn, after which the tenant is in debt again.
         let (first, _) = next(&mut unpaid, 1).unwrap();
-        unpaid.wait(a, at(2), None);
+        unpaid.wait((a, TenantId(0)), at(2), None);
         let (second, place) = next(&mut unpaid, 1).unwrap();
-        unpaid.wait(b, at(2), Some(place));
+        unpaid.wait((b, TenantId(0)), at(2), Some(place));
         assert_eq!((first, second), (1, 2));
         assert_eq!([next(&mut unpaid, 2), next(&mut unpaid, 2)].map(|found| found.unwrap().0), [2, 1]);
         assert!(next(&mut unpaid, 2).is_none());

@@ -152,9 +152,11 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.accepting = None;
         self.sockets.stop_accepting();
         // What is left is answered at once.
-        self.unpaid = None;
+        let unpaid = self.unpaid.take();
         for (_, client) in self.clients.iter_mut() {
-            client.unpaid = false;
+            if let (true, Some(unpaid)) = (std::mem::take(&mut client.unpaid), &unpaid) {
+                unpaid.end_wait(self.shared.service.routing(client.slot()).tenant());
+            }
             client.stop_reading();
         }
         let all: Vec<Token> = self.clients.iter_mut().map(|(token, _)| token).collect();
@@ -228,6 +230,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         {
             if let Some(client) = self.clients.get_mut(token) {
                 client.unpaid = false;
+                let tenant = self.shared.service.routing(client.slot()).tenant();
+                self.unpaid.iter().for_each(|unpaid| unpaid.end_wait(tenant));
                 // Another client of the tenant may have gone first; this one then keeps its place.
                 if !self.is_held_back(token, moment.now, Some(place)) {
                     self.turn(token, moment);
@@ -249,20 +253,17 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let tenant = self.shared.service.routing(slot).tenant();
         let until = unpaid.charge(now, (slot, tenant), self.shared.counters(self.number, slot));
         client.unpaid = until.is_some();
-        until.into_iter().for_each(|until| unpaid.wait(token, until, place));
+        until.into_iter().for_each(|until| unpaid.wait((token, tenant), until, place));
         client.unpaid
     }
 
     fn handle_event(&mut self, token: Token, readiness: Readiness, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.note(readiness);
-        if client.unpaid {
-            // It may take what it is owed, but is not read.
-            self.act(token, moment, Connection::send_owed);
-            return;
-        }
         // A new client of a tenant in debt waits as well.
         if self.unpaid.is_some() && self.is_held_back(token, moment.now, None) {
+            // It may take what it is owed, but is not read.
+            self.act(token, moment, Connection::send_owed);
             return;
         }
         let Some(client) = self.clients.get_mut(token) else { return };
@@ -427,8 +428,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 
     fn end(&mut self, token: Token) {
-        if self.clients.remove(token).is_some() {
-            self.group.remove_client(self.number);
+        let Some(client) = self.clients.remove(token) else { return };
+        self.group.remove_client(self.number);
+        if let (true, Some(unpaid)) = (client.unpaid, &self.unpaid) {
+            unpaid.end_wait(self.shared.service.routing(client.slot()).tenant());
         }
     }
 

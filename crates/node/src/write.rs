@@ -139,10 +139,9 @@ impl BackendDriver {
         write: Write<Bytes, Found>,
     ) -> Result<(), WriteError> {
         let (client, end) = oneshot::channel();
-        if let Some(network) = self.network.as_ref().filter(|_| write.partition.is_some()) {
-            let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
-            network.charge_backend(self.clock.now(), write.options.tenant, write.key.len() + value_bytes);
-        }
+        let network = self.network.as_ref().filter(|_| write.partition.is_some());
+        let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
+        let (tenant, bytes) = (write.options.tenant, write.key.len() + value_bytes);
         let accepted = self.drive(|state, now, cache| {
             let id = state.machine.handle_write(now, cache, write)?;
             state.writes.insert(id, PendingWrite::new(client));
@@ -151,6 +150,9 @@ impl BackendDriver {
         if let Err(refused) = accepted {
             self.written.count(WriteOutcome::NotDone);
             return Err(WriteError::Refused(refused));
+        }
+        if let Some(network) = network {
+            network.charge_backend(self.clock.now(), tenant, bytes);
         }
         end.await.unwrap_or(Err(WriteError::Ended))
     }

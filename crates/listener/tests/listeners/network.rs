@@ -18,6 +18,8 @@ struct Debts {
     /// Bytes that were charged, and how often a debt was found.
     charged: AtomicU64,
     held: AtomicU64,
+    /// Clients that wait now.
+    waiting: AtomicU64,
 }
 
 impl Network for Debts {
@@ -29,6 +31,14 @@ impl Network for Debts {
         }
         self.held.fetch_add(1, SeqCst);
         Some(now + Duration::from_millis(1))
+    }
+
+    fn note_waiting(&self, _: TenantId, waits: bool) {
+        if waits {
+            self.waiting.fetch_add(1, SeqCst)
+        } else {
+            self.waiting.fetch_sub(1, SeqCst)
+        };
     }
 }
 
@@ -95,4 +105,23 @@ fn new_connection_of_a_tenant_in_debt_waits_as_well() {
     assert_eq!(server.count(sherwood_listener::Count::CmdGet), 0);
     debts.in_debt.store(false, SeqCst);
     client.expect("END\r\n");
+}
+
+#[test]
+fn client_that_hangs_up_in_debt_frees_its_place_at_once() {
+    let debts = Arc::new(Debts::default());
+    let server = start(&debts);
+    let mut stays = server.connect();
+    stays.check("get a\r\n", "END\r\n");
+    debts.in_debt.store(true, SeqCst);
+    let mut gone = server.connect();
+    gone.send(b"get a\r\n");
+    stays.send(b"get b\r\n");
+    eventually("both wait", || debts.waiting.load(SeqCst) == 2);
+    drop(gone);
+    eventually("one has gone", || server.connections() == 1);
+    assert_eq!(server.count(sherwood_listener::Count::CmdGet), 1, "what it has sent is not executed");
+    debts.in_debt.store(false, SeqCst);
+    stays.expect("END\r\n");
+    eventually("none waits", || debts.waiting.load(SeqCst) == 0);
 }

@@ -32,4 +32,6 @@ impl Network for SimulatedRates {
         }
         (state.paid_at > now).then_some(state.paid_at)
     }
+
+    fn note_waiting(&self, _: TenantId, _: bool) {}
 }

@@ -103,8 +103,10 @@ impl Traffic {
         });
         if let Some(network) = &self.network {
             for (index, seen) in seen.iter_mut().enumerate() {
-                let charged = network.used(TenantId::from_index(index)).units();
-                seen.add_network(&self.resources, charged);
+                let used = network.used(TenantId::from_index(index));
+                seen.add_network(&self.resources, used.units());
+                seen.waiting = seen.waiting.saturating_add(used.waiting);
+                seen.refused += used.refused;
             }
         }
         seen

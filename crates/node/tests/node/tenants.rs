@@ -332,6 +332,10 @@ fn traffic_of_clients_and_backends_is_charged_and_a_tenant_in_debt_waits() {
     let refusal = answer.refusal(429);
     assert!(answer.head.to_ascii_lowercase().contains("retry-after: "), "{}", answer.head);
     assert!(refusal.contains("the tenant's rate of network") && refusal.contains("try again"), "{refusal}");
+    client.0.write_all(b"get big\r\n").unwrap();
+    let of_gold = "{tenant=\"gold\",resource=\"network\"}";
+    eventually("the client waits", || http.metric(&format!("sherwood_tenant_waiting{of_gold}")) == 1.0);
+    assert_eq!(http.metric(&format!("sherwood_tenant_refused_total{of_gold}")), 1.0);
     let asked = read("silver").to_string();
     let answer = http.ask("POST", "/v1/requests", &asked);
     assert_eq!((answer.status, used("silver") as usize), (200, asked.len() + answer.body.len() + 1 + 8));
