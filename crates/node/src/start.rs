@@ -11,11 +11,11 @@
 //! ```
 
 mod error;
+mod ports;
 mod reload;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
@@ -29,13 +29,13 @@ use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use crate::access::{AccessError, Guard, Refusals, Tokens};
+use crate::access::Refusals;
 use crate::backend::{BackendDriver, BackendParts};
 use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::Protocol;
+use crate::config::{OTLP_CONNECTIONS_MAX, Protocol};
 use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger, Report};
 use crate::control::{
     Actuator, AdmissionTargets, Control, ControlParts, Instances, Levels, Losses, OwnCache, Pin, RateLimits,
@@ -51,19 +51,19 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::reload::ReloadRequests;
 use crate::resident::Watch;
-use crate::setup::{AccessSetup, Setup, SnapshotSetup};
+use crate::setup::{Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
-use crate::tls::{Tls, TlsFiles};
 use crate::traces::{self, TraceIntake};
-use crate::{admin, gateway, http, listen};
+use crate::{admin, gateway, listen};
 use sherwood_listener::{Address, Running};
 
 pub use error::StartError;
+use ports::{Port, PortKind};
 
 /// Timeout of the tasks of a stopping node; a task ends at its next await. A blocked name look-up
 /// cannot be cancelled and is abandoned then, because the snapshot is still to be written.
@@ -73,6 +73,7 @@ const TASKS_END: Duration = Duration::from_secs(2);
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
+    otlp: Option<SocketAddr>,
     /// The scheme of the HTTP port: `http` or `https`.
     scheme: &'static str,
     memcached: Vec<Address>,
@@ -81,7 +82,7 @@ pub struct Node {
     listeners: Vec<Running>,
     workers: Vec<Worker>,
     snapshot: Option<SnapshotSetup>,
-    http: Option<tokio::task::JoinHandle<io::Result<()>>>,
+    http: Vec<tokio::task::JoinHandle<io::Result<()>>>,
     runtime: Runtime,
 }
 
@@ -95,11 +96,9 @@ impl Node {
             snapshot.try_out()?;
         }
         let engine = Engine::new(&setup, Clock::start())?;
-        let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
-        let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
-        let speaks_http2 = !setup.schedulers.is_empty();
-        let http_access =
-            admin.map(|address| HttpAccess::open(&setup.access, address, speaks_http2)).transpose()?;
+        let open = |kind, address| Port::open(kind, address, &setup.access);
+        let admin = setup.admin.map(|address| open(admin_port(&setup), address)).transpose()?;
+        let otlp = setup.otlp.map(|address| open(OTLP, address)).transpose()?;
         let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max)?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
@@ -132,25 +131,45 @@ impl Node {
         let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
         let control = threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control));
         let control = control.map_err(StartError::Thread)?;
-        let places = setup.http_connections_max;
-        let http = bound.zip(http_access).map(|(listener, HttpAccess { guard, tls })| {
-            let refusals = Arc::clone(&core.refusals);
-            let guard = Arc::new(guard);
-            let guarded = |router| guard.stand_before(router, Arc::clone(&refusals));
-            let routers =
-                Routers { http1: guarded(router(Arc::clone(&core))), http2: grpc(&core).map(guarded) };
-            runtime.spawn(http::serve(listener, routers, tls.map(|tls| (tls, refusals)), places, stopping))
+        let (admin_address, otlp_address) = (address_of(admin.as_ref()), address_of(otlp.as_ref()));
+        let admin = admin.map(|port| {
+            let routers = Routers { http1: router(Arc::clone(&core)), http2: grpc(&core) };
+            port.serve(routers, &core, stopping.clone(), runtime.handle())
         });
+        let otlp = otlp.map(|port| {
+            port.serve(traces::routers(Arc::clone(&core)), &core, stopping.clone(), runtime.handle())
+        });
+        let http = admin.into_iter().chain(otlp).collect();
+        let (admin, otlp) = (admin_address, otlp_address);
         let workers = vec![control, keeper];
         let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
         let snapshot = setup.snapshot;
-        Ok(Self { core, admin, scheme, memcached, redis, stop, listeners, workers, snapshot, http, runtime })
+        Ok(Self {
+            core,
+            admin,
+            otlp,
+            scheme,
+            memcached,
+            redis,
+            stop,
+            listeners,
+            workers,
+            snapshot,
+            http,
+            runtime,
+        })
     }
 
     /// Returns the address of the admin API and the gateway.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// Returns the address of OTLP over gRPC.
+    #[must_use]
+    pub fn otlp(&self) -> Option<SocketAddr> {
+        self.otlp
     }
 
     /// Returns the URL of the admin API and the gateway, such as `http://127.0.0.1:8080`.
@@ -217,6 +236,7 @@ impl Node {
         let Self {
             core,
             admin: _,
+            otlp: _,
             scheme: _,
             memcached: _,
             redis: _,
@@ -235,10 +255,10 @@ impl Node {
                 tracing::error!("a listener ended badly: {error}");
             }
         }
-        if let Some(http) = http
-            && let Ok(Err(error)) = runtime.block_on(http)
-        {
-            tracing::error!("the HTTP port ended early: {error}");
+        for port in http {
+            if let Ok(Err(error)) = runtime.block_on(port) {
+                tracing::error!("an HTTP port ended early: {error}");
+            }
         }
         workers.into_iter().for_each(Worker::stop);
         // Abandoned fetches could still fill the cache.
@@ -249,25 +269,21 @@ impl Node {
     }
 }
 
-/// Access control of the HTTP port.
-struct HttpAccess {
-    guard: Guard,
-    tls: Option<Arc<Tls>>,
-}
+/// The port of OTLP over gRPC. Chosen: exporters keep one connection each, and a large site has a
+/// collector between them and the node.
+const OTLP: PortKind = PortKind {
+    name: "OTLP over gRPC",
+    settings: "[otlp] bind",
+    speaks_http2: true,
+    connections_max: OTLP_CONNECTIONS_MAX,
+};
 
-impl HttpAccess {
-    /// Opens the access control of a port bound to `bound`, and reads its files.
-    fn open(access: &AccessSetup, bound: SocketAddr, speaks_http2: bool) -> Result<Self, AccessError> {
-        let AccessSetup { tls, token_file, read_token_file } = access;
-        let tokens =
-            |what, file: &Option<PathBuf>| file.as_deref().map(|path| Tokens::open(what, path)).transpose();
-        let guard = Guard {
-            tokens: tokens("[admin] token_file", token_file)?,
-            read_tokens: tokens("[admin] read_token_file", read_token_file)?,
-            bound,
-        };
-        let open = |files: &TlsFiles| Tls::open(files.clone(), speaks_http2).map(Arc::new);
-        Ok(Self { guard, tls: tls.as_ref().map(open).transpose()? })
+fn admin_port(setup: &Setup) -> PortKind {
+    PortKind {
+        name: "the admin API",
+        settings: "--admin, [admin] bind",
+        speaks_http2: !setup.schedulers.is_empty(),
+        connections_max: setup.http_connections_max,
     }
 }
 
@@ -581,8 +597,8 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
         .build()
 }
 
-fn bound<T>(address: SocketAddr, bound: io::Result<T>) -> Result<T, StartError> {
-    bound.map_err(|error| StartError::Bind { address, error })
+fn address_of(port: Option<&Port>) -> Option<SocketAddr> {
+    port.map(|port| port.address)
 }
 
 /// The routes of the HTTP port.

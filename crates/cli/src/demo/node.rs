@@ -118,6 +118,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         listeners: Vec::new(),
         listener_connections_max: 0,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        otlp: None,
         access: sherwood_node::AccessSetup::default(),
         http_connections_max: 8_192,
         // The process also runs the load and the backends, so its memory says nothing about the

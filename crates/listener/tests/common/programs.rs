@@ -16,10 +16,10 @@ pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
     client_program_as(library, name, port, &[])
 }
 
-/// Runs a program like [`client_program`]; it logs in with a user and a password, if `login` has
-/// them.
+/// Runs a program like [`client_program`], with further arguments: often a user and a password to
+/// log in with.
 #[track_caller]
-pub(crate) fn client_program_as(library: &str, name: &str, port: u16, login: &[&str]) -> bool {
+pub(crate) fn client_program_as(library: &str, name: &str, port: u16, further: &[&str]) -> bool {
     let remedy =
         "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
     let python = python();
@@ -32,8 +32,13 @@ pub(crate) fn client_program_as(library: &str, name: &str, port: u16, login: &[&
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
     // -B: writes no bytecode beside the sources.
     let port = port.to_string();
-    let output =
-        Command::new(&python).arg("-B").arg(program).args(["127.0.0.1", &port]).args(login).output().unwrap();
+    let output = Command::new(&python)
+        .arg("-B")
+        .arg(program)
+        .args(["127.0.0.1", &port])
+        .args(further)
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok")).collect();
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -42,7 +47,7 @@ pub(crate) fn client_program_as(library: &str, name: &str, port: u16, login: &[&
 }
 
 /// The Python that `make` prepares, or the system's.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let prepared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python");
     let own = std::env::var_os("SHERWOOD_PYTHON").map_or_else(|| PathBuf::from(prepared), PathBuf::from);
     if own.exists() { own } else { PathBuf::from("python3") }

@@ -55,7 +55,9 @@ pub struct Config {
     pub control: Control,
     /// Address of the admin API and the gateway; none when they are off.
     pub admin: Option<SocketAddr>,
-    /// TLS and tokens of the admin address; beyond loopback both are required.
+    /// Address of OTLP over gRPC; none when it is off.
+    pub otlp: Option<SocketAddr>,
+    /// TLS and tokens of the admin and OTLP addresses; beyond loopback both are required.
     pub access: AccessSetup,
 }
 
@@ -101,6 +103,8 @@ pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
 /// Maximum of open HTTP connections; further ones wait until another ends. A gateway's clients keep
 /// their connections open, so a small number is enough.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// Open connections of OTLP over gRPC at most, apart from those.
+pub const OTLP_CONNECTIONS_MAX: usize = 64;
 
 /// `[server]`: threads and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,6 +312,7 @@ impl Config {
         let parts: Vec<(u64, String)> = std::iter::once(self.shared_buffers())
             .chain(self.listeners_buffers())
             .chain(self.admin.map(|_| self.http_buffers()))
+            .chain(self.otlp.map(|_| self.otlp_buffers()))
             .collect();
         let sum = parts.iter().fold(0, |sum: u64, (bytes, _)| sum.saturating_add(*bytes));
         let parts: Vec<_> = parts.iter().map(|(bytes, what)| format!("{} {what}", rounded(*bytes))).collect();
@@ -339,14 +344,24 @@ impl Config {
         })
     }
 
+    fn otlp_buffers(&self) -> (u64, String) {
+        let each = http::HTTP2_CONNECTION_BYTES_MAX + self.tls_bytes();
+        let sum = (each * OTLP_CONNECTIONS_MAX) as u64;
+        (sum, format!("for {OTLP_CONNECTIONS_MAX} OTLP connections"))
+    }
+
+    /// Bytes that TLS takes for a connection of the HTTP ports.
+    fn tls_bytes(&self) -> usize {
+        if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 }
+    }
+
     fn http_buffers(&self) -> (u64, String) {
-        let tls = if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 };
         let plain = if self.schedulers.is_empty() {
             http::CONNECTION_BYTES_MAX
         } else {
             http::HTTP2_CONNECTION_BYTES_MAX
         };
-        let sum = (plain + tls) as u64 * HTTP_CONNECTIONS_MAX as u64;
+        let sum = (plain + self.tls_bytes()) as u64 * HTTP_CONNECTIONS_MAX as u64;
         (sum, format!("for {HTTP_CONNECTIONS_MAX} HTTP connections"))
     }
 
@@ -356,7 +371,8 @@ impl Config {
     pub fn descriptors(&self) -> u64 {
         let stores = self.backends.iter().flat_map(|backend| &backend.replicas);
         let to_servers: u64 = stores.map(|store| u64::from(store.connections_max())).sum();
-        u64::from(self.server.connections_max) + HTTP_CONNECTIONS_MAX as u64 + to_servers + 100
+        let http = HTTP_CONNECTIONS_MAX + self.otlp.map_or(0, |_| OTLP_CONNECTIONS_MAX);
+        u64::from(self.server.connections_max) + http as u64 + to_servers + 100
     }
 
     /// Line printed at start-up about the node's memory:

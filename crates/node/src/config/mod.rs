@@ -31,7 +31,8 @@ pub(crate) use changes::{Changes, Times};
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, BackendConfig, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory,
-    Mode, Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, WriteThrough, Writes,
+    Mode, OTLP_CONNECTIONS_MAX, Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, WriteThrough,
+    Writes,
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use sherwood_model::Slo;

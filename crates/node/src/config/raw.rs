@@ -32,6 +32,7 @@ pub(super) struct RawFile {
     pub(super) scheduler: Vec<Spanned<RawScheduler>>,
     pub(super) control: RawControl,
     pub(super) admin: RawAdmin,
+    pub(super) otlp: RawOtlp,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -473,4 +474,10 @@ pub(super) struct RawAdminTls {
     pub(super) cert: Key<String>,
     pub(super) key: Key<String>,
     pub(super) client_ca: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawOtlp {
+    pub(super) bind: Key<String>,
 }

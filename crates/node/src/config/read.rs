@@ -194,7 +194,7 @@ mod tests {
                  \"5s\"",
                 "a.toml:10:15: [control] band: invalid type: string \"x\", expected f64",
                 "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, tenants, tenant, resource, slo, \
-                 deadline, scheduler, control, admin: did you mean `memory`?",
+                 deadline, scheduler, control, admin, otlp: did you mean `memory`?",
             ]
         );
     }

@@ -50,6 +50,7 @@ impl Setup {
             policy: config.control.policy.clone(),
             listeners: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
             admin: config.admin,
+            otlp: config.otlp,
             access: config.access.clone(),
             listener_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,

@@ -58,7 +58,9 @@ pub struct Setup {
     pub listener_connections_max: usize,
     /// Address of admin API and gateway; none opens no port.
     pub admin: Option<SocketAddr>,
-    /// TLS and tokens of the admin API's address.
+    /// Address of OTLP over gRPC; none opens no port.
+    pub otlp: Option<SocketAddr>,
+    /// TLS and tokens of the addresses of the admin API and of OTLP.
     pub access: AccessSetup,
     /// Maximum of open HTTP connections; further ones wait until another ends.
     pub http_connections_max: usize,

@@ -39,9 +39,13 @@ pub enum StartError {
     Tenants(#[from] TenancyError),
     /// A port could not be bound.
     #[error(
-        "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"
+        "{name} cannot listen on {address}: {error}; choose another port ({settings}), or stop what uses it"
     )]
     Bind {
+        /// Purpose of the port.
+        name: &'static str,
+        /// Settings that choose the address.
+        settings: &'static str,
         /// Address of the port that could not be bound.
         address: SocketAddr,
         /// Error of the operating system.

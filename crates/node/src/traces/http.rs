@@ -21,9 +21,9 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
 /// Largest export without compression, bytes.
-const EXPORT_BYTES_MAX: u64 = 16 << 20;
+pub(super) const EXPORT_BYTES_MAX: u64 = 16 << 20;
 /// Memory of a decoded export for each of its bytes, about.
-const DECODED_RATIO: usize = 4;
+pub(super) const DECODED_RATIO: usize = 4;
 
 /// Takes an export of spans and answers as OTLP defines it.
 pub(crate) async fn export(
@@ -45,7 +45,8 @@ pub(crate) async fn export(
     })
 }
 
-fn answer(rejected_spans: u64) -> ExportTraceServiceResponse {
+/// The answer to an export of which this number of spans was refused.
+pub(super) fn answer(rejected_spans: u64) -> ExportTraceServiceResponse {
     let partial_success = (rejected_spans > 0).then(|| ExportTracePartialSuccess {
         rejected_spans: i64::try_from(rejected_spans).unwrap_or(i64::MAX),
         error_message: "spans without a trace id of 16 bytes were refused".to_owned(),
@@ -76,7 +77,8 @@ fn is_compressed(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Problem> {
+/// Decompresses by gzip, at most [`EXPORT_BYTES_MAX`].
+pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Problem> {
     let mut plain = Vec::new();
     MultiGzDecoder::new(bytes)
         .take(EXPORT_BYTES_MAX + 1)

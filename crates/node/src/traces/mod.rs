@@ -1,4 +1,4 @@
-//! Requests from OpenTelemetry traces: `POST /v1/traces`.
+//! Requests from OpenTelemetry traces: `POST /v1/traces`, and gRPC at `[otlp] bind`.
 //!
 //! An instrumented application needs no change: its exporter, or a collector, sends the spans here
 //! as well. The root of a trace is a request, and its client spans to backends are the queries
@@ -9,7 +9,9 @@
 //! | `rule` | rules by which client spans belong to backends |
 //! | `intake` | spans of an export as spans of requests |
 //! | `http` | the HTTP call: media types, compression, answers |
+//! | `grpc` | the gRPC call, on a port of its own |
 
+mod grpc;
 mod http;
 mod intake;
 mod rule;
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use sherwood_model::{SpanCounts, TracedRequest, Traces};
 
+pub(crate) use grpc::routers;
 pub(crate) use http::export;
 pub use rule::SpanRule;
 

@@ -235,6 +235,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         listeners: Vec::new(),
         listener_connections_max: 16,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        otlp: None,
         access: AccessSetup::default(),
         http_connections_max: 64,
         buffers_bytes_max: 256 << 20,
@@ -342,7 +343,8 @@ impl Http {
         self.begin_with(method, path, "", length)
     }
 
-    fn begin_with(self, method: &str, path: &str, headers: &str, length: usize) -> TcpStream {
+    /// Sends the head of a request with a body of `length` and further headers.
+    pub(crate) fn begin_with(self, method: &str, path: &str, headers: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.0).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let head = format!(

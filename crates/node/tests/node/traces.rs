@@ -1,14 +1,30 @@
 //! Requests made of OpenTelemetry traces.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
 use serde_json::{Value, json};
 use sherwood_node::{Node, SpanRule};
 
+use crate::programs::client_program_as;
 use crate::support::{Fake, Http, setup};
-use crate::wait::eventually;
+use crate::wait::{TIMEOUT, eventually};
+
+/// Number of requests of a test.
+const REQUESTS: usize = 400;
 
 /// A node with the backends `a` and `b`, whose client spans name them.
 fn node() -> Node {
     let mut setup = setup(vec![("a", vec![Fake::new([])]), ("b", vec![Fake::new([])])]);
+    setup.otlp = setup.admin;
     for backend in &mut setup.backends {
         let name = ("peer.service".to_owned(), backend.name.clone());
         backend.spans = SpanRule::of([name].into());
@@ -47,6 +63,23 @@ fn spans(number: usize, latency_us: u64, queries: &[Query]) -> Vec<Value> {
     all
 }
 
+/// The latency of a request in microseconds, and the backends it waits for, the blocking one last;
+/// the same as in `otlp.py`.
+fn known(number: usize) -> (u64, &'static str, &'static str) {
+    let (first, last) = if number.is_multiple_of(3) { ("a", "b") } else { ("b", "a") };
+    (10_000 + 50 * number as u64, first, last)
+}
+
+fn request(number: usize) -> Vec<Value> {
+    let (latency, first, last) = known(number);
+    spans(number, latency, &[(first, latency / 2, false), (last, latency - 5, false)])
+}
+
+fn report(number: usize) -> Value {
+    let (latency, _, blocking) = known(number);
+    json!({"latency_us": latency, "blocking": blocking})
+}
+
 fn export(spans: &[Value]) -> String {
     json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string()
 }
@@ -59,19 +92,32 @@ fn finished(http: Http) -> f64 {
 fn traces_give_the_blocking_counts_of_reports_of_the_same_requests() {
     let (traced, reported) = (node(), node());
     let (traced, reported) = (Http::of(&traced), Http::of(&reported));
-    let mut reports = Vec::new();
-    let mut all = Vec::new();
-    for number in 0..400_usize {
-        let latency = 10_000 + 50 * number as u64;
-        let (first, last) = if number % 3 == 0 { ("a", "b") } else { ("b", "a") };
-        all.extend(spans(number, latency, &[(first, latency / 2, false), (last, latency - 5, false)]));
-        reports.push(json!({"latency_us": latency, "blocking": last}));
-    }
+    let all: Vec<_> = (0..REQUESTS).flat_map(request).collect();
     let exported =
         traced.send_with("POST", "/v1/traces", "content-type: application/json\r\n", &export(&all));
     assert_eq!(crate::support::answer(exported).status, 200);
+    assert_counts_of_reports(traced, reported);
+}
+
+#[test]
+fn spans_of_an_opentelemetry_sdk_give_the_blocking_counts_of_reports() {
+    for protocol in ["http", "http-gzip", "grpc", "grpc-gzip"] {
+        let (traced, reported) = (node(), node());
+        let address = if protocol.starts_with("grpc") { traced.otlp() } else { traced.admin() };
+        let port = address.expect("a port").port();
+        if !client_program_as("opentelemetry.sdk", "otlp.py", port, &[protocol]) {
+            return;
+        }
+        assert_counts_of_reports(Http::of(&traced), Http::of(&reported));
+    }
+}
+
+/// Reports the requests to `reported` whose spans were sent to `traced`, and compares the counts.
+#[track_caller]
+fn assert_counts_of_reports(traced: Http, reported: Http) {
+    let reports: Vec<_> = (0..REQUESTS).map(report).collect();
     assert_eq!(reported.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);
-    eventually("the end of all traces", || finished(traced) >= 400.0);
+    eventually("the end of all traces", || finished(traced) >= REQUESTS as f64);
     assert_eq!(traced.get("/v1/rbc")["counts"], reported.get("/v1/rbc")["counts"]);
 }
 
@@ -89,4 +135,103 @@ fn unreadable_exports_are_refused() {
     assert_eq!(status(&format!("{json}content-encoding: gzip\r\n"), "not compressed"), 400);
     assert_eq!(status(&format!("{json}content-encoding: zstd\r\n"), "{}"), 415);
     assert_eq!(status("content-type: application/x-protobuf\r\n", ""), 200, "an export without spans");
+}
+
+#[test]
+fn exports_of_64_mib_are_refused_compressed_or_not() {
+    let node = node();
+    let http = Http::of(&node);
+    let begun = http.begin("POST", "/v1/traces", 64 << 20);
+    assert_eq!(crate::support::answer(begun).status, 413, "by its announced length");
+    let mut small = GzEncoder::new(Vec::new(), Compression::fast());
+    small.write_all(&vec![0; 64 << 20]).unwrap();
+    let headers = "content-type: application/x-protobuf\r\ncontent-encoding: gzip\r\n";
+    let body = small.finish().unwrap();
+    let mut stream = http.begin_with("POST", "/v1/traces", headers, body.len());
+    stream.write_all(&body).unwrap();
+    assert_eq!(crate::support::answer(stream).status, 413, "by its length without compression");
+}
+
+#[test]
+fn spans_of_the_future_of_cycles_and_without_parents_are_counted() {
+    let node = node();
+    let http = Http::of(&node);
+    let query = [("a", 5, false)];
+    let mut future = spans(1, 10, &query);
+    for span in &mut future {
+        let ahead = (unix_us() + 3_600_000_000) * 1_000;
+        span["endTimeUnixNano"] = json!(ahead.to_string());
+    }
+    // Each is the parent of the other, so that there is no root.
+    let mut cycle = spans(2, 10, &[("a", 5, false), ("b", 6, false)]);
+    cycle.pop();
+    cycle[0]["parentSpanId"] = cycle[1]["spanId"].clone();
+    cycle[1]["parentSpanId"] = cycle[0]["spanId"].clone();
+    // The parent of the query never arrives; its root does.
+    let mut orphan = spans(3, 10, &query);
+    orphan[0]["parentSpanId"] = json!("00000000000000ff");
+    let all = export(&[future, cycle, orphan].concat());
+    let sent = http.send_with("POST", "/v1/traces", "content-type: application/json\r\n", &all);
+    assert_eq!(crate::support::answer(sent).status, 200);
+    assert_eq!(http.metric("sherwood_trace_spans_unused_total{result=\"misdated\"}"), 2.0);
+    eventually("the end of the trace with a root", || finished(http) >= 1.0);
+    eventually("the end of the trace without one", || http.metric("sherwood_traces_rootless_total") >= 1.0);
+    assert_eq!((finished(http), http.metric("sherwood_traces_open")), (1.0, 0.0));
+}
+
+/// Client spans of as many traces as protobuf, without a root.
+fn rootless(traces: Range<u64>) -> Vec<u8> {
+    let value = AnyValue { value: Some(any_value::Value::StringValue("a".to_owned())) };
+    let name = KeyValue { key: "peer.service".to_owned(), value: Some(value), ..KeyValue::default() };
+    let span = |trace: u64| Span {
+        trace_id: u128::from(trace + 1).to_be_bytes().to_vec(),
+        span_id: vec![2; 8],
+        parent_span_id: vec![1; 8],
+        kind: SpanKind::Client as i32,
+        attributes: vec![name.clone()],
+        ..Span::default()
+    };
+    let scope = ScopeSpans { spans: traces.map(span).collect(), ..ScopeSpans::default() };
+    let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec()
+}
+
+#[test]
+fn traces_without_roots_are_bounded() {
+    const EACH: u64 = 40_000;
+    let node = node();
+    let http = Http::of(&node);
+    for batch in 0..4 {
+        let body = rootless(batch * EACH..(batch + 1) * EACH);
+        let headers = "content-type: application/x-protobuf\r\n";
+        let mut stream = http.begin_with("POST", "/v1/traces", headers, body.len());
+        stream.write_all(&body).unwrap();
+        assert_eq!(crate::support::answer(stream).status, 200);
+    }
+    let (open, given_up) =
+        (http.metric("sherwood_traces_open"), http.metric("sherwood_traces_rootless_total"));
+    assert!(open <= 131_072.0 && given_up >= 4.0 * EACH as f64 - 131_072.0, "{open} {given_up}");
+}
+
+#[test]
+fn grpc_refuses_what_is_malformed_or_too_large() {
+    let node = node();
+    let port = node.otlp().expect("a port").port();
+    client_program_as("grpc", "otlp_refused.py", port, &[]);
+    let one = by_http1(port);
+    assert!(one.contains("/v1/traces of the admin port"), "{one}");
+}
+
+/// The answer to a request by HTTP/1.
+fn by_http1(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream
+        .write_all(
+            b"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        )
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

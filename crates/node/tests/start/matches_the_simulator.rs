@@ -248,6 +248,7 @@ impl Driven {
             listeners: Vec::new(),
             listener_connections_max: 1,
             admin: None,
+            otlp: None,
             access: crate::setup::AccessSetup::default(),
             http_connections_max: 1,
             buffers_bytes_max: 1 << 20,

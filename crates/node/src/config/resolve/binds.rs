@@ -1,4 +1,4 @@
-//! Addresses of `[[listener]]` and `[admin]`. Access restrictions are in [`access`].
+//! Addresses of `[[listener]]`, `[admin]` and `[otlp]`. Access restrictions are in [`access`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,6 +25,7 @@ const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
 const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
 const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
 const WRITE_FIRST: Setting = Setting::new("[[listener]]", "write_first", "\"store\"");
+const OTLP: Setting = Setting::new("[otlp]", "bind", "\"127.0.0.1:4317\"");
 const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 
 /// Maximum of listeners of a node: one per backend and a few.
@@ -42,6 +43,7 @@ const UNIX: &str = "unix:";
 pub(super) struct Binds {
     pub(super) listeners: Vec<Listener>,
     pub(super) admin: Option<SocketAddr>,
+    pub(super) otlp: Option<SocketAddr>,
     pub(super) access: AccessSetup,
 }
 
@@ -64,10 +66,11 @@ pub(super) fn resolve(
 ) -> Binds {
     let access = access::admin(&file.admin, problems);
     let admin = admin(file, flags, problems);
+    let otlp = otlp(file, problems);
     let reached = Reached { backends, tenants };
     let mut listeners = listeners(&file.listener, flags, reached, problems);
     listeners.extend(unix_socket(flags, reached, problems));
-    refuse_shared_addresses(admin.as_ref(), &listeners, problems);
+    refuse_shared_addresses(admin.as_ref(), otlp.as_ref(), &listeners, problems);
     // A listener that is present but refused has a problem of its own.
     let by_flag = [&flags.memcached, &flags.redis, &flags.unix_socket].into_iter().any(Option::is_some);
     if admin.is_none() && file.listener.is_empty() && !by_flag {
@@ -78,6 +81,7 @@ pub(super) fn resolve(
     Binds {
         listeners: listeners.into_iter().map(|(_, listener)| listener).collect(),
         admin: admin.map(|admin| admin.value),
+        otlp: otlp.map(|otlp| otlp.value),
         access,
     }
 }
@@ -93,6 +97,14 @@ fn admin(file: &RawFile, flags: &Flags, problems: &mut Problems<'_>) -> Option<B
         }
         None => Some(Given { value: ADMIN_DEFAULT, origin: Origin::Absent }),
     }
+}
+
+fn otlp(file: &RawFile, problems: &mut Problems<'_>) -> Option<Bind> {
+    let bind = given(&file.otlp.bind)?;
+    let value = address(OTLP, &bind, problems)?;
+    let bind = Given { value, origin: bind.origin };
+    access::refuse_open_admin(OTLP, &bind, &file.admin, problems);
+    Some(bind)
 }
 
 fn listeners(
@@ -346,19 +358,21 @@ fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>)
 }
 
 /// Refuses two sockets with one address; port 0 stands for a different free port each time.
-fn refuse_shared_addresses(
-    admin: Option<&Bind>,
+fn refuse_shared_addresses<'a>(
+    admin: Option<&'a Bind>,
+    otlp: Option<&'a Bind>,
     listeners: &[(Origin, Listener)],
     problems: &mut Problems<'_>,
 ) {
-    let admin = admin.map(|admin| (&admin.origin, Address::Tcp(admin.value), "[admin]"));
+    let port = |bind: Option<&'a Bind>, table| {
+        bind.map(|bind| (&bind.origin, Address::Tcp(bind.value), table)).into_iter()
+    };
+    let ports = port(admin, "[admin]").chain(port(otlp, "[otlp]"));
     let listeners =
         listeners.iter().map(|(origin, listener)| (origin, listener.bind.clone(), "[[listener]]"));
     let mut taken: Vec<(&Origin, Address, &str)> = Vec::new();
     let any_port = |address: &Address| address.tcp().is_some_and(|address| address.port() == 0);
-    for (origin, address, table) in
-        admin.into_iter().chain(listeners).filter(|(_, address, _)| !any_port(address))
-    {
+    for (origin, address, table) in ports.chain(listeners).filter(|(_, address, _)| !any_port(address)) {
         match taken.iter().find(|(_, other, _)| *other == address) {
             None => taken.push((origin, address, table)),
             Some((first, _, other)) => {

@@ -69,7 +69,7 @@ pub(super) fn resolve(
     let declared = tenants::resolve(file, &backends, memory.total_bytes, problems);
     let partitions::Division { tenants, partitions } =
         partitions::resolve(&file.partition, &backends, memory.total_bytes, declared.as_ref(), problems);
-    let binds::Binds { listeners, admin, access } =
+    let binds::Binds { listeners, admin, otlp, access } =
         binds::resolve(file, flags, &backends, declared.as_ref(), problems);
     let slo = control::slo(&file.slo, problems);
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
@@ -97,6 +97,7 @@ pub(super) fn resolve(
         schedulers,
         control,
         admin,
+        otlp,
         access,
     }
 }

@@ -63,4 +63,5 @@ fn every_configuration_key_is_on_the_documentation_page() {
     let admin = listed("`[admin]`");
     assert_eq!(below(&admin, ""), keys::<RawAdmin>());
     assert_eq!(below(&admin, "tls."), keys::<RawAdminTls>());
+    assert_eq!(below(&listed("`[otlp]`"), ""), keys::<RawOtlp>());
 }
