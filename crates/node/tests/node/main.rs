@@ -24,6 +24,7 @@ mod policies;
 #[path = "../../../listener/tests/common/programs.rs"]
 #[allow(dead_code, reason = "no client library is run here without a login")]
 mod programs;
+mod reporters;
 mod resizing;
 mod stopping;
 mod support;

@@ -1,0 +1,3 @@
+module sherwood/reporter
+
+go 1.21
