@@ -4,13 +4,15 @@
 //! the types that the deciding side (policies, controller) and the acting side (node, simulator)
 //! exchange: ids ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), time ([`Instant`]),
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache and of rates
-//! ([`Plan`]). [`units`] parses sizes and durations as users write them.
+//! ([`Plan`]). [`history`] keeps an hour of a node's state. [`units`] parses sizes and durations as
+//! users write them.
 
 mod deadline_classes;
 mod demand;
 mod demand_counts;
 mod demand_curve;
 mod hash;
+pub mod history;
 mod ids;
 mod plan;
 mod request;

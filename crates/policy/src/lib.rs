@@ -50,5 +50,5 @@ pub use options::{
     Rounding, SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,
 };
 pub use policy::{Claims, CopyPolicy, Needs, Policy, Proposal, Signal, Target, View};
-pub use request_log::RequestLog;
+pub use request_log::{BAND_REQUESTS_MIN, RequestLog};
 pub use two_levels::{TwoLevels, TwoLevelsError};

@@ -6,7 +6,7 @@ use sherwood_model::{FinishedRequest, Instant, RequestSelection, RequestWindow, 
 
 /// Least number of requests for a decision: with fewer, which a percentile band holds fewer than
 /// two of, the selection covers a longer time.
-const BAND_REQUESTS_MIN: u64 = 200;
+pub const BAND_REQUESTS_MIN: u64 = 200;
 /// Largest number of slots in the part of the log's window that is kept under any load.
 const SLOTS_MAX: u32 = 600;
 /// Longest selection of requests for a decision, in RBC windows (the time that decisions cover
