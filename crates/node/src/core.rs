@@ -18,6 +18,7 @@ use crate::control::instances::Instance;
 use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::events::Events;
+use crate::history::NodeHistory;
 use crate::http::HasBuffers;
 use crate::names::Names;
 use crate::recording::Recording;
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     /// The recording for a simulation, while one is being made.
     pub(crate) recording: Arc<Recording>,
     pub(crate) events: Arc<Events>,
+    /// The recent past, for the dashboard.
+    pub(crate) history: NodeHistory,
     pub(crate) classes: Classes,
     /// Deadlines of keys whose client states none.
     pub(crate) deadline_rules: DeadlineRules,

@@ -45,6 +45,7 @@ use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::entropy::Entropy;
 use crate::events::Events;
+use crate::history::{self, NodeHistory};
 use crate::http::Routers;
 use crate::memory::Mapped;
 use crate::names::Names;
@@ -129,7 +130,10 @@ impl Node {
                 .collect()
         };
         let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
-        let control = threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control));
+        let recorded = Arc::clone(&core);
+        let record = move |now| history::record(&recorded, now);
+        let control =
+            threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control), record);
         let control = control.map_err(StartError::Thread)?;
         let (admin_address, otlp_address) = (address_of(admin.as_ref()), address_of(otlp.as_ref()));
         let admin = admin.map(|port| {
@@ -405,6 +409,8 @@ impl Parts {
         let (telemetry, losses, events) =
             (Arc::new(telemetry), Arc::new(Losses::default()), Arc::new(Events::new(clock)));
         let deadlines = Arc::new(DeadlineCounts::default());
+        let deadline_classes: Vec<_> =
+            setup.backends.iter().map(|backend| backend.deadlines.classes).collect();
         let parts = ControlParts {
             clock,
             names: Arc::clone(&names),
@@ -426,6 +432,7 @@ impl Parts {
             shadow,
             recording,
             events,
+            history: NodeHistory::new(&deadline_classes),
             classes: Classes::default(),
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
             deadlines,

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_model::history::Percentiles;
 use sherwood_model::{
     BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSelection,
     RequestSnapshot, Slo, SloMonitor, SloStanding,
 };
-use sherwood_policy::RequestLog;
+use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
 use crate::slos::{Counted, SloSetup, Slos};
 
@@ -20,6 +21,8 @@ use crate::slos::{Counted, SloSetup, Slos};
 pub(crate) struct Telemetry {
     requests: Mutex<RequestLog>,
     slo: Mutex<SloMonitor>,
+    /// The requests of the global SLO's window at its latest observation.
+    observed: Mutex<Observed>,
     slos: Slos,
     queries: Vec<Mutex<LatencyWindow>>,
     /// Latencies of queries that missed the cache, kept only while a policy needs them.
@@ -39,6 +42,16 @@ pub(crate) struct Rbc {
     pub(crate) counts: Vec<u64>,
 }
 
+/// The requests of the global SLO's window at its latest observation, summed up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observed {
+    /// Their latency.
+    pub(crate) latency: Percentiles,
+    /// Number of requests that each backend blocked, by id, of a longer time if they are few; empty
+    /// before the first observation.
+    pub(crate) blocking: Vec<u64>,
+}
+
 impl Telemetry {
     /// Creates empty windows for `backends` backends.
     #[must_use]
@@ -51,6 +64,7 @@ impl Telemetry {
         Self {
             requests: Mutex::new(RequestLog::new(slo.window, rbc_window)),
             slo: Mutex::new(SloMonitor::new(slo, now)),
+            observed: Mutex::default(),
             slos: Slos::new(slos, now),
             queries: windows(backends, rbc_window),
             misses: windows(backends, rbc_window),
@@ -148,13 +162,21 @@ impl Telemetry {
         &self.slos
     }
 
-    /// Observes all SLOs that are due, and returns when one is due next.
-    pub(crate) fn observe_slo(&self, now: Instant) -> Instant {
+    /// Observes all SLOs that are due, and returns when one is due next. The blocking counts of the
+    /// global one are taken in `band`.
+    pub(crate) fn observe_slo(&self, now: Instant, band: Band) -> Instant {
         let mut slo = lock(&self.slo);
         if slo.due() <= now {
             slo.observe(now, |last| {
                 let selection = self.window().last(now, last);
-                selection.into()
+                let requests: RequestSnapshot = selection.into();
+                let blocking = if requests.count() < BAND_REQUESTS_MIN {
+                    self.rbc(now, band).counts
+                } else {
+                    requests.blocking_counts(band, self.queries.len())
+                };
+                *lock(&self.observed) = Observed { latency: Percentiles::from(&requests), blocking };
+                requests
             });
         }
         let due = slo.due();
@@ -172,6 +194,12 @@ impl Telemetry {
     /// Replaces the global SLO by one with the same window; its counts start anew.
     pub(crate) fn set_slo(&self, slo: Slo, now: Instant) {
         *lock(&self.slo) = SloMonitor::new(slo, now);
+    }
+
+    /// Returns the requests of the global SLO's window at its latest observation, summed up.
+    #[must_use]
+    pub(crate) fn observed(&self) -> Observed {
+        lock(&self.observed).clone()
     }
 
     /// Resets the counts of the global SLO.

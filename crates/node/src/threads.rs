@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use sherwood_cache::{Cache, Work};
+use sherwood_model::Instant;
 
 use crate::background::{BackgroundTasks, CHECK_INTERVAL, Progress, Share};
 use crate::buffers::Buffers;
@@ -127,17 +128,23 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     })
 }
 
-/// Starts the control thread, which observes the SLOs and runs the control loop, each when it is
-/// due.
+/// Starts the control thread, which observes the SLOs, runs the control loop and calls `record`,
+/// each when it is due. `record` is given the time and returns when it is due next.
 pub(crate) fn control(
     clock: Clock,
     telemetry: Arc<Telemetry>,
     control: Arc<Mutex<Control>>,
+    mut record: impl FnMut(Instant) -> Instant + Send + 'static,
 ) -> std::io::Result<Worker> {
-    let mut due = clock.now() + control.lock().expect("no panics while held").delta();
+    let (delta, band) = {
+        let control = control.lock().expect("no panics while held");
+        (control.delta(), control.band())
+    };
+    let mut due = clock.now() + delta;
+    let mut recording = clock.now();
     Worker::start("sherwood-control", move || {
         let now = clock.now();
-        let observe = telemetry.observe_slo(now);
+        let observe = telemetry.observe_slo(now, band);
         let mut control = control.lock().expect("no panics while held");
         if now >= due {
             control.decide(now);
@@ -150,6 +157,9 @@ pub(crate) fn control(
         // A loop that is late is asked for the present again; time has to pass.
         let step = control.next_timeout().map(|step| step.max(now + STEP_MIN));
         drop(control);
-        observe.min(due).min(step.unwrap_or(due)).since(clock.now())
+        if now >= recording {
+            recording = record(now);
+        }
+        observe.min(due).min(recording).min(step.unwrap_or(due)).since(clock.now())
     })
 }

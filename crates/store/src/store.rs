@@ -200,6 +200,14 @@ pub enum StoreKind {
     DynamoDb,
 }
 
+impl StoreKind {
+    /// True for a store in this process, which can be limited.
+    #[must_use]
+    pub fn is_embedded(self) -> bool {
+        matches!(self, Self::Kv | Self::Sqlite | Self::Compute | Self::Synthetic)
+    }
+}
+
 impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -9,6 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 
+/// Relation between the site of the page that causes a request and the request's address.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Reason for refusing a request: it names another machine, or another site's page caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Foreign {
@@ -29,6 +32,27 @@ pub(super) fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr) -> Result
     if named.is_some_and(|named| !is_ours(host(named), bound.ip())) {
         return Err(Foreign::Host);
     }
+    match text(headers, header::ORIGIN).map_err(|()| Foreign::Origin)? {
+        Some(origin) if !is_of(origin, named) => Err(Foreign::Origin),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that no page of another site causes a request that changes something, whatever its token:
+/// a token that such a page has come to know shall not be used by it.
+///
+/// `Sec-Fetch-Site` decides where a browser sends it, because it is also right behind a proxy that
+/// changes `Host`. Browsers leave it out over plain HTTP to other machines.
+pub(super) fn check_change(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+    match text(headers, SEC_FETCH_SITE).map_err(|()| Foreign::Origin)? {
+        Some("same-origin" | "none") => return Ok(()),
+        Some(_) => return Err(Foreign::Origin),
+        None => {}
+    }
+    let named = match uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => text(headers, header::HOST).map_err(|()| Foreign::Host)?,
+    };
     match text(headers, header::ORIGIN).map_err(|()| Foreign::Origin)? {
         Some(origin) if !is_of(origin, named) => Err(Foreign::Origin),
         _ => Ok(()),
@@ -121,6 +145,42 @@ mod tests {
         let bound = "10.0.0.1:8080".parse().unwrap();
         let named = [(header::HOST, "10.0.0.1:8080".parse().unwrap())].into_iter().collect();
         assert_eq!(check(&"/".parse().unwrap(), &named, bound), Ok(()));
+    }
+
+    #[test]
+    fn change_is_refused_to_pages_of_other_sites() {
+        let change = |headers: &[(&'static str, &str)]| {
+            let named = |(name, value): &(&'static str, &str)| {
+                (HeaderName::from_static(name), value.parse().unwrap())
+            };
+            check_change(&"/v1/control".parse().unwrap(), &headers.iter().map(named).collect())
+        };
+        let host = ("host", "node.example");
+        for ours in [
+            &[host][..],
+            &[host, ("origin", "https://node.example")],
+            &[host, ("sec-fetch-site", "same-origin")],
+            &[host, ("sec-fetch-site", "none")],
+            // A proxy passes the page's origin on, and has another name for the node.
+            &[
+                ("host", "10.0.0.1:8080"),
+                ("origin", "https://node.example"),
+                ("sec-fetch-site", "same-origin"),
+            ],
+        ] {
+            assert_eq!(change(ours), Ok(()), "{ours:?}");
+        }
+        for other in [
+            &[host, ("origin", "https://evil.example")][..],
+            &[host, ("origin", "null")],
+            &[("origin", "https://node.example")],
+            &[host, ("sec-fetch-site", "cross-site")],
+            &[host, ("sec-fetch-site", "same-site")],
+            &[host, ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")],
+            &[host, ("origin", "https://node.example"), ("sec-fetch-site", "cross-site")],
+        ] {
+            assert_eq!(change(other), Err(Foreign::Origin), "{other:?}");
+        }
     }
 
     #[test]

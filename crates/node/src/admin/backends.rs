@@ -1,15 +1,41 @@
-//! `/v1/backends`: changes the limits of an embedded store at run time.
+//! `/v1/backends`: lists the backends, and changes the limits of an embedded store at run time.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sherwood_store::{Limit, Limits};
 
 use crate::core::Core;
 use crate::http::JsonBody;
 use crate::http::{InPath, Problem};
+
+/// A backend, as the admin API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct BackendView {
+    name: String,
+    /// Kind of its stores; null if it has none.
+    kind: Option<String>,
+    replicas: usize,
+    /// The limits in force; null for a backend that cannot be limited.
+    limits: Option<Limits>,
+}
+
+pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<BackendView>> {
+    let view = |(index, name): (usize, &String)| {
+        let replicas = core.backends[index].as_ref().map_or(&[][..], |backend| &backend.replicas);
+        let store = replicas.first();
+        BackendView {
+            name: name.clone(),
+            kind: store.map(|store| store.kind().to_string()),
+            replicas: replicas.len(),
+            limits: store.filter(|store| store.kind().is_embedded()).map(|store| store.limits()),
+        }
+    };
+    Json(core.names.backends().iter().enumerate().map(view).collect())
+}
 
 pub(crate) async fn limit(
     State(core): State<Arc<Core>>,

@@ -4,6 +4,7 @@ mod aside;
 mod backends;
 mod control;
 mod events;
+mod history;
 mod invalidate;
 mod keys;
 mod mrc;
@@ -25,13 +26,16 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 pub(crate) use events::STREAMS_MAX;
 
 use crate::core::Core;
+use crate::dashboard;
 use crate::http::{Problem, form};
 use crate::{metrics, traces};
 
 /// Builds the routes of the port; `requests` is the gateway.
 pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Router {
     Router::new()
-        .route("/", get(standing::page))
+        .route("/", get(dashboard::page))
+        .route("/dashboard/{file}", get(dashboard::file))
+        .route("/status", get(standing::page))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(exposition))
@@ -48,13 +52,17 @@ pub(crate) fn router(core: Arc<Core>, requests: MethodRouter<Arc<Core>>) -> Rout
         .route("/v1/rbc", get(standing::rbc))
         .route("/v1/slo", get(standing::slo))
         .route("/v1/control", get(control::show).put(control::change))
+        .route("/v1/history", get(history::show))
+        .route("/v1/backends", get(backends::list))
         .route("/v1/backends/{name}/limit", put(backends::limit))
         .route("/v1/keys/{backend}/{*key}", delete(keys::remove).put(keys::put))
         .route("/v1/invalidate", post(invalidate::handle))
         .route("/v1/recording", get(recording::show).post(recording::begin).delete(recording::end))
         .route("/v1/reload", post(reload::reload))
         .route("/v1/events", get(events::stream))
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; GET / lists what there is"))
+        .fallback(async || {
+            Problem::new(StatusCode::NOT_FOUND, "no such path; GET /status lists what there is")
+        })
         .method_not_allowed_fallback(async || {
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,

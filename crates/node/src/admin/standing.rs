@@ -141,14 +141,15 @@ pub(crate) async fn reports(
     Ok(Json(json!({"accepted": accepted, "dropped": reports.len() - accepted})))
 }
 
-/// Answers with a text page of the node's state, for browsers and curl.
+/// Answers with a text page of the node's state, for terminals.
 pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Problem> {
     aside(core, page_text).await
 }
 
 /// List of the HTTP port's paths, shown on the text page.
 const PATHS: &str = "
-GET     /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/tenants /v1/events /metrics
+GET     / /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/history /v1/backends
+GET     /v1/tenants /v1/events /metrics
 POST    /v1/requests /v1/reports /v1/traces /v1/invalidate /v1/recording /v1/reload
 PUT     /v1/keys/BACKEND/KEY /v1/partitions/NAME /v1/tenants/NAME /v1/control /v1/backends/NAME/limit
 DELETE  /v1/keys/BACKEND/KEY

@@ -137,7 +137,7 @@ fn token_gives_full_access_and_read_token_gives_read_access() {
     let ask = |path: &str, args: &[&str]| files.curl(&node, path, args).unwrap();
     assert_eq!(ask("/readyz", &[]).status, 200);
     for (path, args) in
-        [("/v1/partitions", &[][..]), ("/", &[]), ("/nothing", &[]), ("/healthz", &["-d", "x"])]
+        [("/v1/partitions", &[][..]), ("/status", &[]), ("/nothing", &[]), ("/healthz", &["-d", "x"])]
     {
         let refused = ask(path, args);
         assert_eq!(refused.status, 401, "{refused:?}");

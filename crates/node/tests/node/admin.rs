@@ -275,13 +275,13 @@ fn text_page_shows_the_state_and_wrong_paths_are_refused_with_a_remedy() {
     let (node, _) = node();
     let http = Http::of(&node);
     http.key("catalog", "a/1");
-    let page = http.ask("GET", "/", "").body;
+    let page = http.ask("GET", "/status", "").body;
     for part in ["Sherwood ", "policy: static", "catalog", "/v1/partitions", "bound 150 ms"] {
         assert!(page.contains(part), "{part:?} in\n{page}");
     }
     assert_eq!(http.ask("GET", "/healthz", "").body, "ok\n");
     assert_eq!(http.ask("GET", "/readyz", "").body, "ok\n");
-    assert!(http.ask("GET", "/v1/partition", "").refusal(404).contains("GET /"));
+    assert!(http.ask("GET", "/v1/partition", "").refusal(404).contains("GET /status"));
     let wrong = http.ask("POST", "/v1/partitions", "");
     assert!(wrong.refusal(405).contains("Allow") && wrong.head.contains("allow: get"), "{wrong:?}");
 }

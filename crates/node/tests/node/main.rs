@@ -9,7 +9,9 @@
 mod access;
 mod admin;
 mod bad_keys;
+mod browser;
 mod crowd;
+mod dashboard;
 mod deadlines;
 mod faults;
 mod freshness;

@@ -150,7 +150,7 @@ fn failed_write_removes_and_fences_its_key() {
     assert_eq!((&failed.json()["cause"], &failed.json()["outcome"]), (&json!("engine"), &json!("unknown")));
     assert_eq!((read(http, "a"), read(http, "a")), (pair("miss", "new"), pair("miss", "new")));
     assert_eq!(http.metric(r#"sherwood_backend_errors_total{backend="catalog",cause="engine"}"#), 1.0);
-    let page = http.ask("GET", "/", "").body;
+    let page = http.ask("GET", "/status", "").body;
     assert!(page.contains("failed at catalog since the start: 1 engine\n"), "{page}");
     fake.be(Mood::Fail);
     let failed = http.key("catalog", "b")["error"].as_str().unwrap().to_owned();

@@ -1,0 +1,232 @@
+// Looks at the dashboard of a node as a reader would, in Chromium without a window.
+//
+//   node dashboard.mjs URL TOKEN_URL TOKEN
+//
+// The node at URL has backends whose names are markup, and one called `slow` whose answers take
+// longer with less capacity. The node at TOKEN_URL asks for TOKEN. A line `stop` or `start` on
+// standard output asks the test to end the first node or to start it again; the test answers each
+// with a line. Modules come from SHERWOOD_DASHBOARD; pictures go to SHERWOOD_PICTURES, if set.
+
+import { strict as assert } from 'node:assert';
+import { mkdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+
+const modules = createRequire(`${process.env.SHERWOOD_DASHBOARD}/package.json`);
+const puppeteer = modules('puppeteer-core');
+const axe = modules.resolve('axe-core/axe.min.js');
+const [url, tokenUrl, token] = process.argv.slice(2);
+const pictures = process.env.SHERWOOD_PICTURES;
+/** Longest wait for anything; reached only by a failing test. */
+const TIMEOUT = 120_000;
+
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+async function ask(what) {
+  console.log(what);
+  await answers.next();
+}
+
+const browser = await puppeteer.launch({
+  executablePath: process.env.SHERWOOD_CHROMIUM,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--force-color-profile=srgb'],
+  protocolTimeout: TIMEOUT,
+});
+
+/** Opens a page that collects whatever goes wrong in it. */
+async function open(address, { theme = 'light', width = 1280, height = 900 } = {}) {
+  const page = await browser.newPage();
+  page.setDefaultTimeout(TIMEOUT);
+  const wrong = [];
+  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
+  page.on('console', (message) => {
+    if (['error', 'warn'].includes(message.type())) wrong.push(`console: ${message.text()}`);
+  });
+  await page.evaluateOnNewDocument(() => {
+    window.longTasks = [];
+    new PerformanceObserver((list) => list.getEntries().forEach((entry) => window.longTasks.push(entry.duration)))
+      .observe({ type: 'longtask', buffered: true });
+    document.addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+  });
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: theme }]);
+  await page.setViewport({ width, height });
+  const outside = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(address) && !request.url().startsWith('data:')) outside.push(request.url());
+  });
+  await page.goto(address, { waitUntil: 'load' });
+  return { page, wrong, outside };
+}
+
+const ready = (page) => page.waitForFunction(() => document.body.dataset.ready === 'true');
+const text = (page, id) => page.$eval(`#${id}`, (element) => element.textContent);
+
+/** Everything that axe finds wrong with a page. */
+async function accessibility(page, what) {
+  if (!(await page.evaluate(() => 'axe' in window))) {
+    // The page's policy admits no script but the node's own; the debugger is not bound by it.
+    await page.evaluate((await import('node:fs')).readFileSync(axe, 'utf8'));
+  }
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const said = violations.map(({ id, help, nodes }) => `${id}: ${help}\n  ${nodes.map((node) => node.html).join('\n  ')}`);
+  assert.deepEqual(said, [], `axe, ${what}`);
+}
+
+async function picture(page, name) {
+  if (!pictures) return;
+  mkdirSync(pictures, { recursive: true });
+  await page.screenshot({ path: `${pictures}/${name}.png`, fullPage: true });
+}
+
+async function step(name, run) {
+  await run();
+  console.error(`ok ${name}`);
+}
+
+/** Waits until a text of the page satisfies a pattern. */
+const says = (page, id, pattern) => page.waitForFunction(
+  (id, pattern) => new RegExp(pattern).test(document.getElementById(id).textContent), {}, id, pattern);
+
+const { page, wrong, outside } = await open(url);
+
+await step('page loads and shows the figures of a running node', async () => {
+  await ready(page);
+  await says(page, 'state-words', '^live$');
+  await says(page, 'now-value', 'ms');
+  await page.waitForFunction(() => document.querySelector('#latency canvas') !== null &&
+    /ms/.test(document.querySelector('#latency .legend .value').textContent));
+  const { loaded, longTasks } = await page.evaluate(() => ({
+    loaded: performance.getEntriesByType('navigation')[0].loadEventEnd, longTasks: window.longTasks,
+  }));
+  console.error(`loaded in ${loaded.toFixed(0)} ms, long tasks: ${longTasks.map((ms) => ms.toFixed(0)).join(', ') || 'none'}`);
+});
+
+await step('names that are markup are shown as text', async () => {
+  const name = '<img src=x onerror="window.broken=1">';
+  await page.waitForFunction((name) => [...document.querySelectorAll('#partitions button')].some((button) => button.textContent === name), {}, name);
+  for (const id of ['blocking', 'allocation', 'hits', 'queries', 'limits', 'partitions']) {
+    await page.waitForFunction((id, name) => document.getElementById(id).textContent.includes(name), {}, id, name);
+  }
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.equal(await page.$('img[src="x"], main script, main b'), null);
+});
+
+await step('a spike of a slowed backend appears, and is over when its limit is lifted', async () => {
+  assert.notEqual(await page.$eval('#now', (tile) => tile.dataset.state), 'bad');
+  const slider = await page.evaluateHandle(() => [...document.querySelectorAll('#limits li')]
+    .find((item) => item.querySelector('label').textContent === 'slow').querySelector('input'));
+  await slider.focus();
+  await page.keyboard.press('Home');
+  await says(page, 'events', 'slow limited by hand');
+  await page.waitForFunction(() => document.getElementById('now').dataset.state === 'bad');
+  await says(page, 'violated-value', '[1-9]');
+  await page.waitForFunction(() => [...document.querySelectorAll('#blocking .key')]
+    .some((key) => key.querySelector('.name').textContent === 'slow' && /[1-9]/.test(key.querySelector('.value').textContent)));
+  await picture(page, 'spike');
+  await page.keyboard.press('End');
+  await page.waitForFunction(() => document.getElementById('now').dataset.state === 'good');
+});
+
+await step('switched policy decides and is shown', async () => {
+  await page.select('#policy', 'equal');
+  await page.click('#policy-form button');
+  await says(page, 'policy-now', '^equal$');
+  await says(page, 'events', 'policy switched to equal');
+  await page.waitForFunction(async () => (await (await fetch('/v1/control')).json()).policy === 'equal');
+  await page.click('#dry-run');
+  await says(page, 'policy-note', 'dry run');
+  await page.click('#dry-run');
+  await page.waitForFunction(() => !document.getElementById('policy-note').textContent.includes('dry run'));
+});
+
+await step('a partition has a curve with another size, and pins', async () => {
+  await page.evaluate(() => [...document.querySelectorAll('#partitions button')].find((button) => button.textContent === 'slow').click());
+  await page.waitForSelector('#curve-shown:not([hidden])');
+  const before = await text(page, 'what-if-value');
+  assert.match(before, /hit ratio would be/);
+  await page.focus('#what-if');
+  await page.keyboard.press('Home');
+  await page.waitForFunction((before) => document.getElementById('what-if-value').textContent !== before, {}, before);
+  await page.type('#pin-min', 'a lot');
+  await page.click('#pins button[type=submit]');
+  await page.waitForSelector('#pin-min[aria-invalid=true]');
+  await page.$eval('#pin-min', (input) => { input.value = ''; });
+  await page.type('#pin-min', '1 MiB');
+  await page.click('#pins button[type=submit]');
+  await says(page, 'partitions', 'at least 1.00 MiB');
+  await accessibility(page, 'partition open');
+  await page.click('#detail-close');
+});
+
+await step('both themes at both sizes have no accessibility violation', async () => {
+  for (const theme of ['light', 'dark']) {
+    for (const width of [1280, 360]) {
+      const other = await open(url, { theme, width });
+      await ready(other.page);
+      await says(other.page, 'now-value', 'ms');
+      await other.page.click('#latency details summary');
+      await accessibility(other.page, `${theme}, ${width} px`);
+      const overflow = await other.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${width} px: ${overflow} px too wide`);
+      await picture(other.page, `${theme}-${width}`);
+      assert.deepEqual([...other.wrong, ...other.outside], []);
+      await other.page.close();
+    }
+  }
+});
+
+await step('theme switch is kept for the next visit', async () => {
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const before = await background();
+  await page.click('#theme');
+  const after = await background();
+  assert.notEqual(after, before);
+  await page.reload();
+  await ready(page);
+  assert.equal(await background(), after);
+  await page.click('#theme');
+});
+
+await step('charts can be read as tables, and series be hidden, by keyboard', async () => {
+  await page.focus('#latency .key');
+  await page.keyboard.press('Space');
+  assert.equal(await page.$eval('#latency .key', (key) => key.getAttribute('aria-pressed')), 'false');
+  await page.keyboard.press('Space');
+  await page.focus('#latency summary');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#latency table td');
+});
+
+await step('page says that the node is away, and goes on when it is back', async () => {
+  assert.deepEqual(wrong, []);
+  await ask('stop');
+  await page.waitForSelector('#away:not([hidden])');
+  await says(page, 'state-words', '^away$');
+  await accessibility(page, 'away');
+  await ask('start');
+  await page.waitForSelector('#away[hidden]');
+  await says(page, 'state-words', '^live$');
+  await says(page, 'now-value', 'ms');
+  // The browser itself reports each request that nobody answered.
+  const others = wrong.filter((line) => !/Failed to load resource: net::ERR_/.test(line));
+  assert.deepEqual([...others, ...outside], []);
+});
+
+await step('a token is asked for once, and kept in memory only', async () => {
+  const guarded = await open(tokenUrl);
+  await guarded.page.waitForSelector('#token[open]');
+  await accessibility(guarded.page, 'token');
+  await guarded.page.type('#token-value', token);
+  await guarded.page.keyboard.press('Enter');
+  await ready(guarded.page);
+  await guarded.page.select('#policy', 'equal');
+  await guarded.page.click('#policy-form button');
+  await says(guarded.page, 'policy-now', '^equal$');
+  const kept = await guarded.page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, document.body.innerHTML]));
+  assert.ok(!kept.includes(token));
+  const others = guarded.wrong.filter((line) => !line.includes('401'));
+  assert.deepEqual(others, []);
+});
+
+await browser.close();
+console.error('dashboard: all steps passed');
+process.exit(0);
