@@ -39,6 +39,8 @@ pub(crate) struct Live {
     pub(crate) backends: Vec<LiveBackend>,
     /// Bytes of the whole cache.
     pub(crate) total_bytes: u64,
+    /// URL of the dashboard.
+    pub(crate) dashboard: String,
     /// Recent events, oldest first.
     pub(crate) events: Vec<String>,
 }
@@ -73,7 +75,7 @@ impl Live {
         let shared = run.policy == "shared-lru";
         let usages = node.backend_usage();
         let total_bytes = usages.iter().map(|usage| usage.allocated_bytes).sum();
-        let parts = usages.into_iter().zip(backends.limits_at(minute)).zip(backends.waiting());
+        let parts = usages.into_iter().zip(backends.capacity_ratios()).zip(backends.waiting());
         let backends = parts
             .map(|((usage, limit), waiting)| LiveBackend {
                 name: usage.name,
@@ -99,6 +101,7 @@ impl Live {
             requests: seen.requests,
             backends,
             total_bytes,
+            dashboard: node.admin_url().unwrap_or_default(),
             events: node.events().into_iter().map(|event| event.message).collect(),
         }
     }

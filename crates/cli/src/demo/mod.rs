@@ -18,6 +18,7 @@ mod time;
 mod view;
 
 use std::io::IsTerminal;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,6 +67,9 @@ pub(crate) struct Args {
     /// Policies to run one after the other on the same load
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     compare: Vec<String>,
+    /// Address of the dashboard and the admin API, on loopback [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = loopback)]
+    admin: Option<SocketAddr>,
     /// Where the backends' values are kept [default: the user's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -73,6 +77,19 @@ pub(crate) struct Args {
 
 fn measured_time(text: &str) -> Result<Duration, String> {
     duration::between(Duration::from_secs(10), Duration::from_secs(3 * 3_600), text)
+}
+
+/// Reads an address of this machine that others cannot reach, since the demo asks for no token.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|error| format!("{error}; give an address and a port, such as 127.0.0.1:8080"))?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("the demo's port has no access control: give an address on loopback, such as 127.0.0.1:8080"
+            .to_owned())
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -106,11 +123,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         logs::start(logs::Format::Text, filter);
     }
     let stop = interrupt::stop_flag()?;
+    let mut admin = args.admin.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     for (index, policy) in policies.iter().enumerate() {
         let run = RunLabel { policy: policy.clone(), run: (index + 1, policies.len()), times, bound };
-        let policy_run =
-            PolicyRun { model: &model, catalogue: &catalogue, run, seed: args.seed, show, stop: &stop };
+        let mut policy_run = PolicyRun {
+            model: &model,
+            catalogue: &catalogue,
+            run,
+            admin,
+            seed: args.seed,
+            show,
+            stop: &stop,
+        };
         report.runs.push(policy_run.play()?);
+        // A browser that shows one run shows the next as well.
+        admin = policy_run.admin;
         if stop.load(Relaxed) {
             break;
         }

@@ -1,6 +1,5 @@
 //! The demo's node: one cache in front of twenty backends with the capacity of remote servers.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,18 +45,15 @@ impl Backends {
 
     /// Sets every backend's limit to that of the scenario's `minute`.
     pub(crate) fn set_minute(&self, minute: f64) {
-        for (store, limit) in self.stores.iter().zip(self.limits_at(minute)) {
-            store.set_capacity_ratio(limit);
+        for (index, store) in self.stores.iter().enumerate() {
+            let slowdown = 1.0 / self.limits.limit(BackendId::from_index(index), minute);
+            store.set_capacity_ratio(1.0 / (1.0 + DEPTH * (slowdown - 1.0)));
         }
     }
 
-    /// Remaining share of each backend's capacity at `minute`.
-    pub(crate) fn limits_at(&self, minute: f64) -> Vec<f64> {
-        let limit = |index| {
-            let slowdown = 1.0 / self.limits.limit(BackendId::from_index(index), minute);
-            1.0 / (1.0 + DEPTH * (slowdown - 1.0))
-        };
-        (0..self.stores.len()).map(limit).collect()
+    /// Remaining share of each backend's capacity.
+    pub(crate) fn capacity_ratios(&self) -> Vec<f64> {
+        self.stores.iter().map(|store| store.capacity_ratio()).collect()
     }
 
     /// Number of calls waiting for a worker, for each backend.
@@ -97,6 +93,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         cache: sherwood_cache::Options {
             // RobinHood was measured on an LRU cache.
             eviction: sherwood_cache::Eviction::Lru,
+            // As a node's by default, for the curves on the dashboard.
+            ghost_rate: 1.0 / 32.0,
             ..sherwood_cache::Options::sized(profile.cache_bytes_per_server, THREADS)
         },
         tenants: vec!["default".to_owned()],
@@ -117,7 +115,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         policy: policy.to_owned(),
         listeners: Vec::new(),
         listener_connections_max: 0,
-        admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        admin: None,
         otlp: None,
         access: sherwood_node::AccessSetup::default(),
         http_connections_max: 8_192,

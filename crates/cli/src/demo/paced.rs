@@ -51,8 +51,11 @@ pub(crate) struct Paced {
     backend: BackendModel,
     workers: Arc<Workers>,
     timer: Timer,
-    /// Remaining share of the server's capacity, in (0, 1], as the bits of an `f64`.
+    /// The scenario's remaining share of the server's capacity, in (0, 1], as the bits of an
+    /// `f64`.
     limit: AtomicU64,
+    /// The share that somebody has set by hand, which then counts instead; NaN if nobody has.
+    by_hand: AtomicU64,
     waiting: AtomicU32,
     rng: Mutex<Rng>,
 }
@@ -75,19 +78,29 @@ impl Paced {
             workers: Workers::new(backend.service.workers[profile]),
             timer: timer.clone(),
             limit: AtomicU64::new(1.0_f64.to_bits()),
+            by_hand: AtomicU64::new(f64::NAN.to_bits()),
             waiting: AtomicU32::new(0),
             rng: Mutex::new(rng_from_seed(stream)),
         }
     }
 
-    /// Sets the remaining share of the server's capacity, in (0, 1], for calls that get a worker
-    /// from now on.
+    /// Sets the scenario's remaining share of the server's capacity, in (0, 1], for calls that get
+    /// a worker from now on, unless another share is set by hand.
     ///
     /// # Panics
     /// When `limit` is out of range: scenarios are validated when they are read.
     pub(crate) fn set_capacity_ratio(&self, limit: f64) {
         assert!(limit > 0.0 && limit <= 1.0, "a capacity ratio is in (0, 1], not {limit}");
         self.limit.store(limit.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Remaining share of the server's capacity: the one set by hand, or else the scenario's.
+    pub(crate) fn capacity_ratio(&self) -> f64 {
+        self.by_hand().unwrap_or_else(|| f64::from_bits(self.limit.load(Ordering::Relaxed)))
+    }
+
+    fn by_hand(&self) -> Option<f64> {
+        Some(f64::from_bits(self.by_hand.load(Ordering::Relaxed))).filter(|share| !share.is_nan())
     }
 
     /// Number of calls waiting for a worker.
@@ -128,8 +141,8 @@ impl Paced {
 
     fn service_time(&self, keys: usize) -> Duration {
         let draw = self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64();
-        let limit = f64::from_bits(self.limit.load(Ordering::Relaxed));
-        self.backend.service_time(u32::try_from(keys).unwrap_or(u32::MAX), limit, draw)
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+        self.backend.service_time(keys, self.capacity_ratio(), draw)
     }
 }
 
@@ -157,14 +170,18 @@ impl Store for Paced {
         Box::pin(self.on_a_worker(Attempt::Delete, 1, self.inner.delete(key)))
     }
 
-    /// Returns the inner engine's limits; the server's capacity is set by
-    /// [`Paced::set_capacity_ratio`].
+    /// Returns the inner engine's limits, but for `cpu_ratio`, the share of the server's capacity
+    /// that was set by hand.
     fn limits(&self) -> Limits {
-        self.inner.limits()
+        Limits { cpu_ratio: self.by_hand(), ..self.inner.limits() }
     }
 
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
-        self.inner.set_limit(limit)
+        let Limit::CpuRatio(share) = limit else { return self.inner.set_limit(limit) };
+        limit.validate()?;
+        // A server has no more than its capacity.
+        self.by_hand.store(share.map_or(f64::NAN, |share| share.min(1.0)).to_bits(), Ordering::Relaxed);
+        Ok(())
     }
 
     fn cpu_time(&self) -> Duration {

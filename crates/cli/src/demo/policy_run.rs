@@ -1,5 +1,6 @@
 //! A run of the demo with one policy.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sherwood_load::http::{self, Workload};
 use sherwood_load::{Control, Gaps, Pace};
-use sherwood_node::Node;
+use sherwood_node::{Node, Setup};
 use sherwood_workload::onerf::Model;
 
 use super::catalogue::Catalogue;
@@ -30,13 +31,15 @@ pub(super) struct PolicyRun<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) catalogue: &'a Catalogue,
     pub(super) run: RunLabel,
+    /// Address of the admin API; its port is the one in use after a run.
+    pub(super) admin: SocketAddr,
     pub(super) seed: u64,
     pub(super) show: bool,
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
 impl PolicyRun<'_> {
-    pub(super) fn play(&self) -> Result<Run, Failure> {
+    pub(super) fn play(&mut self) -> Result<Run, Failure> {
         let timer = Timer::start().map_err(Failure::failed)?;
         let stores = self.catalogue.open().map_err(|error| {
             Failure::failed(format!(
@@ -45,21 +48,27 @@ impl PolicyRun<'_> {
         })?;
         let backends = Backends::new(self.model, stores, self.seed, &timer);
         let setup = node::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
+        let setup = Setup { admin: Some(self.admin), ..setup };
         let node = Node::start(setup).map_err(Failure::failed)?;
         let address = node.admin().expect("the setup opens it");
+        self.admin = address;
+        if !self.show {
+            out::say(format_args!("dashboard: http://{address}/"));
+        }
+        let this = &*self;
         let Times { warm_up, measured, .. } = self.run.times;
         let judge = Mutex::new(Judge::new(self.run.times.slo(&self.model.slo()), warm_up, measured));
         let (load, ended) = (Control::default(), AtomicBool::new(false));
         let began = Instant::now();
         let (outcome, cpu) = thread::scope(|scope| {
             let watch = scope.spawn(|| {
-                let watched = self.watch(&node, &backends, &judge, &ended, began);
+                let watched = this.watch(&node, &backends, &judge, &ended, began);
                 // The load is stopped in every case, also after an error.
                 load.stop();
                 watched
             });
             let ends = SetOnDrop(&ended);
-            let outcome = self.load(&address.to_string(), &load, &judge, began);
+            let outcome = this.load(&address.to_string(), &load, &judge, began);
             drop(ends);
             (outcome, watch.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
@@ -179,6 +188,8 @@ impl Drop for SetOnDrop<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use serde_json::Value;
 
     use super::super::report::Report;
@@ -200,7 +211,9 @@ mod tests {
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
         let bound = time::bound(&model.slo());
         let run = RunLabel { policy: policy.to_owned(), run: (1, 1), times: TIMES, bound };
-        let policy_run = PolicyRun { model: &model, catalogue, run, seed: 1, show: false, stop: &stop };
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut policy_run =
+            PolicyRun { model: &model, catalogue, run, admin, seed: 1, show: false, stop: &stop };
         let mut report = Report::new(1, &TIMES, bound, 400.0);
         report.runs.push(policy_run.play().unwrap());
         serde_json::to_value(&report).unwrap()["runs"][0].clone()
@@ -246,8 +259,10 @@ mod tests {
             times: Times::of(Duration::from_secs(3_600)),
             bound,
         };
-        let policy_run =
-            PolicyRun { model: &model, catalogue: &catalogue, run, seed: 1, show: false, stop: &stop };
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let catalogue = &catalogue;
+        let mut policy_run =
+            PolicyRun { model: &model, catalogue, run, admin, seed: 1, show: false, stop: &stop };
         let run = policy_run.play().unwrap();
         assert_eq!(run.incomplete_because.as_deref(), Some("stopped before its end"));
         assert!(!run.valid);

@@ -29,6 +29,7 @@ fn spikes() -> Live {
         requests: (137_204, 3),
         backends: (1..=20).map(|id| backend(id, minute)).collect(),
         total_bytes: 343_597_384,
+        dashboard: "http://127.0.0.1:8080".to_owned(),
         events: [
             "moved 3.1 MiB: b05 +2.0 MiB (blocked 41% of the slow requests), b08 +1.1 MiB (33%); \
              given by b01 -1.2 MiB, b06 -1.0 MiB, 8 more",

@@ -22,7 +22,7 @@ pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slow
     plot::render(layout.plot, buf, live, slowdowns);
     backends::render(layout.backends, buf, live, layout.backend_columns);
     events(layout.events, buf, &live.events);
-    footer(layout.footer, buf, live.late);
+    footer(layout.footer, buf, live);
 }
 
 /// Returns true during the warm-up of the run.
@@ -112,11 +112,14 @@ fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     }
 }
 
-/// Draws the legend. While the load is late, a warning replaces it, because the figures are not
-/// reliable.
-fn footer(area: Rect, buf: &mut Buffer, late: Option<Duration>) {
-    let left = Line::from(vec![Span::styled("q", BOLD), Span::raw(" quits")]);
-    let (hints, style) = match late.map(words::duration) {
+/// Draws the dashboard's address and the legend. While the load is late, a warning replaces the
+/// legend, because the figures are not reliable.
+fn footer(area: Rect, buf: &mut Buffer, live: &Live) {
+    let quits = |more: &str| Line::from(vec![Span::styled("q", BOLD), Span::raw(format!(" quits{more}"))]);
+    let left = Some(quits(&format!(", dashboard: {}", live.dashboard)))
+        .filter(|line| line.width() <= usize::from(area.width))
+        .unwrap_or_else(|| quits(""));
+    let (hints, style) = match live.late.map(words::duration) {
         Some(late) => {
             let short = format!("load {late} late");
             let long = format!("the load is sent {late} late: something else keeps this machine busy");
