@@ -7,6 +7,8 @@ CARGO ?= cargo
 VENV := target/venv
 # The server in place of DynamoDB for the tests of its connector.
 DYNALITE := target/dynalite
+# What the test of the dashboard in a browser needs.
+DASHBOARD := target/dashboard
 # The tool that builds fuzz targets; each version supports nightly compilers from its release date on.
 CARGO_FUZZ := target/tools/bin/cargo-fuzz
 # Python with pymemcache, for tests of a listener with a real client.
@@ -24,7 +26,7 @@ build: need-build ## target/release/sherwood
 demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
 	target/release/sherwood demo $(ARGS)
 
-test: need-test $(VENV)/ready $(DYNALITE)/ready ## the whole suite: format, lints, documentation, tests, schedules
+test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
@@ -109,4 +111,10 @@ $(DYNALITE)/ready: scripts/dynalite/package-lock.json | need-test
 	mkdir -p $(DYNALITE)
 	cp scripts/dynalite/package.json scripts/dynalite/package-lock.json $(DYNALITE)
 	cd $(DYNALITE) && npm ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(DASHBOARD)/ready: scripts/dashboard/package-lock.json | need-test
+	mkdir -p $(DASHBOARD)
+	cp scripts/dashboard/package.json scripts/dashboard/package-lock.json $(DASHBOARD)
+	cd $(DASHBOARD) && npm ci --silent --ignore-scripts --no-audit --no-fund
 	@touch $@

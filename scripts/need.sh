@@ -54,6 +54,7 @@ test_packages() {
   command -v go >/dev/null || printf 'golang-go '
   command -v node >/dev/null || printf 'nodejs '
   command -v npm >/dev/null || printf 'npm '
+  command -v chromium >/dev/null || printf 'chromium '
 }
 
 # The Debian packages that tests on other processors lack.
