@@ -14,7 +14,7 @@ use crate::clock::Clock;
 /// The rates of tenants' network traffic.
 pub(crate) struct TenantNetwork {
     gate: Mutex<TenantGate>,
-    /// What waits and was refused, of each tenant.
+    /// Counts of what waits and was refused, of each tenant.
     held: Vec<Held>,
     /// The traffic that is counted.
     legs: Legs,
