@@ -112,25 +112,21 @@ fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     }
 }
 
-/// Draws the dashboard's address and the legend. While the load is late, a warning replaces the
-/// legend, because the figures are not reliable.
+/// Draws the dashboard's address and the legend. While the load is late, a warning replaces both,
+/// because the figures are not reliable.
 fn footer(area: Rect, buf: &mut Buffer, live: &Live) {
     let quits = |more: &str| Line::from(vec![Span::styled("q", BOLD), Span::raw(format!(" quits{more}"))]);
+    if let Some(late) = live.late.map(words::duration) {
+        let short = format!("load {late} late");
+        let long = format!("the load is sent {late} late: something else keeps this machine busy");
+        return ends(area, buf, quits(""), [long, short].map(|warning| Line::styled(warning, BAD)));
+    }
     let left = Some(quits(&format!(", dashboard: {}", live.dashboard)))
         .filter(|line| line.width() <= usize::from(area.width))
         .unwrap_or_else(|| quits(""));
-    let (hints, style) = match live.late.map(words::duration) {
-        Some(late) => {
-            let short = format!("load {late} late");
-            let long = format!("the load is sent {late} late: something else keeps this machine busy");
-            ([long, short], BAD)
-        }
-        None => {
-            let wait = "wait: calls queued at the backend";
-            ([format!("P99: 99 of 100 are faster, in ms; {wait}"), wait.to_owned()], DIM)
-        }
-    };
-    ends(area, buf, left, hints.map(|hint| Line::styled(hint, style)));
+    let wait = "wait: calls queued at the backend";
+    let hints = [format!("P99: 99 of 100 are faster, in ms; {wait}"), wait.to_owned()];
+    ends(area, buf, left, hints.map(|hint| Line::styled(hint, DIM)));
 }
 
 /// Draws a line with text at both ends: at the right the first of `rights` that fits, if any.
