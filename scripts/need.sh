@@ -55,6 +55,7 @@ test_packages() {
   command -v node >/dev/null || printf 'nodejs '
   command -v npm >/dev/null || printf 'npm '
   command -v chromium >/dev/null || printf 'chromium '
+  command -v promtool >/dev/null || printf 'prometheus '
 }
 
 # The Debian packages that tests on other processors lack.

@@ -1,6 +1,9 @@
 //! Metrics for Prometheus, read from the counters on request.
 
+mod format;
 mod listeners;
+mod process;
+mod slos;
 mod tenants;
 mod traces;
 
@@ -24,16 +27,22 @@ use crate::deadlines::Kept;
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
-/// Media type of [`exposition`].
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) use format::Format;
 
-/// Encodes all metrics of the node in the OpenMetrics text format.
-pub(crate) fn exposition(core: &Arc<Core>) -> String {
+/// Encodes all metrics of the node.
+pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> String {
     let mut registry = Registry::with_prefix("sherwood");
     registry.register_collector(Box::new(Reading(Arc::clone(core))));
+    // The names of these are common to all programs.
+    let mut shared = Registry::default();
+    shared.register_collector(Box::new(process::Process));
     let mut text = String::new();
+    prometheus_client::encoding::text::encode_registry(&mut text, &shared).expect("strings take everything");
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("strings take everything");
-    text
+    match format {
+        Format::OpenMetrics => text,
+        Format::Text => format::classic(&text),
+    }
 }
 
 /// A label and its value on one sample.
@@ -49,6 +58,7 @@ impl fmt::Debug for Reading {
 
 impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        process::encode_node(&self.0, &mut encoder)?;
         self.requests(&mut encoder)?;
         self.partitions(&mut encoder)?;
         self.guard_rails(&mut encoder)?;
@@ -125,6 +135,7 @@ impl Reading {
             current,
         )?;
         self.slos(encoder)?;
+        slos::encode_requests(&self.0, encoder)?;
         self.deadlines(encoder)?;
         let band = core.control().band();
         let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
@@ -133,7 +144,7 @@ impl Reading {
         let rbc = counts.into_iter().enumerate().map(|(i, count)| (self.backend_label(i), count as f64));
         gauges(
             encoder,
-            "request_blocking_count",
+            "request_blocking_requests",
             "Requests of the band that the backend blocked",
             rbc.collect(),
         )

@@ -3,7 +3,9 @@
 //! Each has a window of its own requests and is observed like the global SLO. They only report: the
 //! control loop works on the tail of all requests.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use sherwood_model::{
     FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, TenantId, WindowOptions,
@@ -47,6 +49,42 @@ pub(crate) struct Slos(Vec<(SloScope, Mutex<Kept>)>);
 struct Kept {
     requests: RequestWindow,
     monitor: SloMonitor,
+    outcomes: Outcomes,
+}
+
+/// Numbers of requests since the start, by whether their latency was within the bound of an SLO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    pub(crate) met: u64,
+    pub(crate) missed: u64,
+}
+
+impl Outcomes {
+    fn count(&mut self, met: bool) {
+        *(if met { &mut self.met } else { &mut self.missed }) += 1;
+    }
+}
+
+/// [`Outcomes`] that threads count together.
+#[derive(Debug, Default)]
+pub(crate) struct SharedOutcomes {
+    met: AtomicU64,
+    missed: AtomicU64,
+}
+
+impl SharedOutcomes {
+    pub(crate) fn count(&self, met: bool) {
+        (if met { &self.met } else { &self.missed }).fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Outcomes {
+        Outcomes { met: self.met.load(Relaxed), missed: self.missed.load(Relaxed) }
+    }
+}
+
+/// Returns whether a latency of `latency_us` microseconds is within `bound`.
+pub(crate) fn within(latency_us: u32, bound: Duration) -> bool {
+    Duration::from_micros(latency_us.into()) <= bound
 }
 
 impl Slos {
@@ -56,7 +94,8 @@ impl Slos {
         let kept = |SloSetup { to, slo }: &SloSetup| {
             let options = WindowOptions { exact_max: EXACT_MAX, ..WindowOptions::of(slo.window) };
             let requests = RequestWindow::new(options);
-            (to.clone(), Mutex::new(Kept { requests, monitor: SloMonitor::new(*slo, now) }))
+            let monitor = SloMonitor::new(*slo, now);
+            (to.clone(), Mutex::new(Kept { requests, monitor, outcomes: Outcomes::default() }))
         };
         Self(setups.iter().map(kept).collect())
     }
@@ -92,7 +131,11 @@ impl Slos {
     /// Records a request that ended at `at`.
     pub(crate) fn record(&self, now: Instant, at: Instant, counted: Counted, request: FinishedRequest) {
         for index in [counted.class, counted.tenant].into_iter().flatten() {
-            lock(&self.0[index].1).requests.record(now, at, request);
+            let mut kept = lock(&self.0[index].1);
+            if kept.requests.record(now, at, request) {
+                let met = within(request.latency_us, kept.monitor.slo().bound);
+                kept.outcomes.count(met);
+            }
         }
     }
 
@@ -100,7 +143,7 @@ impl Slos {
     pub(crate) fn observe(&self, now: Instant) -> Option<Instant> {
         let observe = |(_, kept): &(_, Mutex<Kept>)| {
             let mut kept = lock(kept);
-            let Kept { requests, monitor } = &mut *kept;
+            let Kept { requests, monitor, .. } = &mut *kept;
             monitor.observe(now, |last| requests.snapshot(now, last));
             monitor.due()
         };
@@ -114,6 +157,15 @@ impl Slos {
             (to, kept.monitor.slo(), kept.monitor.standing())
         })
     }
+
+    /// Returns every class that has an SLO, with the SLO and the outcomes of its requests.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (&str, Slo, Outcomes)> {
+        self.0.iter().filter_map(|(to, kept)| {
+            let SloScope::Class(class) = to else { return None };
+            let kept = lock(kept);
+            Some((class.as_str(), kept.monitor.slo(), kept.outcomes))
+        })
+    }
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
@@ -122,8 +174,6 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn slo(millis: u64) -> Slo {
@@ -164,5 +214,13 @@ mod tests {
         let fared: Vec<_> =
             slos.standings().map(|(.., standing)| (standing.observations, standing.violations)).collect();
         assert_eq!(fared, [(1, 0), (0, 0), (1, 1)]);
+        let classes: Vec<_> = slos.classes().map(|(class, _, outcomes)| (class, outcomes)).collect();
+        assert_eq!(classes, [("page", Outcomes { met: 1, missed: 0 }), ("feed", Outcomes::default())]);
+    }
+
+    #[test]
+    fn latency_of_exactly_the_bound_meets_it() {
+        let bound = Duration::from_millis(20);
+        assert_eq!([20_000, 20_001, u32::MAX].map(|us| within(us, bound)), [true, false, false]);
     }
 }

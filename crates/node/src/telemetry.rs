@@ -11,7 +11,7 @@ use sherwood_model::{
 };
 use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
-use crate::slos::{Counted, SloSetup, Slos};
+use crate::slos::{Counted, Outcomes, SharedOutcomes, SloSetup, Slos, within};
 
 /// Windows over finished requests and over query latencies per backend.
 ///
@@ -23,6 +23,9 @@ pub(crate) struct Telemetry {
     slo: Mutex<SloMonitor>,
     /// The requests of the global SLO's window at its latest observation.
     observed: Mutex<Observed>,
+    /// The bound of `slo`, nanoseconds, which every request is compared with.
+    slo_bound_ns: AtomicU64,
+    outcomes: SharedOutcomes,
     slos: Slos,
     queries: Vec<Mutex<LatencyWindow>>,
     /// Latencies of queries that missed the cache, kept only while a policy needs them.
@@ -65,6 +68,8 @@ impl Telemetry {
             requests: Mutex::new(RequestLog::new(slo.window, rbc_window)),
             slo: Mutex::new(SloMonitor::new(slo, now)),
             observed: Mutex::default(),
+            slo_bound_ns: AtomicU64::new(nanos(slo.bound)),
+            outcomes: SharedOutcomes::default(),
             slos: Slos::new(slos, now),
             queries: windows(backends, rbc_window),
             misses: windows(backends, rbc_window),
@@ -87,6 +92,10 @@ impl Telemetry {
         self.slos.record(now, at, counted, request);
         let counts = self.window().record(now, at, request);
         self.finished.fetch_add(counts.into(), Relaxed);
+        if counts {
+            let bound = Duration::from_nanos(self.slo_bound_ns.load(Relaxed));
+            self.outcomes.count(within(request.latency_us, bound));
+        }
         counts
     }
 
@@ -191,8 +200,16 @@ impl Telemetry {
         (slo.slo(), slo.standing())
     }
 
-    /// Replaces the global SLO by one with the same window; its counts start anew.
+    /// Returns the outcomes of all requests under the global SLO, each by the bound in force when
+    /// it ended.
+    #[must_use]
+    pub(crate) fn outcomes(&self) -> Outcomes {
+        self.outcomes.read()
+    }
+
+    /// Replaces the global SLO by one with the same window; its counts of observations start anew.
     pub(crate) fn set_slo(&self, slo: Slo, now: Instant) {
+        self.slo_bound_ns.store(nanos(slo.bound), Relaxed);
         *lock(&self.slo) = SloMonitor::new(slo, now);
     }
 
@@ -223,6 +240,10 @@ impl Telemetry {
     fn window(&self) -> MutexGuard<'_, RequestLog> {
         lock(&self.requests)
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn windows(backends: usize, span: Duration) -> Vec<Mutex<LatencyWindow>> {

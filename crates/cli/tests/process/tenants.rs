@@ -301,8 +301,12 @@ fn node_of_1024_tenants_with_4_backends_serves_in_little_memory() {
     let tenants = standing["tenants"].as_array().unwrap();
     assert_eq!((tenants.len(), &tenants[1_023]["used_total"]["stock-reads"]), (1_024, &json!(1.0)));
     let mut admin = Client::connect(&node.address("admin"));
-    let metrics =
-        admin.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "# EOF\n");
+    // Only OpenMetrics marks the end.
+    let metrics = admin.ask(
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\
+         Connection: close\r\n\r\n",
+        "# EOF\n",
+    );
     assert_eq!(metrics.matches("\nsherwood_tenant_used_total{").count(), 1_024);
     assert_eq!(metrics.matches("\nsherwood_partition_hits_total{").count(), 4_096);
     let private = node.private_bytes();

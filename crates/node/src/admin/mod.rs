@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post, put};
@@ -82,7 +82,8 @@ async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
     Ok("ok\n")
 }
 
-async fn exposition(State(core): State<Arc<Core>>) -> Result<impl IntoResponse, Problem> {
-    let text = aside::aside(core, metrics::exposition).await?;
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
+async fn exposition(State(core): State<Arc<Core>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
+    let format = metrics::Format::preferred(&headers);
+    let text = aside::aside(core, move |core| metrics::exposition(core, format)).await?;
+    Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text))
 }

@@ -1,6 +1,7 @@
 //! Every endpoint of the admin API, with the exact names of its fields.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use sherwood_model::{Slo, TenantId};
 use sherwood_node::{Node, SloScope, SloSetup};
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, NEVER, TOTAL, listener, partition, setup};
+use crate::support::{Fake, Http, Mood, NEVER, TOTAL, answer, listener, partition, setup};
 use crate::wait::eventually;
 
 fn node() -> (Node, Arc<Fake>) {
@@ -362,9 +363,40 @@ fn metrics_are_valid_openmetrics_with_stable_names() {
     let body = json!({"class": "a \"b\"\n\\", "queries": [{"backend": "catalog", "keys": ["a/1"]}]});
     http.request(&body);
     eventually("it is observed", || http.get("/v1/slo")["current_ms"].is_number());
-    let answer = http.ask("GET", "/metrics", "");
-    assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
-    insta::assert_snapshot!("metrics", families(&answer.body));
+    let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
+    let open = answer(http.send_with("GET", "/metrics", accept, ""));
+    assert!(open.head.contains("application/openmetrics-text"), "{}", open.head);
+    insta::assert_snapshot!("metrics", families(&open.body));
+    let classic = http.ask("GET", "/metrics", "");
+    assert!(classic.head.contains("text/plain; version=0.0.4"), "{}", classic.head);
+    assert_eq!(sample_names(&classic.body), sample_names(&open.body));
+    assert_eq!(promtool_findings(&classic.body), "");
+    let outcome =
+        |result| http.metric(&format!("sherwood_slo_requests_total{{class=\"\",result=\"{result}\"}}"));
+    assert_eq!(outcome("met") + outcome("missed"), 1.0);
+}
+
+/// Returns the samples of a text without their values, in order.
+fn sample_names(text: &str) -> Vec<&str> {
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    samples.map(|line| line.rsplit_once(' ').expect("a sample has a value").0).collect()
+}
+
+/// Returns the findings of Prometheus' own tool in a classic text; none if it has no objection.
+fn promtool_findings(text: &str) -> String {
+    let mut tool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool starts (Debian package prometheus)");
+    // It reads everything before it writes.
+    tool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = tool.wait_with_output().unwrap();
+    let findings = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() || !findings.is_empty(), "{}", output.status);
+    String::from_utf8(findings).unwrap()
 }
 
 /// Checks the rules of OpenMetrics, and lists every family with its type, labels and help.
