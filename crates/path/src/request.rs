@@ -251,6 +251,12 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         asked.filter(|&(_, keys)| keys > 0)
     }
 
+    /// Returns true if the keys were looked up.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.looked_up.is_some()
+    }
+
     /// Returns the time at which the request arrived.
     #[must_use]
     pub fn started(&self) -> Instant {

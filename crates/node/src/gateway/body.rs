@@ -38,9 +38,12 @@ pub(crate) struct AskedRequest<'a> {
     pub(crate) deadline_ms: Option<f64>,
     /// True, the default, if the answer carries the values.
     pub(crate) values: Option<bool>,
-    /// The queries, all looked up in parallel.
+    /// The queries, all looked up in parallel; none if the request has stages.
     #[serde(borrow)]
-    pub(crate) queries: Vec<AskedQuery<'a>>,
+    queries: Option<Vec<AskedQuery<'a>>>,
+    /// Stages of queries, of which each starts when the one before has ended.
+    #[serde(borrow)]
+    stages: Option<Vec<Vec<AskedQuery<'a>>>>,
 }
 
 /// A query of a request, as parsed.
@@ -231,8 +234,22 @@ impl AskedRequest<'_> {
         2 * body + KEY_OVERHEAD_BYTES * (1 + self.keys())
     }
 
+    /// Returns the queries of each stage; those of a request without stages are one.
+    pub(crate) fn stages(&self) -> impl Iterator<Item = &[AskedQuery<'_>]> {
+        let stages = self.stages.iter().flatten().map(Vec::as_slice);
+        self.queries.as_deref().into_iter().chain(stages)
+    }
+
+    /// Returns the JSON path of a query.
+    pub(crate) fn path(&self, stage: usize, query: usize) -> String {
+        match self.stages {
+            Some(_) => format!("stages[{stage}][{query}]"),
+            None => format!("queries[{query}]"),
+        }
+    }
+
     fn keys(&self) -> usize {
-        self.queries.iter().map(|query| query.keys.len()).sum()
+        self.stages().flatten().map(|query| query.keys.len()).sum()
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -240,15 +257,27 @@ impl AskedRequest<'_> {
         if self.class.as_ref().is_some_and(|class| class.len() > CLASS_BYTES_MAX) {
             return Err(malformed("class", format!("a class is at most {CLASS_BYTES_MAX} bytes")));
         }
-        if self.queries.len() > QUERIES_MAX {
-            let reason = format!("{} queries; a request has at most {QUERIES_MAX}", self.queries.len());
-            return Err(malformed("queries", reason));
+        let field = if self.stages.is_some() { "stages" } else { "queries" };
+        if self.queries.is_some() == self.stages.is_some() {
+            let reason = "a request has either `queries` or `stages`, a list of lists of queries";
+            return Err(malformed(field, reason.to_owned()));
+        }
+        let (stages, queries) = (self.stages().count(), self.stages().flatten().count());
+        if queries.max(stages) > QUERIES_MAX {
+            let reason = format!(
+                "{queries} queries in {stages} stages; a request has at most {QUERIES_MAX} of either"
+            );
+            return Err(malformed(field, reason));
         }
         let keys = self.keys();
         if keys > KEYS_MAX {
-            return Err(malformed("queries", format!("{keys} keys; a request has at most {KEYS_MAX}")));
+            return Err(malformed(field, format!("{keys} keys; a request has at most {KEYS_MAX}")));
         }
-        self.queries.iter().enumerate().try_for_each(|(i, query)| query.check(i))
+        let mut stages = self.stages().enumerate();
+        stages.try_for_each(|(stage, queries)| {
+            let mut queries = queries.iter().enumerate();
+            queries.try_for_each(|(at, query)| query.check(|| self.path(stage, at)))
+        })
     }
 }
 
@@ -258,17 +287,17 @@ impl AskedQuery<'_> {
         self.stale_ok_ms.map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
     }
 
-    fn check(&self, i: usize) -> Result<(), Refusal> {
-        check_deadline(self.deadline_ms, || format!("queries[{i}].deadline_ms"))?;
+    fn check(&self, path: impl Fn() -> String) -> Result<(), Refusal> {
+        check_deadline(self.deadline_ms, || format!("{}.deadline_ms", path()))?;
         if self.stale_ok_ms.is_some_and(|ms| !(0.0..=STALE_OK_MAX.as_millis() as f64).contains(&ms)) {
             let most = STALE_OK_MAX.as_millis();
             let reason = format!("a stale value may be 0 to {most} ms (7 days) past its freshness");
-            return Err(malformed(&format!("queries[{i}].stale_ok_ms"), reason));
+            return Err(malformed(&format!("{}.stale_ok_ms", path()), reason));
         }
         match self.keys.iter().position(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
             Some(j) => {
                 let reason = format!("a key of {} bytes; keys have 1 to {KEY_BYTES_MAX}", self.keys[j].len());
-                Err(malformed(&format!("queries[{i}].keys[{j}]"), reason))
+                Err(malformed(&format!("{}.keys[{j}]", path()), reason))
             }
             None => Ok(()),
         }
@@ -331,10 +360,23 @@ mod tests {
     }
 
     #[test]
+    fn request_has_queries_or_stages_and_a_refusal_names_the_stage() {
+        for body in ["{}", r#"{"queries":[],"stages":[]}"#] {
+            assert!(refusal(body).contains("either `queries` or `stages`"), "{}", refusal(body));
+        }
+        let body = r#"{"stages":[[],[{"backend":"a","keys":["k"]},{"backend":"a","keys":[""]}]]}"#;
+        assert!(refusal(body).contains("stages[1][1].keys[0]"), "{}", refusal(body));
+        let stages = vec!["[]"; QUERIES_MAX + 1].join(",");
+        assert!(refusal(&format!(r#"{{"stages":[{stages}]}}"#)).contains("in 257 stages"));
+    }
+
+    #[test]
     fn keys_borrow_from_the_request_body_unless_escaped() {
         let body = r#"{"queries":[{"backend":"a","keys":["plain","\u006b\"ey"]}]}"#;
         let asked = AskedRequest::parse(body.as_bytes()).expect("sound");
-        let [plain, escaped] = asked.queries[0].keys.as_slice() else { panic!("two keys") };
+        let [plain, escaped] = asked.stages().next().expect("a stage")[0].keys.as_slice() else {
+            panic!("two keys")
+        };
         assert!(matches!(plain.0, Cow::Borrowed("plain")), "{plain:?}");
         assert_eq!(&**escaped, "k\"ey");
     }

@@ -1,4 +1,4 @@
-//! `POST /v1/requests`: one request whose queries are looked up in parallel.
+//! `POST /v1/requests`: one request whose queries are looked up in parallel, or stage by stage.
 
 mod body;
 mod deadline;
@@ -43,7 +43,7 @@ pub(crate) async fn handle(
     let arrival = core.clock.now();
     let asked = AskedRequest::parse(&body).map_err(refused)?;
     let within = deadline::within(&headers, asked.deadline_ms).map_err(refused)?;
-    let queries = resolve(&core, &asked, arrival, within).map_err(refused)?;
+    let stages = resolve(&core, &asked, arrival, within).map_err(refused)?;
     if let Some(class) = &asked.class {
         core.telemetry
             .slos()
@@ -55,15 +55,16 @@ pub(crate) async fn handle(
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, core.buffers.spent()));
     }
     let traffic = Traffic { core: &core, tenant: core.names.tenant_or_default(asked.tenant.as_deref()) };
-    traffic.admit(arrival, &queries).await?;
+    traffic.admit(arrival, &stages).await?;
     let values = asked.values.unwrap_or(true);
     let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
-    let request = Request::start(arrival, queries);
+    // All of them count from the arrival of the request.
+    let stages: Vec<_> = stages.into_iter().map(|queries| Stage::new(arrival, queries)).collect();
     let counted = counted(&core, &asked);
-    let mut running = Running { request, core: &core, counted, slots: Vec::new(), room };
+    let mut running = Running { stages, core: &core, counted, recorded: false, slots: Vec::new(), room };
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
-    let text = json::encode(&answer(&core, &running.request, values, &mut room));
+    let text = json::encode(&answer(&core, &running.stages, values, &mut room));
     traffic.charge(body.len() + text.len());
     // The memory of the text is returned to the budget when the text was sent or its client has
     // gone.
@@ -88,20 +89,49 @@ type Ended<'a> = (BackendId, &'a Bytes, Answer<'a, Held>);
 /// client waited too long, and its request must count in the tail latency.
 struct Running<'a> {
     core: &'a Arc<Core>,
-    request: Request<Bytes, Held>,
+    stages: Vec<Stage>,
     /// The SLOs that the request counts for.
     counted: Counted,
-    /// The state of each fetched key, by the position that its waiter carries.
+    /// True once the outcome was recorded.
+    recorded: bool,
+    /// The state of each fetched key of the running stage, by the position that its waiter carries.
     slots: Vec<Slot>,
     /// Room for values in the answer.
     room: Room,
 }
 
+/// Queries of a request that are looked up in parallel, after those of the stage before.
+struct Stage {
+    /// Its latencies count from the arrival of the whole request.
+    request: Request<Bytes, Held>,
+    /// Time from the request's arrival to the start of the stage.
+    begun_after: Duration,
+}
+
+impl Stage {
+    fn new(arrival: Instant, queries: Vec<Query<Bytes>>) -> Self {
+        Self { request: Request::start(arrival, queries), begun_after: Duration::ZERO }
+    }
+}
+
 impl Running<'_> {
-    /// Looks up every key, fetches the missing ones, and waits for the last answer.
+    /// Runs one stage after the other.
     async fn run(&mut self) {
+        for stage in 0..self.stages.len() {
+            self.run_stage(stage).await;
+        }
+        self.record();
+    }
+
+    /// Looks up every key of a stage, fetches the missing ones, and waits for the last answer.
+    async fn run_stage(&mut self, stage: usize) {
+        self.slots.clear();
+        let Stage { request, begun_after } = &mut self.stages[stage];
         let room = &mut self.room;
         let access = Access::at(self.core.clock.now());
+        if stage > 0 {
+            *begun_after = access.now - request.started();
+        }
         let read = |partition, key: &Bytes, item: Item<'_>| {
             // A stale value may be replaced by a fetched one, which is counted when it arrives.
             if item.stale_since(access.now).is_none() {
@@ -112,31 +142,45 @@ impl Running<'_> {
                 Value::Declared(_) => Held::Withheld(Lack::Answer),
             }
         };
-        let fetches = self.request.look_up(&self.core.cache, &access, read);
-        self.note(access.now, fetches.iter().all(|fetch| !fetch.awaited));
+        let fetches = request.look_up(&self.core.cache, &access, read);
+        self.note(stage, access.now, fetches.iter().all(|fetch| !fetch.awaited));
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         for fetch in fetches {
-            self.fetch(fetch, &sender);
+            self.fetch(stage, fetch, &sender);
         }
         drop(sender);
-        while let Some((position, result)) = self.next(&mut arrivals).await {
+        while let Some((position, result)) = self.next(stage, &mut arrivals).await {
             let room = &mut self.room;
             let held = result.map(|value| value.map(|found| room.hold(found.value.len(), || found.value)));
-            self.request.handle_result(self.core.clock.now(), self.slots[position], held);
+            self.stages[stage].request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
-        record(self.core, self.counted, &self.request);
+    }
+
+    /// Records the outcome of the request and its queries, once.
+    fn record(&mut self) {
+        // A request without keys is not counted: it would make the tail latency look better.
+        let Some(finished) = finished(&self.stages).filter(|_| !self.recorded) else { return };
+        self.recorded = true;
+        let now = self.core.clock.now();
+        self.core.telemetry.request(now, now, self.counted, finished);
+        self.stages.iter().for_each(|stage| record_queries(self.core, now, stage));
     }
 
     /// Returns the next result of a fetch, or none when all keys have their answers. Meanwhile
     /// answers with stale values once a fetch that allows them is late.
-    async fn next(&mut self, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Option<Arrival> {
-        while self.request.finished().is_none() {
-            let Some(late) = self.request.next_timeout() else { return arrivals.recv().await };
+    async fn next(
+        &mut self,
+        stage: usize,
+        arrivals: &mut mpsc::UnboundedReceiver<Arrival>,
+    ) -> Option<Arrival> {
+        let request = &mut self.stages[stage].request;
+        while request.finished().is_none() {
+            let Some(late) = request.next_timeout() else { return arrivals.recv().await };
             tokio::select! {
                 biased;
                 arrival = arrivals.recv() => return arrival,
                 () = tokio::time::sleep(late.since(self.core.clock.now())) => {
-                    self.request.handle_timeout(self.core.clock.now());
+                    request.handle_timeout(self.core.clock.now());
                 }
             }
         }
@@ -145,22 +189,26 @@ impl Running<'_> {
 
     /// Records the request in the recording for a simulation while one is active. Called at the
     /// look-up, when the cache counts the keys: if it were called at the end, look-ups of requests
-    /// in flight would be counted without their request.
-    fn note(&self, now: Instant, all_hit: bool) {
+    /// in flight would be counted without their request. A recording has no stages: each is a
+    /// request.
+    fn note(&self, stage: usize, now: Instant, all_hit: bool) {
         if self.core.recording.is_on() {
-            let finished = self.request.finished().filter(|_| all_hit);
-            let hit = finished.map(|finished| Duration::from_micros(finished.latency_us.into()));
-            self.core.recording.request(now, hit, self.request.keys_by_query());
+            let Stage { request, begun_after } = &self.stages[stage];
+            let finished = request.finished().filter(|_| all_hit);
+            let latency = |us: u32| Duration::from_micros(us.into()).saturating_sub(*begun_after);
+            let hit = finished.map(|finished| latency(finished.latency_us));
+            self.core.recording.request(now, hit, request.keys_by_query());
         }
     }
 
     /// Fetches the missing keys of a query from its backend. A backend without a store answers from
     /// the cache only.
-    fn fetch(&mut self, fetch: QueryFetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
+    fn fetch(&mut self, stage: usize, fetch: QueryFetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
         let QueryFetch { backend, partition, keys, demand, awaited, .. } = fetch;
         let Some(backend) = self.core.backend(backend) else {
             let now = self.core.clock.now();
-            keys.into_iter().for_each(|(_, slot)| self.request.handle_result(now, slot, Ok(None)));
+            let request = &mut self.stages[stage].request;
+            keys.into_iter().for_each(|(_, slot)| request.handle_result(now, slot, Ok(None)));
             return;
         };
         if !awaited {
@@ -175,12 +223,23 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.request.finished().is_some() {
-            return;
+        // Keys of stages that have not begun were not asked for.
+        for Stage { request, .. } in self.stages.iter_mut().filter(|stage| stage.request.has_begun()) {
+            if request.finished().is_none() {
+                request.abandon(self.core.clock.now());
+            }
         }
-        self.request.abandon(self.core.clock.now());
-        record(self.core, self.counted, &self.request);
+        self.record();
     }
+}
+
+/// Returns the latency and the blocking backend of a request whose stages have these: those of the
+/// last query to end, at its timeout if it failed.
+fn finished(stages: &[Stage]) -> Option<FinishedRequest> {
+    let finished = stages.iter().filter_map(|stage| stage.request.finished());
+    let finished = finished.filter(|finished| finished.blocking().is_some());
+    // The last of equals: it began when the others had ended.
+    finished.max_by_key(|finished| finished.latency_us)
 }
 
 /// Returns the SLOs that a request counts for.
@@ -211,15 +270,15 @@ fn resolve(
     asked: &AskedRequest<'_>,
     arrival: Instant,
     within: Option<Duration>,
-) -> Result<Vec<Query<Bytes>>, Refusal> {
+) -> Result<Vec<Vec<Query<Bytes>>>, Refusal> {
     let tenant =
         core.names.tenant_or_default(asked.tenant.as_deref()).ok_or_else(|| no_tenant(core, asked))?;
-    let query = |(i, query): (usize, &body::AskedQuery<'_>)| {
+    let query = |stage: usize, (at, query): (usize, &body::AskedQuery<'_>)| {
         let place = core.names.backend_id(&query.backend);
         let place = place.and_then(|backend| Some((backend, core.partition(tenant, backend)?)));
         let Some((backend, partition)) = place else {
             return Err(Refusal::Unknown {
-                path: format!("queries[{i}].backend"),
+                path: format!("{}.backend", asked.path(stage, at)),
                 what: "backend",
                 name: query.backend.to_string(),
                 known: listed(core.names.backends()),
@@ -247,23 +306,19 @@ fn resolve(
             }),
         })
     };
-    asked.queries.iter().enumerate().map(query).collect()
+    let stage = |(stage, queries): (usize, &[body::AskedQuery<'_>])| {
+        queries.iter().enumerate().map(|asked| query(stage, asked)).collect()
+    };
+    asked.stages().enumerate().map(stage).collect()
 }
 
-/// Records the outcome of the request and its queries.
-fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
-    let Some(finished) = request.finished() else { return };
-    if finished.blocking().is_none() {
-        // A request without keys is not counted: it would make the tail latency look better.
-        return;
-    }
-    let now = core.clock.now();
-    core.telemetry.request(now, now, counted, finished);
+/// Records the outcome of a stage's queries, whose latencies count from the start of the stage.
+fn record_queries(core: &Core, now: Instant, Stage { request, begun_after }: &Stage) {
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call, so there
         // are few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
-            let (backend, latency) = (equal[0].0, equal[0].2.latency);
+            let (backend, latency) = (equal[0].0, equal[0].2.latency.saturating_sub(*begun_after));
             core.telemetry.query(now, backend, latency, equal.len() as u64);
             let missed = equal.iter().filter(|(_, _, answer)| answer.waited).count();
             if missed > 0 {
@@ -292,14 +347,9 @@ fn note_deadlines(core: &Core, answers: &[Ended<'_>]) {
 
 /// Returns the answer to the request; `room` is for the texts of values. Repeated keys share the
 /// held value, but each writes its own text.
-fn answer<'a>(
-    core: &'a Core,
-    request: &'a Request<Bytes, Held>,
-    values: bool,
-    room: &mut Room,
-) -> RequestAnswer<'a> {
-    let finished = request.finished();
-    let results = request.answers().map(|(backend, key, answer)| {
+fn answer<'a>(core: &'a Core, stages: &'a [Stage], values: bool, room: &mut Room) -> RequestAnswer<'a> {
+    let answers = || stages.iter().flat_map(|stage| stage.request.answers());
+    let results = answers().map(|(backend, key, answer)| {
         let blank = KeyAnswer {
             backend: core.names.backend(backend),
             // Keys were parsed from text.
@@ -333,10 +383,10 @@ fn answer<'a>(
         }
     });
     // The time actually waited, which is less than the latency counted for a failure.
-    let latency = request.answers().map(|(_, _, answer)| answer.latency).max().unwrap_or_default();
+    let latency = answers().map(|(_, _, answer)| answer.latency).max().unwrap_or_default();
     RequestAnswer {
         latency_ms: millis(latency),
-        blocking_backend: finished
+        blocking_backend: finished(stages)
             .and_then(FinishedRequest::blocking)
             .map(|backend| core.names.backend(backend)),
         results: results.collect(),

@@ -24,10 +24,10 @@ impl Traffic<'_> {
     /// # Errors
     /// If that takes longer than the request may: until its earliest deadline, or the longest
     /// timeout of its backends.
-    pub(super) async fn admit(&self, arrival: Instant, queries: &[Query<Bytes>]) -> Result<(), Problem> {
+    pub(super) async fn admit(&self, arrival: Instant, stages: &[Vec<Query<Bytes>>]) -> Result<(), Problem> {
         let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) else { return Ok(()) };
-        let timeout = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
-        let deadlines = queries.iter().filter_map(|query| query.demand.deadline);
+        let timeout = stages.iter().flatten().map(|query| query.timeout).max().unwrap_or_default();
+        let deadlines = stages.iter().flatten().filter_map(|query| query.demand.deadline);
         let latest = deadlines.min().unwrap_or(Instant::NEVER).min(arrival + timeout);
         network.admit(tenant, latest).await.map_err(|retry_in| {
             let error = format!(

@@ -66,6 +66,29 @@ fn values_of_an_answer_are_text_or_base64_or_left_out() {
 }
 
 #[test]
+fn stage_starts_when_the_one_before_has_ended_and_the_last_query_blocks() {
+    let (first, second) = (Fake::new([("a", &b"1"[..])]), Fake::new([("b", &b"2"[..])]));
+    let stores = |fake: &Arc<Fake>| vec![Arc::clone(fake) as Arc<dyn Store>];
+    let node = Node::start(setup(vec![("first", stores(&first)), ("second", stores(&second))])).unwrap();
+    let http = Http::of(&node);
+    let (a, b) = (json!({"backend": "first", "keys": ["a"]}), json!({"backend": "second", "keys": ["b"]}));
+    let body = json!({"stages": [[a], [], [b, a]]});
+    let answer = http.request(&body);
+    let latency = |at: usize| answer["results"][at]["latency_ms"].as_f64().unwrap();
+    assert!(latency(0) <= latency(2) && latency(2) <= latency(1), "{answer}");
+    let expected = json!({"blocking_backend": "second", "results": [
+        {"backend": "first", "key": "a", "status": "miss", "value": "1", "encoding": "utf8"},
+        {"backend": "second", "key": "b", "status": "miss", "value": "2", "encoding": "utf8"},
+        {"backend": "first", "key": "a", "status": "hit", "value": "1", "encoding": "utf8"},
+    ]});
+    assert_eq!(without_latencies(answer), expected, "the second stage finds what the first has fetched");
+    assert_eq!((first.calls(), second.calls()), (1, 1));
+    let unknown = json!({"stages": [[a], [{"backend": "nosuch", "keys": []}]]});
+    let refused = http.ask("POST", "/v1/requests", &unknown.to_string());
+    assert!(refused.refusal(422).contains("nosuch"));
+}
+
+#[test]
 fn values_omitted_from_the_answer_are_cached() {
     let (node, fake) = node_with(&[("a", b"1")]);
     let http = Http::of(&node);
