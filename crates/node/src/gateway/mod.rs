@@ -102,7 +102,7 @@ struct Running<'a> {
 
 /// Queries of a request that are looked up in parallel, after those of the stage before.
 struct Stage {
-    /// Its latencies count from the arrival of the whole request.
+    /// Queries, whose latencies count from the arrival of the whole request.
     request: Request<Bytes, Held>,
     /// Time from the request's arrival to the start of the stage.
     begun_after: Duration,

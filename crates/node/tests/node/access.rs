@@ -382,7 +382,7 @@ fn requests_of_other_sites_are_refused_without_tokens() {
         assert!(rebound.contains("Host header") && rebound.contains("token_file"), "{rebound}");
         let page =
             ask(http, method, &format!("host: {bound}\r\norigin: https://evil.example\r\n")).refusal(403);
-        assert!(page.contains("Origin header"), "{page}");
+        assert!(page.contains("Origin or Sec-Fetch-Site header"), "{page}");
     }
     let mut probe = TcpStream::connect(bound).unwrap();
     probe.write_all(b"GET /healthz HTTP/1.1\r\nhost: node.example\r\nconnection: close\r\n\r\n").unwrap();
