@@ -57,6 +57,8 @@ pub(super) struct Connection<C, S> {
     readable: bool,
     /// True if the client has finished sending, so that reading will end.
     finished: bool,
+    /// True if the connection broke, so that the client receives nothing any more.
+    broken: bool,
     /// True if the client made progress since [`is_timed_out`](Self::is_timed_out) was called.
     fresh: bool,
     /// True if the login timeout was checked before, when the client had not logged in either.
@@ -65,6 +67,8 @@ pub(super) struct Connection<C, S> {
     pub(super) queued: bool,
     /// True while its tenant's traffic is not paid for: the client gets no turn.
     pub(super) unpaid: bool,
+    /// True if its thread has listed it among the clients that finished sending while in debt.
+    pub(super) listed: bool,
     /// The waker of the client's fetches, made with the first one.
     waker: Option<Waker>,
     _permit: ConnectionPermit,
@@ -156,6 +160,8 @@ pub(super) struct Readiness {
     pub(super) readable: bool,
     /// The client has closed or the connection broke: reading will end.
     pub(super) finished: bool,
+    /// The connection broke: nothing can be sent any more.
+    pub(super) broken: bool,
 }
 
 impl<C: Conversation, S: Socket> Connection<C, S> {
@@ -179,10 +185,12 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             account,
             readable: false,
             finished: false,
+            broken: false,
             fresh: true,
             lingers: false,
             queued: false,
             unpaid: false,
+            listed: false,
             waker: None,
             _permit: permit,
         }
@@ -201,13 +209,19 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     pub(super) fn note(&mut self, readiness: Readiness) {
         self.readable |= readiness.readable;
         self.finished |= readiness.finished;
+        self.broken |= readiness.broken;
+    }
+
+    /// Returns true if the client has finished sending.
+    pub(super) fn has_finished(&self) -> bool {
+        self.finished
     }
 
     /// Ends reading after the bytes that have arrived: the conversation sees its client finish.
     pub(super) fn stop_reading(&mut self) {
         // A broken connection needs no shutdown.
         let _ = self.socket.shut_down(Shutdown::Read);
-        self.note(Readiness { readable: true, finished: true });
+        self.note(Readiness { readable: true, finished: true, broken: false });
     }
 
     /// Returns the event that the client waits for.
@@ -262,35 +276,60 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     /// Gives the client a turn: does everything that is possible without waiting.
     pub(super) fn turn(&mut self, context: &mut ThreadContext<'_>) -> Turn {
-        let turn = match self.stage {
-            Stage::Waiting(_) => Ok(self.poll_backend(context)),
-            _ => self.settle(context).and_then(|settled| match (settled, &self.stage) {
-                (false, _) => Ok(Turn::Wait(Wait::Output)),
-                (true, Stage::Closing) => Err(End::Done),
-                (true, Stage::HangingUp) => self.hang_up(context),
-                (true, Stage::HungUp) => self.discard(context),
-                (true, Stage::Open | Stage::Waiting(_)) => self.advance_or_read(context),
-            }),
-        };
+        match self.stage {
+            Stage::Waiting(_) => {
+                let turn = self.poll_backend(context);
+                self.note_buffers();
+                turn
+            }
+            _ => self.settled_turn(context, Self::advance_or_read),
+        }
+    }
+
+    /// Gives a turn to a client whose tenant is in debt: sends what the client is owed, without
+    /// reading or executing anything more. Ends a client that has gone, and one that has finished
+    /// sending and of which everything was read.
+    pub(super) fn turn_in_debt(&mut self, context: &mut ThreadContext<'_>) -> Turn {
+        match self.stage {
+            Stage::Waiting(_) => Turn::Wait(Wait::Backend),
+            _ => self.settled_turn(context, |client, _| client.wait_in_debt()),
+        }
+    }
+
+    /// Sends the output that is pending, and then ends the connection if that is its next step, or
+    /// has `go_on` go on with an open one.
+    fn settled_turn<'a>(
+        &mut self,
+        context: &mut ThreadContext<'a>,
+        go_on: impl FnOnce(&mut Self, &mut ThreadContext<'a>) -> Result<Turn, End>,
+    ) -> Turn {
+        let turn = self.settle(context).and_then(|settled| match (settled, &self.stage) {
+            (false, _) => Ok(Turn::Wait(Wait::Output)),
+            (true, Stage::Closing) => Err(End::Done),
+            (true, Stage::HangingUp) => self.hang_up(context),
+            (true, Stage::HungUp) => self.discard(context),
+            (true, Stage::Open | Stage::Waiting(_)) => go_on(self, context),
+        });
         self.note_buffers();
         turn.unwrap_or_else(Turn::End)
     }
 
-    /// Sends what the client is owed, without reading or executing anything more. One that has
-    /// finished sending is ended then: it may have gone, and would keep its place until the debt is
-    /// paid. What it has sent and was not read is dropped.
-    pub(super) fn send_owed(&mut self, context: &mut ThreadContext<'_>) -> Turn {
-        let sent = match self.stage {
-            Stage::Waiting(_) => return Turn::Wait(Wait::Backend),
-            _ => self.settle(context),
-        };
-        self.note_buffers();
-        match sent {
-            Ok(true) if self.finished => Turn::End(End::Done),
-            Ok(true) => Turn::Wait(Wait::Input),
-            Ok(false) => Turn::Wait(Wait::Output),
-            Err(end) => Turn::End(end),
+    /// Waits until the tenant's debt is paid, unless the client has gone or has nothing more to be
+    /// answered. The end of its sending alone does not tell: a client that closed looks the same as
+    /// one that waits for its answers, until something is sent to it.
+    fn wait_in_debt(&self) -> Result<Turn, End> {
+        if self.broken {
+            return Err(End::Lost(io::ErrorKind::ConnectionReset.into()));
         }
+        if self.finished && self.need > 0 {
+            match retry(|| self.socket.has_input()) {
+                Ok(true) => {}
+                Ok(false) => return Err(End::Done),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Turn::Wait(Wait::Input))
     }
 
     fn note_buffers(&mut self) {

@@ -1,7 +1,7 @@
 //! Rates of tenants' network traffic: a client whose tenant is in debt gets no turn until it is
 //! paid.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use sherwood_model::{Instant, TenantId};
@@ -24,6 +24,10 @@ pub trait Network: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(u64);
 
+/// Most clients of a tenant on one thread that wait for its debt although they have finished
+/// sending. They may have gone, so the oldest of more is ended.
+const FINISHED_MAX: usize = 64;
+
 /// Clients of one thread whose tenants' traffic is not paid for yet; each once.
 pub(super) struct Unpaid {
     network: Arc<dyn Network>,
@@ -34,12 +38,20 @@ pub(super) struct Unpaid {
     waiting: BTreeSet<(Instant, u64, u64)>,
     /// Serial number of the next client that waits.
     serial: u64,
+    /// For each slot, clients that had finished sending when they began to wait, the oldest first.
+    finished: Vec<VecDeque<Token>>,
 }
 
 impl Unpaid {
     /// Creates the state of a thread whose clients have this many slots of tenants.
     pub(super) fn new(network: Arc<dyn Network>, slots: usize) -> Self {
-        Self { network, charged: vec![0; slots], waiting: BTreeSet::new(), serial: 0 }
+        Self {
+            network,
+            charged: vec![0; slots],
+            waiting: BTreeSet::new(),
+            serial: 0,
+            finished: vec![VecDeque::new(); slots],
+        }
     }
 
     /// Charges a tenant what its clients of this thread have exchanged since the last charge.
@@ -67,6 +79,14 @@ impl Unpaid {
     /// Notes that a tenant's client waits no longer, because it may go on or has gone.
     pub(super) fn end_wait(&self, tenant: TenantId) {
         self.network.note_waiting(tenant, false);
+    }
+
+    /// Lists a client that has finished sending and waits. Returns the oldest one if these are too
+    /// many; it may have ended since.
+    pub(super) fn list_finished(&mut self, token: Token, slot: TenantSlot) -> Option<Token> {
+        let listed = &mut self.finished[slot.index()];
+        listed.push_back(token);
+        (listed.len() > FINISHED_MAX).then(|| listed.pop_front()).flatten()
     }
 
     /// Has one tenant pay bytes that were counted for another.

@@ -23,6 +23,13 @@ pub trait Socket {
     /// As `recv`.
     fn receive_behind(&self, buffer: &mut Vec<u8>) -> io::Result<usize>;
 
+    /// Returns true if received bytes are there to be read; false at the end of what the other side
+    /// has sent.
+    ///
+    /// # Errors
+    /// As `recv`.
+    fn has_input(&self) -> io::Result<bool>;
+
     /// Sends the start of `bytes` and returns how many bytes the system took.
     ///
     /// # Errors
@@ -87,6 +94,8 @@ pub enum Event {
         readable: bool,
         /// The other side has finished or the connection broke: receiving will end.
         finished: bool,
+        /// Nothing can be sent any more: the connection broke.
+        broken: bool,
     },
 }
 

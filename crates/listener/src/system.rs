@@ -37,6 +37,11 @@ impl Socket for OwnedFd {
         Ok(recv(self, spare_capacity(buffer), RecvFlags::empty()).map(|(bytes, _)| bytes)?)
     }
 
+    fn has_input(&self) -> io::Result<bool> {
+        let mut byte = [0];
+        Ok(recv(self, &mut byte[..], RecvFlags::PEEK).map(|(bytes, _)| bytes > 0)?)
+    }
+
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
     }
@@ -127,8 +132,9 @@ fn event(event: &epoll::Event) -> Event {
         INCOMING => Event::Incoming,
         RAISED => Event::Raised,
         token => {
-            let finished = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-            Event::Connection { token, readable: finished || flags.contains(Flags::IN), finished }
+            let broken = flags.intersects(Flags::HUP | Flags::ERR);
+            let finished = broken || flags.contains(Flags::RDHUP);
+            Event::Connection { token, readable: finished || flags.contains(Flags::IN), finished, broken }
         }
     }
 }

@@ -206,8 +206,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
                     self.answer(moment);
                     self.drain_mailbox(moment);
                 }
-                Event::Connection { token, readable, finished } => {
-                    self.handle_event(Token::from_number(token), Readiness { readable, finished }, moment);
+                Event::Connection { token, readable, finished, broken } => {
+                    let readiness = Readiness { readable, finished, broken };
+                    self.handle_event(Token::from_number(token), readiness, moment);
                 }
             }
         }
@@ -262,8 +263,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         client.note(readiness);
         // A new client of a tenant in debt waits as well.
         if self.unpaid.is_some() && self.is_held_back(token, moment.now, None) {
-            // It may take what it is owed, but is not read.
-            self.act(token, moment, Connection::send_owed);
+            self.turn(token, moment);
             return;
         }
         let Some(client) = self.clients.get_mut(token) else { return };
@@ -305,8 +305,11 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 
     fn turn(&mut self, token: Token, moment: Moment) {
-        if self.clients.get(token).is_some_and(|client| !client.unpaid) {
-            self.act(token, moment, Connection::turn);
+        match self.clients.get(token) {
+            // It may take what it is owed, but is not read.
+            Some(client) if client.unpaid => self.act(token, moment, Connection::turn_in_debt),
+            Some(_) => self.act(token, moment, Connection::turn),
+            None => {}
         }
     }
 
@@ -340,11 +343,29 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
                     unpaid.transfer(slot, client.slot(), bytes);
                 }
                 self.conclude(token, turn, moment.now);
-                self.is_held_back(token, moment.now, None);
+                if self.is_held_back(token, moment.now, None) {
+                    self.bound_finished(token);
+                }
             }
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
                 self.end(token);
+            }
+        }
+    }
+
+    /// Lists a client that is held back, if it has finished sending, and ends the oldest of its
+    /// tenant if there are too many.
+    fn bound_finished(&mut self, token: Token) {
+        let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else { return };
+        if !client.has_finished() || std::mem::replace(&mut client.listed, true) {
+            return;
+        }
+        let Some(oldest) = unpaid.list_finished(token, client.slot()) else { return };
+        if let Some(client) = self.clients.get_mut(oldest) {
+            client.listed = false;
+            if client.unpaid {
+                self.end(oldest);
             }
         }
     }

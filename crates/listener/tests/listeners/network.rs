@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use sherwood_listener::{ListenerOptions, Network};
+use sherwood_listener::{Count, ListenerOptions, Network};
 use sherwood_model::{Instant, TenantId};
 
 use crate::protocol::Protocol;
@@ -20,6 +20,14 @@ struct Debts {
     held: AtomicU64,
     /// Clients that wait now.
     waiting: AtomicU64,
+}
+
+impl Debts {
+    /// Returns when debts were looked at so often that each client has been held back again.
+    fn wait_for_rounds(&self) {
+        let before = self.held.load(SeqCst);
+        eventually("the debt is looked at again and again", || self.held.load(SeqCst) > before + 20);
+    }
 }
 
 impl Network for Debts {
@@ -70,11 +78,10 @@ fn client_in_debt_is_answered_when_it_is_paid_and_large_answers_are_completed() 
     first.check(&format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
     second.check("get none\r\n", "END\r\n");
     debts.in_debt.store(true, SeqCst);
-    let before = debts.held.load(SeqCst);
     second.send(b"get none\r\n");
     first.send("get big\r\n".repeat(5).as_bytes());
-    eventually("the debt is looked at again and again", || debts.held.load(SeqCst) > before + 20);
-    assert_eq!(server.count(sherwood_listener::Count::GetMisses), 1, "the second command is not executed");
+    debts.wait_for_rounds();
+    assert_eq!(server.count(Count::GetMisses), 1, "the second command is not executed");
     debts.in_debt.store(false, SeqCst);
     second.expect("END\r\n");
     first.expect(&format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()).repeat(5));
@@ -102,26 +109,68 @@ fn new_connection_of_a_tenant_in_debt_waits_as_well() {
     let mut client = server.connect();
     client.send(b"get a\r\n");
     eventually("the client is held back", || debts.held.load(SeqCst) > 3);
-    assert_eq!(server.count(sherwood_listener::Count::CmdGet), 0);
+    assert_eq!(server.count(Count::CmdGet), 0);
     debts.in_debt.store(false, SeqCst);
     client.expect("END\r\n");
 }
 
 #[test]
-fn client_that_hangs_up_in_debt_frees_its_place_at_once() {
+fn client_that_finishes_sending_in_debt_is_answered_when_it_is_paid() {
     let debts = Arc::new(Debts::default());
     let server = start(&debts);
-    let mut stays = server.connect();
-    stays.check("get a\r\n", "END\r\n");
     debts.in_debt.store(true, SeqCst);
-    let mut gone = server.connect();
-    gone.send(b"get a\r\n");
+    let mut client = server.connect();
+    client.send(b"get a\r\nget b\r\n");
+    client.finish();
+    debts.wait_for_rounds();
+    assert_eq!((server.connections(), server.count(Count::CmdGet)), (1, 0));
+    debts.in_debt.store(false, SeqCst);
+    assert_eq!(client.rest(), "END\r\nEND\r\n");
+    eventually("none waits", || debts.waiting.load(SeqCst) == 0);
+}
+
+#[test]
+fn client_that_has_gone_in_debt_frees_its_place_at_once() {
+    let debts = Arc::new(Debts::default());
+    let server = start(&debts);
+    let [mut stays, mut read, mut reset] = [(); 3].map(|()| server.connect());
+    for client in [&mut stays, &mut read, &mut reset] {
+        client.check("get a\r\n", "END\r\n");
+    }
+    debts.in_debt.store(true, SeqCst);
     stays.send(b"get b\r\n");
-    eventually("both wait", || debts.waiting.load(SeqCst) == 2);
-    drop(gone);
-    eventually("one has gone", || server.connections() == 1);
-    assert_eq!(server.count(sherwood_listener::Count::CmdGet), 1, "what it has sent is not executed");
+    reset.send(b"get b\r\n");
+    eventually("two wait", || debts.waiting.load(SeqCst) == 2);
+    // Everything of it was read.
+    drop(read);
+    eventually("one has gone", || server.connections() == 2);
+    reset.0.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(reset);
+    eventually("two have gone", || server.connections() == 1);
+    assert_eq!(server.count(Count::CmdGet), 3, "what they have sent is not executed");
     debts.in_debt.store(false, SeqCst);
     stays.expect("END\r\n");
     eventually("none waits", || debts.waiting.load(SeqCst) == 0);
+}
+
+#[test]
+fn clients_that_finish_sending_in_debt_keep_a_bounded_number_of_places() {
+    const KEPT: usize = 64;
+    let debts = Arc::new(Debts::default());
+    let server = start(&debts);
+    debts.in_debt.store(true, SeqCst);
+    for number in 1..=KEPT + 10 {
+        let mut client = server.connect();
+        client.send(b"get a\r\n");
+        drop(client);
+        eventually("it waits", || {
+            let read = server.read();
+            (read.total, read.open) == (number as u64, number.min(KEPT))
+                && debts.waiting.load(SeqCst) == number.min(KEPT) as u64
+        });
+    }
+    debts.in_debt.store(false, SeqCst);
+    eventually("none is left", || server.connections() == 0);
+    assert_eq!(server.count(Count::CmdGet), KEPT as u64);
+    assert_eq!(debts.waiting.load(SeqCst), 0);
 }

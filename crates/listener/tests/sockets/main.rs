@@ -10,8 +10,7 @@
 //! - each client receives exactly the answers to its own commands, in order, or a prefix of them if
 //!   its connection broke. The expected answers are computed beforehand by a conversation without
 //!   sockets and other clients;
-//! - a client that follows the protocol, reads, and is not cut off receives all of them, unless it
-//!   finishes sending while it waits for a debt;
+//! - a client that follows the protocol, reads, and is not cut off receives all of them;
 //! - when all clients have gone, no connection and no buffer is left;
 //! - the listener does not panic.
 //!

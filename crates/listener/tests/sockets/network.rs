@@ -66,7 +66,8 @@ impl Link {
     fn event(&self) -> Option<Event> {
         let finished = self.inbound_end || self.broken.is_some();
         let readable = finished || !self.inbound.is_empty();
-        self.token.map(|token| Event::Connection { token, readable, finished })
+        let broken = self.broken.is_some();
+        self.token.map(|token| Event::Connection { token, readable, finished, broken })
     }
 
     fn fails(&mut self) -> bool {
@@ -141,6 +142,20 @@ impl Socket for SimulatedSocket {
         let received = self.receive_at_most(buffer.capacity() - buffer.len())?;
         buffer.extend_from_slice(&received);
         Ok(received.len())
+    }
+
+    fn has_input(&self) -> io::Result<bool> {
+        let world = &mut *self.world.borrow_mut();
+        world.meanwhile();
+        let link = &mut world.links[self.link];
+        if link.inbound.is_empty() && link.fails() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        match link.broken.is_some() || link.inbound_end || link.reading_ended {
+            _ if !link.inbound.is_empty() => Ok(true),
+            true => Ok(false),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -63,8 +63,6 @@ pub(crate) struct World {
     too_many: Option<&'static [u8]>,
     stop: Arc<dyn Fn()>,
     stopping: bool,
-    /// True if the clients' traffic has rates.
-    has_rates: bool,
     /// True if the listener stops before its clients are done.
     ends_early: bool,
     seen: Seen,
@@ -131,7 +129,6 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         }),
         stop: Arc::new(|| {}),
         stopping: false,
-        has_rates,
         ends_early: draw.chance(20),
         seen: Seen::new(),
         told,
@@ -434,11 +431,7 @@ impl World {
         let broken = link.broken.is_some();
         let script_closes = client.script.closes;
         let turned_away = self.too_many.is_some_and(|too_many| too_many.starts_with(&client.received));
-        // A client that finishes sending while its tenant is in debt is cut off.
-        let reads_on = match client.fate {
-            Fate::HalfCloses => !self.has_rates,
-            fate => fate == Fate::Leaves,
-        };
+        let reads_on = matches!(client.fate, Fate::Leaves | Fate::HalfCloses);
         if client.turned_away {
             self.note("client: turned away", number);
         } else if client.is_answered() && client.has_sent_all() {
