@@ -16,7 +16,7 @@ use crate::tenants::{Division, Share, TenantSeen, TenantTerms, Tenants};
 
 /// Normalized throughput that counts as equal.
 const ROUNDING: f64 = 1e-6;
-/// Requests of a tenant without demand at the last decision after which the next one is early.
+/// Requests of a tenant that was idle before the last decision after which the next one is early.
 const BEGINS: u64 = 100;
 /// Part of a period before which no early decision follows another.
 const EARLY: u32 = 10;
@@ -68,8 +68,9 @@ impl TenantController {
         let before = Division::new(&tenants, self.goal.bytes.clone(), self.goal.rates.clone(), None);
         let kept = self.keeps(now, &tenants, &division, &before);
         self.decides_at = now + self.options.period;
-        for (member, throughput) in self.members.iter_mut().zip(tenants.base_throughput()) {
-            (member.requests, member.had_demand) = (0, *throughput > 0.0);
+        for member in &mut self.members {
+            // Not a demand for resources: a tenant that only hits has none, however long it runs.
+            (member.requests, member.had_demand) = (0, member.history.window().0.requests > 0);
         }
         let mut decision = TenantDecision {
             policy: self.policy.name(),

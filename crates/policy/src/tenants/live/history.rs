@@ -113,16 +113,17 @@ impl PartSample {
 
 impl Sample {
     /// The growth since `before`; none if a counter shrank or the number of partitions changed.
+    /// Used units that shrank count as none.
     fn since(&self, before: &Self) -> Option<Self> {
         if self.parts.len() != before.parts.len() || self.units.len() != before.units.len() {
             return None;
         }
         let units = self.units.iter().zip(&before.units).map(|(now, before)| {
-            let used = growth(now.used, before.used)?;
             Some(UnitCounts {
                 if_hit: growth(now.if_hit, before.if_hit)?,
                 if_miss: growth(now.if_miss, before.if_miss)?,
-                used,
+                // Units that are given back, as after a throttled read, lower it for a moment.
+                used: growth(now.used, before.used).unwrap_or(0.0),
             })
         });
         let parts = self.parts.iter().zip(&before.parts).map(|(now, before)| {
@@ -150,4 +151,30 @@ impl Sample {
 fn growth(now: f64, before: f64) -> Option<f64> {
     let grown = now - before;
     if grown.is_finite() { (grown >= 0.0).then_some(grown) } else { Some(0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(requests: u64, units: UnitCounts) -> TenantObservation {
+        let counts = super::super::TenantCounts { requests, units: vec![units] };
+        TenantObservation { counts, ..TenantObservation::default() }
+    }
+
+    #[test]
+    fn refunded_units_leave_the_window_as_it_is() {
+        let mut history = History::new(Duration::from_secs(60));
+        let counts = [(0, 0.0, 0.0), (100, 100.0, 90.0), (130, 130.0, 70.0), (150, 150.0, 95.0)];
+        for (second, (requests, if_miss, used)) in (1..).zip(counts) {
+            let units = UnitCounts { if_hit: 0.0, if_miss, used };
+            history.add(Instant::from_secs(second), &seen(requests, units), |_| None);
+        }
+        let (window, time) = history.window();
+        assert_eq!((window.requests, time), (150, Duration::from_secs(3)));
+        assert_eq!(window.units, [UnitCounts { if_hit: 0.0, if_miss: 150.0, used: 95.0 }]);
+        history.add(Instant::from_secs(9), &seen(149, UnitCounts::default()), |_| None);
+        let (window, time) = history.window();
+        assert_eq!((window.requests, time), (0, Duration::ZERO), "the counters start anew");
+    }
 }

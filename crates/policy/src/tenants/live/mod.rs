@@ -100,7 +100,7 @@ struct Member {
     is_limited: bool,
     /// Requests since the last decision.
     requests: u64,
-    /// True if demand was known at the last decision.
+    /// True if there were requests in the window of the last decision.
     had_demand: bool,
     /// Time since which the tenant has had about the bytes of its baseline; none if it has not.
     at_base_since: Option<Instant>,

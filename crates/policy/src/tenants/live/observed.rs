@@ -6,8 +6,8 @@ use super::TenantResource;
 
 /// Observation of one tenant at one time.
 ///
-/// Figures are not trusted: a counter that shrinks starts a new window of the tenant, and NaN or
-/// negative units count as none.
+/// Figures are not trusted: a counter that shrinks starts a new window of the tenant, except that
+/// of used units, which then counts as unchanged. NaN or negative units count as none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TenantObservation {
     /// Counters since the start.
@@ -39,7 +39,8 @@ pub struct UnitCounts {
     pub if_hit: f64,
     /// Units if every read had missed.
     pub if_miss: f64,
-    /// Units that were charged. A read that joined the fetch of another takes none of the backend.
+    /// Units that were charged, less those that were given back. A read that joined the fetch of
+    /// another takes none of the backend.
     pub used: f64,
 }
 

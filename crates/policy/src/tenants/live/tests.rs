@@ -63,6 +63,19 @@ fn tenant_whose_keys_all_fit_has_no_predicted_throughput() {
     assert!((1.0..10.0).contains(&limited), "{limited}");
 }
 
+#[test]
+fn tenant_that_needs_no_resource_causes_no_early_decisions() {
+    let loads = vec![Load::linear(32 * MIB, 0.0, 0.0), Load::linear(640 * MIB, 0.3, 0.0)];
+    let mut world = World::new("hare", 64 * MIB, loads);
+    let (reads, terms) = (resources(2_000.0)[..1].to_vec(), terms(&[1.0; 2]));
+    // A salt would be a demand.
+    let options = TenantControlOptions { salt: 0.0, ..TenantControlOptions::default() };
+    world.controller =
+        TenantController::new(policy("hare"), options, reads, 128 * MIB, terms).expect("valid");
+    world.run(300, |_| {});
+    assert!(world.decisions.len() <= 15, "{} decisions in 15 periods", world.decisions.len());
+}
+
 /// A tenant whose misses fall as a power of its cache until all keys fit into `keys_mib`.
 fn power(load: &mut Load, keys_mib: f64, exponent: f64, writes: f64) {
     let ratio = |mib: f64| if mib >= keys_mib { 0.0 } else { 1.0 - libm::pow(mib / keys_mib, exponent) };
