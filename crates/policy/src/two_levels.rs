@@ -122,14 +122,20 @@ impl TwoLevels {
         self.between.set_policy(policy);
     }
 
+    /// Checks that a policy can be used within a tenant.
+    ///
+    /// # Errors
+    /// If the policy shares one LRU.
+    pub fn check_within(policy: &dyn Policy) -> Result<(), TwoLevelsError> {
+        if policy.starts_shared() { Err(TwoLevelsError::Shared { policy: policy.name() }) } else { Ok(()) }
+    }
+
     /// Replaces the policy within every tenant from the next decision on.
     ///
     /// # Errors
-    /// If the policy shares one LRU; nothing has changed then.
+    /// As those of [`check_within`](Self::check_within); nothing has changed then.
     pub fn set_within(&mut self, policy: &dyn Policy) -> Result<(), TwoLevelsError> {
-        if policy.starts_shared() {
-            return Err(TwoLevelsError::Shared { policy: policy.name() });
-        }
+        Self::check_within(policy)?;
         self.within.iter_mut().for_each(|within| within.controller.set_policy(policy.copy()));
         Ok(())
     }

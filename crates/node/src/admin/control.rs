@@ -31,7 +31,7 @@ pub(crate) async fn change(
     aside(core, move |core| {
         let mut control = core.control();
         let Change { policy, dry_run, guard } = change;
-        control.change(policy.as_deref(), dry_run, guard).map_err(Problem::unprocessable)?;
+        control.switch(policy.as_deref(), dry_run, guard).map_err(Problem::unprocessable)?;
         Ok(Json(control.view()))
     })
     .await?

@@ -12,7 +12,7 @@ use sherwood_model::TenantId;
 use sherwood_policy::tenants::{Share, TenantSeen, TenantTerms, described_curve, described_demand};
 
 use super::aside::aside;
-use crate::control::{Control, SaidTrade, TenantLevels};
+use crate::control::{ChangeError, Control, ControlChange, SaidTrade, TenantLevels};
 use crate::core::Core;
 use crate::http::{InPath, JsonBody, Problem};
 use crate::tenants::{TenancySetup, TermsError};
@@ -56,7 +56,9 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
         return Err(Problem::bad_request("nothing to change; give weight or min_bytes"));
     }
     weight.map_or(Ok(()), |weight| check_weight(name, weight))?;
-    control.set_terms(&[(tenant, weight, min_bytes)]).map_err(|error| refused(&error))?;
+    let terms = &[(tenant, weight, min_bytes)];
+    let checked = control.check(&ControlChange { terms, ..ControlChange::default() });
+    control.apply(checked.map_err(|error| refused_change(&error))?);
     let TenantTerms { weight, min, .. } = &tenants(&control)?.levels().between().terms()[tenant.index()];
     let data = json!({ "tenant": name, "weight": weight, "min_bytes": min.bytes });
     let said = format!("{name} has weight {weight} and at least {} bytes", min.bytes);
@@ -189,6 +191,13 @@ fn check_weight(tenant: &str, weight: f64) -> Result<(), Problem> {
     }
     let (min, max) = (WEIGHTS.start(), WEIGHTS.end());
     Err(Problem::unprocessable(format!("weight {weight} of `{tenant}`: {min} to {max} is accepted")))
+}
+
+fn refused_change(error: &ChangeError) -> Problem {
+    match error {
+        ChangeError::Terms(error) => refused(error),
+        _ => Problem::unprocessable(error),
+    }
 }
 
 /// The reply to terms that cannot be set.

@@ -2,7 +2,7 @@
 
 use sherwood_model::Instant;
 use sherwood_policy::{
-    Controller, Decision, GuardOptions, GuardStanding, Needs, Observation, Policy, TwoLevelsError,
+    Controller, Decision, GuardOptions, GuardStanding, Needs, Observation, Policy, TwoLevels, TwoLevelsError,
 };
 
 use super::tenants::TenantLevels;
@@ -77,24 +77,28 @@ impl Levels {
         }
     }
 
-    /// Switches between applying decisions and only reporting them.
-    pub(super) fn set_dry_run(&mut self, dry_run: bool) -> Result<(), OneLevelOnly> {
-        match self {
-            Self::One(controller) => controller.set_dry_run(dry_run),
-            Self::Two(_) if dry_run => return Err(OneLevelOnly("dry_run")),
-            Self::Two(_) => {}
-        }
-        Ok(())
+    /// Checks that decisions can be only reported, if they are to be.
+    pub(super) fn check_dry_run(&self, dry_run: bool) -> Result<(), OneLevelOnly> {
+        if dry_run && self.tenants().is_some() { Err(OneLevelOnly("dry_run")) } else { Ok(()) }
     }
 
-    /// Switches the guard on, in its initial state, or off.
-    pub(super) fn set_guard(&mut self, guard: Option<GuardOptions>) -> Result<(), OneLevelOnly> {
-        match self {
-            Self::One(controller) => controller.set_guard(guard),
-            Self::Two(_) if guard.is_some() => return Err(OneLevelOnly("guard")),
-            Self::Two(_) => {}
+    /// Switches between applying decisions and only reporting them. The change was checked.
+    pub(super) fn set_dry_run(&mut self, dry_run: bool) {
+        if let Self::One(controller) = self {
+            controller.set_dry_run(dry_run);
         }
-        Ok(())
+    }
+
+    /// Checks that there can be a guard, if there is to be one.
+    pub(super) fn check_guard(&self, is_on: bool) -> Result<(), OneLevelOnly> {
+        if is_on && self.tenants().is_some() { Err(OneLevelOnly("guard")) } else { Ok(()) }
+    }
+
+    /// Switches the guard on, in its initial state, or off. The change was checked.
+    pub(super) fn set_guard(&mut self, guard: Option<GuardOptions>) {
+        if let Self::One(controller) = self {
+            controller.set_guard(guard);
+        }
     }
 
     /// Restarts the guard: a change was the operator's.
@@ -118,13 +122,17 @@ impl Levels {
         }
     }
 
-    /// Replaces the policy among partitions.
-    pub(super) fn set_policy(&mut self, policy: Box<dyn Policy>) -> Result<(), TwoLevelsError> {
+    /// Checks that a policy can divide among partitions.
+    pub(super) fn check_policy(&self, policy: &dyn Policy) -> Result<(), TwoLevelsError> {
+        if self.tenants().is_some() { TwoLevels::check_within(policy) } else { Ok(()) }
+    }
+
+    /// Replaces the policy among partitions by one that was checked.
+    pub(super) fn set_policy(&mut self, policy: Box<dyn Policy>) {
         match self {
             Self::One(controller) => controller.set_policy(policy),
-            Self::Two(tenants) => tenants.set_within(&*policy)?,
+            Self::Two(tenants) => tenants.set_within(&*policy),
         }
-        Ok(())
     }
 
     /// Has the policies among partitions decide, from the finished requests of `telemetry` if they

@@ -5,6 +5,7 @@
 
 mod actuator;
 mod admission;
+mod change;
 mod guard;
 pub(crate) mod instances;
 mod levels;
@@ -20,27 +21,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sherwood_cache::Cache;
-use sherwood_model::{Band, CachePlan, Instant, PartitionId, Plan, TenantId};
-use sherwood_policy::tenants::TenantPolicyError;
-use sherwood_policy::{
-    CounterWindow, Decision, GuardOptions, GuardStanding, Observation, Options, PartitionObservation, Policy,
-    PolicyError, TwoLevelsError, by_name,
-};
+use sherwood_model::{Band, CachePlan, Instant, PartitionId, Plan};
+use sherwood_policy::tenants::TenantTerms;
+use sherwood_policy::{CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation};
 
 use crate::clock::{Clock, millis};
 use crate::events::Events;
 use crate::names::Names;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
-use crate::tenants::TermsError;
 use actuator::ApplyError;
-use levels::OneLevelOnly;
 use losses::Noticed;
 use pins::PinError;
 use what_if::WhatIf;
 
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
 pub(crate) use admission::AdmissionTargets;
+pub(crate) use change::{ChangeError, ControlChange};
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 pub(crate) use levels::Levels;
 pub(crate) use losses::Losses;
@@ -48,9 +45,6 @@ pub use pins::Pin;
 pub(crate) use rates::RateLimits;
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels};
-
-/// Characters of a policy's name that an error quotes.
-const NAME_CHARS_MAX: usize = 64;
 
 /// The policy under which partitions have no sizes of their own.
 const SHARING: &str = "shared-lru";
@@ -67,26 +61,6 @@ pub(crate) struct Room {
     pub(crate) max_bytes: u64,
     /// The total less the budgets of all other partitions, bytes.
     pub(crate) free_bytes: u64,
-}
-
-/// The reason a change of the loop is refused.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChangeError {
-    /// No policy has this name.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// The policy between tenants cannot be constructed.
-    #[error(transparent)]
-    Between(#[from] TenantPolicyError),
-    /// The policy cannot be used within a tenant.
-    #[error(transparent)]
-    Within(#[from] TwoLevelsError),
-    /// The option exists without tenants only.
-    #[error(transparent)]
-    Tenants(#[from] OneLevelOnly),
-    /// The caches do not support the policy.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
 }
 
 /// The parts that the control loop observes and reports to.
@@ -206,79 +180,18 @@ impl Control {
         self.decisions
     }
 
-    /// Switches between acting on decisions and only reporting them, then switches the policy,
-    /// which decides at once.
-    pub(crate) fn change(
-        &mut self,
-        policy: Option<&str>,
-        dry_run: Option<bool>,
-        guard: Option<bool>,
-    ) -> Result<(), ChangeError> {
-        let (between, within) = match policy {
-            Some(name) if self.is_between_tenants(name) => (Some(name), None),
-            _ => (None, policy),
-        };
-        let policy = within.map(|name| self.policy_called(name)).transpose()?;
-        if policy.as_ref().is_some_and(|policy| policy.starts_shared()) && !self.actuator.can_share() {
-            return Err(ApplyError::Sharing.into());
-        }
-        if let Some(dry_run) = dry_run {
-            self.levels.set_dry_run(dry_run)?;
-            let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
-            self.parts.events.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
-        }
-        if let Some(guard) = guard {
-            let options = self.options.guard.unwrap_or_default();
-            self.levels.set_guard(guard.then_some(options))?;
-            let state = if guard { "on, and begins anew" } else { "off: nothing goes back by itself" };
-            self.parts.events.say("guard", format!("guard {state}"), json!({ "guard": guard }));
-        }
-        if let Some(policy) = policy {
-            let name = policy.name();
-            self.levels.set_policy(policy)?;
-            self.parts.events.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
-            self.warn_of_idle_pins();
-            self.decide(self.parts.clock.now());
-        }
-        if let (Some(name), Some(tenants)) = (between, self.levels.tenants_mut()) {
-            tenants.set_between(name)?;
-            let said = format!("policy between tenants switched to {name}");
-            self.parts.events.say("policy", said, json!({ "between": name }));
-            self.advance(self.parts.clock.now());
-        }
-        Ok(())
-    }
-
-    /// Sets the options of the guard, which begins anew, or switches it off.
-    pub(crate) fn set_guard(&mut self, guard: Option<GuardOptions>) -> Result<(), ChangeError> {
-        self.options.guard = guard.or(self.options.guard);
-        self.change(None, None, Some(guard.is_some()))
-    }
-
-    /// True if `name` is that of a policy between tenants, and there are some.
-    fn is_between_tenants(&self, name: &str) -> bool {
-        self.levels.tenants().is_some() && sherwood_policy::tenants::available().contains(&name)
-    }
-
     /// The level between tenants; none without tenants.
     pub(crate) fn tenants(&self) -> Option<&TenantLevels> {
         self.levels.tenants()
     }
 
-    /// Sets weights and least bytes of tenants together, and decides; no effect without tenants.
-    ///
-    /// # Errors
-    /// See [`TenantLevels::set_terms`]; nothing has changed then.
-    pub(crate) fn set_terms(
-        &mut self,
-        changed: &[(TenantId, Option<f64>, Option<u64>)],
-    ) -> Result<(), TermsError> {
-        let Some(tenants) = self.levels.tenants_mut().filter(|_| !changed.is_empty()) else { return Ok(()) };
-        tenants.set_terms(changed)?;
+    /// Sets the terms of tenants, which were checked, and decides; no effect without tenants.
+    fn set_terms(&mut self, terms: Vec<TenantTerms>) {
+        let Some(tenants) = self.levels.tenants_mut() else { return };
+        tenants.set_terms(terms);
         let plan = tenants.plan();
         self.apply_division(&plan);
         self.advance(self.parts.clock.now());
-        Ok(())
     }
 
     /// Applies a plan of the level between tenants. It fits the cache, so that a failure is a bug.
@@ -303,12 +216,6 @@ impl Control {
             );
             self.parts.events.warn("policy", message, json!({ "policy": SHARING, "idle_pins": pinned }));
         }
-    }
-
-    /// Returns the policy called `name`. An error quotes only the beginning of a long name.
-    fn policy_called(&self, name: &str) -> Result<Box<dyn Policy>, PolicyError> {
-        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        by_name(&name, &self.options)
     }
 
     /// Sets one partition's budget by hand, at once.

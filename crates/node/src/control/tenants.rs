@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use sherwood_model::{Instant, PartitionId, Plan, RequestSnapshot, TenantId};
 use sherwood_policy::tenants::{
-    Division, TenantControlError, TenantController, TenantDecision, TenantOptions, TenantPolicyError,
-    TenantRound, TenantSeen, TenantStanding, TenantTerms,
+    Division, TenantControlError, TenantController, TenantDecision, TenantOptions, TenantPolicy,
+    TenantPolicyError, TenantRound, TenantSeen, TenantStanding, TenantTerms,
 };
 use sherwood_policy::{Controller, Decision, Observation, Options, Policy, TwoLevels, TwoLevelsError};
 
@@ -179,27 +179,30 @@ impl TenantLevels {
         self.levels.decide_all(now, seen, finished)
     }
 
-    /// Replaces the policy within tenants.
-    pub(super) fn set_within(&mut self, policy: &dyn Policy) -> Result<(), TwoLevelsError> {
-        self.levels.set_within(policy)
+    /// Replaces the policy within tenants by one that was checked.
+    pub(super) fn set_within(&mut self, policy: &dyn Policy) {
+        self.levels.set_within(policy).expect("the policy was checked");
     }
 
-    /// Replaces the policy between tenants by the one of this name.
-    pub(super) fn set_between(&mut self, name: &str) -> Result<(), TenantPolicyError> {
-        let policy = sherwood_policy::tenants::by_name(name, policy_options(&self.setup))?;
+    /// Returns the policy between these tenants that has this name.
+    pub(super) fn policy_between(&self, name: &str) -> Result<Box<dyn TenantPolicy>, TenantPolicyError> {
+        sherwood_policy::tenants::by_name(name, policy_options(&self.setup))
+    }
+
+    /// Replaces the policy between tenants.
+    pub(super) fn set_between(&mut self, policy: Box<dyn TenantPolicy>) {
         self.levels.set_between(policy);
-        Ok(())
     }
 
-    /// Sets weights and least bytes of tenants together.
+    /// Returns the terms of all tenants with changed weights and least bytes.
     ///
     /// # Errors
     /// If every share of a tenant is stated, so that its weight has no effect; or if a minimum
-    /// would exceed its tenant's share. Nothing has changed then.
-    pub(crate) fn set_terms(
-        &mut self,
+    /// would exceed its tenant's share.
+    pub(super) fn changed_terms(
+        &self,
         changed: &[(TenantId, Option<f64>, Option<u64>)],
-    ) -> Result<(), TermsError> {
+    ) -> Result<Vec<TenantTerms>, TermsError> {
         let mut terms = self.levels.between().terms().to_vec();
         for &(tenant, weight, min_bytes) in changed {
             if weight.is_some() {
@@ -209,15 +212,18 @@ impl TenantLevels {
             own.weight = weight.unwrap_or(own.weight);
             own.min.bytes = min_bytes.unwrap_or(own.min.bytes);
         }
-        let terms = self.setup.rebased(self.total_bytes(), terms, &[])?;
+        self.setup.rebased(self.total_bytes(), terms, &[])
+    }
+
+    /// Sets the terms of all tenants.
+    pub(super) fn set_terms(&mut self, terms: Vec<TenantTerms>) {
         self.levels.set_terms(terms).expect("the number of tenants is the same");
-        Ok(())
     }
 
     /// Returns the division that the policy finds with other weights and with more tenants.
     ///
     /// # Errors
-    /// As those of [`set_terms`](Self::set_terms).
+    /// As those of [`changed_terms`](Self::changed_terms).
     pub(crate) fn what_if(
         &self,
         weights: &[(TenantId, f64)],

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::Node;
 use crate::config::{Changes, Config};
+use crate::control::ControlChange;
 use crate::core::Core;
 use crate::reload::{ReloadError, ReloadRequest, Reloaded};
 
@@ -29,20 +30,21 @@ impl Node {
     }
 }
 
-/// Applies the changes; those that may be refused come first.
-fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), ReloadError> {
+/// Checks all changes that may be refused, and applies the changes.
+pub(super) fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), ReloadError> {
     let refused = |error: &dyn Display| ReloadError::Refused(error.to_string());
     let mut control = core.control();
     control.check_pins(&changes.pins).map_err(|error| refused(&error))?;
-    control.set_terms(&changes.terms).map_err(|error| refused(&error))?;
-    let policy = changes.policy.as_deref();
-    control.change(policy, changes.dry_run, None).map_err(|error| refused(&error))?;
-    if let Some(guard) = changes.guard {
-        control.set_guard(guard).map_err(|error| refused(&error))?;
-    }
-    if changes.between.is_some() {
-        control.change(changes.between.as_deref(), None, None).map_err(|error| refused(&error))?;
-    }
+    let Changes { policy, dry_run, guard, between, terms, .. } = changes;
+    let change = ControlChange {
+        policy: policy.as_deref(),
+        between: between.as_deref(),
+        dry_run: *dry_run,
+        guard: *guard,
+        terms,
+    };
+    let checked = control.check(&change).map_err(|error| refused(&error))?;
+    control.apply(checked);
     if changes.slo.is_some() {
         core.telemetry.set_slo(new.slo, core.clock.now());
     }

@@ -1,6 +1,7 @@
 //! Tests of a whole node without ports, on a clock that the test drives; compiled into the unit
 //! tests, because only they can drive the clock.
 
+mod changes;
 mod cold_cache;
 mod driven;
 mod guard_rollback;
