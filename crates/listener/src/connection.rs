@@ -45,6 +45,8 @@ pub(super) struct Connection<C, S> {
     /// Bytes of input that are needed before a command can be executed; 0 when one can be executed
     /// now.
     need: usize,
+    /// True if a backend has answered and the command that it was for was not continued since.
+    resumed: bool,
     /// Output to be sent, of which the first `sent` bytes have been sent.
     output: Vec<u8>,
     sent: usize,
@@ -179,6 +181,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             stage: Stage::Open,
             input: PendingInput::default(),
             need: 1,
+            resumed: false,
             output: Vec::new(),
             sent: 0,
             held: Vec::new(),
@@ -276,40 +279,37 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     /// Gives the client a turn: does everything that is possible without waiting.
     pub(super) fn turn(&mut self, context: &mut ThreadContext<'_>) -> Turn {
-        match self.stage {
-            Stage::Waiting(_) => {
-                let turn = self.poll_backend(context);
-                self.note_buffers();
-                turn
-            }
-            _ => self.settled_turn(context, Self::advance_or_read),
-        }
+        self.step(context, Self::advance_or_read)
     }
 
     /// Gives a turn to a client whose tenant is in debt: sends what the client is owed, without
-    /// reading or executing anything more. Ends a client that has gone, and one that has finished
+    /// reading or beginning anything more. Ends a client that has gone, and one that has finished
     /// sending and of which everything was read.
     pub(super) fn turn_in_debt(&mut self, context: &mut ThreadContext<'_>) -> Turn {
-        match self.stage {
-            Stage::Waiting(_) => Turn::Wait(Wait::Backend),
-            _ => self.settled_turn(context, |client, _| client.wait_in_debt()),
-        }
+        self.step(context, |client, context| match client.resumed {
+            true => client.finish_command(context),
+            false => client.wait_in_debt(),
+        })
     }
 
-    /// Sends the output that is pending, and then ends the connection if that is its next step, or
-    /// has `go_on` go on with an open one.
-    fn settled_turn<'a>(
+    /// Asks for the backend's answer that the client waits for, or sends the output that is pending
+    /// and then ends the connection if that is its next step, or has `go_on` go on with an open
+    /// one.
+    fn step<'a>(
         &mut self,
         context: &mut ThreadContext<'a>,
         go_on: impl FnOnce(&mut Self, &mut ThreadContext<'a>) -> Result<Turn, End>,
     ) -> Turn {
-        let turn = self.settle(context).and_then(|settled| match (settled, &self.stage) {
-            (false, _) => Ok(Turn::Wait(Wait::Output)),
-            (true, Stage::Closing) => Err(End::Done),
-            (true, Stage::HangingUp) => self.hang_up(context),
-            (true, Stage::HungUp) => self.discard(context),
-            (true, Stage::Open | Stage::Waiting(_)) => go_on(self, context),
-        });
+        let turn = match self.stage {
+            Stage::Waiting(_) => Ok(self.poll_backend(context)),
+            _ => self.settle(context).and_then(|settled| match (settled, &self.stage) {
+                (false, _) => Ok(Turn::Wait(Wait::Output)),
+                (true, Stage::Closing) => Err(End::Done),
+                (true, Stage::HangingUp) => self.hang_up(context),
+                (true, Stage::HungUp) => self.discard(context),
+                (true, Stage::Open | Stage::Waiting(_)) => go_on(self, context),
+            }),
+        };
         self.note_buffers();
         turn.unwrap_or_else(Turn::End)
     }
@@ -389,7 +389,21 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     fn advance(&mut self, context: &mut ThreadContext<'_>) -> NextStep {
         let Self { input, conversation, .. } = self;
+        self.resumed = false;
         input.consume(|input| conversation.advance(context.moment, input, &mut context.output))
+    }
+
+    /// Continues the command that a backend has answered, and begins no other: the conversation
+    /// sees no further input.
+    fn finish_command(&mut self, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
+        self.resumed = false;
+        let none = [].as_slice().into();
+        let next = match self.conversation.advance(context.moment, none, &mut context.output).next {
+            // The input that is left may be enough.
+            NextStep::Need(_) if !self.input.is_empty() => NextStep::Send,
+            next => next,
+        };
+        self.follow(next, context)
     }
 
     /// Carries out the next step of the connection, as the conversation returned it.
@@ -448,6 +462,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             Poll::Ready(answered) => {
                 self.stage = Stage::Open;
                 self.fresh = true;
+                self.resumed = true;
                 match answered {
                     Answered::Fetched(fetched) => {
                         self.held.extend(fetched.iter().flatten().flatten().map(|found| found.value.clone()));

@@ -21,6 +21,7 @@ mod network;
 mod programs;
 mod protocol;
 mod redis;
+mod slow;
 mod support;
 mod unix;
 #[path = "../common/wait.rs"]

@@ -1,20 +1,14 @@
 //! The memcached listener on real sockets, with faulty, slow and many clients.
 
-use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use crate::protocol::Protocol;
+use crate::slow::Slow;
 use crate::support::{Server, options};
 use crate::wait::eventually;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use sherwood_listener::{
-    Backends, BindError, Bound, Count, FetchFailure, FetchResult, ListenerOptions, VERSION,
-};
-use sherwood_model::{Instant, PartitionId};
-use tokio::sync::oneshot;
+use sherwood_listener::{Backends, BindError, Bound, Count, FetchFailure, ListenerOptions, VERSION};
 
 #[test]
 fn error_of_a_listener_names_a_port_in_use() {
@@ -249,60 +243,6 @@ fn stopped_listener_answers_commands_already_sent_and_closes() {
     assert_eq!(asking.rest(), "VALUE a 0 1\r\nx\r\nEND\r\n".repeat(2));
     assert_eq!(slow.rest(), format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()).repeat(20));
     server.join();
-}
-
-/// Backends that answer a fetch only when the test tells them to.
-#[derive(Default)]
-struct Slow {
-    waiting: Mutex<BTreeMap<String, oneshot::Sender<FetchResult>>>,
-}
-
-impl Backends for Slow {
-    fn fetch(
-        &self,
-        _: PartitionId,
-        keys: Vec<Bytes>,
-        _: Option<Duration>,
-    ) -> BoxFuture<'static, Vec<FetchResult>> {
-        let mut waiting = self.waiting.lock().unwrap();
-        let answers: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let (send, receive) = oneshot::channel();
-                waiting.insert(String::from_utf8_lossy(key).into_owned(), send);
-                receive
-            })
-            .collect();
-        Box::pin(async {
-            let mut results = Vec::new();
-            for answer in answers {
-                results.push(answer.await.unwrap_or_else(|_| Err(FetchFailure::Failed("gone".to_owned()))));
-            }
-            results
-        })
-    }
-
-    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-}
-
-impl Slow {
-    fn is_asked(&self, key: &str) -> bool {
-        self.waiting.lock().unwrap().contains_key(key)
-    }
-
-    fn answer(&self, key: &str, result: FetchResult) {
-        self.waiting.lock().unwrap().remove(key).unwrap().send(result).unwrap();
-    }
 }
 
 #[test]

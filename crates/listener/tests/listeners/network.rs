@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use sherwood_listener::{Count, ListenerOptions, Network};
+use bytes::Bytes;
+use sherwood_listener::{Backends, Count, ListenerOptions, Network};
 use sherwood_model::{Instant, TenantId};
 
-use crate::protocol::Protocol;
+use crate::protocol::{PROTOCOLS, Protocol};
+use crate::slow::Slow;
 use crate::support::{Server, options};
 use crate::wait::eventually;
 
@@ -15,6 +17,8 @@ use crate::wait::eventually;
 #[derive(Default)]
 struct Debts {
     in_debt: AtomicBool,
+    /// True if the next bytes begin a debt.
+    begins_with_bytes: AtomicBool,
     /// Bytes that were charged, and how often a debt was found.
     charged: AtomicU64,
     held: AtomicU64,
@@ -34,6 +38,9 @@ impl Network for Debts {
     fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
         assert_eq!(tenant, TenantId(0));
         self.charged.fetch_add(bytes, SeqCst);
+        if bytes > 0 && self.begins_with_bytes.swap(false, SeqCst) {
+            self.in_debt.store(true, SeqCst);
+        }
         if !self.in_debt.load(SeqCst) {
             return None;
         }
@@ -173,4 +180,28 @@ fn clients_that_finish_sending_in_debt_keep_a_bounded_number_of_places() {
     eventually("none is left", || server.connections() == 0);
     assert_eq!(server.count(Count::CmdGet), KEPT as u64);
     assert_eq!(debts.waiting.load(SeqCst), 0);
+}
+
+#[test]
+fn client_in_debt_is_sent_the_answer_of_its_backend_and_nothing_more() {
+    for protocol in PROTOCOLS {
+        let (debts, slow) = (Arc::new(Debts::default()), Arc::new(Slow::default()));
+        let one_thread = ListenerOptions { threads: 1, ..options() };
+        let backends = Arc::clone(&slow) as Arc<dyn Backends>;
+        let network = Arc::clone(&debts) as Arc<dyn Network>;
+        let server = Server::limited_read_through(protocol, one_thread, network, backends);
+        let mut client = server.connect();
+        // The first command brings the tenant into debt.
+        debts.begins_with_bytes.store(true, SeqCst);
+        client.send(format!("{}{}", protocol.get("a"), protocol.get("b")).as_bytes());
+        eventually("the client waits", || debts.waiting.load(SeqCst) == 1 && slow.is_asked("a"));
+        slow.answer("a", Ok(Some(Bytes::from_static(b"1").into())));
+        client.expect(&protocol.found("a", "1"));
+        debts.wait_for_rounds();
+        assert!(!slow.is_asked("b"), "the second command is not executed");
+        debts.in_debt.store(false, SeqCst);
+        eventually("the backend is asked again", || slow.is_asked("b"));
+        slow.answer("b", Ok(None));
+        client.expect(protocol.missed());
+    }
 }

@@ -121,6 +121,18 @@ impl Server {
         Self::run(protocol, options, Service { network: Some(network), ..service })
     }
 
+    /// Starts a listener of either protocol whose misses are fetched from `backends`, and whose
+    /// clients' traffic has these rates.
+    pub(crate) fn limited_read_through(
+        protocol: Protocol,
+        options: ListenerOptions,
+        network: Arc<dyn Network>,
+        backends: Arc<dyn Backends>,
+    ) -> Self {
+        let service = service(Routing::single(target(0, true)), Some(backends), PLACES, None);
+        Self::run(protocol, options, Service { network: Some(network), ..service })
+    }
+
     fn serve(
         protocol: Protocol,
         options: ListenerOptions,
