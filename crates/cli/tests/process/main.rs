@@ -9,6 +9,7 @@ mod deadlines;
 mod faults;
 mod first_hour;
 mod load;
+mod monitoring;
 mod page;
 mod record;
 mod reload;
