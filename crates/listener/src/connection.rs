@@ -102,7 +102,7 @@ pub(super) enum Wait {
     Backend,
     /// Waits for the end of the client's input, after the listener has ended writing.
     Close,
-    /// Waits for the client to log in, which has a timeout of its own.
+    /// Waits for the handshake and for the client to log in, which have a timeout of their own.
     Login,
 }
 
@@ -210,7 +210,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     /// Records events of the client's socket, after which it has to get a turn.
     pub(super) fn note(&mut self, readiness: Readiness) {
-        self.readable |= readiness.readable;
+        // Room for output lets a handshake go on, too.
+        self.readable |= readiness.readable || self.socket.is_opening();
         self.finished |= readiness.finished;
         self.broken |= readiness.broken;
     }
@@ -240,7 +241,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Returns true if the client still waits for this event.
     pub(super) fn keeps_waiting(&self, wait: Wait) -> bool {
         match wait {
-            Wait::Login => self.conversation.is_outside(),
+            Wait::Login => self.socket.is_opening() || self.conversation.is_outside(),
             _ => self.waits_for() == wait,
         }
     }

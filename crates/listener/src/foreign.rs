@@ -1,7 +1,10 @@
 //! Clients that speak another protocol than their listener: an answer, and a line in the log.
 
+use std::io;
+
 use sherwood_wire::foreign::{FirstBytes, Foreign};
 
+use super::address::Address;
 use super::conversation::NextStep;
 use super::counters::{Count, Counters};
 use super::shared::Shared;
@@ -36,13 +39,24 @@ pub(super) fn refuse(
     Some(NextStep::HangUp)
 }
 
+/// Logs that a client of a TLS listener did not complete its handshake, and `others` before it.
+#[cold]
+pub(super) fn tell_of_handshake(bind: &Address, protocol: &str, others: u64, error: &io::Error) {
+    tracing::warn!(
+        others,
+        %error,
+        "a client of the {protocol} listener on {bind} failed in its TLS handshake: turn TLS on in the client, and give it the \
+         authority of the listener's certificate and, if [[listener]] tls.client_ca is set, a certificate"
+    );
+}
+
 fn remedy(foreign: Foreign) -> &'static str {
     match foreign {
         Foreign::MemcachedBinary { .. } => {
             "set the client to the text protocol (pylibmc: binary=False), or use one that has it; memjs has no other"
         }
         Foreign::Tls => {
-            "turn TLS off in the client: a [[listener]] speaks it only behind a proxy that ends it"
+            "turn TLS off in the client, or give this [[listener]] a certificate: tls = { cert = \"cert.pem\", key = \"key.pem\" }"
         }
         Foreign::Http => "the gateway and the admin API are on the port of [admin] bind",
     }

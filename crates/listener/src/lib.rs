@@ -35,6 +35,7 @@
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
 //! | `through`, `store` | commands of write-through listeners that change values, and their writes |
 //! | `sockets`, `system` | traits of the event loop's sockets, and their implementation on the system's |
+//! | `tls` | connections whose bytes are encrypted, over any sockets |
 //! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
 //! | `backends`, `clock`, `account`, `passwords`, `standing`, `idle` | traits that the process implements for its listeners; `idle` also decides when a thread does background work |
@@ -96,6 +97,7 @@ mod tests;
 mod thread;
 mod thread_group;
 mod through;
+mod tls;
 mod unix;
 
 pub use account::{BufferBytes, FETCHED_COPIES};
@@ -118,6 +120,7 @@ pub use single::SingleThread;
 pub use sockets::{Event, Signal, Socket, Sockets};
 pub use standing::{ResourceStanding, Standings, TenantStanding};
 pub use tenants::UserRoutes;
+pub use tls::{CONNECTION_BYTES_MAX as TLS_CONNECTION_BYTES_MAX, ServerTls};
 
 /// The answer to `version`: the memcached that this listener was compared with, then Sherwood.
 /// Clients take this number for memcached's: those that speak meta commands look for 1.6 and for

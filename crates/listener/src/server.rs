@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -17,10 +16,11 @@ use super::meter::Meter;
 use super::options::{ListenerOptions, OptionsError};
 use super::redis::Redis;
 use super::shared::{Service, Shared};
-use super::sockets::Signal;
+use super::sockets::{Signal, Sockets};
 use super::system::{Epoll, Wake};
 use super::thread::{NEW_CONNECTIONS, STOP, Thread};
 use super::thread_group::ThreadGroup;
+use super::tls::{ServerTls, TlsSockets};
 use super::unix::{self, SocketFile};
 
 /// Most connections per socket that the system queues until they are accepted: memcached's default.
@@ -32,6 +32,7 @@ pub struct Bound {
     options: ListenerOptions,
     sockets: Vec<Socket>,
     file: Option<SocketFile>,
+    tls: Option<Arc<dyn ServerTls>>,
 }
 
 /// The error of a listener whose socket could not be bound.
@@ -63,7 +64,7 @@ impl Bound {
         options.validate()?;
         match bind_all(&options.bind, options.threads) {
             Ok((bind, sockets, file)) => {
-                Ok(Self { options: ListenerOptions { bind, ..options }, sockets, file })
+                Ok(Self { options: ListenerOptions { bind, ..options }, sockets, file, tls: None })
             }
             Err(error) => Err(BindError::Bind { address: options.bind, error }),
         }
@@ -73,6 +74,12 @@ impl Bound {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.options.bind
+    }
+
+    /// Makes TLS the only way to speak with the listener.
+    #[must_use]
+    pub fn over_tls(self, tls: Arc<dyn ServerTls>) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// Starts the threads. They serve until the returned value is told to stop or dropped.
@@ -99,20 +106,40 @@ impl Bound {
         service: Service,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Running> {
+        match self.tls.clone() {
+            None => self.start(protocol, service, clock, |sockets| sockets),
+            Some(tls) => {
+                self.start(protocol, service, clock, |sockets| TlsSockets::new(sockets, Arc::clone(&tls)))
+            }
+        }
+    }
+
+    /// Starts the threads on sockets that `over` makes of the system's.
+    fn start<P: Protocol, S>(
+        self,
+        protocol: P,
+        service: Service,
+        clock: Arc<dyn Clock>,
+        over: impl Fn(Epoll) -> S,
+    ) -> io::Result<Running>
+    where
+        S: Sockets<Socket: Send> + Send + 'static,
+    {
         let protocol = Arc::new(protocol);
-        let Self { options, sockets, file } = self;
+        let Self { options, sockets, file, tls: _ } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
         let wakes = sockets.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
         let signals = wakes.iter().map(|wake| Arc::clone(wake) as Arc<dyn Signal>);
         let group = Arc::new(ThreadGroup::new(signals, NEW_CONNECTIONS, STOP));
         let thread = |(number, (socket, wake))| {
             let (protocol, shared, group) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&group));
-            Ok(Thread::new(protocol, number, shared, group, Epoll::new(socket, wake)?))
+            Ok(Thread::new(protocol, number, shared, group, over(Epoll::new(socket, wake)?)))
         };
-        let threads: Vec<Thread<P, Epoll>> =
+        let threads: Vec<Thread<P, S>> =
             sockets.into_iter().zip(wakes).enumerate().map(thread).collect::<io::Result<_>>()?;
-        let mut running = Running { shared, group, threads: Vec::new(), _file: file };
-        let spawn = |(number, thread): (usize, Thread<P, Epoll>)| {
+        let stop = Box::new(move || group.stop());
+        let mut running = Running { shared, stop, threads: Vec::new(), _file: file };
+        let spawn = |(number, thread): (usize, Thread<P, S>)| {
             let name = format!("{}-{number}", P::THREADS);
             std::thread::Builder::new().name(name).spawn(move || thread.run())
         };
@@ -174,7 +201,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 /// A listener that is serving. Dropping it stops the listener, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
-    group: Arc<ThreadGroup<OwnedFd>>,
+    stop: Box<dyn Fn() + Send + Sync>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// The file of a UNIX socket, removed once no client is served any more.
     _file: Option<SocketFile>,
@@ -196,7 +223,7 @@ impl Running {
     /// Tells the threads to stop: they answer what clients have sent, and end after the
     /// `drain_timeout` at the latest.
     pub fn stop(&self) {
-        self.group.stop();
+        (self.stop)();
     }
 
     /// Waits until all threads have ended; call [`stop`](Self::stop) first.

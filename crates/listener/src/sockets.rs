@@ -10,6 +10,14 @@ use std::time::Duration;
 /// A connection that never blocks: a call that cannot be carried out now fails with
 /// [`WouldBlock`](io::ErrorKind::WouldBlock). Closed when dropped.
 pub trait Socket {
+    /// True if connections begin with a handshake, which the login timeout limits.
+    const HAS_HANDSHAKE: bool = false;
+
+    /// Returns true until the handshake is over.
+    fn is_opening(&self) -> bool {
+        false
+    }
+
     /// Reads received bytes into the start of `buffer`; returns 0 when the other side has finished.
     ///
     /// # Errors

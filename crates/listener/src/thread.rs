@@ -22,6 +22,7 @@ use super::batch::{InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
+use super::foreign;
 use super::idle::IdleTime;
 use super::input::INPUT_BYTES;
 use super::lent::{Empty, Lendable, ReadBuffer};
@@ -97,7 +98,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         Self {
             protocol,
             number,
-            sweeps: Sweeps::new(&shared.options, shared.service.passwords.is_some()),
+            sweeps: Sweeps::new(
+                &shared.options,
+                shared.service.passwords.is_some() || S::Socket::HAS_HANDSHAKE,
+            ),
             account: shared.service.account(),
             unpaid: shared
                 .service
@@ -382,11 +386,20 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             }
             Turn::End(end) => {
                 if let End::Lost(error) = end {
-                    tracing::debug!(%error, "{} connection lost", P::NAME);
+                    self.lost(token, &error, now);
                 }
                 self.end(token);
             }
         }
+    }
+
+    /// Records the loss of a connection; one lost in its handshake may never succeed.
+    fn lost(&self, token: Token, error: &io::Error, now: Instant) {
+        let opening = self.clients.get(token).is_some_and(|client| client.socket().is_opening());
+        if opening && let Some(others) = self.shared.foreign_clients.note(now) {
+            foreign::tell_of_handshake(&self.shared.options.bind, P::NAME, others, error);
+        }
+        tracing::debug!(%error, "{} connection lost", P::NAME);
     }
 
     /// Accepts the connections that wait at the listening socket.
@@ -511,12 +524,12 @@ struct Sweeps {
 }
 
 impl Sweeps {
-    fn new(options: &ListenerOptions, asks_for_passwords: bool) -> Self {
+    fn new(options: &ListenerOptions, has_login: bool) -> Self {
         let kinds = [
             (Wait::Input, options.idle_timeout),
             (Wait::Output, Some(options.write_timeout)),
             (Wait::Close, Some(CLOSE_TIMEOUT)),
-            (Wait::Login, asks_for_passwords.then_some(options.login_timeout)),
+            (Wait::Login, has_login.then_some(options.login_timeout)),
         ];
         Self { kinds: kinds.map(|(wait, timeout)| (wait, timeout, None)) }
     }

@@ -25,6 +25,7 @@ use crate::names::PartitionName;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
 use crate::tenants::NodeStandings;
+use crate::tls::Tls;
 use crate::waiter::Waiter;
 use sherwood_listener::{
     Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
@@ -60,9 +61,14 @@ pub(crate) fn serve(
         let Some(path) = &setup.auth_file else { return Ok(None) };
         Ok(Some(Arc::new(PasswordFile::open(path, routes::user_tenants(core, setup))?)))
     };
+    let over_tls = |(setup, bound): (&ListenerSetup, Bound)| -> Result<Bound, AccessError> {
+        let Some(files) = setup.tls.clone() else { return Ok(bound) };
+        Ok(bound.over_tls(Arc::new(Tls::of_listener(files)?)))
+    };
     let clock: Arc<dyn Clock> = Arc::new(core.clock);
-    // All passwords are read before the first thread starts.
+    // All passwords and certificates are read before the first thread starts.
     let passwords: Vec<_> = setups.iter().map(open).collect::<Result<_, _>>()?;
+    let bound: Vec<_> = setups.iter().zip(bound).map(over_tls).collect::<Result<_, _>>()?;
     let serve = |((setup, bound), passwords): ((&ListenerSetup, Bound), Option<Arc<dyn Passwords>>)| {
         let service = Service {
             cache: Arc::clone(&core.cache),

@@ -1,11 +1,12 @@
-//! TLS of the HTTP port: the node's certificate and, where clients must show certificates, their
-//! verification.
+//! TLS of the HTTP port and of listeners: the node's certificate and, where clients must show
+//! certificates, their verification.
 //!
 //! Certificates are replaced while the node runs: new connections use the current files
 //! ([`Reloading`]), existing ones keep what they began with. A handshake holds a place among the
 //! connections, so it has a timeout; it runs in a task of its own, so it delays no other
 //! connection.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use sherwood_listener::ServerTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -30,9 +32,21 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// in each direction, and encrypted data not yet sent. rustls enforces these limits.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (17 << 10);
 
-const CERT: &str = "[admin] tls.cert";
-const KEY: &str = "[admin] tls.key";
-const CLIENT_CA: &str = "[admin] tls.client_ca";
+/// Names of the configuration keys of a port's TLS files.
+#[derive(Debug)]
+struct Keys {
+    cert: &'static str,
+    key: &'static str,
+    client_ca: &'static str,
+}
+
+const ADMIN: Keys =
+    Keys { cert: "[admin] tls.cert", key: "[admin] tls.key", client_ca: "[admin] tls.client_ca" };
+const LISTENER: Keys = Keys {
+    cert: "[[listener]] tls.cert",
+    key: "[[listener]] tls.key",
+    client_ca: "[[listener]] tls.client_ca",
+};
 
 /// The answer to a client that speaks HTTP without TLS.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
@@ -53,14 +67,29 @@ pub struct TlsFiles {
 pub(crate) struct Tls(Reloading<ServerConfig>);
 
 impl Tls {
-    /// Loads TLS from these files, for HTTP/1.1 and perhaps HTTP/2.
+    /// Loads the TLS of an HTTP port from these files, for HTTP/1.1 and perhaps HTTP/2.
     ///
     /// # Errors
     /// Fails when a file cannot be read, has the wrong contents, or does not match the others.
     pub(crate) fn open(files: TlsFiles, speaks_http2: bool) -> Result<Self, AccessError> {
+        // The first one that the client offers is used. Clients of gRPC offer HTTP/2 alone.
+        let protocols: [&'static [u8]; 2] = [b"http/1.1", b"h2"];
+        Self::of(files, &ADMIN, &protocols[..1 + usize::from(speaks_http2)])
+    }
+
+    /// Loads the TLS of a listener, whose protocols have no names in TLS.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn of_listener(files: TlsFiles) -> Result<Self, AccessError> {
+        Self::of(files, &LISTENER, &[])
+    }
+
+    fn of(files: TlsFiles, keys: &'static Keys, protocols: &[&'static [u8]]) -> Result<Self, AccessError> {
         let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
         let paths = paths.into_iter().flatten().cloned().collect();
-        Reloading::open(paths, move || server_config(&files, speaks_http2)).map(Self)
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
+        Reloading::open(paths, move || server_config(&files, keys, &protocols)).map(Self)
     }
 
     /// Performs the handshake with a client.
@@ -81,6 +110,18 @@ impl Tls {
     }
 }
 
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl ServerTls for Tls {
+    fn current(&self) -> Arc<ServerConfig> {
+        self.0.current()
+    }
+}
+
 /// Returns whether the first byte begins an HTTP method and no handshake.
 async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0];
@@ -96,25 +137,22 @@ async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-fn server_config(files: &TlsFiles, speaks_http2: bool) -> Result<ServerConfig, AccessError> {
+fn server_config(files: &TlsFiles, keys: &Keys, protocols: &[Vec<u8>]) -> Result<ServerConfig, AccessError> {
     let TlsFiles { cert, key, client_ca } = files;
-    let certificates = certificates(CERT, cert)?;
+    let certificates = certificates(keys.cert, cert)?;
     let unusable = |error: rustls::Error| match error {
-        rustls::Error::InconsistentKeys(_) => refused(KEY, key, Refusal::Mismatch(cert.clone())),
-        error => refused(CERT, cert, Refusal::Unusable(error.to_string())),
+        rustls::Error::InconsistentKeys(_) => refused(keys.key, key, Refusal::Mismatch(cert.clone())),
+        error => refused(keys.cert, cert, Refusal::Unusable(error.to_string())),
     };
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
     // TLS 1.2 and 1.3; rustls supports no older versions.
     let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;
     let builder = match client_ca {
-        Some(path) => builder.with_client_cert_verifier(verifier(path)?),
+        Some(path) => builder.with_client_cert_verifier(verifier(keys.client_ca, path)?),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(certificates, private_key(key)?).map_err(unusable)?;
-    // The first one that the client offers is used. Clients of gRPC offer HTTP/2 alone.
-    let protocols: [&[u8]; 2] = [b"http/1.1", b"h2"];
-    config.alpn_protocols =
-        protocols[..1 + usize::from(speaks_http2)].iter().map(|name| name.to_vec()).collect();
+    let mut config = builder.with_single_cert(certificates, private_key(keys.key, key)?).map_err(unusable)?;
+    config.alpn_protocols = protocols.to_vec();
     Ok(config)
 }
 
@@ -129,8 +167,8 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(certificates)
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
-    let bytes = file_bytes(KEY, path, true)?;
+fn private_key(what: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
+    let bytes = file_bytes(what, path, true)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
         let encrypted = bytes.windows(9).any(|window| window == b"ENCRYPTED");
         let refusal = match error {
@@ -140,7 +178,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
             pem::Error::NoItemsFound => Refusal::Empty("private key in PEM (-----BEGIN PRIVATE KEY-----)"),
             error => not_pem(&error),
         };
-        refused(KEY, path, refusal)
+        refused(what, path, refusal)
     })
 }
 
@@ -157,10 +195,10 @@ fn not_pem(error: &pem::Error) -> Refusal {
     Refusal::NotPem(problem.to_owned())
 }
 
-fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, AccessError> {
-    let unusable = |problem: String| refused(CLIENT_CA, path, Refusal::Unusable(problem));
+fn verifier(what: &'static str, path: &Path) -> Result<Arc<dyn ClientCertVerifier>, AccessError> {
+    let unusable = |problem: String| refused(what, path, Refusal::Unusable(problem));
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(CLIENT_CA, path)? {
+    for certificate in certificates(what, path)? {
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
     let verifier =

@@ -16,9 +16,10 @@ use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
 use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
+use crate::tls::TlsFiles;
 use crate::traces::SpanRule;
 use crate::{http, tls};
-use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
+use sherwood_listener::{Address, ListenerOptions, TLS_CONNECTION_BYTES_MAX, redis_connection_bytes_max};
 
 /// A valid configuration. Conditions of the machine, such as whether a port is free or a file can
 /// be opened, are checked when the node starts.
@@ -126,11 +127,13 @@ pub struct Server {
 pub struct Listener {
     /// Protocol of the listener.
     pub protocol: Protocol,
-    /// UNIX socket or address. An address beyond loopback is accepted only with a password file and
-    /// `network = "trusted"`.
+    /// UNIX socket or address. An address beyond loopback is accepted only with a password file or
+    /// client certificates, and with TLS or `network = "trusted"`.
     pub bind: Address,
     /// File of the names and passwords that clients must give; none if no password is required.
     pub auth_file: Option<PathBuf>,
+    /// Files of the listener's TLS; none if its clients speak without.
+    pub tls: Option<TlsFiles>,
     /// Tenant of all clients of the listener; none if it depends on the client's user, or on the
     /// key.
     pub tenant: Option<TenantId>,
@@ -336,9 +339,12 @@ impl Config {
             (Protocol::Memcached, "memcached", options.connection_bytes_max()),
             (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),
         ];
-        let spoken = |protocol| self.listeners.iter().any(|listener| listener.protocol == protocol);
+        let of = move |protocol| self.listeners.iter().filter(move |listener| listener.protocol == protocol);
         let connections = self.server.connections_max;
-        listeners.into_iter().filter(move |(protocol, ..)| spoken(*protocol)).map(move |(_, name, bytes)| {
+        let spoken = listeners.into_iter().filter(move |(protocol, ..)| of(*protocol).next().is_some());
+        spoken.map(move |(protocol, name, plain)| {
+            let tls = of(protocol).any(|listener| listener.tls.is_some());
+            let bytes = plain + if tls { TLS_CONNECTION_BYTES_MAX } else { 0 };
             let sum = (bytes as u64).saturating_mul(u64::from(connections));
             (sum, format!("for {connections} {name} connections"))
         })

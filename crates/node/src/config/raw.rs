@@ -69,6 +69,7 @@ pub(super) struct RawListener {
     pub(super) bind: Key<String>,
     pub(super) permissions: Key<String>,
     pub(super) auth_file: Key<String>,
+    pub(super) tls: Key<RawServerTls>,
     pub(super) network: Key<String>,
     pub(super) tenant: Key<String>,
     pub(super) route: Key<String>,
@@ -463,14 +464,14 @@ pub(super) struct RawLama {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawAdmin {
     pub(super) bind: Key<String>,
-    pub(super) tls: Key<RawAdminTls>,
+    pub(super) tls: Key<RawServerTls>,
     pub(super) token_file: Key<String>,
     pub(super) read_token_file: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawAdminTls {
+pub(super) struct RawServerTls {
     pub(super) cert: Key<String>,
     pub(super) key: Key<String>,
     pub(super) client_ca: Key<String>,

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 
 use super::raw::{
-    RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses,
-    RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawOtlp,
-    RawPartition, RawProbe, RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawSlo,
-    RawSnapshot, RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule,
-    RawWrites,
+    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses, RawDispatch, RawFair,
+    RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawOtlp, RawPartition, RawProbe,
+    RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawServerTls, RawSlo, RawSnapshot,
+    RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule, RawWrites,
 };
 use super::*;
 

@@ -166,6 +166,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Lis
         protocol: listener.protocol,
         bind: listener.bind.clone(),
         auth_file: listener.auth_file.clone(),
+        tls: listener.tls.clone(),
         tenant: listener.tenant,
         route,
         read_through: listener.mode != Mode::LookAside,

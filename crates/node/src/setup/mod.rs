@@ -169,6 +169,8 @@ pub struct ListenerSetup {
     pub bind: Address,
     /// File of the names and passwords that clients must give; none requires no password.
     pub auth_file: Option<PathBuf>,
+    /// Files of the listener's TLS; none if its clients speak without.
+    pub tls: Option<TlsFiles>,
     /// Tenant of all clients; none if it depends on their user or on the key.
     pub tenant: Option<TenantId>,
     /// Selection of the backend for a key.

@@ -5,15 +5,16 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
-use sherwood_node::{AccessSetup, Node, StartError, TlsFiles};
+use sherwood_listener::Address;
+use sherwood_node::{AccessSetup, ListenerSetup, Node, StartError, TlsFiles};
 use sherwood_store::Store;
 use tempfile::TempDir;
 
 use crate::programs::run;
-use crate::support::{Answer, Fake, Http, answer, setup};
+use crate::support::{Answer, Fake, Http, answer, listener, setup};
 use crate::wait::{TIMEOUT, eventually};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -211,6 +212,53 @@ fn client_certificate_is_required_where_configured() {
     let metrics =
         files.curl(&node, "/metrics", &["--cert", "client.pem", "--key", "client.key"]).unwrap().body;
     assert!(metrics.contains("sherwood_http_failed_handshakes_total 2\n"), "{metrics}");
+}
+
+/// Asks a listener by OpenSSL's client; returns what it answers until it closes.
+fn ask_by_openssl(files: &Files, port: u16, commands: &str, args: &[&str]) -> String {
+    let at = format!("127.0.0.1:{port}");
+    let mut command = Command::new("openssl");
+    command.current_dir(files.0.path()).args(["s_client", "-quiet", "-connect", &at, "-CAfile", "ca.pem"]);
+    command.arg("-verify_return_error").args(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it made the certificates");
+    // One that is refused in the handshake may be gone by now.
+    let _ = child.stdin.as_mut().expect("piped").write_all(commands.as_bytes());
+    String::from_utf8_lossy(&child.wait_with_output().expect("its output").stdout).into_owned()
+}
+
+#[test]
+fn listeners_speak_tls_and_ask_for_client_certificates_where_configured() {
+    let Some(files) = Files::new() else { return };
+    files.sign("ca", "client");
+    let fake = Fake::new([("a/1", &b"1"[..])]) as std::sync::Arc<dyn Store>;
+    let redis = ListenerSetup {
+        protocol: sherwood_node::config::Protocol::Redis,
+        tls: Some(files.tls(false)),
+        ..listener(0)
+    };
+    let memcached = ListenerSetup { tls: Some(files.tls(true)), ..listener(0) };
+    let listeners = vec![redis, memcached];
+    let node =
+        Node::start(sherwood_node::Setup { listeners, ..setup(vec![("catalog", vec![fake])]) }).unwrap();
+    let port = |addresses: &[Address]| match addresses {
+        [Address::Tcp(address)] => address.port(),
+        other => panic!("{other:?}"),
+    };
+    let (redis, memcached) = (port(node.redis()), port(node.memcached()));
+    let mut cli = Command::new("redis-cli");
+    cli.current_dir(files.0.path()).args(["-p", &redis.to_string(), "--tls", "--cacert", "ca.pem"]);
+    if let Some(output) = run(cli.args(["get", "a/1"]), "apt-get install redis-tools") {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n", "{output:?}");
+    }
+    let large = "x".repeat(300_000);
+    let commands = format!("set a/2 0 0 300000\r\n{large}\r\nget a/2\r\nquit\r\n");
+    let answer = format!("STORED\r\nVALUE a/2 0 300000\r\n{large}\r\nEND\r\n");
+    let shown = ["-cert", "client.pem", "-key", "client.key"];
+    assert!(ask_by_openssl(&files, memcached, &commands, &shown) == answer);
+    assert_eq!(ask_by_openssl(&files, memcached, "get a/2\r\nquit\r\n", &[]), "");
+    let plain = talk(([127, 0, 0, 1], redis).into(), b"PING\r\n");
+    assert_eq!(plain.first(), Some(&21), "an alert of TLS");
 }
 
 #[test]

@@ -283,6 +283,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
         protocol: Protocol::Memcached,
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
         auth_file: None,
+        tls: None,
         tenant: None,
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,

@@ -1,10 +1,11 @@
 //! Access to the node's ports: `[admin] tls`, `token_file` and `read_token_file`, `[[listener]]
-//! auth_file` and `network`.
+//! auth_file`, `tls` and `network`.
 //!
-//! Beyond loopback every port requires authentication. The HTTP port can encrypt, so it must.
-//! Listeners cannot: clients of memcached and Redis send passwords in the clear. A password still
-//! keeps out clients that can connect but cannot intercept traffic; whether traffic can be
-//! intercepted only the operator knows, so the network must be declared `trusted` explicitly.
+//! Beyond loopback every port requires authentication. The HTTP port must encrypt, too. Many
+//! clients of memcached and Redis cannot, and send passwords in the clear. A password still keeps
+//! out clients that can connect but cannot intercept traffic; whether traffic can be intercepted
+//! only the operator knows, so the network of a listener without TLS must be declared `trusted`
+//! explicitly.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 
 use crate::config::problem::Problems;
-use crate::config::raw::{Key, RawAdmin, RawAdminTls, RawListener};
+use crate::config::raw::{Key, RawAdmin, RawListener, RawServerTls};
 use crate::config::scope::{Given, Setting, bytes, given, one_of};
 use crate::setup::AccessSetup;
 use crate::tls::TlsFiles;
@@ -20,11 +21,31 @@ use sherwood_listener::Address;
 
 const TOKENS: Setting = Setting::new("[admin]", "token_file", "\"tokens\"");
 const READ_TOKENS: Setting = Setting::new("[admin]", "read_token_file", "\"read-tokens\"");
-const CERT: Setting = Setting::new("[admin]", "tls.cert", "\"cert.pem\"");
-const KEY: Setting = Setting::new("[admin]", "tls.key", "\"key.pem\"");
-const CLIENT_CA: Setting = Setting::new("[admin]", "tls.client_ca", "\"clients.pem\"");
 const AUTH: Setting = Setting::new("[[listener]]", "auth_file", "\"passwords\"");
 const NETWORK: Setting = Setting::new("[[listener]]", "network", "\"trusted\"");
+
+/// The keys of a port's TLS files.
+struct TlsSettings {
+    /// The table with `tls`.
+    of: &'static str,
+    cert: Setting,
+    key: Setting,
+    client_ca: Setting,
+}
+
+const ADMIN_TLS: TlsSettings = TlsSettings::of("[admin]");
+const LISTENER_TLS: TlsSettings = TlsSettings::of("[[listener]]");
+
+impl TlsSettings {
+    const fn of(table: &'static str) -> Self {
+        Self {
+            of: table,
+            cert: Setting::new(table, "tls.cert", "\"cert.pem\""),
+            key: Setting::new(table, "tls.key", "\"key.pem\""),
+            client_ca: Setting::new(table, "tls.client_ca", "\"clients.pem\""),
+        }
+    }
+}
 
 /// Network from which a listener can be reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +59,7 @@ enum Network {
 /// TLS and token files of `[admin]`.
 pub(super) fn admin(file: &RawAdmin, problems: &mut Problems<'_>) -> AccessSetup {
     let access = AccessSetup {
-        tls: file.tls.as_ref().and_then(|tls| self::tls(tls, problems)),
+        tls: file.tls.as_ref().and_then(|tls| self::tls(&ADMIN_TLS, tls, problems)),
         token_file: path(TOKENS, &file.token_file, problems),
         read_token_file: path(READ_TOKENS, &file.read_token_file, problems),
     };
@@ -58,14 +79,21 @@ pub(super) fn admin(file: &RawAdmin, problems: &mut Problems<'_>) -> AccessSetup
     access
 }
 
-fn tls(table: &Spanned<RawAdminTls>, problems: &mut Problems<'_>) -> Option<TlsFiles> {
-    let RawAdminTls { cert, key, client_ca } = table.get_ref();
+fn tls(
+    settings: &TlsSettings,
+    table: &Spanned<RawServerTls>,
+    problems: &mut Problems<'_>,
+) -> Option<TlsFiles> {
+    let RawServerTls { cert, key, client_ca } = table.get_ref();
     if cert.is_none() || key.is_none() {
-        let message = "[admin] tls has no cert or no key; it must have both: set tls = { cert = \"cert.pem\", key = \"key.pem\" }";
+        let of = settings.of;
+        let message = format!(
+            "{of} tls has no cert or no key; it must have both: set tls = {{ cert = \"cert.pem\", key = \"key.pem\" }}"
+        );
         problems.add(&bytes(table), message);
     }
-    let (cert, key) = (path(CERT, cert, problems), path(KEY, key, problems));
-    let client_ca = path(CLIENT_CA, client_ca, problems);
+    let (cert, key) = (path(settings.cert, cert, problems), path(settings.key, key, problems));
+    let client_ca = path(settings.client_ca, client_ca, problems);
     Some(TlsFiles { cert: cert?, key: key?, client_ca })
 }
 
@@ -83,6 +111,11 @@ fn path(setting: Setting, key: &Key<String>, problems: &mut Problems<'_>) -> Opt
 /// Returns the path of a listener's password file.
 pub(super) fn auth_file(raw: &RawListener, problems: &mut Problems<'_>) -> Option<PathBuf> {
     path(AUTH, &raw.auth_file, problems)
+}
+
+/// Returns the files of a listener's TLS.
+pub(super) fn listener_tls(raw: &RawListener, problems: &mut Problems<'_>) -> Option<TlsFiles> {
+    raw.tls.as_ref().and_then(|table| tls(&LISTENER_TLS, table, problems))
 }
 
 /// Refuses an HTTP port that other machines can reach without TLS or without a token.
@@ -112,8 +145,8 @@ pub(super) fn refuse_open_admin(
     problems.add(&bind.origin, message);
 }
 
-/// Refuses a listener that other machines can reach, if it requires no password or its network is
-/// not declared trusted.
+/// Refuses a listener that other machines can reach, if it requires neither a password nor a
+/// client certificate, or if it has no TLS and its network is not declared trusted.
 pub(super) fn refuse_open_listener(
     setting: Setting,
     bind: &Given<String>,
@@ -127,21 +160,24 @@ pub(super) fn refuse_open_listener(
     let address = match address {
         Some(Address::Tcp(address)) => address,
         Some(Address::Unix(_)) => {
-            if let Some(said) = said {
+            let said = said.map(|said| ("network", said.origin));
+            let tls = raw.tls.as_ref().map(|tls| ("tls", bytes(tls)));
+            for (key, origin) in said.into_iter().chain(tls) {
                 let message =
-                    "[[listener]] network is that of an address, and bind is a UNIX socket: remove it";
-                problems.add(&said.origin, message);
+                    format!("[[listener]] {key} is that of an address, and bind is a UNIX socket: remove it");
+                problems.add(&origin, message);
             }
             return;
         }
         None => return,
     };
     let mut missing = Vec::new();
-    if raw.auth_file.is_none() {
+    let tls = raw.tls.as_ref().map(Spanned::get_ref);
+    if raw.auth_file.is_none() && tls.is_none_or(|tls| tls.client_ca.is_none()) {
         missing.push("auth_file = \"passwords\"");
     }
-    if network != Network::Trusted {
-        missing.push("network = \"trusted\"");
+    if tls.is_none() && network != Network::Trusted {
+        missing.push("tls = { cert = \"cert.pem\", key = \"key.pem\" } (or network = \"trusted\")");
     }
     if address.ip().is_loopback() || missing.is_empty() {
         return;
@@ -149,8 +185,8 @@ pub(super) fn refuse_open_listener(
     let (name, remedy, missing) =
         (setting.name(&bind.origin), setting.remedy(&bind.origin), missing.join(" and "));
     let message = format!(
-        "{name} is {address}, which other machines may reach; beyond loopback a listener must ask for a password, and since it sends \
-         and takes everything unencrypted its network must be said to be trusted: set {missing} in [[listener]], or {remedy}"
+        "{name} is {address}, which other machines may reach; beyond loopback a listener must ask for a password, and have TLS or \
+         a network that is said to be trusted: set {missing} in [[listener]], or {remedy}"
     );
     problems.add(&bind.origin, message);
 }

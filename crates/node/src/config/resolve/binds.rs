@@ -183,13 +183,17 @@ fn listener(
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
     let address = bind_address(setting, bind, given(&raw.permissions), problems);
     let auth_file = access::auth_file(raw, problems);
+    let tls = access::listener_tls(raw, problems);
     access::refuse_open_listener(setting, bind, address.as_ref(), raw, problems);
     let tenant = clients::tenant(table, bind, tenants, problems);
     let route = route(table, bind, backends, problems);
     if let (Some(route), Mode::ReadThrough | Mode::WriteThrough(_)) = (route, mode) {
         refuse_mode_without_store(raw, route, backends, problems);
     }
-    Some((bind.origin.clone(), Listener { protocol, bind: address?, auth_file, tenant, route: route?, mode }))
+    Some((
+        bind.origin.clone(),
+        Listener { protocol, bind: address?, auth_file, tls, tenant, route: route?, mode },
+    ))
 }
 
 fn handling(raw: &RawListener, problems: &mut Problems<'_>) -> Mode {

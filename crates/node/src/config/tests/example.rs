@@ -28,7 +28,9 @@ fn every_configuration_key_is_in_the_example_file() {
     assert_eq!(present(&all("memory")), keys::<RawMemory>());
     assert_eq!(present(&below(&all("memory"), "snapshot")), keys::<RawSnapshot>());
     assert_eq!(present(&all("server")), keys::<RawServer>());
-    assert_eq!(present(&all("listener")), keys::<RawListener>());
+    let listener = all("listener");
+    assert_eq!(present(&listener), keys::<RawListener>());
+    assert_eq!(present(&below(&listener, "tls")), keys::<RawServerTls>());
     assert_eq!(present(&all("backend")), keys::<RawBackend>());
     // `cache` is a comment in the example: a node that resizes external caches serves none of its
     // own.
@@ -56,7 +58,7 @@ fn every_configuration_key_is_in_the_example_file() {
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
     let admin = all("admin");
     assert_eq!(present(&admin), keys::<RawAdmin>());
-    assert_eq!(present(&below(&admin, "tls")), keys::<RawAdminTls>());
+    assert_eq!(present(&below(&admin, "tls")), keys::<RawServerTls>());
     assert_eq!(present(&all("otlp")), keys::<RawOtlp>());
     let backends = all("backend");
     let rules = backends.iter().filter_map(|backend| backend.get("ttl_rules")?.as_array()).flatten();

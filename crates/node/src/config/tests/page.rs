@@ -26,7 +26,9 @@ fn every_configuration_key_is_on_the_documentation_page() {
     assert_eq!(below(&memory, ""), keys::<RawMemory>());
     assert_eq!(below(&memory, "snapshot."), keys::<RawSnapshot>());
     assert_eq!(below(&listed("`[server]`"), ""), keys::<RawServer>());
-    assert_eq!(below(&listed("`[[listener]]`"), ""), keys::<RawListener>());
+    let listener = listed("`[[listener]]`");
+    assert_eq!(below(&listener, ""), keys::<RawListener>());
+    assert_eq!(below(&listener, "tls."), keys::<RawServerTls>());
     let backend = listed("`[[backend]]`");
     assert_eq!(below(&backend, ""), keys::<RawBackend>());
     assert_eq!(below(&backend, "ttl_rules."), keys::<RawTtlRule>());
@@ -62,6 +64,6 @@ fn every_configuration_key_is_on_the_documentation_page() {
     assert_eq!(below(&control, "lama."), keys::<RawLama>());
     let admin = listed("`[admin]`");
     assert_eq!(below(&admin, ""), keys::<RawAdmin>());
-    assert_eq!(below(&admin, "tls."), keys::<RawAdminTls>());
+    assert_eq!(below(&admin, "tls."), keys::<RawServerTls>());
     assert_eq!(below(&listed("`[otlp]`"), ""), keys::<RawOtlp>());
 }
