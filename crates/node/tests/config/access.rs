@@ -10,7 +10,9 @@ fn addresses_beyond_loopback_with_authentication_are_accepted() {
         "[admin]\nbind = \"0.0.0.0:8080\"\ntls = { cert = \"c\", key = \"k\", client_ca = \"a\" }\n\
          token_file = \"t\"\nread_token_file = \"r\"\n\
          [[listener]]\nbind = \"192.0.2.1:11211\"\nauth_file = \"p\"\nnetwork = \"trusted\"\n\
-         [[listener]]\nbind = \"unix:/run/s.sock\"\nauth_file = \"p\"",
+         [[listener]]\nbind = \"unix:/run/s.sock\"\nauth_file = \"p\"\n\
+         [[listener]]\nbind = \"192.0.2.1:6379\"\nprotocol = \"redis\"\n\
+         tls = { cert = \"c\", key = \"k\", client_ca = \"a\" }",
     );
     let tls = TlsFiles { cert: "c".into(), key: "k".into(), client_ca: Some("a".into()) };
     let access =
@@ -18,7 +20,8 @@ fn addresses_beyond_loopback_with_authentication_are_accepted() {
     assert_eq!(config.access, access);
     assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("0.0.0.0:8080"));
     let files = config.listeners.iter().map(|listener| listener.auth_file.clone());
-    assert_eq!(files.collect::<Vec<_>>(), [Some("p".into()), Some("p".into())]);
+    assert_eq!(files.collect::<Vec<_>>(), [Some("p".into()), Some("p".into()), None]);
+    assert_eq!(config.listeners[2].tls, config.access.tls);
     assert!(config.buffers_line().contains("290.0MiB for 1024 HTTP connections"), "TLS has its own");
 }
 
@@ -40,14 +43,23 @@ fn addresses_beyond_loopback_without_authentication_are_refused() {
         (
             "[[listener]]\nbind = \"0.0.0.0:11211\"\nauth_file = \"a\"",
             "a.toml:2:8: [[listener]] bind is 0.0.0.0:11211, which other machines may reach; beyond loopback a \
-             listener must ask for a password, and since it sends and takes everything unencrypted its network must be said \
-             to be trusted: set network = \"trusted\" in [[listener]], or set bind = \"127.0.0.1:11211\"",
+             listener must ask for a password, and have TLS or a network that is said to be trusted: set tls = { cert = \
+             \"cert.pem\", key = \"key.pem\" } or network = \"trusted\" in [[listener]], or set bind = \"127.0.0.1:11211\"",
         ),
         (
             "[[listener]]\nbind = \"0.0.0.0:11211\"\nnetwork = \"trusted\"",
             "a.toml:2:8: [[listener]] bind is 0.0.0.0:11211, which other machines may reach; beyond loopback a \
-             listener must ask for a password, and since it sends and takes everything unencrypted its network must be said \
-             to be trusted: set auth_file = \"passwords\" in [[listener]], or set bind = \"127.0.0.1:11211\"",
+             listener must ask for a password, and have TLS or a network that is said to be trusted: set auth_file = \"passwords\" in [[listener]], or set bind = \"127.0.0.1:11211\"",
+        ),
+        (
+            "[[listener]]\nbind = \"0.0.0.0:11211\"\ntls = { cert = \"c\", key = \"k\" }",
+            "a.toml:2:8: [[listener]] bind is 0.0.0.0:11211, which other machines may reach; beyond loopback a \
+             listener must ask for a password, and have TLS or a network that is said to be trusted: set auth_file \
+             = \"passwords\" in [[listener]], or set bind = \"127.0.0.1:11211\"",
+        ),
+        (
+            "[[listener]]\nbind = \"unix:/run/s.sock\"\ntls = { cert = \"c\", key = \"k\" }",
+            "a.toml:3:7: [[listener]] tls is that of an address, and bind is a UNIX socket: remove it",
         ),
         (
             "[[listener]]\nbind = \"unix:/run/s.sock\"\nnetwork = \"trusted\"",

@@ -83,6 +83,7 @@ mod meaning {
         let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
         let listener = |(protocol, bind)| Listener {
             auth_file: None,
+            tls: None,
             tenant: None,
             protocol,
             bind,

@@ -511,11 +511,11 @@ fn message_of_a_refused_flag_names_it() {
          --threads is 1000; it must be 1 to 256: give --threads 2\n\
          --admin is \"127.0.0.1\"; it must be an IP address, or localhost, and a port: give --admin 127.0.0.1:8080\n\
          --memcached is 192.0.2.1:11211, which other machines may reach; beyond loopback a listener must ask for a \
-         password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
-         = \"passwords\" and network = \"trusted\" in [[listener]], or give --memcached 127.0.0.1:11211\n\
+         password, and have TLS or a network that is said to be trusted: set auth_file = \"passwords\" and tls = { cert = \
+         \"cert.pem\", key = \"key.pem\" } or network = \"trusted\" in [[listener]], or give --memcached 127.0.0.1:11211\n\
          --redis is 192.0.2.1:6379, which other machines may reach; beyond loopback a listener must ask for a \
-         password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
-         = \"passwords\" and network = \"trusted\" in [[listener]], or give --redis 127.0.0.1:6379\n\
+         password, and have TLS or a network that is said to be trusted: set auth_file = \"passwords\" and tls = { cert = \
+         \"cert.pem\", key = \"key.pem\" } or network = \"trusted\" in [[listener]], or give --redis 127.0.0.1:6379\n\
          --policy is \"tao\"; it must be one of \"robinhood\", \"shared-lru\", \"static\": give --policy robinhood"
     );
 }

@@ -177,7 +177,7 @@ pub(super) fn refuse_open_listener(
         missing.push("auth_file = \"passwords\"");
     }
     if tls.is_none() && network != Network::Trusted {
-        missing.push("tls = { cert = \"cert.pem\", key = \"key.pem\" } (or network = \"trusted\")");
+        missing.push("tls = { cert = \"cert.pem\", key = \"key.pem\" } or network = \"trusted\"");
     }
     if address.ip().is_loopback() || missing.is_empty() {
         return;
