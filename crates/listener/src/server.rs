@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -18,8 +19,8 @@ use super::redis::Redis;
 use super::shared::{Service, Shared};
 use super::sockets::{Signal, Sockets};
 use super::system::{Epoll, Wake};
-use super::thread::{NEW_CONNECTIONS, STOP, Thread};
-use super::thread_group::ThreadGroup;
+use super::thread::{Thread, WAKE_TOKENS};
+use super::thread_group::{ThreadGroup, Threads};
 use super::tls::{ServerTls, TlsSockets};
 use super::unix::{self, SocketFile};
 
@@ -66,6 +67,21 @@ impl Bound {
             Ok((bind, sockets, file)) => {
                 Ok(Self { options: ListenerOptions { bind, ..options }, sockets, file, tls: None })
             }
+            Err(error) => Err(BindError::Bind { address: options.bind, error }),
+        }
+    }
+
+    /// Takes a socket that listens at the address of the options already, opened by another
+    /// process. All threads accept from it. The file of a UNIX socket belongs to that process: it
+    /// stays, with its permissions.
+    ///
+    /// # Errors
+    /// If an option is out of range or the system has no free file descriptor.
+    pub fn passed(options: ListenerOptions, socket: OwnedFd) -> Result<Self, BindError> {
+        options.validate()?;
+        let first = Socket::from(socket);
+        match first.set_nonblocking(true).and_then(|()| shared(first, options.threads)) {
+            Ok(sockets) => Ok(Self { options, sockets, file: None, tls: None }),
             Err(error) => Err(BindError::Bind { address: options.bind, error }),
         }
     }
@@ -130,15 +146,14 @@ impl Bound {
         let shared = Arc::new(Shared::new(options, service, clock));
         let wakes = sockets.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
         let signals = wakes.iter().map(|wake| Arc::clone(wake) as Arc<dyn Signal>);
-        let group = Arc::new(ThreadGroup::new(signals, NEW_CONNECTIONS, STOP));
+        let group = Arc::new(ThreadGroup::new(signals, WAKE_TOKENS));
         let thread = |(number, (socket, wake))| {
             let (protocol, shared, group) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&group));
             Ok(Thread::new(protocol, number, shared, group, over(Epoll::new(socket, wake)?)))
         };
         let threads: Vec<Thread<P, S>> =
             sockets.into_iter().zip(wakes).enumerate().map(thread).collect::<io::Result<_>>()?;
-        let stop = Box::new(move || group.stop());
-        let mut running = Running { shared, stop, threads: Vec::new(), _file: file };
+        let mut running = Running { shared, group, threads: Vec::new(), _file: file };
         let spawn = |(number, thread): (usize, Thread<P, S>)| {
             let name = format!("{}-{number}", P::THREADS);
             std::thread::Builder::new().name(name).spawn(move || thread.run())
@@ -160,15 +175,20 @@ fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, O
         }
         Address::Unix(place) => {
             let (first, file) = unix::bind(place)?;
-            let mut sockets = vec![first];
-            for _ in 1..count {
-                sockets.push(sockets[0].try_clone()?);
-            }
-            (bind.clone(), sockets, Some(file))
+            (bind.clone(), shared(first, count)?, Some(file))
         }
     };
     sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
     Ok((address, sockets, file))
+}
+
+/// Returns `count` descriptors of one socket.
+fn shared(first: Socket, count: usize) -> io::Result<Vec<Socket>> {
+    let mut sockets = vec![first];
+    for _ in 1..count {
+        sockets.push(sockets[0].try_clone()?);
+    }
+    Ok(sockets)
 }
 
 /// Binds `count` sockets to one address, over which the system spreads connections.
@@ -201,7 +221,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 /// A listener that is serving. Dropping it stops the listener, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
-    stop: Box<dyn Fn() + Send + Sync>,
+    group: Arc<dyn Threads + Send + Sync>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// The file of a UNIX socket, removed once no client is served any more.
     _file: Option<SocketFile>,
@@ -220,10 +240,21 @@ impl Running {
         Meter(Arc::downgrade(&self.shared))
     }
 
+    /// Asks every thread to answer, which it does between two turns of its clients.
+    pub fn check(&self) {
+        self.group.check();
+    }
+
+    /// Returns true if all threads have answered the last [check](Self::check), or there was none.
+    #[must_use]
+    pub fn is_checked(&self) -> bool {
+        self.group.is_checked()
+    }
+
     /// Tells the threads to stop: they answer what clients have sent, and end after the
     /// `drain_timeout` at the latest.
     pub fn stop(&self) {
-        (self.stop)();
+        self.group.stop();
     }
 
     /// Waits until all threads have ended; call [`stop`](Self::stop) first.

@@ -13,8 +13,8 @@ use super::options::ListenerOptions;
 use super::redis::Redis;
 use super::shared::{Service, Shared};
 use super::sockets::{Signal, Sockets};
-use super::thread::{NEW_CONNECTIONS, STOP, Thread};
-use super::thread_group::ThreadGroup;
+use super::thread::{Thread, WAKE_TOKENS};
+use super::thread_group::{ThreadGroup, Threads};
 
 /// A listener of one thread, which runs on the caller's thread and sockets whatever its options
 /// are.
@@ -58,7 +58,7 @@ impl SingleThread {
         signal: Arc<dyn Signal>,
     ) -> Self {
         let shared = Arc::new(shared);
-        let group = Arc::new(ThreadGroup::new([signal], NEW_CONNECTIONS, STOP));
+        let group = Arc::new(ThreadGroup::new([signal], WAKE_TOKENS));
         let thread = Thread::new(Arc::new(protocol), 0, Arc::clone(&shared), Arc::clone(&group), sockets);
         Self { shared, stop: Arc::new(move || group.stop()), run: Box::new(move || thread.run()) }
     }

@@ -96,7 +96,11 @@ impl Sockets for Epoll {
     }
 
     fn stop_accepting(&mut self) {
-        self.listening = None;
+        if let Some(listening) = self.listening.take() {
+            // While another thread or process has the socket open, its events would go on. A
+            // failure costs wake-ups only.
+            let _ = epoll::delete(&self.queue, listening);
+        }
     }
 
     fn watch(&mut self, socket: &OwnedFd, token: u64) -> io::Result<()> {

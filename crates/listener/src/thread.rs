@@ -34,7 +34,7 @@ use super::shared::{ConnectionPermit, Connections, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use super::tenants::TenantSlot;
-use super::thread_group::{NewConnection, ThreadGroup};
+use super::thread_group::{NewConnection, ThreadGroup, WakeTokens};
 use crate::clock::Moment;
 
 /// Most connections accepted in a row before the open ones have their turns.
@@ -47,8 +47,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tokens of the wake-ups that concern the whole thread. No client has them: they belong to the
 /// last of 2^32 slots.
-pub(super) const STOP: u64 = u64::MAX - 2;
-pub(super) const NEW_CONNECTIONS: u64 = u64::MAX - 3;
+pub(super) const WAKE_TOKENS: WakeTokens =
+    WakeTokens { stop: STOP, new_connections: NEW_CONNECTIONS, check: CHECK };
+const STOP: u64 = u64::MAX - 2;
+const NEW_CONNECTIONS: u64 = u64::MAX - 3;
+const CHECK: u64 = u64::MAX - 4;
 
 /// The state of a listener's thread.
 pub(super) struct Thread<P: Protocol, S: Sockets> {
@@ -299,6 +302,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         mailbox.empty(|token| match token {
             // The loop reads the stop flag itself.
             STOP => {}
+            CHECK => self.group.answer_check(self.number),
             NEW_CONNECTIONS => {
                 for NewConnection { socket, permit } in self.group.new_connections(self.number) {
                     self.add_client(socket, permit, moment.now);

@@ -1,4 +1,5 @@
-//! The threads of a listener: the number of clients of each, and connections handed over.
+//! The threads of a listener: the number of clients of each, connections handed over, and checks
+//! that they are alive.
 //!
 //! The system spreads connections over sockets by a hash, so that one of two threads may get thirty
 //! of fifty and be busy while the other one idles. So a thread that accepts a connection hands it
@@ -27,10 +28,25 @@ struct Member<S> {
     arrival: Waker,
     /// Wakes the thread because the listener is to stop.
     stop: Waker,
+    /// Wakes the thread to answer a check.
+    check: Waker,
+    /// True once the thread has answered the last check.
+    checked: AtomicBool,
     /// The number of the thread's clients, new connections included.
     clients: AtomicUsize,
     /// Connections handed over that the thread has not taken yet; at most the limit on connections.
     new_connections: Mutex<Vec<NewConnection<S>>>,
+}
+
+/// Tokens of the wake-ups of a thread.
+#[derive(Clone, Copy)]
+pub(super) struct WakeTokens {
+    /// Connections were handed over to the thread.
+    pub(super) new_connections: u64,
+    /// The listener is to stop.
+    pub(super) stop: u64,
+    /// The thread has to [answer a check](ThreadGroup::answer_check).
+    pub(super) check: u64,
 }
 
 /// An accepted connection that is handed over to its thread.
@@ -40,18 +56,19 @@ pub(super) struct NewConnection<S> {
 }
 
 impl<S> ThreadGroup<S> {
-    /// Creates a group with one thread for each signal. A thread is woken with the token
-    /// `new_connections` when connections were handed over to it, and with `stop` when the listener
-    /// is to stop.
-    pub(super) fn new(
-        signals: impl IntoIterator<Item = Arc<dyn Signal>>,
-        new_connections: u64,
-        stop: u64,
-    ) -> Self {
+    /// Creates a group with one thread for each signal, woken with these tokens.
+    pub(super) fn new(signals: impl IntoIterator<Item = Arc<dyn Signal>>, tokens: WakeTokens) -> Self {
         let member = |signal| {
             let mailbox = Mailbox::new(signal);
-            let (arrival, stop) = (mailbox.waker(new_connections), mailbox.waker(stop));
-            Member { mailbox, arrival, stop, clients: AtomicUsize::new(0), new_connections: Mutex::default() }
+            Member {
+                arrival: mailbox.waker(tokens.new_connections),
+                stop: mailbox.waker(tokens.stop),
+                check: mailbox.waker(tokens.check),
+                checked: AtomicBool::new(true),
+                clients: AtomicUsize::new(0),
+                new_connections: Mutex::default(),
+                mailbox,
+            }
         };
         Self { members: signals.into_iter().map(member).collect(), stopping: AtomicBool::new(false) }
     }
@@ -86,20 +103,49 @@ impl<S> ThreadGroup<S> {
         )
     }
 
-    /// Wakes every thread because the listener is to stop.
-    pub(super) fn stop(&self) {
-        self.stopping.store(true, Release);
-        self.members.iter().for_each(|member| member.stop.wake_by_ref());
-    }
-
     /// Returns true if the listener is to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Acquire)
     }
 
+    /// Records that a thread has answered the last check.
+    pub(super) fn answer_check(&self, number: usize) {
+        self.members[number].checked.store(true, Relaxed);
+    }
+
     /// Records that a client of a thread has gone.
     pub(super) fn remove_client(&self, number: usize) {
         self.members[number].clients.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The threads of a running listener, whatever their connections are.
+pub(super) trait Threads {
+    /// Wakes every thread because the listener is to stop.
+    fn stop(&self);
+
+    /// Asks every thread to [answer](ThreadGroup::answer_check).
+    fn check(&self);
+
+    /// Returns true if all threads have answered the last check, or there was none.
+    fn is_checked(&self) -> bool;
+}
+
+impl<S> Threads for ThreadGroup<S> {
+    fn stop(&self) {
+        self.stopping.store(true, Release);
+        self.members.iter().for_each(|member| member.stop.wake_by_ref());
+    }
+
+    fn check(&self) {
+        for member in &self.members {
+            member.checked.store(false, Relaxed);
+            member.check.wake_by_ref();
+        }
+    }
+
+    fn is_checked(&self) -> bool {
+        self.members.iter().all(|member| member.checked.load(Relaxed))
     }
 }
 
@@ -111,7 +157,8 @@ mod tests {
     #[test]
     fn new_client_goes_to_the_thread_with_fewest_clients_or_stays_on_a_tie() {
         let signals = (0..3).map(|_| Wake::new().unwrap() as Arc<dyn Signal>);
-        let group: ThreadGroup<()> = ThreadGroup::new(signals, 7, 8);
+        let group: ThreadGroup<()> =
+            ThreadGroup::new(signals, WakeTokens { new_connections: 7, stop: 8, check: 9 });
         let chosen: Vec<usize> = (0..6).map(|_| group.choose_thread(1)).collect();
         assert_eq!(chosen, [1, 0, 2, 1, 0, 2]);
         group.remove_client(2);
