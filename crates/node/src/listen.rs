@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::deadlines::Kept;
 use crate::entropy::Entropy;
 use crate::names::PartitionName;
+use crate::passed::PassedSockets;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
 use crate::tenants::NodeStandings;
@@ -32,9 +33,14 @@ use sherwood_listener::{
     FetchResult, FetchedValue, ListenerOptions, Network, Passwords, Running, Service, Standings, StoreChange,
 };
 
-/// Binds every listener, so that a port in use is known before anything is served.
-pub(crate) fn bind(setups: &[ListenerSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {
-    let bind = |setup: &ListenerSetup| {
+/// Binds every listener, or takes its socket of those `passed`, so that a port in use is known
+/// before anything is served.
+pub(crate) fn bind(
+    setups: &[ListenerSetup],
+    item_size_max: u32,
+    passed: &mut PassedSockets,
+) -> Result<Vec<Bound>, StartError> {
+    let mut bind = |setup: &ListenerSetup| {
         let options = ListenerOptions {
             bind: setup.bind.clone(),
             threads: setup.threads,
@@ -43,9 +49,12 @@ pub(crate) fn bind(setups: &[ListenerSetup], item_size_max: u32) -> Result<Vec<B
             pin_threads: setup.pin_threads,
             ..ListenerOptions::default()
         };
-        Ok(Bound::bind(options)?)
+        Ok(match passed.take(&setup.bind) {
+            Some(socket) => Bound::passed(options, socket)?,
+            None => Bound::bind(options)?,
+        })
     };
-    setups.iter().map(bind).collect()
+    setups.iter().map(&mut bind).collect()
 }
 
 /// Starts the threads of the listeners `bound` for `setups`.

@@ -10,15 +10,17 @@
 //! sherwood-keeper    evicts what is over budget, in small steps, where listeners do not; returns memory
 //! ```
 
+mod check;
 mod error;
 mod ports;
 mod reload;
 
-use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
+use std::{io, mem};
 
 use axum::routing::post;
 use axum::{Router, middleware};
@@ -82,25 +84,29 @@ pub struct Node {
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
+    /// True once the runtime has run the last [check](Node::is_responsive).
+    runtime_checked: Arc<AtomicBool>,
     snapshot: Option<SnapshotSetup>,
     http: Vec<tokio::task::JoinHandle<io::Result<()>>>,
     runtime: Runtime,
 }
 
 impl Node {
-    /// Binds every port, then starts every thread.
+    /// Binds every port that was not passed, then starts every thread.
     ///
     /// # Errors
     /// See [`StartError`]; nothing keeps running.
-    pub fn start(setup: Setup) -> Result<Self, StartError> {
+    pub fn start(mut setup: Setup) -> Result<Self, StartError> {
         if let Some(snapshot) = &setup.snapshot {
             snapshot.try_out()?;
         }
         let engine = Engine::new(&setup, Clock::start())?;
-        let open = |kind, address| Port::open(kind, address, &setup.access);
+        let mut passed = mem::take(&mut setup.passed);
+        let mut open = |kind, address| Port::open(kind, address, &setup.access, &mut passed);
         let admin = setup.admin.map(|address| open(admin_port(&setup), address)).transpose()?;
         let otlp = setup.otlp.map(|address| open(OTLP, address)).transpose()?;
-        let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max)?;
+        let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max, &mut passed)?;
+        passed.finish(|| setup.addresses())?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
         let parts = Parts::new(engine, &setup, runtime.handle())?;
@@ -158,6 +164,7 @@ impl Node {
             stop,
             listeners,
             workers,
+            runtime_checked: Arc::new(AtomicBool::new(true)),
             snapshot,
             http,
             runtime,
@@ -247,6 +254,7 @@ impl Node {
             stop,
             listeners,
             workers,
+            runtime_checked: _,
             snapshot,
             http,
             runtime,

@@ -43,6 +43,8 @@ const STEP_MIN: Duration = Duration::from_millis(1);
 /// A thread that runs until it is told to stop, or its worker is dropped.
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
+    /// True once a round has ended after the last [check](Worker::check).
+    checked: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
     thread: Thread,
 }
@@ -52,20 +54,34 @@ impl Worker {
     /// unless woken.
     fn start(name: &str, mut round: impl FnMut() -> Duration + Send + 'static) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let checked = Arc::new(AtomicBool::new(true));
+        let (stopped, answer) = (Arc::clone(&stop), Arc::clone(&checked));
         let run = move || {
             let _vital = Vital;
             while !stopped.load(Relaxed) {
-                thread::park_timeout(round());
+                let pause = round();
+                answer.store(true, Relaxed);
+                thread::park_timeout(pause);
             }
         };
         let handle = thread::Builder::new().name(name.to_owned()).spawn(run)?;
-        Ok(Self { stop, thread: handle.thread().clone(), handle: Some(handle) })
+        Ok(Self { stop, checked, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
     /// Returns a handle that wakes the thread.
     pub(crate) fn thread(&self) -> Thread {
         self.thread.clone()
+    }
+
+    /// Has the thread work a round now, as a sign of life.
+    pub(crate) fn check(&self) {
+        self.checked.store(false, Relaxed);
+        self.thread.unpark();
+    }
+
+    /// Returns true if a round has ended since the last [check](Self::check), or there was none.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked.load(Relaxed)
     }
 
     /// Waits for the current round to end and starts no further one.

@@ -19,7 +19,6 @@ mod reply;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,12 +78,12 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for requests in flight to end when the node stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Binds the port, so that its errors are known before anything is served.
+/// Prepares the socket of the port for [`serve`], so that errors are known before anything is
+/// served.
 ///
 /// # Errors
-/// The system's: the address is in use, or not an address of this machine.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
+/// The system's.
+pub(crate) fn listener(listener: std::net::TcpListener) -> io::Result<std::net::TcpListener> {
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

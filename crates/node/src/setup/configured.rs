@@ -11,6 +11,7 @@ use super::SnapshotSetup;
 use super::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::{InstancesSetup, Pin};
+use crate::passed::PassedSockets;
 
 impl Setup {
     /// Builds the node that `config` describes and opens its stores.
@@ -51,6 +52,7 @@ impl Setup {
             listeners: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
             admin: config.admin,
             otlp: config.otlp,
+            passed: PassedSockets::default(),
             access: config.access.clone(),
             listener_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,

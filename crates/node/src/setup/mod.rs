@@ -16,6 +16,7 @@ use sherwood_store::Store;
 use crate::config::{Protocol, WriteThrough, Writes};
 use crate::control::{InstancesSetup, Pin};
 use crate::deadlines::DeadlineRule;
+use crate::passed::PassedSockets;
 use crate::slos::SloSetup;
 use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
@@ -60,6 +61,8 @@ pub struct Setup {
     pub admin: Option<SocketAddr>,
     /// Address of OTLP over gRPC; none opens no port.
     pub otlp: Option<SocketAddr>,
+    /// Sockets that listen at some of these addresses already.
+    pub passed: PassedSockets,
     /// TLS and tokens of the addresses of the admin API and of OTLP.
     pub access: AccessSetup,
     /// Maximum of open HTTP connections; further ones wait until another ends.
@@ -88,6 +91,21 @@ impl Setup {
     #[must_use]
     pub(crate) fn divided_bytes(&self) -> u64 {
         self.instances.as_ref().map_or(self.cache.total_bytes, |instances| instances.total_bytes)
+    }
+
+    /// The addresses that the node listens at, each after its kind.
+    #[must_use]
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let listener = |listener: &ListenerSetup| {
+            let kind = match listener.protocol {
+                Protocol::Memcached => "memcached",
+                Protocol::Redis => "redis",
+            };
+            format!("{kind} {}", listener.bind)
+        };
+        let port = |kind, address: Option<SocketAddr>| address.map(|address| format!("{kind} {address}"));
+        let ports = [port("admin", self.admin), port("otlp", self.otlp)];
+        self.listeners.iter().map(listener).chain(ports.into_iter().flatten()).collect()
     }
 
     /// Pins of all partitions; the minimum of an external cache is at least the least size it

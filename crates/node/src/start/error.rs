@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::access::AccessError;
 use crate::control::TenancyError;
+use crate::passed::PassedError;
 
 /// The reason a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,9 @@ pub enum StartError {
     /// A listener could not be bound.
     #[error(transparent)]
     Listener(#[from] sherwood_listener::BindError),
+    /// A socket that another process opened cannot be used.
+    #[error(transparent)]
+    Passed(#[from] PassedError),
     /// A file of certificates, keys, tokens or passwords is unusable.
     #[error(transparent)]
     Access(#[from] AccessError),

@@ -14,6 +14,7 @@ use super::StartError;
 use crate::access::{Guard, Tokens};
 use crate::core::Core;
 use crate::http::{self, Routers};
+use crate::passed::PassedSockets;
 use crate::setup::AccessSetup;
 use crate::tls::{Tls, TlsFiles};
 
@@ -41,14 +42,20 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Binds the port and reads the files of its access control.
+    /// Binds the port, or takes the socket passed for it, and reads the files of its access
+    /// control.
     pub(super) fn open(
         kind: PortKind,
         address: SocketAddr,
         access: &AccessSetup,
+        passed: &mut PassedSockets,
     ) -> Result<Self, StartError> {
         let failed = |error| StartError::Bind { name: kind.name, settings: kind.settings, address, error };
-        let listener = http::bind(address).map_err(failed)?;
+        let listener = match passed.take(&address.into()) {
+            Some(socket) => http::listener(socket.into()),
+            None => std::net::TcpListener::bind(address).and_then(http::listener),
+        };
+        let listener = listener.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let AccessSetup { tls, token_file, read_token_file } = access;
         let tokens =

@@ -14,7 +14,8 @@ use sherwood_listener::Address;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::{Protocol, Writes};
 use sherwood_node::{
-    AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup, SpanRule,
+    AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, PassedSockets, Pin, RouteSetup, Rules,
+    Setup, SpanRule,
 };
 use sherwood_store::{
     Attempt, BoxFuture, Cause, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind,
@@ -236,6 +237,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         listener_connections_max: 16,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         otlp: None,
+        passed: PassedSockets::default(),
         access: AccessSetup::default(),
         http_connections_max: 64,
         buffers_bytes_max: 256 << 20,

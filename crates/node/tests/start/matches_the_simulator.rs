@@ -23,6 +23,7 @@ use sherwood_workload::onerf::{BackendModel, Model};
 use crate::control::Pin;
 use crate::gateway;
 use crate::http::WholeBody;
+use crate::passed::PassedSockets;
 use crate::setup::{BackendSetup, PartitionSetup};
 use crate::start::*;
 
@@ -249,6 +250,7 @@ impl Driven {
             listener_connections_max: 1,
             admin: None,
             otlp: None,
+            passed: PassedSockets::default(),
             access: crate::setup::AccessSetup::default(),
             http_connections_max: 1,
             buffers_bytes_max: 1 << 20,
