@@ -1,9 +1,11 @@
 //! `sherwood serve`.
 
+mod manager;
+
 use std::path::PathBuf;
 
 use sherwood_node::config::{self, Config, Flags};
-use sherwood_node::{Node, ReloadError, Reloaded, Setup};
+use sherwood_node::{Node, PassedSockets, ReloadError, Reloaded, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
@@ -80,16 +82,17 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let passed = manager::passed_sockets()?;
     let config = load(&args.flags()).map_err(Failure::usage)?;
     logs::start(args.log_format, logs::filter("info")?);
-    serve(&args.flags(), config)
+    serve(&args.flags(), config, passed)
 }
 
 fn load(flags: &Flags) -> Result<Config, config::ConfigError> {
     config::load(flags, sherwood_policy::available_without_options())
 }
 
-fn serve(flags: &Flags, mut config: Config) -> Result<(), Failure> {
+fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(), Failure> {
     let waiting =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     // Signals are caught before anything is opened, so that none is lost.
@@ -107,10 +110,12 @@ fn serve(flags: &Flags, mut config: Config) -> Result<(), Failure> {
         );
     }
     let setup = Setup::from_config(&config).map_err(Failure::failed)?;
-    let node = Node::start(setup).map_err(Failure::failed)?;
+    let node = Node::start(Setup { passed, ..setup }).map_err(Failure::failed)?;
     out::say(ready(&node));
+    manager::started(&ready(&node));
     let mut requests = node.reload_requests();
     waiting.block_on(async {
+        let mut watchdog = manager::Watchdog::start();
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
@@ -120,28 +125,43 @@ fn serve(flags: &Flags, mut config: Config) -> Result<(), Failure> {
                     // A client that has gone does not wait for the answer.
                     let _ = answer.send(reload(&node, flags, &mut config));
                 }
+                () = watchdog.due() => report_life(&node),
             }
         }
     });
+    manager::stopping();
     node.stop();
     Ok(())
+}
+
+/// Tells the watchdog that the node is alive, if it is.
+fn report_life(node: &Node) {
+    if node.is_responsive() {
+        manager::alive();
+    } else {
+        tracing::warn!("a thread of the node does not answer; the watchdog is not told that it is alive");
+    }
 }
 
 /// Reads the configuration again and has the node adopt it, and logs what became of it. `config` is
 /// the one in force.
 fn reload(node: &Node, flags: &Flags, config: &mut Config) -> Reloaded {
+    manager::reloading();
     let reloaded = load(flags).map_err(|error| ReloadError::Invalid(error.to_string())).and_then(|new| {
         let changed = node.reload(config, &new)?;
         *config = new;
         Ok(changed)
     });
+    let result = match &reloaded {
+        Ok(changed) if changed.is_empty() => "the configuration was read again: nothing differs".to_owned(),
+        Ok(changed) => format!("the configuration was read again; changed: {}", changed.join(", ")),
+        Err(error) => format!("the configuration was read again, and the old one stays: {error}"),
+    };
     match &reloaded {
-        Ok(changed) if changed.is_empty() => {
-            tracing::info!("the configuration was read again: nothing differs")
-        }
-        Ok(changed) => tracing::info!("the configuration was read again; changed: {}", changed.join(", ")),
-        Err(error) => tracing::error!("the configuration was read again, and the old one stays: {error}"),
+        Ok(_) => tracing::info!("{result}"),
+        Err(_) => tracing::error!("{result}"),
     }
+    manager::started(&result);
     reloaded
 }
 

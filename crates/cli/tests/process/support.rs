@@ -17,13 +17,13 @@ pub(crate) struct Program {
 impl Program {
     /// Starts the program. Its standard output is not read.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_sherwood"))
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::run(Command::new(env!("CARGO_BIN_EXE_sherwood")).args(args))
+    }
+
+    /// Starts a command that runs the program. Its standard output is not read.
+    pub(crate) fn run(command: &mut Command) -> Self {
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = process.stderr.take().map(BufReader::new);
         Self { process, stderr }
     }
@@ -108,7 +108,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a node and waits until it reports that it is ready.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut program = Program::start(&[&["serve"], args].concat());
+        Self::of(Program::start(&[&["serve"], args].concat()))
+    }
+
+    /// Waits until a started node reports that it is ready.
+    pub(crate) fn of(mut program: Program) -> Self {
         let said = program.read_until(|line| line.starts_with("ready"));
         Self { program, said }
     }
