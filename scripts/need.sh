@@ -56,6 +56,7 @@ test_packages() {
   command -v npm >/dev/null || printf 'npm '
   command -v chromium >/dev/null || printf 'chromium '
   command -v promtool >/dev/null || printf 'prometheus '
+  command -v systemd-analyze >/dev/null || printf 'systemd '
 }
 
 # The Debian packages that tests on other processors lack.

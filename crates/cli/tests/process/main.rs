@@ -24,3 +24,4 @@ mod tenants;
 mod tickets;
 mod tour;
 mod trace;
+mod units;
