@@ -37,21 +37,24 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn security_page_works_as_written() {
-    if !can_type(&[("openssl", "openssl"), ("curl", "curl")]) {
+    if !can_type(&[("openssl", "openssl"), ("curl", "curl"), ("redis-cli", "redis-tools")]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let [certificate, secrets, _serve, ask, log_in] = blocks("sh")[..] else { panic!("five blocks") };
+    let [certificate, secrets, _serve, ask, log_in, redis] = blocks("sh")[..] else { panic!("six blocks") };
     typed(here, certificate);
     typed(here, secrets);
     let path = here.join("secure.toml").display().to_string();
-    fs::write(&path, blocks("toml")[0]).unwrap();
+    let configuration = blocks("toml").concat();
+    fs::write(&path, &configuration).unwrap();
     let checked = sherwood(&["check-config", &path]);
     assert!(checked.status.success(), "{}", said(&checked));
     // The page's configuration, on loopback with free ports.
-    let text = blocks("toml")[0].replace("secrets/", &format!("{}/secrets/", here.display()));
-    let text = text.replace("0.0.0.0:11211", "127.0.0.1:0").replace("0.0.0.0:8080", "127.0.0.1:0");
+    let text = configuration.replace("secrets/", &format!("{}/secrets/", here.display()));
+    let text = ["11211", "6379", "8080"]
+        .iter()
+        .fold(text, |text, port| text.replace(&format!("0.0.0.0:{port}"), "127.0.0.1:0"));
     fs::write(&path, text).unwrap();
     let server = Server::start(&["--config", &path]);
     let admin = server.address("admin");
@@ -65,6 +68,10 @@ fn security_page_works_as_written() {
     let mut answer = String::new();
     memcached.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "STORED\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    let address = server.address("redis");
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let password = log_in.lines().next().unwrap();
+    assert_eq!(typed(here, &format!("{password}\n{}", redis.replace("6379", port))), "OK\n");
 }
 
 #[test]
