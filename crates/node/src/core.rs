@@ -27,6 +27,7 @@ use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::tickets::Scheduler;
+use crate::tls::Certificates;
 use crate::traces::TraceIntake;
 use sherwood_listener::{Address, Meter};
 
@@ -80,6 +81,7 @@ pub(crate) struct Core {
     pub(crate) aside: Arc<Semaphore>,
     /// Counts of the requests that the HTTP port refused.
     pub(crate) refusals: Arc<Refusals>,
+    pub(crate) certificates: Certificates,
     /// Lets one walk through the whole cache run at a time; walks take longer than other admin
     /// work.
     pub(crate) walks: Arc<Semaphore>,

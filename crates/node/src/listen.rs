@@ -72,7 +72,9 @@ pub(crate) fn serve(
     };
     let over_tls = |(setup, bound): (&ListenerSetup, Bound)| -> Result<Bound, AccessError> {
         let Some(files) = setup.tls.clone() else { return Ok(bound) };
-        Ok(bound.over_tls(Arc::new(Tls::of_listener(files)?)))
+        let tls = Arc::new(Tls::of_listener(files)?);
+        core.certificates.add(bound.address().to_string(), &tls);
+        Ok(bound.over_tls(tls))
     };
     let clock: Arc<dyn Clock> = Arc::new(core.clock);
     // All passwords and certificates are read before the first thread starts.

@@ -94,6 +94,10 @@ impl Collector for Reading {
         let handshakes = one(self.0.refusals.handshakes());
         let help = "Connections that spoke no TLS, had no certificate, or took too long";
         counters(&mut encoder, "http_failed_handshakes", help, handshakes)?;
+        let ends = self.0.certificates.ends().into_iter();
+        let ends = ends.map(|(port, end)| (vec![("port", port)], end as f64)).collect();
+        let help = "Seconds since 1970 from which the certificate of a port is invalid";
+        gauges(&mut encoder, "certificate_expiry_timestamp_seconds", help, ends)?;
         let ceiling = one(cache.ceiling() as f64);
         gauges(
             &mut encoder,

@@ -61,6 +61,7 @@ use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
+use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
 use crate::{admin, gateway, listen};
 use sherwood_listener::{Address, Running};
@@ -461,6 +462,7 @@ impl Parts {
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
             refusals: Arc::new(Refusals::default()),
+            certificates: Certificates::default(),
             walks: Arc::new(Semaphore::new(1)),
             reloads: ReloadRequests::default(),
             stopping,

@@ -6,11 +6,13 @@
 //! connections, so it has a timeout; it runs in a task of its own, so it delays no other
 //! connection.
 
+mod expiry;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -25,6 +27,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::access::{AccessError, Refusal, Reloading, file_bytes, refused};
+
+pub(crate) use expiry::Certificates;
 
 /// Timeout of a handshake. Chosen: several intercontinental round trips, and a lost packet or two.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,7 +68,14 @@ pub struct TlsFiles {
 }
 
 /// TLS with the current contents of its files.
-pub(crate) struct Tls(Reloading<ServerConfig>);
+pub(crate) struct Tls(Reloading<Loaded>);
+
+/// The contents of TLS files.
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// Seconds since 1970 from which the certificate is invalid; none if it does not tell.
+    end: Option<i64>,
+}
 
 impl Tls {
     /// Loads the TLS of an HTTP port from these files, for HTTP/1.1 and perhaps HTTP/2.
@@ -89,7 +100,12 @@ impl Tls {
         let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
         let paths = paths.into_iter().flatten().cloned().collect();
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
-        Reloading::open(paths, move || server_config(&files, keys, &protocols)).map(Self)
+        Reloading::open(paths, move || load(&files, keys, &protocols)).map(Self)
+    }
+
+    /// Returns the time from which the present certificate is invalid, in seconds since 1970.
+    fn end(&self) -> Option<i64> {
+        self.0.current().end
     }
 
     /// Performs the handshake with a client.
@@ -103,7 +119,7 @@ impl Tls {
                 tell_to_speak_tls(stream).await?;
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "HTTP without TLS"));
             }
-            TlsAcceptor::from(self.0.current()).accept(stream).await
+            TlsAcceptor::from(self.current()).accept(stream).await
         };
         let timed = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
         timed.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no handshake in time")))
@@ -118,7 +134,7 @@ impl fmt::Debug for Tls {
 
 impl ServerTls for Tls {
     fn current(&self) -> Arc<ServerConfig> {
-        self.0.current()
+        Arc::clone(&self.0.current().config)
     }
 }
 
@@ -137,9 +153,21 @@ async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-fn server_config(files: &TlsFiles, keys: &Keys, protocols: &[Vec<u8>]) -> Result<ServerConfig, AccessError> {
+fn load(files: &TlsFiles, keys: &Keys, protocols: &[Vec<u8>]) -> Result<Loaded, AccessError> {
+    let chain = certificates(keys.cert, &files.cert)?;
+    let end = expiry::end(&chain);
+    let config = server_config(files, keys, chain, protocols)?;
+    expiry::warn(keys.cert, &files.cert, end, SystemTime::now());
+    Ok(Loaded { config: Arc::new(config), end })
+}
+
+fn server_config(
+    files: &TlsFiles,
+    keys: &Keys,
+    certificates: Vec<CertificateDer<'static>>,
+    protocols: &[Vec<u8>],
+) -> Result<ServerConfig, AccessError> {
     let TlsFiles { cert, key, client_ca } = files;
-    let certificates = certificates(keys.cert, cert)?;
     let unusable = |error: rustls::Error| match error {
         rustls::Error::InconsistentKeys(_) => refused(keys.key, key, Refusal::Mismatch(cert.clone())),
         error => refused(keys.cert, cert, Refusal::Unusable(error.to_string())),

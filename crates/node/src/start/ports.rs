@@ -78,10 +78,11 @@ impl Port {
         stopping: watch::Receiver<bool>,
         runtime: &Handle,
     ) -> JoinHandle<io::Result<()>> {
-        let Self { kind, listener, address: _, guard, tls } = self;
+        let Self { kind, listener, address, guard, tls } = self;
         let refusals = &core.refusals;
         let guarded = |router: Router| guard.stand_before(router, Arc::clone(refusals));
         let routers = Routers { http1: guarded(routers.http1), http2: routers.http2.map(guarded) };
+        tls.iter().for_each(|tls| core.certificates.add(address.to_string(), tls));
         let tls = tls.map(|tls| (tls, Arc::clone(refusals)));
         runtime.spawn(http::serve(listener, routers, tls, kind.connections_max, stopping))
     }
