@@ -109,6 +109,7 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
             "at most {files} open files are allowed, and full use of all connections takes {wanted}; raise ulimit -n"
         );
     }
+    manager::starting();
     let setup = Setup::from_config(&config).map_err(Failure::failed)?;
     let node = Node::start(Setup { passed, ..setup }).map_err(Failure::failed)?;
     out::say(ready(&node));

@@ -27,6 +27,11 @@ pub(super) fn passed_sockets() -> Result<PassedSockets, Failure> {
     PassedSockets::new(passed.map(|(fd, name)| (name, owned(fd)))).map_err(Failure::usage)
 }
 
+/// Notifies that the node starts, which takes as long as the snapshot is read.
+pub(super) fn starting() {
+    notify(&[NotifyState::Status("opening the stores, and reading the snapshot if there is one")]);
+}
+
 /// Notifies that all listeners accept connections.
 pub(super) fn started(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(first_line(status))]);

@@ -183,6 +183,7 @@ fn service_manager_is_notified_of_start_reload_life_and_end() {
     command.args(["serve", "--memcached", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
     let mut program = Program::run(&mut command);
+    assert_eq!(notified.next(), ["STATUS=opening the stores, and reading the snapshot if there is one"]);
     let ready = notified.next();
     assert_eq!(ready[0], "READY=1");
     let address = ready[1].strip_prefix("STATUS=ready memcached=").expect("its addresses");
