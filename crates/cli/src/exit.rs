@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
-use crate::out;
+use crate::stderr;
 
 /// The reason for which a command failed.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Interrupted(message)) => (message, INTERRUPTED),
     };
     for line in message.lines() {
-        out::say(format_args!("sherwood: {line}"));
+        stderr::fail(format_args!("sherwood: {line}"));
     }
     ExitCode::from(status)
 }

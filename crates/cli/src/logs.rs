@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::Failure;
+use crate::log_lines;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -64,8 +65,8 @@ pub(crate) fn start(format: Format, filter: EnvFilter) {
     // too, and panic.
     let logs = logs.log_internal_errors(false);
     match format {
-        Format::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
-        Format::Json => logs.json().init(),
+        Format::Text => logs.with_ansi(std::io::stderr().is_terminal()).fmt_fields(log_lines::Text).init(),
+        Format::Json => logs.event_format(log_lines::Json).init(),
     }
 }
 

@@ -21,12 +21,14 @@ mod duration;
 mod exit;
 mod interrupt;
 mod load;
+mod log_lines;
 mod logs;
 mod mrc;
 mod out;
 mod policy;
 mod serve;
 mod sim;
+mod stderr;
 mod tenants;
 mod token;
 

@@ -4,11 +4,12 @@
 //! `sherwood check-config sherwood.toml | head -1`. A running node would even stop because the
 //! reader of its first log lines ended.
 
-use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use crate::exit::Failure;
+
+pub(crate) use crate::stderr::say;
 
 /// Prints a result on standard output. A pipe closed by its reader is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -28,11 +29,6 @@ fn write(to: &mut impl Write, text: &str) -> Result<(), Failure> {
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))
-}
-
-/// Prints a line on standard error. Errors are ignored, since they could not be reported anyway.
-pub(crate) fn say(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use sherwood_node::{Node, PassedSockets, ReloadError, Reloaded, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
-use crate::{descriptors, logs, out};
+use crate::{descriptors, logs, stderr};
 
 /// Runs a node: a cache, or a sidecar in front of backends
 #[derive(Debug, clap::Args)]
@@ -82,9 +82,12 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if matches!(args.log_format, logs::Format::Json) {
+        stderr::use_json();
+    }
+    logs::start(args.log_format, logs::filter("info")?);
     let passed = manager::passed_sockets()?;
     let config = load(&args.flags()).map_err(Failure::usage)?;
-    logs::start(args.log_format, logs::filter("info")?);
     serve(&args.flags(), config, passed)
 }
 
@@ -101,8 +104,8 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
         let (terminate, interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
         Ok::<_, Failure>((terminate, interrupt, catch(SignalKind::hangup())?))
     })?;
-    out::say(config.memory_line());
-    out::say(config.buffers_line());
+    stderr::announce(config.memory_line());
+    stderr::announce(config.buffers_line());
     let (files, wanted) = (descriptors::raise_limit(), config.descriptors());
     if files < wanted {
         tracing::warn!(
@@ -112,7 +115,7 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
     manager::starting();
     let setup = Setup::from_config(&config).map_err(Failure::failed)?;
     let node = Node::start(Setup { passed, ..setup }).map_err(Failure::failed)?;
-    out::say(ready(&node));
+    stderr::announce(ready(&node));
     manager::started(&ready(&node));
     let mut requests = node.reload_requests();
     waiting.block_on(async {

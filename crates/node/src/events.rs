@@ -65,12 +65,12 @@ impl Events {
     fn emit(&self, event: Event) {
         let mut latest = self.latest.lock().expect("no panics while held");
         if latest.back().is_some_and(|last| says_the_same(last, &event)) {
-            tracing::debug!(kind = event.kind, "{}", event.message);
+            tracing::debug!(kind = event.kind, data = %event.data, "{}", event.message);
             latest.pop_back();
         } else if event.warns {
-            tracing::warn!(kind = event.kind, "{}", event.message);
+            tracing::warn!(kind = event.kind, data = %event.data, "{}", event.message);
         } else {
-            tracing::info!(kind = event.kind, "{}", event.message);
+            tracing::info!(kind = event.kind, data = %event.data, "{}", event.message);
         }
         if latest.len() == KEPT {
             latest.pop_front();

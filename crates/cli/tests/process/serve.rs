@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use assert_cmd::Command;
 
-use crate::support::{Server, TIMEOUT};
+use crate::support::{Program, Server, TIMEOUT};
 
 /// Runs a command that ends by itself; returns its standard error and its exit status.
 fn refusal(args: &[&str]) -> (String, i32) {
@@ -243,4 +243,24 @@ fn killed_node_restarts_on_the_same_ports_and_files() {
     let server = Server::start(&["--config", &config(&memcached, &admin)]);
     assert_eq!((server.address("memcached"), server.address("admin")), (memcached.clone(), admin));
     talk(&memcached, "get a\r\n", "END\r\n");
+}
+
+#[test]
+fn every_line_is_json_with_that_log_format() {
+    let message = |line: &str| -> String {
+        let line: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        line["fields"]["message"].as_str().expect("a message").to_owned()
+    };
+    let format = ["--log-format", "json"];
+    let listens = ["serve", "--memcached", "127.0.0.1:0", "--admin", "off"];
+    let mut node = Program::start(&[&listens[..], &format].concat());
+    let said = node.read_until(|line| message(line).starts_with("ready memcached="));
+    assert!(said.len() > 2, "{said:?}");
+    node.signal(libc::SIGTERM);
+    let (status, rest) = node.end();
+    assert!(status.success() && rest.lines().any(|line| message(line) == "shutting down"), "{rest}");
+    let (status, refused) = Program::start(&[&["serve", "--policy", "best"], &format[..]].concat()).end();
+    assert_eq!(status.code(), Some(2));
+    assert!(refused.lines().any(|line| message(line).contains("--policy is \"best\"")), "{refused}");
 }
