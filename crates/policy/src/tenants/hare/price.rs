@@ -89,10 +89,13 @@ impl Pricer {
             }
             self.hull.push((point as u32, cost));
         }
+        let mut least = f64::INFINITY;
         for pair in self.hull.windows(2) {
             let ((from, cost), (to, less)) = (pair[0], pair[1]);
             let bytes = sizes[to as usize] - sizes[from as usize];
-            let slope = (cost - less) / bytes as f64;
+            // On a straight line, rounding must not have a segment taken before the one below it.
+            let slope = ((cost - less) / bytes as f64).min(least);
+            least = slope;
             self.segments.push(Segment { slope, bytes, tenant: tenant as u32, from, to });
         }
     }
@@ -139,8 +142,28 @@ fn take(segments: &mut [Segment], spare: u64) -> (usize, Option<u64>) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sherwood_model::{BackendId, DemandCurve, ResourceKind};
 
+    use super::super::super::{Share, TenantSeen, Tenants};
     use super::*;
+
+    #[test]
+    fn segments_of_a_straight_line_are_taken_in_order() {
+        // On a line, but the second segment is steeper by rounding.
+        let line: &[(u64, f64)] =
+            &[(92, 0.2613333333333333), (255, 0.10423913043478263), (302, 0.05894202898550726)];
+        let seen = [(line, 92), (&[(0, 1.0), (100, 0.0)], 0)].map(|(points, floor)| {
+            let misses = DemandCurve::new(points.iter().copied());
+            let demand = vec![misses.clone(), DemandCurve::constant(1.0)];
+            let base = Share { bytes: 151, rates: vec![0.5; 2] };
+            TenantSeen { base, floor: Share { bytes: floor, rates: vec![] }, miss_ratio: misses, demand }
+        });
+        let kinds = vec![ResourceKind::Reads(BackendId(0)), ResourceKind::Writes(BackendId(0))];
+        let total = Share { bytes: 302, rates: vec![1.0; 2] };
+        let tenants = Tenants::new(kinds, total, seen.to_vec());
+        let grid = Grid::new(&tenants, &[0, 1], 302, &tenants.total().rates);
+        assert_eq!(Pricer::default().price(&grid, &[1.0, 0.0]).split, [202, 100]);
+    }
 
     proptest! {
         #[test]
