@@ -17,6 +17,13 @@ mod merged;
 /// moment the budgets of a tenant's partitions sum to at most the tenant's bytes, and those to at
 /// most the total.
 ///
+/// *Baselines.* A tenant's demand by bytes assumes that its partitions keep their parts of the sum.
+/// A policy within that learns changes the parts for minutes, and for its own end: `robinhood`
+/// takes from every partition that no slow request waits for. The rates that bind the tenant now
+/// are then not those that bind it later, so that no exchange is sure to leave it its throughput.
+/// While such a policy divides among several partitions, the tenant keeps its baseline: the level
+/// between gives it no less of the cache, nor of any resource that its requests use.
+///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`advance`](Self::advance) as [`TenantController::advance`]; [`decide`](Self::decide)
 ///   after every control interval, with an observation of each tenant ([`split`](Self::split)).
@@ -39,6 +46,8 @@ struct Within {
     pins: Vec<PartitionObservation>,
     /// Bytes of the tenant that its budgets were last fitted to.
     bytes: u64,
+    /// True while a policy that learns divides the bytes among several partitions.
+    divides: bool,
 }
 
 /// Reason why two levels cannot be constructed.
@@ -84,9 +93,10 @@ impl TwoLevels {
         let partitions = within.iter().map(|(_, partitions)| partitions.len()).sum();
         let within = within.into_iter().map(|(controller, partitions)| {
             let pins = Vec::new();
-            Within { controller, partitions, pins, bytes: u64::MAX }
+            Within { controller, partitions, pins, bytes: u64::MAX, divides: false }
         });
         let mut levels = Self { between, within: within.collect(), partitions };
+        levels.expect_moves();
         levels.fit();
         Ok(levels)
     }
@@ -137,6 +147,7 @@ impl TwoLevels {
     pub fn set_within(&mut self, policy: &dyn Policy) -> Result<(), TwoLevelsError> {
         Self::check_within(policy)?;
         self.within.iter_mut().for_each(|within| within.controller.set_policy(policy.copy()));
+        self.expect_moves();
         Ok(())
     }
 
@@ -202,7 +213,9 @@ impl TwoLevels {
         };
         self.between.set_pins(seen.iter().map(held).collect());
         let tenants = self.within.iter_mut().zip(seen);
-        tenants.map(|(within, seen)| within.decide(now, seen)).collect()
+        let decisions = tenants.map(|(within, seen)| within.decide(now, seen)).collect();
+        self.between.set_keeps_base(self.within.iter().map(|within| within.divides));
+        decisions
     }
 
     /// Has each tenant's policy divide the tenant's bytes, from one observation of all partitions
@@ -218,6 +231,14 @@ impl TwoLevels {
         let decisions = self.decide(now, seen);
         let names = self.between.terms().iter().map(|terms| terms.name.as_str());
         merged::merged(names.zip(decisions), self.plan())
+    }
+
+    /// Has tenants whose policy learns keep their baselines until its next decision.
+    fn expect_moves(&mut self) {
+        for within in &mut self.within {
+            within.divides = within.partitions.len() > 1 && within.controller.learns();
+        }
+        self.between.set_keeps_base(self.within.iter().map(|within| within.divides));
     }
 
     /// Fits the budgets within each tenant to its bytes.
@@ -236,6 +257,9 @@ impl Within {
         seen.total_bytes = self.bytes;
         self.pins = seen.partitions.iter().map(PartitionObservation::pins_only).collect();
         let mut decision = self.controller.decide(now, &seen);
+        let asked = seen.partitions.iter().filter(|seen| seen.queries > 0).count();
+        let learnt = decision.kept.is_none_or(|kept| !kept.is_idle());
+        self.divides = asked > 1 && learnt && self.controller.learns();
         for step in &mut decision.moves {
             step.partition = self.partitions.get(step.partition.index()).copied().unwrap_or(step.partition);
         }

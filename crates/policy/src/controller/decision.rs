@@ -120,6 +120,13 @@ pub enum Kept {
     Shared,
 }
 
+impl Kept {
+    /// True if the window had nothing that the policy could learn from.
+    pub(crate) fn is_idle(self) -> bool {
+        matches!(self, Self::NoRequests | Self::OneRequest | Self::EqualLatencies | Self::NoLookUps)
+    }
+}
+
 impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -154,6 +154,12 @@ impl Controller {
         self.policy.starts_shared()
     }
 
+    /// True if the policy divides the cache by what it observes, and not as it was set.
+    pub(crate) fn learns(&self) -> bool {
+        let needs = self.policy.needs();
+        !self.options.dry_run && (needs.requests || needs.look_ups)
+    }
+
     /// Fits the budgets to another total, and to the pins of `partitions`, as far as these are
     /// known. The guard's good allocation is fitted as well when it is needed; misses that follow
     /// are not the moves' fault.

@@ -209,6 +209,7 @@ fn outer_policy_moves_bytes_between_tenants_and_keeps_the_parts_within() {
         budgets[tenant] as f64 / (budgets[tenant] + budgets[TENANTS + tenant]) as f64
     };
     let before = [0, 1, 2].map(|tenant| parts(&levels, tenant));
+    hold(&mut levels);
     let mut traffic = Traffic::new();
     for step in 0..4 * 200 {
         let seen = traffic.add(&levels, [60 * MIB, 60 * MIB, 4_000 * MIB].map(|ends_at| (750, ends_at)));
@@ -223,11 +224,48 @@ fn outer_policy_moves_bytes_between_tenants_and_keeps_the_parts_within() {
 }
 
 #[test]
+fn tenant_keeps_its_baseline_while_a_policy_divides_its_cache_among_backends() {
+    let mut levels = levels("hare", "robinhood");
+    let base = [64 * MIB; TENANTS];
+    let mut traffic = Traffic::new();
+    // Requests of all tenants wait, then of the first alone, then of all again.
+    for (phase, waiting) in [3, 1, 3].into_iter().enumerate() {
+        for step in 0..400 {
+            let now = Instant::from_millis(1_000 + 250 * (400 * phase as u64 + step));
+            if step % 20 == 0 {
+                let mut seen = observed(&levels, &[[100, 0]; TENANTS], 0);
+                seen[waiting..].iter_mut().for_each(|seen| seen.requests = 0);
+                levels.decide(now, seen);
+            }
+            let ends_at = [4_000 * MIB, 60 * MIB, 4_000 * MIB];
+            levels.advance(now, traffic.add(&levels, ends_at.map(|ends_at| (750, ends_at))));
+            assert_sums(&levels);
+            let rates = levels.between().rates().row(TenantId(0));
+            assert!(levels.between().bytes()[0] >= base[0] && rates.iter().all(|&rate| rate >= 1_000.0));
+        }
+        let (bytes, latest) = (levels.between().bytes(), levels.between().latest().unwrap());
+        if waiting == 1 {
+            assert!(bytes[1] > base[1] && bytes[2] < base[2], "the others exchange: {bytes:?}");
+        } else {
+            assert_eq!(bytes, base, "phase {phase}");
+            let why = "3 tenants keep their baselines while policies divide their cache among backends";
+            assert!(latest.line.ends_with(why), "{}", latest.line);
+        }
+    }
+}
+
+/// Has the division within each tenant stay as it is.
+fn hold(levels: &mut TwoLevels) {
+    levels.set_within(&*crate::by_name("static", &options()).unwrap()).unwrap();
+}
+
+#[test]
 fn pins_of_partitions_are_floors_of_their_tenant() {
     let mut levels = levels("hare", "robinhood");
     let pin = 32 * MIB;
     levels.decide(Instant::from_secs(5), observed(&levels, &[[0, 100], [0, 100], [0, 100]], pin));
     assert_eq!(levels.budgets()[0], pin);
+    hold(&mut levels);
     let mut traffic = Traffic::new();
     for step in 0..4 * 100 {
         let seen = traffic.add(&levels, [4_000 * MIB, 60 * MIB, 60 * MIB].map(|ends_at| (750, ends_at)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{DemandCurve, Instant};
+use sherwood_model::{DemandCurve, Instant, TenantId};
 
 use super::correction::Anchor;
 use super::demand::{Asked, Part};
@@ -112,14 +112,16 @@ impl TenantController {
         let (terms, member) = (&self.terms[index], &self.members[index]);
         let min = Share { bytes: terms.min.bytes.max(self.pinned[index]), rates: terms.min.rates.clone() };
         let (window, _) = member.history.window();
-        Asked { base, min: &min, window: &window, parts: &member.parts }.seen(&self.resources, salt)
+        let keeps_base = member.keeps_base;
+        Asked { base, min: &min, window: &window, parts: &member.parts, keeps_base }
+            .seen(&self.resources, salt)
     }
 
     /// Requests per second that the tenant at `index` would be served with its baseline.
     fn base_throughput(&self, index: usize, base: &Share) -> f64 {
         let member = &self.members[index];
         let (window, _) = member.history.window();
-        let asked = Asked { base, min: base, window: &window, parts: &member.parts };
+        let asked = Asked { base, min: base, window: &window, parts: &member.parts, keeps_base: false };
         asked.throughput(&self.resources, base)
     }
 
@@ -203,8 +205,22 @@ impl TenantController {
         }
         let applies = self.forced
             || !self.policy.keeps_baselines()
+            || self.owes(tenants)
             || is_better(before, division, self.options.apply_over);
-        (!applies).then_some(TenantKept::LittleGain)
+        let keeping = self.members.iter().filter(|member| member.keeps_base).count();
+        (!applies).then_some(TenantKept::LittleGain { keeping })
+    }
+
+    /// True if the present goal gives a tenant that keeps its baseline less than that.
+    fn owes(&self, tenants: &Tenants) -> bool {
+        let owes = |(index, seen): (usize, &TenantSeen)| {
+            let rates = self.goal.rates.row(TenantId::from_index(index)).iter();
+            let mut rates = rates.zip(&seen.floor.rates);
+            let is_short = |(rate, floor): (&f64, &f64)| *rate < floor * (1.0 - ROUNDING);
+            self.goal.bytes[index] < seen.floor.bytes || rates.any(is_short)
+        };
+        let keeping = tenants.seen().iter().enumerate().filter(|(index, _)| self.members[*index].keeps_base);
+        keeping.into_iter().any(owes)
     }
 
     /// A sentence for each exchange of `division`.

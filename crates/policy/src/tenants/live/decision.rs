@@ -39,7 +39,10 @@ pub struct TenantDecision {
 pub enum TenantKept {
     /// It gains less than [`apply_over`](super::TenantControlOptions::apply_over) over the plan
     /// before.
-    LittleGain,
+    LittleGain {
+        /// Number of tenants that give no cache and nothing that their requests use.
+        keeping: usize,
+    },
     /// No tenant used any resource in the window.
     NoDemand,
     /// A tenant was below its baseline, so that all have theirs.
@@ -56,7 +59,19 @@ pub enum TenantKept {
 impl fmt::Display for TenantKept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LittleGain => f.write_str("another division would gain too little"),
+            Self::LittleGain { keeping } => {
+                f.write_str("another division would gain too little")?;
+                match keeping {
+                    0 => Ok(()),
+                    1 => f.write_str(
+                        "; 1 tenant keeps its baseline while a policy divides its cache among backends",
+                    ),
+                    _ => write!(
+                        f,
+                        "; {keeping} tenants keep their baselines while policies divide their cache among backends"
+                    ),
+                }
+            }
             Self::NoDemand => f.write_str("no tenant used a resource in the window"),
             Self::Frozen { tenant, normalized, left } => write!(
                 f,

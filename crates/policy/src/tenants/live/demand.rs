@@ -22,6 +22,8 @@ pub(super) struct Asked<'a> {
     /// Growth of the counters in the window.
     pub(super) window: &'a Sample,
     pub(super) parts: &'a [Part],
+    /// True if the tenant is given no less than its baseline of what its requests use.
+    pub(super) keeps_base: bool,
 }
 
 /// A partition of the tenant.
@@ -92,12 +94,16 @@ impl Asked<'_> {
     fn floor(&self) -> Share {
         let known =
             |(part, counts): (&Part, &PartSample)| part.miss_ratio.is_some() || counts.reads.reads() == 0;
-        let bytes = if self.parts.iter().zip(&self.window.parts).all(known) {
+        let bytes = if !self.keeps_base && self.parts.iter().zip(&self.window.parts).all(known) {
             self.min.bytes.max(self.base.bytes / FLOOR_BYTES_PARTS)
         } else {
             self.base.bytes
         };
+        let is_used = |i: usize| self.window.units.get(i).is_some_and(|units| units.if_miss > 0.0);
         let rates = self.base.rates.iter().enumerate().map(|(i, base)| {
+            if self.keeps_base && is_used(i) {
+                return *base;
+            }
             let min = self.min.rates.get(i).copied().unwrap_or(0.0);
             min.max(base / FLOOR_RATE_PARTS)
         });
@@ -222,7 +228,7 @@ mod tests {
     fn seen(parts: &[Part], window: &Sample, salt: f64) -> TenantSeen {
         let base = base();
         let min = Share { bytes: 0, rates: vec![0.0, 30.0] };
-        Asked { base: &base, min: &min, window, parts }.seen(&resources(), salt)
+        Asked { base: &base, min: &min, window, parts, keeps_base: false }.seen(&resources(), salt)
     }
 
     /// The example of HARE's authors: of ten requests, nine read 2 KB, and one writes 1 KB.
@@ -240,7 +246,7 @@ mod tests {
         let window = Sample { requests: 1_000, units, parts: vec![reads(0, 900)] };
         let curve = DemandCurve::new([(0, 1.0), (1_000, 1.0), (2_000, 0.0)]);
         let parts = [part(0, 1_000, Some(curve))];
-        let asked = Asked { base: &base(), min: &base(), window: &window, parts: &parts };
+        let asked = Asked { base: &base(), min: &base(), window: &window, parts: &parts, keeps_base: false };
         // All miss with 1,000 bytes; 0.9 reads, 0.1 writes, or 3.8 KB for each request.
         let throughput =
             asked.throughput(&resources(), &Share { rates: vec![1e9, 1e9, 38.0 * KB], ..base() });
@@ -277,6 +283,20 @@ mod tests {
         assert_eq!([0, 200, 400].map(|bytes| seen.demand[0].at(bytes)), [0.25, 0.125, 0.0]);
         assert_eq!(seen.miss_ratio.at(400), 0.75 * 0.5);
         assert_eq!(seen.miss_ratio.at(800), 0.0);
+    }
+
+    #[test]
+    fn tenant_that_keeps_its_baseline_may_give_units_that_it_does_not_use() {
+        let units = [(0.0, 100.0), (0.0, 0.0), (50.0, 100.0)];
+        let units = units.map(|(if_hit, if_miss)| UnitCounts { if_hit, if_miss, used: 0.0 }).to_vec();
+        let window = Sample { requests: 100, units, parts: vec![reads(100, 0)] };
+        let parts = [part(0, 1_000, Some(DemandCurve::constant(0.0)))];
+        let floor = |keeps_base| {
+            let min = Share { bytes: 0, rates: vec![0.0, 30.0] };
+            Asked { base: &base(), min: &min, window: &window, parts: &parts, keeps_base }.floor()
+        };
+        assert_eq!(floor(false), Share { bytes: 5, rates: vec![1.0, 30.0, 1.0] });
+        assert_eq!(floor(true), Share { bytes: 1_000, rates: vec![100.0, 30.0, 100.0] });
     }
 
     #[test]

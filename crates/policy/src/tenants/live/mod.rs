@@ -45,6 +45,12 @@ const FADINGS: u32 = 3;
 /// tenant's baseline, compensation first. A later plan replaces the rest of an earlier one. The
 /// sums of bytes and rates are at most the totals at any moment.
 ///
+/// *Keeping the baseline.* Needs are those with the present division within a tenant. Where a
+/// policy changes that division ([`TwoLevels`](crate::TwoLevels)), the tenant's floor is the bytes
+/// of its baseline, and its rate of each resource that its requests use. It may receive, and give
+/// units that it does not use. A division that leaves such a tenant below its floor is replaced
+/// whatever the next one gains.
+///
 /// *Watched.* A tenant whose measured throughput is below 0.98 of its baseline's for three periods
 /// while it asks for more brings all back to their baselines, which are kept for
 /// [`freeze`](TenantControlOptions::freeze). What a baseline would serve follows from the demand as
@@ -93,6 +99,8 @@ struct Member {
     watch: Watch,
     parts: Vec<Part>,
     used_bytes: u64,
+    /// True if the tenant is given no less than its baseline of what its requests use.
+    keeps_base: bool,
     waiting: u32,
     /// Requests refused since the start.
     refused: u64,
@@ -218,6 +226,11 @@ impl TenantController {
         self.pinned = pinned;
     }
 
+    /// Sets for each tenant if it is given no less than its baseline of what its requests use.
+    pub(crate) fn set_keeps_base(&mut self, keeps: impl IntoIterator<Item = bool>) {
+        self.members.iter_mut().zip(keeps).for_each(|(member, keeps)| member.keeps_base = keeps);
+    }
+
     /// Sets the total of the cache. What tenants have above it is taken from all in proportion.
     pub fn set_total_bytes(&mut self, total_bytes: u64) {
         if self.total.bytes != total_bytes {
@@ -291,6 +304,7 @@ impl Member {
             watch: Watch::default(),
             parts: Vec::new(),
             used_bytes: 0,
+            keeps_base: false,
             waiting: 0,
             refused: 0,
             is_limited: false,
