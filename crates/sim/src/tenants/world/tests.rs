@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use sherwood_model::{Instant, TenantId};
+use sherwood_model::{Instant, PartitionId, TenantId};
 use sherwood_workload::tenants::Scenario;
 
 use super::World;
@@ -147,10 +147,38 @@ fn policy_within_a_tenant_divides_the_sum_that_the_policy_between_gives() {
         world.advance(world.now() + Duration::from_secs(5)).expect("the books balance");
         let bytes = |index: usize| world.control.bytes(TenantId::from_index(index), &world.parts);
         assert!(bytes(0) + bytes(1) <= 8 << 20);
-        let budgets = world.cache.usage(sherwood_model::PartitionId(1)).budget_bytes;
+        let budgets = world.cache.usage(PartitionId(1)).budget_bytes;
         split.push(budgets as f64 / bytes(0) as f64);
     }
     assert!((split[0] - 0.5).abs() < 0.1, "it begins with equal parts: {split:?}");
     assert!(split.last().is_some_and(|last| *last > 0.6), "the slow backend gets more: {split:?}");
     assert_eq!(world.now(), Instant::from_secs(200));
+}
+
+#[test]
+fn tenants_divided_by_robinhood_are_as_fast_as_with_their_baselines() {
+    let file = include_str!("../../../../../examples/tenants/two-levels.json");
+    let mut setup = Setup::document(Scenario::from_json(file).expect("valid"), "hare", 1);
+    setup.scale = 0.05;
+    setup.set("within", "robinhood").expect("it is known");
+    setup.set("seconds", "100+60").expect("a length");
+    let mut world = World::new(&setup).expect("valid");
+    let total = world.scenario.cache_bytes();
+    while world.now() < world.end() {
+        // As often as the level between takes a step, which also checks the sums of rates.
+        world.advance(world.now() + Duration::from_millis(250)).expect("the books balance");
+        let mut sums = [0; 3];
+        for (part, id) in world.parts.iter().zip(0..) {
+            sums[part.tenant.index()] += world.cache.usage(PartitionId(id)).budget_bytes;
+        }
+        assert_eq!(sums, [0, 1, 2].map(|index| world.control.bytes(TenantId(index), &world.parts)));
+        assert!(sums.iter().sum::<u64>() <= total, "{sums:?}");
+    }
+    let mut base = World::new(&setup.baseline()).expect("valid");
+    base.advance(base.end()).expect("the books balance");
+    let base = base.results(&base.measured());
+    for (tenant, base) in world.results(&world.measured()).tenants.iter().zip(&base.tenants) {
+        assert!(tenant.p99_ms <= 1.02 * base.p99_ms, "{}: {} of {}", tenant.name, tenant.p99_ms, base.p99_ms);
+        assert!(tenant.throughput >= 0.98 * base.throughput, "{}: {}", tenant.name, tenant.throughput);
+    }
 }
