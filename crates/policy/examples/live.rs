@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use sherwood_model::{BackendId, DemandCurve, ResourceKind, SplitMix64, TenantId};
 use sherwood_policy::tenants::{
-    Share, TenantControlOptions, TenantController, TenantObservation, TenantOptions, TenantPartition,
-    TenantResource, TenantTerms, UnitCounts, by_name,
+    MissCurve, Share, TenantControlOptions, TenantController, TenantObservation, TenantOptions,
+    TenantPartition, TenantResource, TenantTerms, UnitCounts, by_name,
 };
 
 const BASE_BYTES: u64 = 2 << 30;
@@ -92,7 +92,7 @@ impl Driver {
                 budget_bytes: 0,
                 used_bytes: 0,
                 reads: Default::default(),
-                miss_ratio: Some(DemandCurve::new(points)),
+                curve: Some(MissCurve::exact(DemandCurve::new(points))),
             };
             TenantObservation { waiting: 1, partitions: vec![partition], ..TenantObservation::default() }
         };
@@ -108,7 +108,7 @@ impl Driver {
             let bytes = self.controller.bytes()[index];
             let rates = self.controller.rates().row(TenantId::from_index(index));
             let part = &mut seen.partitions[0];
-            let misses = part.miss_ratio.as_ref().expect("it has a curve").at(bytes);
+            let misses = part.curve.as_ref().expect("it has a curve").misses_per_read.at(bytes);
             let reads = (rates[0] / misses * STEP.as_secs_f64()).floor();
             part.budget_bytes = bytes;
             part.used_bytes = bytes;

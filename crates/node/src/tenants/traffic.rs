@@ -6,7 +6,7 @@ use sherwood_cache::Cache;
 use sherwood_dispatch::TenantUse;
 use sherwood_model::{BackendId, DemandCounts, Legs, PartitionId, ResourceKind, TenantId};
 use sherwood_path::BackendUse;
-use sherwood_policy::tenants::{ReadCounts, TenantObservation, TenantPartition, TenantResource};
+use sherwood_policy::tenants::{MissCurve, ReadCounts, TenantObservation, TenantPartition, TenantResource};
 
 use super::{TenancySetup, TenantNetwork};
 use crate::backend::BackendDriver;
@@ -87,13 +87,16 @@ impl Traffic {
         let mut seen = vec![TenantObservation::default(); self.tenants];
         self.each(&self.parts, |part, demand, used| {
             let usage = self.cache.usage(part.partition);
-            let curve = || self.cache.miss_ratio_curve(part.partition).map(|curve| curve.misses());
+            let curve = || {
+                let curve = self.cache.miss_ratio_curve(part.partition)?;
+                Some(MissCurve { misses_per_read: curve.misses(), sampled_reads: curve.sampled_gets })
+            };
             let partition = TenantPartition {
                 backend: part.backend,
                 budget_bytes: usage.budget_bytes,
                 used_bytes: usage.used_bytes,
                 reads: ReadCounts::from(demand),
-                miss_ratio: if with_curves { curve() } else { None },
+                curve: if with_curves { curve() } else { None },
             };
             let seen = &mut seen[part.tenant.index()];
             seen.add_demand(&self.resources, part.backend, demand, used.reads.units(), self.legs);

@@ -45,8 +45,9 @@ pub use copy::CopyTenantPolicy;
 pub use described::{DescribedCurveError, described_curve, described_demand};
 pub use division::{Division, Trade};
 pub use live::{
-    ReadCounts, TenantControlError, TenantControlOptions, TenantController, TenantCounts, TenantDecision,
-    TenantKept, TenantObservation, TenantPartition, TenantResource, TenantRound, TenantStanding, UnitCounts,
+    MissCurve, ReadCounts, TenantControlError, TenantControlOptions, TenantController, TenantCounts,
+    TenantDecision, TenantKept, TenantObservation, TenantPartition, TenantResource, TenantRound,
+    TenantStanding, UnitCounts,
 };
 pub use names::{TenantOptions, TenantPolicyError, available, by_name, dividing};
 pub use seen::{Share, TenantSeen, Tenants};

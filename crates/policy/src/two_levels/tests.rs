@@ -9,7 +9,8 @@ use sherwood_model::{
 
 use super::*;
 use crate::tenants::{
-    ReadCounts, Share, TenantControlOptions, TenantOptions, TenantPartition, TenantResource, UnitCounts,
+    MissCurve, ReadCounts, Share, TenantControlOptions, TenantOptions, TenantPartition, TenantResource,
+    UnitCounts,
 };
 use crate::{BandCounts, Options};
 
@@ -123,7 +124,7 @@ impl Traffic {
                     budget_bytes,
                     used_bytes: budget_bytes,
                     reads: ReadCounts { hits: hits + requests - misses, misses: missed + misses, joined },
-                    miss_ratio: Some(curve),
+                    curve: Some(MissCurve::exact(curve)),
                 }
             };
             seen.partitions = (0..BACKENDS).map(part).collect();

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use sherwood_cache::Cache;
-use sherwood_model::{
-    BackendId, CachePlan, DemandCurve, Instant, Legs, PartitionId, Plan, ResourceKind, TenantId,
-};
+use sherwood_model::{BackendId, CachePlan, Instant, Legs, PartitionId, Plan, ResourceKind, TenantId};
 use sherwood_path::DemandCounts;
 use sherwood_policy::TwoLevels;
 use sherwood_policy::tenants::{
-    Division, ReadCounts, Share, TenantControlOptions, TenantController, TenantCounts, TenantObservation,
-    TenantOptions, TenantPartition, TenantResource, TenantTerms, UnitCounts, by_name,
+    Division, MissCurve, ReadCounts, Share, TenantControlOptions, TenantController, TenantCounts,
+    TenantObservation, TenantOptions, TenantPartition, TenantResource, TenantTerms, UnitCounts, by_name,
 };
 use sherwood_workload::tenants::{
     self as workload, Control as Spec, Decide, Kind, Resource, Scenario, Tenant,
@@ -236,7 +234,7 @@ fn observed(cache: &Cache, asked: &Asked, reads_curve: bool) -> TenantPartition 
         budget_bytes: usage.budget_bytes,
         used_bytes: usage.used_bytes,
         reads: ReadCounts { hits, misses, joined },
-        miss_ratio: if reads_curve { miss_ratio(cache, partition) } else { None },
+        curve: if reads_curve { curve(cache, partition) } else { None },
     }
 }
 
@@ -259,10 +257,10 @@ fn terms(tenant: &Tenant, scenario: &Scenario) -> TenantTerms {
     TenantTerms { name: tenant.name.clone(), weight: 1.0, base: Some(base), min: Share::default() }
 }
 
-/// Returns the misses per read of a partition by its bytes; none without a curve.
-pub(super) fn miss_ratio(cache: &Cache, partition: PartitionId) -> Option<DemandCurve> {
+/// Returns the miss ratio curve of a partition; none without one.
+pub(super) fn curve(cache: &Cache, partition: PartitionId) -> Option<MissCurve> {
     let curve = cache.miss_ratio_curve(partition)?;
-    Some(DemandCurve::new(curve.bytes.into_iter().zip(curve.miss_ratio)))
+    Some(MissCurve { misses_per_read: curve.misses(), sampled_reads: curve.sampled_gets })
 }
 
 /// Chunks of a baseline that policies with chunks move at a time, as in the published evaluation.

@@ -1,14 +1,22 @@
-//! Correction of a partition's curve by the misses that were measured.
+//! Correction of a partition's curve by the misses that were measured, and how far both may err.
 //!
 //! A simulated cache evicts in the order of recency, the cache in its own, which usually misses
-//! less; and curves are sampled. Measured over predicted misses tell the error at the present size.
-//! The error at the baseline's size, which a tenant is judged by, may be another: it was measured
-//! when the tenant had that size. Between the two sizes the factor changes in a line.
+//! less. Measured over predicted misses tell the error at the present size. The error at the
+//! baseline's size, which a tenant is judged by, may be another: it was measured when the tenant
+//! had that size and had filled it. Between the two sizes the factor changes in a line.
+//!
+//! *Sampling.* A curve counts the misses of sampled keys, n of them at the smaller of two sizes. Of
+//! these, the part p misses at the larger size, too, so the ratio of the two miss ratios has the
+//! relative variance (1 - p) / (p n) of a binomial proportion: nothing at the present size, and
+//! much where few sampled misses are left. A miss ratio that was measured at the baseline's size is
+//! preferred, since it has no error of the model; it has a variance of its own, and what the curve
+//! says of the change since then has that of two counts.
 
 use std::time::Duration;
 
-use sherwood_model::{DemandCurve, Instant};
+use sherwood_model::Instant;
 
+use super::MissCurve;
 use super::history::PartSample;
 
 /// Misses that count as predicted exactly beside those of the window, so that a few say little.
@@ -16,15 +24,20 @@ const PRIOR: f64 = 50.0;
 /// Largest factor, up or down.
 const FACTOR_MAX: f64 = 4.0;
 /// Part of its size by which a partition that is steady changes in the window.
-const STEADY_PARTS: u64 = 32;
-/// Time for which the factor at the baseline's size is used; the workload may change.
-const MEMORY: Duration = Duration::from_secs(600);
+pub(super) const STEADY_PARTS: u64 = 32;
+/// Time for which the miss ratio at the baseline's size is used; the workload may change.
+pub(super) const MEMORY: Duration = Duration::from_secs(600);
 
-/// The factor of a partition at one size.
+/// The miss ratio of a partition that had one size for a whole window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Anchor {
     bytes: u64,
-    factor: f64,
+    /// Misses per read as measured, and as the curve said.
+    misses: f64,
+    curve: f64,
+    /// Relative variance of the measured ones, and of the curve's.
+    variance: f64,
+    curve_variance: f64,
     at: Instant,
 }
 
@@ -33,38 +46,63 @@ pub(super) struct Anchor {
 pub(super) struct Correction {
     now: (u64, f64),
     base: Option<(u64, f64)>,
+    /// Relative variance of the corrected miss ratio at the baseline's size, if that was measured.
+    base_variance: f64,
 }
 
 impl Anchor {
-    /// Returns the factor of a partition that had `bytes` in the whole window.
+    /// Returns the miss ratio of a partition that had `bytes`, filled, in the whole window;
+    /// `variance` is the relative variance of its measured misses per read.
     pub(super) fn new(
         at: Instant,
         bytes: u64,
-        curve: &DemandCurve,
+        curve: &MissCurve,
         window: &PartSample,
-        used_bytes: u64,
+        variance: f64,
     ) -> Self {
-        Self { bytes, factor: factor(curve, window, used_bytes), at }
+        Self {
+            bytes,
+            misses: window.reads.misses as f64 / window.reads.reads().max(1) as f64,
+            curve: curve.at(bytes),
+            variance,
+            curve_variance: curve.count_variance(bytes),
+            at,
+        }
     }
 
-    /// True if the factor is recent enough at `now` to be used.
+    /// True if the miss ratio is recent enough at `now` to be used.
     pub(super) fn is_recent(&self, now: Instant) -> bool {
         now.since(self.at) <= MEMORY
+    }
+
+    /// The factor of `curve` at the anchor's size, and the relative variance of the miss ratio that
+    /// follows; none if the curve has no misses there. A change of the curve since then counts as
+    /// far as it exceeds what sampling explains (the shrinkage of James and Stein).
+    fn factor(&self, curve: &MissCurve) -> Option<(f64, f64)> {
+        let now = curve.at(self.bytes);
+        if now <= 0.0 || self.curve <= 0.0 {
+            return None;
+        }
+        let change = now / self.curve - 1.0;
+        let noise = self.curve_variance + curve.count_variance(self.bytes);
+        let real = if change == 0.0 { 0.0 } else { (1.0 - noise / (change * change)).max(0.0) };
+        Some((self.misses * (1.0 + change * real) / now, self.variance + noise))
     }
 }
 
 impl Correction {
-    /// Returns the correction of a partition that has `bytes`, of which its items use `used_bytes`;
-    /// `anchor` is that of its size in the baseline.
+    /// Returns the correction of a partition whose items use `used_bytes`; `anchor` is that of its
+    /// size in the baseline.
     pub(super) fn new(
-        bytes: u64,
-        curve: &DemandCurve,
+        curve: &MissCurve,
         window: &PartSample,
         used_bytes: u64,
         anchor: Option<&Anchor>,
     ) -> Self {
-        let now = (bytes, factor(curve, window, used_bytes));
-        Self { now, base: anchor.map(|anchor| (anchor.bytes, anchor.factor)) }
+        let now = (used_bytes, factor(curve, window, used_bytes));
+        let measured = anchor.and_then(|anchor| Some((anchor.bytes, anchor.factor(curve)?)));
+        let base = measured.map(|(bytes, (factor, _))| (bytes, limited(factor)));
+        Self { now, base, base_variance: measured.map_or(0.0, |(_, (_, variance))| variance) }
     }
 
     /// The factor at a size.
@@ -81,15 +119,54 @@ impl Correction {
         small.1 + (large.1 - small.1) * ((bytes - small.0) as f64 / (large.0 - small.0) as f64)
     }
 
+    /// Relative variance of the corrected miss ratio at `bytes`, the baseline's size, beside that
+    /// of the misses measured in the window.
+    pub(super) fn variance(&self, curve: &MissCurve, bytes: u64) -> f64 {
+        if self.base.is_some() { self.base_variance } else { scatter(curve, self.now.0, bytes) }
+    }
+
     /// The sizes between which the factor changes.
     pub(super) fn sizes(&self) -> [u64; 2] {
         [self.now.0, self.base.map_or(self.now.0, |base| base.0)]
     }
 }
 
+impl MissCurve {
+    /// Misses per read at a size.
+    pub(super) fn at(&self, bytes: u64) -> f64 {
+        self.misses_per_read.at(bytes)
+    }
+
+    /// Sampled misses at a size.
+    fn sampled(&self, bytes: u64) -> f64 {
+        // Not a number counts as none.
+        self.sampled_reads.max(0.0) * self.at(bytes)
+    }
+
+    /// Relative variance of the number of sampled misses at a size.
+    fn count_variance(&self, bytes: u64) -> f64 {
+        1.0 / self.sampled(bytes).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Relative variance of the ratio of a curve's miss ratios at two sizes.
+fn scatter(curve: &MissCurve, one: u64, other: u64) -> f64 {
+    let (a, b) = (curve.at(one), curve.at(other));
+    if a == b {
+        return 0.0;
+    }
+    let many = curve.sampled(if a > b { one } else { other });
+    if many <= 1.0 {
+        return f64::INFINITY;
+    }
+    // Where no sampled miss is left, there may be one.
+    let part = (a.min(b) / a.max(b)).max(1.0 / many);
+    (1.0 - part) / (part * many)
+}
+
 /// Measured over predicted misses. The first curve predicts those of the window before it, if the
 /// size was steady.
-fn factor(curve: &DemandCurve, window: &PartSample, used_bytes: u64) -> f64 {
+fn factor(curve: &MissCurve, window: &PartSample, used_bytes: u64) -> f64 {
     let is_first = window.predicted <= 0.0 && window.compared == 0;
     let is_steady = window.used_bytes.abs_diff(used_bytes) <= used_bytes / STEADY_PARTS;
     let (measured, predicted) = if is_first && is_steady {
@@ -97,22 +174,33 @@ fn factor(curve: &DemandCurve, window: &PartSample, used_bytes: u64) -> f64 {
     } else {
         (window.compared, window.predicted)
     };
-    let factor = (measured as f64 + PRIOR) / (predicted.max(0.0) + PRIOR);
+    limited((measured as f64 + PRIOR) / (predicted.max(0.0) + PRIOR))
+}
+
+fn limited(factor: f64) -> f64 {
     factor.clamp(1.0 / FACTOR_MAX, FACTOR_MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use sherwood_model::DemandCurve;
+
     use super::*;
     use crate::tenants::ReadCounts;
 
-    fn factor_of(curve: &DemandCurve, window: PartSample) -> f64 {
-        Correction::new(100, curve, &window, 100, None).at(7)
+    const NOW: Instant = Instant::from_secs(1_000);
+
+    fn curve(points: &[(u64, f64)], sampled_reads: f64) -> MissCurve {
+        MissCurve { misses_per_read: DemandCurve::new(points.iter().copied()), sampled_reads }
+    }
+
+    fn factor_of(curve: &MissCurve, window: PartSample) -> f64 {
+        Correction::new(curve, &window, 100, None).at(7)
     }
 
     #[test]
     fn curve_is_corrected_by_measured_over_predicted_misses() {
-        let curve = DemandCurve::new([(0, 1.0), (100, 0.5)]);
+        let curve = curve(&[(0, 1.0), (100, 0.5)], 1e6);
         let reads = ReadCounts { hits: 7_950, misses: 2_050, joined: 0 };
         let later = PartSample { reads, predicted: 1_950.0, compared: 950, used_bytes: 50 };
         assert_eq!(factor_of(&curve, later), 0.5);
@@ -125,10 +213,52 @@ mod tests {
     #[test]
     fn factor_changes_in_a_line_from_the_present_size_to_that_of_the_baseline() {
         let base = Some((200, 1.0));
-        let correction = Correction { now: (100, 2.0), base };
+        let correction = Correction { now: (100, 2.0), base, base_variance: 0.0 };
         assert_eq!([50, 100, 150, 200, 300].map(|bytes| correction.at(bytes)), [2.0, 2.0, 1.5, 1.0, 1.0]);
-        let correction = Correction { now: (300, 2.0), base };
+        let correction = Correction { now: (300, 2.0), ..correction };
         assert_eq!([50, 200, 250, 300, 400].map(|bytes| correction.at(bytes)), [1.0, 1.0, 1.5, 2.0, 2.0]);
-        assert_eq!(Correction { now: (200, 2.0), base }.at(200), 2.0, "the present factor is newer");
+        let correction = Correction { now: (200, 2.0), ..correction };
+        assert_eq!(correction.at(200), 2.0, "the present factor is newer");
+    }
+
+    /// The factor at 400 bytes, and its variance, of a partition that uses 100 bytes now and missed
+    /// a fifth of its reads with 400, where the curve said a tenth.
+    fn at_base(now: &MissCurve, variance: f64) -> (f64, f64) {
+        let reads = ReadCounts { hits: 8_000, misses: 2_000, joined: 0 };
+        let window = PartSample { reads, ..PartSample::default() };
+        let then = curve(&[(0, 1.0), (100, 0.8), (400, 0.1)], 10_000.0);
+        let anchor = Anchor::new(NOW, 400, &then, &window, variance);
+        let correction = Correction::new(now, &PartSample::default(), 100, Some(&anchor));
+        (correction.at(400), correction.variance(now, 400))
+    }
+
+    #[test]
+    fn miss_ratio_measured_at_the_baseline_is_kept_while_the_curve_changes_by_chance() {
+        let now = curve(&[(0, 1.0), (100, 0.8), (400, 0.103)], 10_000.0);
+        let (factor, variance) = at_base(&now, 0.001);
+        assert!((factor * 0.103 - 0.2).abs() < 1e-12, "{factor}");
+        assert!((variance - (0.001 + 1.0 / 1_000.0 + 1.0 / 1_030.0)).abs() < 1e-12, "{variance}");
+        let changed = curve(&[(0, 1.0), (100, 0.9), (400, 0.2)], 10_000.0);
+        let misses = at_base(&changed, 0.001).0 * 0.2;
+        assert!((0.39..0.4).contains(&misses), "twice as many misses: {misses}");
+    }
+
+    #[test]
+    fn curve_alone_tells_the_baseline_that_was_not_measured() {
+        let now = curve(&[(0, 1.0), (100, 0.8), (400, 0.1)], 10_000.0);
+        let correction = Correction::new(&now, &PartSample::default(), 100, None);
+        assert_eq!(correction.at(400), 1.0);
+        assert!((correction.variance(&now, 400) - 0.875 / (0.125 * 8_000.0)).abs() < 1e-12);
+        assert_eq!(correction.variance(&now, 100), 0.0, "it is measured at the present size");
+    }
+
+    #[test]
+    fn ratio_of_two_sizes_scatters_as_a_part_of_the_sampled_misses() {
+        let sampled = curve(&[(0, 1.0), (100, 0.5), (200, 0.25), (300, 0.0)], 1_000.0);
+        assert_eq!(scatter(&sampled, 100, 100), 0.0);
+        assert_eq!((scatter(&sampled, 100, 200), scatter(&sampled, 200, 100)), (1.0 / 500.0, 1.0 / 500.0));
+        assert!((0.99..1.0).contains(&scatter(&sampled, 100, 300)), "no sampled miss is left");
+        let nothing = curve(&[(0, 1.0), (100, 0.5)], f64::NAN);
+        assert_eq!(scatter(&nothing, 0, 100), f64::INFINITY);
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sherwood_model::{DemandCurve, Instant, TenantId};
 
-use super::correction::Anchor;
-use super::demand::{Asked, Part};
+use super::correction::{Anchor, MEMORY, STEADY_PARTS};
+use super::demand::{Asked, Part, Served};
 use super::moving::{Goal, State};
 use super::watch::Frozen;
 use super::{
@@ -20,7 +20,7 @@ const ROUNDING: f64 = 1e-6;
 const BEGINS: u64 = 100;
 /// Part of a period before which no early decision follows another.
 const EARLY: u32 = 10;
-/// Part of its baseline's bytes by which a tenant that has them differs at most.
+/// Part of its baseline's bytes and rates by which a tenant that has them differs at most.
 const AT_BASE_PARTS: u64 = 32;
 /// Longest freeze.
 const FREEZE_MAX: Duration = Duration::from_secs(86_400);
@@ -32,7 +32,8 @@ impl TenantController {
     pub(super) fn begin(&mut self, now: Instant, seen: &[TenantObservation]) {
         self.observe(now, Duration::ZERO, seen, false);
         (self.watched_from, self.faded_at) = (now, now);
-        self.decides_at = now + self.options.period;
+        // The first exchange begins with baselines that have been measured.
+        self.decides_at = now + self.options.measures();
         self.steps_at = now + self.options.step;
     }
 
@@ -46,11 +47,15 @@ impl TenantController {
     ) {
         for (index, (member, seen)) in self.members.iter_mut().zip(seen).enumerate() {
             member.observe(now, time, seen, with_curves);
-            let (bytes, base) = (self.moving.bytes[index], self.bases[index].bytes);
-            let is_at_base = bytes.abs_diff(base) <= base / AT_BASE_PARTS;
-            member.at_base_since = member.at_base_since.or(Some(now)).filter(|_| is_at_base);
+            let base = &self.bases[index];
+            let has_bytes = self.moving.bytes[index].abs_diff(base.bytes) <= base.bytes / AT_BASE_PARTS;
+            let rates = self.moving.rates.row(TenantId::from_index(index));
+            let is_rate = |(rate, base): (&f64, &f64)| (rate - base).abs() <= base / AT_BASE_PARTS as f64;
+            let has_base = has_bytes && rates.iter().zip(&base.rates).all(is_rate);
+            member.base_bytes_since = member.base_bytes_since.or(Some(now)).filter(|_| has_bytes);
+            member.base_since = member.base_since.or(Some(now)).filter(|_| has_base);
             if with_curves {
-                member.anchor(now);
+                member.anchor(now, self.options.measures());
             }
             let begins = member.requests >= BEGINS && !member.had_demand;
             if begins && self.latest.is_some() {
@@ -117,8 +122,8 @@ impl TenantController {
             .seen(&self.resources, salt)
     }
 
-    /// Requests per second that the tenant at `index` would be served with its baseline.
-    fn base_throughput(&self, index: usize, base: &Share) -> f64 {
+    /// The throughput that the tenant at `index` would have with its baseline.
+    fn base_throughput(&self, index: usize, base: &Share) -> Served {
         let member = &self.members[index];
         let (window, _) = member.history.window();
         let asked = Asked { base, min: base, window: &window, parts: &member.parts, keeps_base: false };
@@ -151,16 +156,20 @@ impl TenantController {
             return false;
         }
         self.watched_from = now;
-        let bases: Vec<f64> = tenants
-            .seen()
-            .iter()
-            .enumerate()
-            .map(|(index, seen)| self.base_throughput(index, &seen.base))
-            .collect();
+        let base = |(index, seen): (usize, &TenantSeen)| self.base_throughput(index, &seen.base);
+        let bases: Vec<Served> = tenants.seen().iter().enumerate().map(base).collect();
         let mut worst: Option<(usize, f64)> = None;
         for (index, (member, base)) in self.members.iter_mut().zip(bases).enumerate() {
-            let has_base = member.at_base_since.is_some_and(|since| now.since(since) >= period);
-            let is_below = member.watch.end_period(period, base, has_base);
+            let is_below = member.watch.end_period(period, base);
+            if let Some((from, measured)) = member.measured_base(now) {
+                if base.per_s > 0.0 {
+                    member.watch.set_reach(measured / base.per_s);
+                }
+                let refuted = |frozen: &Frozen| frozen.index == index && frozen.is_refuted(from, measured);
+                if self.frozen.as_ref().is_some_and(refuted) {
+                    (self.frozen, self.frozen_at) = (None, None);
+                }
+            }
             let normalized = member.watch.normalized.unwrap_or(1.0);
             if is_below && worst.is_none_or(|(_, least)| normalized < least) {
                 worst = Some((index, normalized));
@@ -175,7 +184,8 @@ impl TenantController {
         self.members.iter_mut().for_each(|member| member.watch.restart());
         self.freeze = self.next_freeze(now);
         self.frozen_at = Some(now);
-        self.frozen = Some(Frozen { index, normalized, until: now + self.freeze });
+        let served_per_s = self.members[index].watch.requests_per_s;
+        self.frozen = Some(Frozen { index, normalized, served_per_s, at: now, until: now + self.freeze });
         true
     }
 
@@ -196,7 +206,7 @@ impl TenantController {
         before: &Division,
     ) -> Option<TenantKept> {
         self.frozen = self.frozen.filter(|frozen| frozen.until > now);
-        if let Some(Frozen { index, normalized, until }) = self.frozen {
+        if let Some(Frozen { index, normalized, until, .. }) = self.frozen {
             let tenant = self.terms[index].name.clone();
             return Some(TenantKept::Frozen { tenant, normalized, left: until.since(now) });
         }
@@ -251,18 +261,18 @@ impl Member {
     fn observe(&mut self, now: Instant, time: Duration, seen: &TenantObservation, with_curves: bool) {
         let Self { history, parts, .. } = self;
         let grown = history.add(now, seen, |index| {
-            let curve = parts.get(index)?.miss_ratio.as_ref()?;
+            let curve = parts.get(index)?.curve.as_ref()?;
             Some(curve.at(seen.partitions[index].used_bytes))
         });
         let same = parts.len() == seen.partitions.len();
         let part = |(index, part): (usize, &TenantPartition)| {
             let before = parts.get(index).filter(|_| same);
-            let measured = part.miss_ratio.clone().filter(|_| with_curves);
+            let measured = part.curve.clone().filter(|_| with_curves);
             Part {
                 backend: part.backend,
                 budget_bytes: part.budget_bytes,
                 used_bytes: part.used_bytes,
-                miss_ratio: measured.or_else(|| before?.miss_ratio.clone()),
+                curve: measured.or_else(|| before?.curve.clone()),
                 anchor: before.and_then(|part| part.anchor),
             }
         };
@@ -276,18 +286,41 @@ impl Member {
         self.watch.add(grown.requests, time, self.is_limited);
     }
 
-    /// Notes the errors of the curves at the baseline's sizes, if the tenant had those in the whole
-    /// window, and drops old ones.
-    fn anchor(&mut self, now: Instant) {
+    /// Notes the miss ratios at the baseline's sizes, if the partitions had filled those in the
+    /// whole window, which covers the time that `measures` them, and drops old ones.
+    fn anchor(&mut self, now: Instant, measures: Duration) {
         let (window, time) = self.history.window();
-        let is_at_base = self.at_base_since.is_some_and(|since| now.since(since) >= time);
-        for (part, counts) in self.parts.iter_mut().zip(&window.parts) {
+        let has_bytes = self.base_bytes_since.is_some_and(|since| now.since(since) >= time);
+        self.is_settled = has_bytes && time >= measures;
+        for (index, (part, counts)) in self.parts.iter_mut().zip(&window.parts).enumerate() {
             part.anchor = part.anchor.filter(|anchor| anchor.is_recent(now));
-            if let (true, Some(curve)) = (is_at_base, &part.miss_ratio) {
-                part.anchor = Some(Anchor::new(now, part.budget_bytes, curve, counts, part.used_bytes));
+            let is_settled = is_settled(self.history.used_bytes(index), part.budget_bytes, time);
+            self.is_settled &= is_settled;
+            if !has_bytes || time < measures || !is_settled {
+                continue;
+            }
+            if let (Some(curve), Some(variance)) = (&part.curve, self.history.variance(index)) {
+                part.anchor = Some(Anchor::new(now, part.budget_bytes, curve, counts, variance));
             }
         }
     }
+
+    /// Requests per second in the window, and the time at which it began, if the tenant had filled
+    /// its baseline in all of it and asked for more.
+    fn measured_base(&self, now: Instant) -> Option<(Instant, f64)> {
+        let (window, time) = self.history.window();
+        let had_base = self.base_since.is_some_and(|since| now.since(since) >= time);
+        let is_measured = had_base && self.is_settled && self.watch.asked_for(time);
+        is_measured.then(|| (now - time, window.requests as f64 / time.as_secs_f64()))
+    }
+}
+
+/// True if a partition, whose items used these least and most bytes in a window, was full in all of
+/// it, or grew by so little that its size is the same for as long as a measurement is used.
+fn is_settled((least, most): (u64, u64), budget_bytes: u64, time: Duration) -> bool {
+    let is_full = least >= budget_bytes - budget_bytes / STEADY_PARTS;
+    let growth = (most - least) as f64 * (MEMORY.as_secs_f64() / time.as_secs_f64());
+    is_full || growth <= most as f64 / STEADY_PARTS as f64
 }
 
 /// True if `division` raises the least throughput by more than `over`, or leaves it and raises the

@@ -2,9 +2,9 @@
 
 use sherwood_model::{BackendId, DemandCurve, ResourceKind};
 
-use super::TenantResource;
 use super::correction::{Anchor, Correction};
 use super::history::{PartSample, Sample};
+use super::{MissCurve, TenantResource};
 use crate::tenants::{Share, TenantSeen};
 
 /// Floors of a tenant that states none, as parts of its baseline: of rates, so that it can begin to
@@ -33,9 +33,19 @@ pub(super) struct Part {
     pub(super) budget_bytes: u64,
     pub(super) used_bytes: u64,
     /// The latest curve that was measured.
-    pub(super) miss_ratio: Option<DemandCurve>,
-    /// Error of the curve at the partition's size in the baseline, when it last had that.
+    pub(super) curve: Option<MissCurve>,
+    /// Miss ratio at the partition's size in the baseline, when it last had filled that.
     pub(super) anchor: Option<Anchor>,
+}
+
+/// Throughput that a share would serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Served {
+    /// Requests per second; 0 for a tenant without demand, or that the share does not limit.
+    pub(super) per_s: f64,
+    /// Standard error of it as far as it lowers it, relative, 0 to 1: the share serves less with
+    /// miss ratios that are one standard error higher.
+    pub(super) error: f64,
 }
 
 impl Asked<'_> {
@@ -63,17 +73,28 @@ impl Asked<'_> {
         TenantSeen { base: self.base.clone(), floor: self.floor(), demand, miss_ratio: all }
     }
 
-    /// Requests per second that the share serves, by the curves without a salt; 0 for a tenant
-    /// without demand, or that the share does not limit.
-    pub(super) fn throughput(&self, resources: &[TenantResource], share: &Share) -> f64 {
+    /// The throughput that the share serves, by the curves without a salt.
+    pub(super) fn throughput(&self, resources: &[TenantResource], share: &Share) -> Served {
         let curves = self.curves();
-        let limit = |(i, resource): (usize, &TenantResource)| {
+        let limits = resources.iter().enumerate().filter_map(|(i, resource)| {
             let Units { if_miss, saved_ratio, backend } = self.units(i, resource)?;
             let saved = saved_ratio.clamp(0.0, 1.0);
-            let demand = if_miss * (1.0 - saved + saved * mean_at(&curves, backend, share.bytes));
-            (demand > 0.0).then(|| share.rates.get(i).copied().unwrap_or(0.0) / demand)
-        };
-        resources.iter().enumerate().filter_map(limit).reduce(f64::min).unwrap_or(0.0)
+            let (misses, error) = mean_and_error(&curves, backend, share.bytes);
+            let rate = share.rates.get(i).copied().unwrap_or(0.0);
+            let limit = |misses: f64| {
+                let demand = if_miss * (1.0 - saved + saved * misses);
+                if demand > 0.0 { rate / demand } else { f64::INFINITY }
+            };
+            Some((limit(misses), limit((misses + error).min(1.0))))
+        });
+        let (per_s, low) = limits.fold((f64::INFINITY, f64::INFINITY), |least, limit| {
+            (least.0.min(limit.0), least.1.min(limit.1))
+        });
+        match per_s {
+            f64::INFINITY => Served::default(),
+            per_s if per_s > 0.0 => Served { per_s, error: 1.0 - low / per_s },
+            _ => Served::default(),
+        }
     }
 
     /// Units of a resource that an average request takes; none if it takes none.
@@ -92,8 +113,7 @@ impl Asked<'_> {
     }
 
     fn floor(&self) -> Share {
-        let known =
-            |(part, counts): (&Part, &PartSample)| part.miss_ratio.is_some() || counts.reads.reads() == 0;
+        let known = |(part, counts): (&Part, &PartSample)| part.curve.is_some() || counts.reads.reads() == 0;
         let bytes = if !self.keeps_base && self.parts.iter().zip(&self.window.parts).all(known) {
             self.min.bytes.max(self.base.bytes / FLOOR_BYTES_PARTS)
         } else {
@@ -137,7 +157,7 @@ struct PartCurve<'a> {
     share: f64,
     /// Misses per read at any size if there is no curve.
     measured: f64,
-    curve: Option<(&'a DemandCurve, Correction)>,
+    curve: Option<(&'a MissCurve, Correction)>,
 }
 
 impl<'a> PartCurve<'a> {
@@ -145,14 +165,14 @@ impl<'a> PartCurve<'a> {
         let reads = counts.reads.reads() as f64;
         let correction = |curve| {
             let anchor = part.anchor.as_ref();
-            (curve, Correction::new(part.budget_bytes, curve, counts, part.used_bytes, anchor))
+            (curve, Correction::new(curve, counts, part.used_bytes, anchor))
         };
         Self {
             backend: part.backend,
             reads,
             share,
             measured: if reads > 0.0 { counts.reads.misses as f64 / reads } else { 1.0 },
-            curve: part.miss_ratio.as_ref().map(correction),
+            curve: part.curve.as_ref().map(correction),
         }
     }
 
@@ -163,11 +183,21 @@ impl<'a> PartCurve<'a> {
         (correction.at(own) * curve.at(own)).min(1.0)
     }
 
+    /// Variance of [`at`](Self::at) beside that of the misses in the window.
+    fn variance(&self, bytes: u64) -> f64 {
+        let Some((curve, correction)) = &self.curve else { return 0.0 };
+        let own = (bytes as f64 * self.share).round() as u64;
+        let (misses, variance) = (self.at(bytes), correction.variance(curve, own));
+        // Nothing is known of a variance without a bound.
+        if variance.is_finite() { misses * misses * variance } else { 1.0 }
+    }
+
     /// Bytes of the tenant at which the curve bends, the sizes at which misses were measured among
     /// them.
     fn sizes(&self) -> impl Iterator<Item = u64> {
         let own = self.curve.iter().filter(|_| self.share > 0.0).flat_map(|(curve, correction)| {
-            curve.points().iter().map(|point| point.0).chain(correction.sizes())
+            let points = curve.misses_per_read.points().iter();
+            points.map(|point| point.0).chain(correction.sizes())
         });
         own.map(|own| (own as f64 / self.share).round() as u64)
     }
@@ -195,6 +225,15 @@ fn mean_at(curves: &[PartCurve<'_>], backend: Option<BackendId>, bytes: u64) -> 
     members().map(|curve| curve.reads * curve.at(bytes)).sum::<f64>() / reads
 }
 
+/// The mean at one size, and its standard error beside that of the misses in the window.
+fn mean_and_error(curves: &[PartCurve<'_>], backend: Option<BackendId>, bytes: u64) -> (f64, f64) {
+    let members = || curves.iter().filter(|curve| is_of(curve, backend));
+    let reads: f64 = members().map(|curve| curve.reads).sum();
+    let variance = |curve: &PartCurve<'_>| curve.reads * curve.reads * curve.variance(bytes);
+    let sum: f64 = members().map(variance).sum();
+    (mean_at(curves, backend, bytes), if reads > 0.0 { sum.sqrt() / reads } else { 0.0 })
+}
+
 fn is_of(curve: &PartCurve<'_>, backend: Option<BackendId>) -> bool {
     backend.is_none_or(|backend| curve.backend == backend)
 }
@@ -214,7 +253,8 @@ mod tests {
 
     fn part(backend: u16, budget_bytes: u64, curve: Option<DemandCurve>) -> Part {
         let backend = BackendId(backend);
-        Part { backend, budget_bytes, used_bytes: budget_bytes, miss_ratio: curve, anchor: None }
+        let curve = curve.map(MissCurve::exact);
+        Part { backend, budget_bytes, used_bytes: budget_bytes, curve, anchor: None }
     }
 
     fn reads(hits: u64, misses: u64) -> PartSample {
@@ -250,12 +290,32 @@ mod tests {
         // All miss with 1,000 bytes; 0.9 reads, 0.1 writes, or 3.8 KB for each request.
         let throughput =
             asked.throughput(&resources(), &Share { rates: vec![1e9, 1e9, 38.0 * KB], ..base() });
-        assert!((throughput - 10.0).abs() < 1e-9, "{throughput}");
+        assert!((throughput.per_s - 10.0).abs() < 1e-9, "{throughput:?}");
         let seen = seen(&parts, &window, 0.0);
         let at = |bytes| [0, 1, 2].map(|i| (seen.demand[i].at(bytes) * 1e6).round() / 1e6);
         assert_eq!(at(0), [0.9, 0.1, 3.8 * KB]);
         assert_eq!(at(2_000), [0.0, 0.1, 2.0 * KB], "47% of the network is saved");
         assert_eq!(seen.floor, Share { bytes: 5, rates: vec![1.0, 30.0, 1.0] });
+    }
+
+    #[test]
+    fn throughput_errs_as_far_as_the_sampled_misses_do() {
+        let curve = DemandCurve::new([(0, 1.0), (1_000, 0.2)]);
+        let units = UnitCounts { if_hit: 0.0, if_miss: 1_000.0, used: 0.0 };
+        let window = Sample { requests: 1_000, units: vec![units], parts: vec![reads(0, 0)] };
+        let error = |used_bytes, sampled_reads| {
+            let mut part = part(0, 1_000, Some(curve.clone()));
+            part.used_bytes = used_bytes;
+            part.curve = part.curve.map(|curve| MissCurve { sampled_reads, ..curve });
+            let window = Sample { parts: vec![reads(800, 200)], ..window.clone() };
+            let asked =
+                Asked { base: &base(), min: &base(), window: &window, parts: &[part], keeps_base: false };
+            asked.throughput(&resources(), &base()).error
+        };
+        assert_eq!((error(500, f64::INFINITY), error(1_000, 100.0)), (0.0, 0.0));
+        // Of 60 sampled misses at 500 bytes, 20 remain: a standard error of 0.183.
+        assert!((error(500, 100.0) - (1.0 - 1.0 / 1.183)).abs() < 1e-3, "{}", error(500, 100.0));
+        assert!((error(500, f64::NAN) - 0.8).abs() < 0.05, "all reads may miss: {}", error(500, f64::NAN));
     }
 
     #[test]

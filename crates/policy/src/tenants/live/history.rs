@@ -103,6 +103,48 @@ impl History {
         };
         (latest.since(base).unwrap_or_default(), to.since(*from))
     }
+
+    /// The samples of the window and the latest observation, the oldest one first.
+    fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().chain(&self.latest).map(|(_, sample)| sample)
+    }
+
+    /// Least and most bytes of a partition's items in the window.
+    pub(super) fn used_bytes(&self, part: usize) -> (u64, u64) {
+        let used = || self.samples().filter_map(|sample| Some(sample.parts.get(part)?.used_bytes));
+        (used().min().unwrap_or(0), used().max().unwrap_or(0))
+    }
+
+    /// Relative variance of a partition's misses per read in the window; none if there were no
+    /// reads in some part of it, or no misses.
+    ///
+    /// From the ratios of the window's parts (batch means), so that misses which come together, as
+    /// those of a scan, count as less evidence. O(samples).
+    pub(super) fn variance(&self, part: usize) -> Option<f64> {
+        let counts: Vec<ReadCounts> = self
+            .samples
+            .iter()
+            .map(|(_, sample)| Some(sample.parts.get(part)?.reads))
+            .collect::<Option<_>>()?;
+        let (first, last) = (counts.first()?, counts.last()?);
+        let (reads, misses) = (last.reads() - first.reads(), last.misses - first.misses);
+        let parts = counts.len() - 1;
+        if misses == 0 || parts < 2 {
+            return None;
+        }
+        let ratio = misses as f64 / reads as f64;
+        let mut squares = 0.0;
+        for pair in counts.windows(2) {
+            let (reads, misses) = (pair[1].reads() - pair[0].reads(), pair[1].misses - pair[0].misses);
+            if reads == 0 {
+                return None;
+            }
+            let rest = misses as f64 - ratio * reads as f64;
+            squares += rest * rest;
+        }
+        let parts = parts as f64;
+        Some(squares * parts / ((parts - 1.0) * (misses as f64) * (misses as f64)))
+    }
 }
 
 impl PartSample {
@@ -160,6 +202,38 @@ mod tests {
     fn seen(requests: u64, units: UnitCounts) -> TenantObservation {
         let counts = super::super::TenantCounts { requests, units: vec![units] };
         TenantObservation { counts, ..TenantObservation::default() }
+    }
+
+    /// The variance of a partition's miss ratio after ten seconds with these misses of 100 reads.
+    fn variance(misses: [u64; 10], idle: Option<usize>) -> Option<f64> {
+        let mut history = History::new(Duration::from_secs(10));
+        let mut reads = ReadCounts::default();
+        for second in 0..=10 {
+            if second > 0 && idle != Some(second) {
+                reads.misses += misses[second - 1];
+                reads.hits += 100 - misses[second - 1];
+            }
+            let part = TenantPartition {
+                backend: sherwood_model::BackendId(0),
+                budget_bytes: 100,
+                used_bytes: 90 + second as u64,
+                reads,
+                curve: None,
+            };
+            let seen = TenantObservation { partitions: vec![part], ..TenantObservation::default() };
+            history.add(Instant::from_secs(1 + second as u64), &seen, |_| None);
+        }
+        assert_eq!(history.used_bytes(0), (90, 100));
+        history.variance(0)
+    }
+
+    #[test]
+    fn misses_that_come_together_are_less_evidence() {
+        let even = variance([18, 22, 20, 19, 21, 20, 22, 18, 21, 19], None).expect("it was measured");
+        let bursts = variance([0, 100, 0, 0, 0, 0, 100, 0, 0, 0], None).expect("it was measured");
+        assert!(even < 0.001 && (0.4..0.5).contains(&bursts), "{even}, {bursts}");
+        assert_eq!(variance([20; 10], Some(4)), None, "there was no load for a second");
+        assert_eq!(variance([0; 10], None), None, "nothing missed");
     }
 
     #[test]

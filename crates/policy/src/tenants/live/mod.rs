@@ -28,7 +28,7 @@ use moving::{Goal, Moving};
 use watch::{Frozen, Watch};
 
 pub use decision::{TenantDecision, TenantKept, TenantRound, TenantStanding};
-pub use observed::{ReadCounts, TenantCounts, TenantObservation, TenantPartition, UnitCounts};
+pub use observed::{MissCurve, ReadCounts, TenantCounts, TenantObservation, TenantPartition, UnitCounts};
 pub use options::{TenantControlError, TenantControlOptions, TenantResource};
 
 /// Times that curves are faded in a window. With halvings at every third, the mean age of what a
@@ -51,10 +51,17 @@ const FADINGS: u32 = 3;
 /// units that it does not use. A division that leaves such a tenant below its floor is replaced
 /// whatever the next one gains.
 ///
+/// *Measured.* The first division follows after three periods, or a window if that is shorter, in
+/// which the baselines are measured. A tenant that had filled its baseline in a whole window tells
+/// its miss ratio with it. Where that is older than ten minutes or missing, it follows from the
+/// curve, corrected by measured over predicted misses.
+///
 /// *Watched.* A tenant whose measured throughput is below 0.98 of its baseline's for three periods
-/// while it asks for more brings all back to their baselines, which are kept for
-/// [`freeze`](TenantControlOptions::freeze). What a baseline would serve follows from the demand as
-/// measured, with the curve corrected by measured over predicted misses.
+/// while it asks for more, on average by more than two standard errors, brings all back to their
+/// baselines. These are kept for [`freeze`](TenantControlOptions::freeze), or until the tenant has
+/// filled its own for a window and serves no more with it than before. The standard error counts
+/// how the throughput varies within periods, and the sampled misses that the baseline's miss ratio
+/// follows from.
 ///
 /// # Inputs, outputs, wake-ups
 /// - Input: [`advance`](Self::advance) with an observation of each tenant, at
@@ -110,8 +117,12 @@ struct Member {
     requests: u64,
     /// True if there were requests in the window of the last decision.
     had_demand: bool,
-    /// Time since which the tenant has had about the bytes of its baseline; none if it has not.
-    at_base_since: Option<Instant>,
+    /// Time since which the tenant has had about the bytes of its baseline, and its rates as well;
+    /// none if it has not.
+    base_bytes_since: Option<Instant>,
+    base_since: Option<Instant>,
+    /// True if all partitions had filled the baseline in the whole window of the last decision.
+    is_settled: bool,
 }
 
 impl TenantController {
@@ -301,7 +312,7 @@ impl Member {
     fn new(options: &TenantControlOptions) -> Self {
         Self {
             history: History::new(options.window),
-            watch: Watch::default(),
+            watch: Watch::new(options.period, options.window),
             parts: Vec::new(),
             used_bytes: 0,
             keeps_base: false,
@@ -310,7 +321,9 @@ impl Member {
             is_limited: false,
             requests: 0,
             had_demand: false,
-            at_base_since: None,
+            base_bytes_since: None,
+            base_since: None,
+            is_settled: false,
         }
     }
 }

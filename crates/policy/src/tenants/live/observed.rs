@@ -55,11 +55,21 @@ pub struct TenantPartition {
     pub used_bytes: u64,
     /// Reads since the start.
     pub reads: ReadCounts,
-    /// Misses per read by the partition's bytes, as a simulated cache measures them; none if not
-    /// measured. Read only by a call that decides ([`TenantController::decides_at`]).
+    /// The curve that a simulated cache measures; none if not measured. Read only by a call that
+    /// decides ([`TenantController::decides_at`]).
     ///
     /// [`TenantController::decides_at`]: super::TenantController::decides_at
-    pub miss_ratio: Option<DemandCurve>,
+    pub curve: Option<MissCurve>,
+}
+
+/// Miss ratio curve of a partition, from the reads of a sample of its keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MissCurve {
+    /// Misses per read by the partition's bytes.
+    pub misses_per_read: DemandCurve,
+    /// Number of sampled reads that the curve counts, infinite for a curve without an error. With
+    /// fewer of them a tenant counts as below its baseline later.
+    pub sampled_reads: f64,
 }
 
 /// Reads of a partition since the start, which only grow.
@@ -71,6 +81,14 @@ pub struct ReadCounts {
     pub misses: u64,
     /// Reads that found no value and joined a fetch in flight, which took no units for them.
     pub joined: u64,
+}
+
+impl MissCurve {
+    /// Returns a curve without an error.
+    #[must_use]
+    pub fn exact(misses_per_read: DemandCurve) -> Self {
+        Self { misses_per_read, sampled_reads: f64::INFINITY }
+    }
 }
 
 impl TenantObservation {

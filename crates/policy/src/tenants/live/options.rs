@@ -103,7 +103,15 @@ const RESOURCES_MAX: usize = 16;
 
 const DAY_S: f64 = 86_400.0;
 
+/// Periods that measure a tenant at its baseline.
+const MEASURED_PERIODS: u32 = 3;
+
 impl TenantControlOptions {
+    /// Time that measures a tenant at its baseline: three periods, or a window if that is shorter.
+    pub(super) fn measures(&self) -> Duration {
+        self.window.min(self.period * MEASURED_PERIODS)
+    }
+
     /// Checks every option.
     ///
     /// # Errors

@@ -77,7 +77,10 @@ fn grow(seen: &mut TenantObservation, growth: Growth, bytes: u64) {
         budget_bytes: bytes,
         used_bytes: (bytes as f64 * used) as u64,
         reads: ReadCounts { hits: before.hits + reads - misses, misses: before.misses + misses, ..before },
-        miss_ratio: points.map(DemandCurve::new),
+        curve: points.map(|points| MissCurve {
+            misses_per_read: DemandCurve::new(points),
+            sampled_reads: requests as f64,
+        }),
     }];
 }
 

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use sherwood_model::DemandCurve;
 
 use super::world::{Load, MIB, World, assert_sums, policy, resources, terms};
-use super::{TenantControlOptions, TenantController, TenantKept, TenantStanding, TenantTerms};
+use super::{
+    TenantControlOptions, TenantController, TenantDecision, TenantKept, TenantStanding, TenantTerms,
+};
 use crate::tenants::Share;
 
 /// A tenant whose keys fit into a little more than its baseline of 64 MiB, and one to which cache
@@ -165,6 +167,61 @@ fn tenant_below_its_baseline_for_three_periods_brings_all_back() {
 }
 
 #[test]
+fn return_to_the_baselines_ends_if_the_tenant_serves_no_more_with_its_own() {
+    let mut world = World::new("hare", 64 * MIB, fits_and_wide());
+    world.run(100, |_| {});
+    // Nothing that the division takes from it: its clients ask for less at a time.
+    world.loads[1].most = world.baseline(1) * 0.9;
+    world.decisions.clear();
+    world.run(100, |_| {});
+    assert_eq!(world.controller.bytes(), [64 * MIB; 2], "{:?}", world.decisions);
+    world.run(140, |_| {});
+    assert!(world.controller.bytes()[0] > 64 * MIB, "its baseline has been measured");
+    world.decisions.clear();
+    world.run(600, |_| {});
+    let frozen = |decision: &TenantDecision| matches!(decision.kept, Some(TenantKept::Frozen { .. }));
+    assert!(!world.decisions.iter().any(frozen), "and is what it is measured by");
+}
+
+#[test]
+fn few_sampled_reads_widen_the_tolerance_and_hide_no_large_loss() {
+    for (part, sampled_reads, expected) in
+        [(0.95, f64::INFINITY, true), (0.95, 500.0, false), (0.5, 500.0, true), (0.95, f64::NAN, false)]
+    {
+        let mut world = World::new("hare", 64 * MIB, fits_and_wide());
+        world.run(100, |_| {});
+        // Without a measurement at the baseline, the curve alone tells what that would serve.
+        world.controller.members.iter_mut().for_each(|member| member.parts[0].anchor = None);
+        world.loads.iter_mut().for_each(|load| load.sampled_reads = sampled_reads);
+        world.loads[0].most = world.baseline(0) * part;
+        world.run(100, |_| {});
+        let returned = world.controller.bytes() == [64 * MIB; 2];
+        assert_eq!(returned, expected, "{part} of the baseline, {sampled_reads} sampled reads");
+    }
+}
+
+#[test]
+fn baseline_is_measured_once_the_cache_is_full() {
+    let mut loads = fits_and_wide();
+    loads.iter_mut().for_each(|load| load.filled = 0);
+    let mut world = World::new("baseline", 64 * MIB, loads);
+    let measured = |world: &World| {
+        world.controller.members.iter().map(|member| member.parts[0].anchor.is_some()).collect::<Vec<_>>()
+    };
+    let mut full_at = [None; 2];
+    world.run(400, |world| {
+        for (load, full_at) in world.loads.iter().zip(&mut full_at) {
+            *full_at = full_at.or((load.filled >= 63 * MIB).then_some(world.now));
+        }
+        for (measured, full_at) in measured(world).into_iter().zip(full_at) {
+            let filled = full_at.is_some_and(|at| world.now.since(at).as_secs() >= 60);
+            assert!(filled || !measured, "at {:?}, full at {full_at:?}", world.now);
+        }
+    });
+    assert_eq!(measured(&world), [true; 2]);
+}
+
+#[test]
 fn requests_that_are_refused_are_asked_for_like_those_that_wait() {
     let mut loads = fits_and_wide();
     loads.iter_mut().for_each(|load| load.refuses = true);
@@ -231,7 +288,7 @@ fn curves_are_faded_three_times_in_a_window() {
 #[test]
 fn clock_that_stands_still_moves_nothing() {
     let mut world = World::new("hare", 64 * MIB, fits_and_wide());
-    world.run(21, |_| {});
+    world.run(61, |_| {});
     assert!(world.controller.is_moving());
     let (bytes, rates) = (world.controller.bytes().to_vec(), world.controller.rates().clone());
     let seen: Vec<_> = world.loads.iter().map(|load| load.observation(64 * MIB)).collect();
@@ -262,7 +319,7 @@ fn what_if_answers_from_the_live_curves_and_changes_nothing() {
 #[test]
 fn policy_can_be_changed_while_bytes_move() {
     let mut world = World::new("hare", 64 * MIB, fits_and_wide());
-    world.run(22, |_| {});
+    world.run(62, |_| {});
     assert!(world.controller.is_moving());
     world.controller.set_policy(policy("baseline"));
     world.run(30, |world| assert_sums(&world.controller));

@@ -27,6 +27,8 @@ pub(super) struct Load {
     rest: f64,
     /// True if requests beyond a rate are refused instead of waiting.
     pub(super) refuses: bool,
+    /// Sampled reads of the curve that the controller is told.
+    pub(super) sampled_reads: f64,
 }
 
 impl Load {
@@ -43,6 +45,7 @@ impl Load {
             reads: ReadCounts::default(),
             rest: 0.0,
             refuses: false,
+            sampled_reads: f64::INFINITY,
         }
     }
 
@@ -91,7 +94,10 @@ impl Load {
                 budget_bytes: bytes,
                 used_bytes: self.filled.min(bytes),
                 reads: self.reads,
-                miss_ratio: Some(self.told.clone()),
+                curve: Some(MissCurve {
+                    misses_per_read: self.told.clone(),
+                    sampled_reads: self.sampled_reads,
+                }),
             }],
         }
     }

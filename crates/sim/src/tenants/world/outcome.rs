@@ -4,7 +4,7 @@ use sherwood_model::{Instant, PartitionId, TenantId};
 use sherwood_workload::tenants::Resource;
 
 use super::{Event, World};
-use crate::tenants::control::miss_ratio;
+use crate::tenants::control::curve;
 use crate::tenants::part::Asked;
 use crate::tenants::record::{BUCKET, Measured, TenantMeasured};
 use crate::tenants::results::{ByResource, ByTenant, Holdings, Results, normalized};
@@ -80,8 +80,8 @@ impl World {
     fn predicted_hit_ratio(&self, index: usize) -> Option<f64> {
         let partition = PartitionId(self.first_part(TenantId::from_index(index)));
         let is_only = self.scenario.tenants[index].loads.len() == 1 && !self.is_shared;
-        let curve = miss_ratio(&self.cache, partition).filter(|_| is_only)?;
-        Some(1.0 - curve.at(self.cache.usage(partition).budget_bytes))
+        let curve = curve(&self.cache, partition).filter(|_| is_only)?;
+        Some(1.0 - curve.misses_per_read.at(self.cache.usage(partition).budget_bytes))
     }
 
     /// Use of each resource in the measurement.

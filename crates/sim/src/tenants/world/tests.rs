@@ -151,7 +151,7 @@ fn policy_within_a_tenant_divides_the_sum_that_the_policy_between_gives() {
         split.push(budgets as f64 / bytes(0) as f64);
     }
     assert!((split[0] - 0.5).abs() < 0.1, "it begins with equal parts: {split:?}");
-    assert!(split.last().is_some_and(|last| *last > 0.6), "the slow backend gets more: {split:?}");
+    assert!(split.last().is_some_and(|last| *last > 0.57), "the slow backend gets more: {split:?}");
     assert_eq!(world.now(), Instant::from_secs(200));
 }
 
@@ -182,3 +182,51 @@ fn tenants_divided_by_robinhood_are_as_fast_as_with_their_baselines() {
         assert!(tenant.throughput >= 0.98 * base.throughput, "{}: {}", tenant.name, tenant.throughput);
     }
 }
+
+/// A tenant with a part of the evaluation's 16: 37,500 or 75,000 keys, and cache for a third or two
+/// thirds of them.
+fn one_of_sixteen(name: String, keys: u64, mix: &str) -> String {
+    format!(
+        r#"
+    [[tenants]]
+    name = "{name}"
+    cache = "13421772B"
+    rates = {{ reads = 25, writes = 25, network = 1310720 }}
+    clients = {{ processes = 16, depth = 2 }}
+    loads = [{{ backend = "db", keys = {keys}, value_bytes = 500, zipf = 0.99, {mix} }}]
+"#
+    )
+}
+
+#[test]
+fn tenants_whose_misses_come_in_bursts_are_not_taken_for_slow() {
+    let mut text = SIXTEEN.to_owned();
+    let mixes =
+        ["write_ratio = 0.5", "write_ratio = 0.05", "write_ratio = 0", "write_ratio = 0.05, scan_max = 100"];
+    for (index, mix) in mixes.iter().enumerate() {
+        for (number, keys) in [37_500, 37_500, 75_000, 75_000].into_iter().enumerate() {
+            text += &one_of_sixteen(format!("T{}", index * 4 + number + 1), keys, mix);
+        }
+    }
+    let mut setup = Setup::document(Scenario::from_toml(&text).expect("valid"), "hare", 1);
+    // As many sampled reads as with ten times the rates and a 32nd of the keys.
+    setup.set("ghost", "0.3125").expect("a share");
+    let results = run(&setup, STRIDE);
+    // With the baselines, as after a return to them, none would gain.
+    assert!(results.normalized_least > 1.1, "{results:?}");
+    let base = results.tenants.iter().filter(|tenant| tenant.holdings.cache_bytes == 13_421_772);
+    assert!(base.count() < 8, "{results:?}");
+}
+
+const SIXTEEN: &str = r#"
+    name = "sixteen"
+    warm_up = "150s"
+    measure = "150s"
+    control = { decide = "live", period = "20s", window = "60s", salt = 0.01, apply_over = 0 }
+    backends = [{ name = "db", latency = "5ms" }]
+    resources = [
+        { name = "reads", kind = "reads", backend = "db" },
+        { name = "writes", kind = "writes", backend = "db" },
+        { name = "network", kind = "network" },
+    ]
+"#;
