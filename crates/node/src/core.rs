@@ -65,6 +65,8 @@ pub(crate) struct Core {
     pub(crate) traced: TraceIntake,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
+    /// Resident bytes, without these buffers, above which the node evicts; none without a limit.
+    pub(crate) resident_bytes_max: Option<u64>,
     /// The cache's background work that listeners may do.
     pub(crate) background: Arc<BackgroundTasks>,
     pub(crate) control: Arc<Mutex<Control>>,

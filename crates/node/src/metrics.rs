@@ -59,6 +59,7 @@ impl fmt::Debug for Reading {
 impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         process::encode_node(&self.0, &mut encoder)?;
+        process::encode_memory(&self.0, &mut encoder)?;
         self.requests(&mut encoder)?;
         self.partitions(&mut encoder)?;
         self.guard_rails(&mut encoder)?;
@@ -138,6 +139,7 @@ impl Reading {
             "The SLO's percentile at the last observation",
             current,
         )?;
+        slos::encode_percentiles(core, encoder)?;
         self.slos(encoder)?;
         slos::encode_requests(&self.0, encoder)?;
         self.deadlines(encoder)?;

@@ -110,6 +110,11 @@ impl Watch {
         Some(Self::new(resident_bytes()?, total_bytes, slack_bytes))
     }
 
+    /// Returns the resident bytes, without the buffers of clients, above which the ceiling falls.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     fn new(start_bytes: u64, total_bytes: u64, slack_bytes: u64) -> Self {
         let bytes_max = start_bytes.saturating_add(total_bytes).saturating_add(slack_bytes);
         let knee_bytes = (slack_bytes / KNEE_DIVISOR).max(1);
@@ -186,8 +191,8 @@ impl Watch {
     }
 }
 
-/// Returns the resident memory of the process, bytes.
-fn resident_bytes() -> Option<u64> {
+/// Returns the resident memory of the process, bytes; none where the system does not report it.
+pub(crate) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
     Some(kib.parse::<u64>().ok()? << 10)

@@ -111,9 +111,11 @@ impl Node {
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
         let parts = Parts::new(engine, &setup, runtime.handle())?;
-        let keeper = threads::housekeeper(parts.keeper(&setup)).map_err(StartError::Thread)?;
+        let keeper = parts.keeper(&setup);
+        let resident_bytes_max = keeper.watch.as_ref().map(Watch::bytes_max);
+        let keeper = threads::housekeeper(keeper).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone())?);
+        let core = Arc::new(parts.core(&setup, (keeper.thread(), resident_bytes_max), stopping.clone())?);
         // Before the first request is served: see `snapshot`.
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
@@ -375,11 +377,12 @@ impl Parts {
         }
     }
 
-    /// Builds the core; `keeper` is woken when there is something to evict.
+    /// Builds the core; the housekeeper's thread is woken when there is something to evict, at the
+    /// latest when the process exceeds these resident bytes.
     fn core(
         self,
         setup: &Setup,
-        keeper: Thread,
+        (keeper, resident_bytes_max): (Thread, Option<u64>),
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
         let Self { engine, shadow, recording, backends, schedulers, buffers, background } = self;
@@ -454,6 +457,7 @@ impl Parts {
                 setup.backends.iter().map(|backend| (backend.spans.clone(), backend.dispatch.timeout)),
             ),
             buffers,
+            resident_bytes_max,
             background,
             control: Arc::new(Mutex::new(control)),
             losses,

@@ -12,6 +12,7 @@ mod load;
 mod manager;
 mod monitoring;
 mod page;
+mod prometheus;
 mod record;
 mod reload;
 mod replay;

@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 
 use super::{family, gauges, one};
 use crate::core::Core;
+use crate::resident::resident_bytes;
 
 /// Clock ticks a second in `/proc`: Linux' `USER_HZ`, the same on all our processors.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -23,6 +24,20 @@ pub(super) fn encode_node(core: &Arc<Core>, encoder: &mut DescriptorEncoder<'_>)
     gauges(encoder, "build_info", "1, with the version of this program", version)?;
     let uptime = core.clock.uptime().as_secs_f64();
     gauges(encoder, "uptime_seconds", "Time since the node started", one(uptime))
+}
+
+/// Encodes the memory that the node limits, and its limit.
+pub(super) fn encode_memory(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    if let Some(bytes) = resident_bytes() {
+        let bytes = bytes.saturating_sub(core.buffers.bytes()) as f64;
+        let help = "Resident memory without the buffers of clients, which the node keeps within its limit";
+        gauges(encoder, "memory_resident_bytes", help, one(bytes))?;
+    }
+    if let Some(bytes_max) = core.resident_bytes_max {
+        let help = "Resident memory without the buffers of clients above which partitions shrink";
+        gauges(encoder, "memory_limit_bytes", help, one(bytes_max as f64))?;
+    }
+    Ok(())
 }
 
 /// The metrics that Prometheus' libraries report of every process, read from `/proc`. One that

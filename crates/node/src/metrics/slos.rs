@@ -5,9 +5,23 @@ use std::sync::Arc;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::{counters, gauges};
+use sherwood_model::history::Percentiles;
+
+use super::{counters, gauges, one};
 use crate::core::Core;
 use crate::slos::Outcomes;
+
+/// Encodes the latency of requests at three percentiles, once there were requests.
+pub(super) fn encode_percentiles(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Percentiles { p50, p90, p99 } = core.telemetry.observed().latency;
+    let all = [("p50", p50), ("p90", p90), ("p99", p99)];
+    for (name, latency) in all {
+        let help = format!("{} of requests in the SLO's window at the last observation", name.to_uppercase());
+        let sample = latency.map(|latency| one(latency.as_secs_f64())).unwrap_or_default();
+        gauges(encoder, &format!("request_{name}_seconds"), &help, sample)?;
+    }
+    Ok(())
+}
 
 /// Encodes every request by its outcome under the global SLO, which has no class, and under that
 /// of its class; and the share that should meet each.

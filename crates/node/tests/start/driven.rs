@@ -33,7 +33,7 @@ impl Driven {
         let engine = Engine::new(&setup, Clock::driven(nanos)).unwrap();
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(parts.core(&setup, std::thread::current(), stopping).unwrap());
+        let core = Arc::new(parts.core(&setup, (std::thread::current(), None), stopping).unwrap());
         let router = router(Arc::clone(&core));
         Self { nanos, core, router, runtime, _stop: stop }
     }

@@ -262,7 +262,7 @@ impl Driven {
         let engine = Engine::new(&setup, Clock::driven(hand.shown)).unwrap();
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(parts.core(&setup, std::thread::current(), stopping).unwrap());
+        let core = Arc::new(parts.core(&setup, (std::thread::current(), None), stopping).unwrap());
         // Simulated servers time misses from the start, a node from the first decision that needs
         // it.
         core.telemetry.time_misses(true);
