@@ -137,10 +137,10 @@ fn bytes_and_rates_move_and_both_tenants_are_served_more_than_at_their_baselines
     let mut world = World::new(CONFIGURATION);
     assert_eq!(world.held(), [(TOTAL_BYTES / 2, TOTAL_PER_S / 2.0); 2]);
     // Cold caches fill more slowly than was expected of the baseline.
-    world.run(10);
+    world.run(18);
     let below = |world: &World| [0, 1].map(|index| world.tenant(index)["below_baseline_s"].as_f64());
     let below_cold = below(&world);
-    world.run(10);
+    world.run(12);
     let served = world.served_per_s(10);
     let [a, b] = world.held();
     assert!(a.0 > TOTAL_BYTES * 6 / 10 && a.1 < 60.0 && b.1 > 140.0, "{a:?} {b:?}");

@@ -46,8 +46,9 @@ pub(super) struct Anchor {
 pub(super) struct Correction {
     now: (u64, f64),
     base: Option<(u64, f64)>,
-    /// Relative variance of the corrected miss ratio at the baseline's size, if that was measured.
-    base_variance: f64,
+    /// Relative variance of the corrected miss ratio at the baseline's size, if that was measured,
+    /// else of the misses of the window.
+    variance: f64,
 }
 
 impl Anchor {
@@ -91,18 +92,21 @@ impl Anchor {
 }
 
 impl Correction {
-    /// Returns the correction of a partition whose items use `used_bytes`; `anchor` is that of its
-    /// size in the baseline.
+    /// Returns the correction of a partition whose items use `used_bytes`; `variance` is the
+    /// relative one of its misses per read in the window, if that is known, and `anchor` that of
+    /// its size in the baseline.
     pub(super) fn new(
         curve: &MissCurve,
         window: &PartSample,
         used_bytes: u64,
+        variance: Option<f64>,
         anchor: Option<&Anchor>,
     ) -> Self {
         let now = (used_bytes, factor(curve, window, used_bytes));
         let measured = anchor.and_then(|anchor| Some((anchor.bytes, anchor.factor(curve)?)));
         let base = measured.map(|(bytes, (factor, _))| (bytes, limited(factor)));
-        Self { now, base, base_variance: measured.map_or(0.0, |(_, (_, variance))| variance) }
+        let variance = variance.unwrap_or(f64::INFINITY);
+        Self { now, base, variance: measured.map_or(variance, |(_, (_, variance))| variance) }
     }
 
     /// The factor at a size.
@@ -119,10 +123,9 @@ impl Correction {
         small.1 + (large.1 - small.1) * ((bytes - small.0) as f64 / (large.0 - small.0) as f64)
     }
 
-    /// Relative variance of the corrected miss ratio at `bytes`, the baseline's size, beside that
-    /// of the misses measured in the window.
+    /// Relative variance of the corrected miss ratio at `bytes`, the baseline's size.
     pub(super) fn variance(&self, curve: &MissCurve, bytes: u64) -> f64 {
-        if self.base.is_some() { self.base_variance } else { scatter(curve, self.now.0, bytes) }
+        if self.base.is_some() { self.variance } else { self.variance + scatter(curve, self.now.0, bytes) }
     }
 
     /// The sizes between which the factor changes.
@@ -195,7 +198,7 @@ mod tests {
     }
 
     fn factor_of(curve: &MissCurve, window: PartSample) -> f64 {
-        Correction::new(curve, &window, 100, None).at(7)
+        Correction::new(curve, &window, 100, Some(0.0), None).at(7)
     }
 
     #[test]
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn factor_changes_in_a_line_from_the_present_size_to_that_of_the_baseline() {
         let base = Some((200, 1.0));
-        let correction = Correction { now: (100, 2.0), base, base_variance: 0.0 };
+        let correction = Correction { now: (100, 2.0), base, variance: 0.0 };
         assert_eq!([50, 100, 150, 200, 300].map(|bytes| correction.at(bytes)), [2.0, 2.0, 1.5, 1.0, 1.0]);
         let correction = Correction { now: (300, 2.0), ..correction };
         assert_eq!([50, 200, 250, 300, 400].map(|bytes| correction.at(bytes)), [1.0, 1.0, 1.5, 2.0, 2.0]);
@@ -228,7 +231,7 @@ mod tests {
         let window = PartSample { reads, ..PartSample::default() };
         let then = curve(&[(0, 1.0), (100, 0.8), (400, 0.1)], 10_000.0);
         let anchor = Anchor::new(NOW, 400, &then, &window, variance);
-        let correction = Correction::new(now, &PartSample::default(), 100, Some(&anchor));
+        let correction = Correction::new(now, &PartSample::default(), 100, None, Some(&anchor));
         (correction.at(400), correction.variance(now, 400))
     }
 
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn curve_alone_tells_the_baseline_that_was_not_measured() {
         let now = curve(&[(0, 1.0), (100, 0.8), (400, 0.1)], 10_000.0);
-        let correction = Correction::new(&now, &PartSample::default(), 100, None);
+        let correction = Correction::new(&now, &PartSample::default(), 100, Some(0.0), None);
         assert_eq!(correction.at(400), 1.0);
         assert!((correction.variance(&now, 400) - 0.875 / (0.125 * 8_000.0)).abs() < 1e-12);
         assert_eq!(correction.variance(&now, 100), 0.0, "it is measured at the present size");

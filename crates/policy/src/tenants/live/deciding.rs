@@ -273,6 +273,7 @@ impl Member {
                 budget_bytes: part.budget_bytes,
                 used_bytes: part.used_bytes,
                 curve: measured.or_else(|| before?.curve.clone()),
+                variance: before.and_then(|part| part.variance),
                 anchor: before.and_then(|part| part.anchor),
             }
         };
@@ -294,12 +295,13 @@ impl Member {
         self.is_settled = has_bytes && time >= measures;
         for (index, (part, counts)) in self.parts.iter_mut().zip(&window.parts).enumerate() {
             part.anchor = part.anchor.filter(|anchor| anchor.is_recent(now));
+            part.variance = self.history.variance(index);
             let is_settled = is_settled(self.history.used_bytes(index), part.budget_bytes, time);
             self.is_settled &= is_settled;
-            if !has_bytes || time < measures || !is_settled {
+            if !has_bytes || time < measures || !is_settled || counts.reads.misses == 0 {
                 continue;
             }
-            if let (Some(curve), Some(variance)) = (&part.curve, self.history.variance(index)) {
+            if let (Some(curve), Some(variance)) = (&part.curve, part.variance) {
                 part.anchor = Some(Anchor::new(now, part.budget_bytes, curve, counts, variance));
             }
         }

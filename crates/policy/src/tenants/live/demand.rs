@@ -34,6 +34,8 @@ pub(super) struct Part {
     pub(super) used_bytes: u64,
     /// The latest curve that was measured.
     pub(super) curve: Option<MissCurve>,
+    /// Relative variance of its misses per read in the window, as of the last decision.
+    pub(super) variance: Option<f64>,
     /// Miss ratio at the partition's size in the baseline, when it last had filled that.
     pub(super) anchor: Option<Anchor>,
 }
@@ -165,7 +167,7 @@ impl<'a> PartCurve<'a> {
         let reads = counts.reads.reads() as f64;
         let correction = |curve| {
             let anchor = part.anchor.as_ref();
-            (curve, Correction::new(curve, counts, part.used_bytes, anchor))
+            (curve, Correction::new(curve, counts, part.used_bytes, part.variance, anchor))
         };
         Self {
             backend: part.backend,
@@ -183,7 +185,7 @@ impl<'a> PartCurve<'a> {
         (correction.at(own) * curve.at(own)).min(1.0)
     }
 
-    /// Variance of [`at`](Self::at) beside that of the misses in the window.
+    /// Variance of [`at`](Self::at).
     fn variance(&self, bytes: u64) -> f64 {
         let Some((curve, correction)) = &self.curve else { return 0.0 };
         let own = (bytes as f64 * self.share).round() as u64;
@@ -225,7 +227,7 @@ fn mean_at(curves: &[PartCurve<'_>], backend: Option<BackendId>, bytes: u64) -> 
     members().map(|curve| curve.reads * curve.at(bytes)).sum::<f64>() / reads
 }
 
-/// The mean at one size, and its standard error beside that of the misses in the window.
+/// The mean at one size, and its standard error.
 fn mean_and_error(curves: &[PartCurve<'_>], backend: Option<BackendId>, bytes: u64) -> (f64, f64) {
     let members = || curves.iter().filter(|curve| is_of(curve, backend));
     let reads: f64 = members().map(|curve| curve.reads).sum();
@@ -254,7 +256,7 @@ mod tests {
     fn part(backend: u16, budget_bytes: u64, curve: Option<DemandCurve>) -> Part {
         let backend = BackendId(backend);
         let curve = curve.map(MissCurve::exact);
-        Part { backend, budget_bytes, used_bytes: budget_bytes, curve, anchor: None }
+        Part { backend, budget_bytes, used_bytes: budget_bytes, curve, variance: Some(0.0), anchor: None }
     }
 
     fn reads(hits: u64, misses: u64) -> PartSample {

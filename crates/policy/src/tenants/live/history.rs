@@ -116,7 +116,7 @@ impl History {
     }
 
     /// Relative variance of a partition's misses per read in the window; none if there were no
-    /// reads in some part of it, or no misses.
+    /// reads in some part of it.
     ///
     /// From the ratios of the window's parts (batch means), so that misses which come together, as
     /// those of a scan, count as less evidence. O(samples).
@@ -129,10 +129,10 @@ impl History {
         let (first, last) = (counts.first()?, counts.last()?);
         let (reads, misses) = (last.reads() - first.reads(), last.misses - first.misses);
         let parts = counts.len() - 1;
-        if misses == 0 || parts < 2 {
+        if parts < 2 {
             return None;
         }
-        let ratio = misses as f64 / reads as f64;
+        let ratio = misses as f64 / reads.max(1) as f64;
         let mut squares = 0.0;
         for pair in counts.windows(2) {
             let (reads, misses) = (pair[1].reads() - pair[0].reads(), pair[1].misses - pair[0].misses);
@@ -143,7 +143,8 @@ impl History {
             squares += rest * rest;
         }
         let parts = parts as f64;
-        Some(squares * parts / ((parts - 1.0) * (misses as f64) * (misses as f64)))
+        let misses = misses.max(1) as f64;
+        Some(squares * parts / ((parts - 1.0) * misses * misses))
     }
 }
 
@@ -233,7 +234,7 @@ mod tests {
         let bursts = variance([0, 100, 0, 0, 0, 0, 100, 0, 0, 0], None).expect("it was measured");
         assert!(even < 0.001 && (0.4..0.5).contains(&bursts), "{even}, {bursts}");
         assert_eq!(variance([20; 10], Some(4)), None, "there was no load for a second");
-        assert_eq!(variance([0; 10], None), None, "nothing missed");
+        assert_eq!(variance([0; 10], None), Some(0.0), "nothing missed");
     }
 
     #[test]
