@@ -25,7 +25,7 @@ fn tenants_without_options_have_the_documented_ones() {
         policy: "hare".to_owned(),
         period: Duration::from_secs(20),
         window: Duration::from_secs(60),
-        salt: 0.0,
+        salt: 0.01,
         apply_over: 0.01,
         lend: true,
         conserving: true,
@@ -38,7 +38,7 @@ fn tenants_without_options_have_the_documented_ones() {
 #[test]
 fn options_and_resources_are_those_of_the_file() {
     let text = format!(
-        "{BACKEND}[tenants]\npolicy = \"drf\"\nperiod = \"200s\"\nsalt = 0.01\napply_over = 0\nlend = false\nconserving = false\n\
+        "{BACKEND}[tenants]\npolicy = \"drf\"\nperiod = \"200s\"\nsalt = 0.02\napply_over = 0\nlend = false\nconserving = false\n\
          over = \"refuse\"\n[[tenant]]\nname = \"gold\"\n\
          [[resource]]\nname = \"r\"\nkind = \"reads\"\nbackend = \"a\"\ntotal = 3000\n\
          [[resource]]\nname = \"w\"\nkind = \"writes\"\nbackend = \"a\"\nunit = {{ bytes = \"1KiB\" }}\ntotal = 10.5\n\

@@ -110,7 +110,7 @@ fn options(raw: Option<&RawTenants>, problems: &mut Problems<'_>) -> TenancyOpti
         policy,
         period: period.0,
         window: window.0,
-        salt: in_range(problems, SALT, given(&salt), 0.0, 0.0..=0.5),
+        salt: in_range(problems, SALT, given(&salt), 0.01, 0.0..=0.5),
         apply_over: in_range(problems, APPLY_OVER, given(&apply_over), 0.01, 0.0..=1.0),
         lend: given(&lend).is_none_or(|lend| lend.value),
         conserving: given(&conserving).is_none_or(|conserving| conserving.value),
