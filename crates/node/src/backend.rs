@@ -19,8 +19,8 @@ use sherwood_dispatch::{
 };
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
 use sherwood_path::{
-    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, DemandCounts, Fetched, Invalidation,
-    Rules, Units, WriteId,
+    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts, Fetched,
+    Invalidation, Rules, Units, WriteId,
 };
 use sherwood_store::{ConsumedUnits, Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
@@ -405,7 +405,7 @@ impl BackendDriver {
     }
 
     fn call(self: &Arc<Self>, call: StartedCall) {
-        let (backend, attempt) = (Arc::clone(self), call.attempt);
+        let (backend, attempt, tenant) = (Arc::clone(self), call.attempt, call.demand.tenant);
         // The table stays locked until the task is in it, so that a call that ends at once can
         // remove itself.
         let mut calls = lock(&self.calls);
@@ -417,7 +417,8 @@ impl BackendDriver {
             lock(&backend.calls).remove(&attempt);
             let Ok((reply, units)) = reply else { return };
             backend.drive(|state, now, cache| {
-                state.machine.handle_costed_reply(now, cache, attempt, reply, units);
+                let cost = CallCost { tenant, units };
+                state.machine.handle_costed_reply(now, cache, attempt, reply, cost);
             });
         });
         calls.insert(attempt, task.abort_handle());

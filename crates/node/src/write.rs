@@ -180,7 +180,11 @@ impl BackendDriver {
             self.errors.failed(self, error);
         }
         let outcome = outcome_of(&answer);
+        let is_throttled = answer.as_ref().is_err_and(|error| error.fault() == Fault::Throttled);
         self.drive(|state, now, cache| {
+            if is_throttled {
+                state.machine.note_throttled_write(write);
+            }
             if let Some(pending) = state.writes.get_mut(&write) {
                 pending.note_answer(replica, answer);
             }

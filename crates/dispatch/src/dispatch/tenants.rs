@@ -9,7 +9,7 @@ use crate::fetch::Paid;
 use crate::slab::Id;
 use crate::tenant_queues::Bounds;
 use crate::{
-    AttemptId, Bound, FetchError, OverRate, Started, TenantOptions, TenantQueueOptions, TenantQueues,
+    AttemptId, Bound, FetchError, OverRate, Payer, Started, TenantOptions, TenantQueueOptions, TenantQueues,
     TenantRefusal, TenantUse,
 };
 
@@ -77,6 +77,15 @@ impl TenantReads {
         self.queues.next_timeout()
     }
 
+    /// Charges what an answer cost beyond the units that were paid; below 0, gives back.
+    fn settle(&mut self, now: Instant, tenant: TenantId, payer: Payer, units: f64) {
+        if units < 0.0 {
+            self.queues.refund(now, tenant, payer, -units);
+        } else {
+            self.queues.charge(now, tenant, payer, units);
+        }
+    }
+
     /// Returns what a tenant has used, the number of its waiters that wait for its rate, and of
     /// those that were refused because of it.
     pub(super) fn used(&self, id: TenantId) -> TenantUse {
@@ -106,11 +115,19 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(reads) = &mut self.tenant_reads else { return };
         let Some(attempt) = self.attempts.get(attempt.0) else { return };
         let fetch = self.fetches.get(attempt.fetch).expect(STORED);
-        let (tenant, payer) = (fetch.demand.tenant, fetch.paid.payer);
-        if units < 0.0 {
-            reads.queues.refund(now, tenant, payer, -units);
-        } else {
-            reads.queues.charge(now, tenant, payer, units);
+        reads.settle(now, fetch.demand.tenant, fetch.paid.payer, units);
+    }
+
+    /// Charges a tenant's own rate what an answer cost beyond the units that were paid for its keys,
+    /// or gives back below 0, where the attempt has ended before the answer. The caller knows that
+    /// the answer is charged once. No effect without [`Options::tenants`], or for an unknown tenant.
+    ///
+    /// [`Options::tenants`]: crate::Options::tenants
+    pub fn charge_late(&mut self, now: Instant, tenant: TenantId, units: f64) {
+        if let Some(reads) = &mut self.tenant_reads
+            && tenant.index() < reads.tenants.len()
+        {
+            reads.settle(now, tenant, Payer::Own, units);
         }
     }
 

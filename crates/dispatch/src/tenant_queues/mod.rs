@@ -118,6 +118,8 @@ pub enum Payer {
 }
 
 /// A tenant's use since the start, and what waits.
+///
+/// Counters of units never fall: units that are given back are taken off those that are used next.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantUse {
     /// Work that waits.

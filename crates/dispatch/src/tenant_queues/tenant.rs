@@ -22,9 +22,28 @@ pub(super) struct Tenant<T> {
     per_s: Option<f64>,
     /// Virtual time at which the next work starts: all units by the rate, own and lent.
     pub(super) tag: Instant,
-    own_units: f64,
-    lent_units: f64,
+    own: Meter,
+    lent: Meter,
     pub(super) refused: u64,
+}
+
+/// A counter of units that never falls: units given back are taken off those that follow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    counted: f64,
+    given_back: f64,
+}
+
+impl Meter {
+    fn count(&mut self, units: f64) {
+        let covered = units.min(self.given_back);
+        self.given_back -= covered;
+        self.counted += units - covered;
+    }
+
+    fn give_back(&mut self, units: f64) {
+        self.given_back += units;
+    }
 }
 
 /// Work that waits.
@@ -45,8 +64,8 @@ impl<T> Tenant<T> {
             burst_units,
             per_s: None,
             tag: Instant::ZERO,
-            own_units: 0.0,
-            lent_units: 0.0,
+            own: Meter::default(),
+            lent: Meter::default(),
             refused: 0,
         }
     }
@@ -105,9 +124,9 @@ impl<T> Tenant<T> {
         match payer {
             Payer::Own => {
                 self.bucket.charge_waited(now, since, units);
-                self.own_units += units;
+                self.own.count(units);
             }
-            Payer::Lent => self.lent_units += units,
+            Payer::Lent => self.lent.count(units),
         }
         self.tag += self.per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s));
     }
@@ -117,9 +136,9 @@ impl<T> Tenant<T> {
         match payer {
             Payer::Own => {
                 self.bucket.refund(units);
-                self.own_units -= units;
+                self.own.give_back(units);
             }
-            Payer::Lent => self.lent_units -= units,
+            Payer::Lent => self.lent.give_back(units),
         }
         self.tag = self.tag - self.per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s));
     }
@@ -127,8 +146,8 @@ impl<T> Tenant<T> {
     pub(super) fn used(&self) -> TenantUse {
         TenantUse {
             waiting: self.waiting(),
-            own_units: self.own_units,
-            lent_units: self.lent_units,
+            own_units: self.own.counted,
+            lent_units: self.lent.counted,
             refused: self.refused,
         }
     }

@@ -317,3 +317,29 @@ fn burst_in_units_lets_random_work_of_a_low_rate_start_at_once() {
     assert_eq!(started, 4, "what was not used, and the next one");
     assert_eq!(queues.next_timeout(), Some(Instant::from_secs(21)));
 }
+
+#[test]
+fn counters_of_units_do_not_fall_and_are_exact_again_once_more_is_used() {
+    let mut queues = queues(1, true, &[100.0]);
+    let mut random = SplitMix64::new(7);
+    let (mut used, mut before) = ([0.0, 0.0], TenantUse::default());
+    for _ in 0..1_000 {
+        let (units, payer) = ((random.next_u64() % 8) as f64, random.next_u64() % 2);
+        let (of, payer) = (payer as usize, if payer == 0 { Payer::Own } else { Payer::Lent });
+        if random.next_u64().is_multiple_of(2) && used[of] >= units {
+            queues.refund(at(2_000), T0, payer, units);
+            used[of] -= units;
+        } else {
+            queues.charge(at(2_000), T0, payer, units);
+            used[of] += units;
+        }
+        let now = queues.used(T0);
+        assert!(now.own_units >= before.own_units && now.lent_units >= before.lent_units);
+        assert!(now.own_units >= used[0] && now.lent_units >= used[1]);
+        before = now;
+    }
+    queues.charge(at(2_000), T0, Payer::Own, 10_000.0);
+    queues.charge(at(2_000), T0, Payer::Lent, 10_000.0);
+    let now = queues.used(T0);
+    assert_eq!([now.own_units, now.lent_units], used.map(|units| units + 10_000.0));
+}

@@ -23,7 +23,7 @@ pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
 pub use options::{BackendOptions, WriteTo};
-pub use rates::{BackendUse, Units};
+pub use rates::{BackendUse, CallCost, Units};
 
 use crate::WriteId;
 use crate::fences::{Fences, Lifted};
@@ -231,22 +231,33 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         attempt: AttemptId,
         reply: Reply<V>,
     ) {
-        self.handle_costed_reply(now, cache, attempt, reply, None);
+        self.take_reply(now, cache, attempt, reply, None);
     }
 
-    /// As [`handle_reply`](Self::handle_reply), with the units that the store reported for the
-    /// call, if it did. The tenant of the call pays those in place of the units that follow from
-    /// the size of the answer.
+    /// As [`handle_reply`](Self::handle_reply), with the cost of the call: its tenant pays the units
+    /// that the store reported in place of those that follow from the size of the answer, and pays
+    /// for an answer that is late as well. To be called once for each answer.
     pub fn handle_costed_reply(
         &mut self,
         now: Instant,
         cache: &impl AnswerCache<V>,
         attempt: AttemptId,
         reply: Reply<V>,
-        units: Option<f64>,
+        cost: CallCost,
+    ) {
+        self.take_reply(now, cache, attempt, reply, Some(cost));
+    }
+
+    fn take_reply(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        attempt: AttemptId,
+        reply: Reply<V>,
+        cost: Option<CallCost>,
     ) {
         self.advance(now, cache);
-        self.charge_answer(now, cache, attempt, &reply, units);
+        self.charge_answer(now, cache, attempt, &reply, cost);
         self.dispatch.handle_reply(now, attempt, reply);
         self.keep_answers(now, cache);
     }

@@ -1,7 +1,7 @@
 //! The units of tenants' reads and writes, and the queues of their writes.
 
 use sherwood_dispatch::{
-    OverRate, Started, TenantOptions, TenantQueueOptions, TenantQueues, TenantUse, WaitingId,
+    OverRate, Payer, Started, TenantOptions, TenantQueueOptions, TenantQueues, TenantUse, WaitingId,
 };
 use sherwood_model::{Instant, TenantId, Unit};
 
@@ -14,6 +14,15 @@ pub struct Units {
     pub reads: Unit,
     /// Unit of a write.
     pub writes: Unit,
+}
+
+/// The cost of a call, as its driver knows it when the answer comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallCost {
+    /// The tenant of the call.
+    pub tenant: TenantId,
+    /// The units that the store has reported; none if it reports none.
+    pub units: Option<f64>,
 }
 
 /// A tenant's use of a backend since the start, and what waits for its rates.
@@ -79,9 +88,14 @@ impl TenantWrites {
         self.queues.set_rates(now, total_per_s, per_s);
     }
 
-    /// Returns the next write that its tenant's rate pays for.
-    pub(super) fn start_next(&mut self, now: Instant) -> Option<WriteId> {
-        self.queues.start_next(now).map(|Started { work, .. }| work)
+    /// Returns the next write that its tenant's rate pays for, and the source of its units.
+    pub(super) fn start_next(&mut self, now: Instant) -> Option<(WriteId, Payer)> {
+        self.queues.start_next(now).map(|Started { work, payer, .. }| (work, payer))
+    }
+
+    /// Gives back the units of a write that was paid for.
+    pub(super) fn refund(&mut self, now: Instant, tenant: TenantId, payer: Payer, units: u64) {
+        self.queues.refund(now, tenant, payer, units as f64);
     }
 
     pub(super) fn used(&self, tenant: TenantId) -> TenantUse {

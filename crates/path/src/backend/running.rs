@@ -1,6 +1,6 @@
 //! Progress of a write.
 
-use sherwood_dispatch::WaitingId;
+use sherwood_dispatch::{Payer, WaitingId};
 use sherwood_model::Instant;
 
 use super::action::Write;
@@ -18,6 +18,10 @@ pub(super) struct RunningWrite<K, V> {
     pub(super) has_turn: bool,
     /// The number of the write in the queue of its tenant, until the tenant's rate pays for it.
     pub(super) unpaid: Option<WaitingId>,
+    /// The source of the units that the write's tenant has paid; none without.
+    pub(super) payer: Option<Payer>,
+    /// True if a store has declined the write because of its own limits.
+    pub(super) is_throttled: bool,
     /// Answer of each replica that the write goes to; none until it comes.
     pub(super) answers: Vec<Option<WriteOutcome>>,
 }

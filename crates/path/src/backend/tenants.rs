@@ -2,12 +2,12 @@
 
 use std::hash::Hash;
 
-use sherwood_dispatch::{AttemptId, FailureKind, Reply};
+use sherwood_dispatch::{AttemptId, Failure, FailureKind, Payer, Reply};
 use sherwood_model::{DemandCounts, DemandKind, Instant, PartitionId, TenantId, Unit};
 
 use super::Backend;
 use super::fill::AnswerCache;
-use super::rates::BackendUse;
+use super::rates::{BackendUse, CallCost};
 use crate::{Change, Write};
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
@@ -72,53 +72,56 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Charges the tenant of a call the units of its answer beyond one for each key, which were
     /// charged when it was sent: those that the store has reported, or else those of the answer's
     /// size. What a store reports may be less, such as half a unit for an eventual read.
+    ///
+    /// An answer that comes after its attempt has ended has cost its units, too; it is charged if
+    /// `cost` names the tenant.
     pub(super) fn charge_answer(
         &mut self,
         now: Instant,
         cache: &impl AnswerCache<V>,
         attempt: AttemptId,
         reply: &Reply<V>,
-        reported: Option<f64>,
+        cost: Option<CallCost>,
     ) {
         if self.tenant_writes.is_none() || self.options.units.reads == Unit::Count {
             return;
         }
+        let reported = cost.and_then(|cost| cost.units);
         let reported = reported.filter(|units| units.is_finite() && *units >= 0.0);
-        let beyond = match (reported, reply) {
-            (Some(units), Reply::Ok(_) | Reply::Each(_)) => units - self.paid_keys(attempt, reply) as f64,
-            _ => self.units_beyond_keys(cache, attempt, reply) as f64,
+        let key_bytes: Option<Vec<usize>> = self.dispatch.keys_of(attempt).map(|keys| {
+            // Of a key that another attempt has answered, only the size of its value is known.
+            keys.map(|key| key.map_or(0, |key| key.as_ref().len())).collect()
+        });
+        let is_late = key_bytes.is_none();
+        let (answered, throttled) = match reply {
+            Reply::Ok(values) => (values.len(), 0),
+            Reply::Each(answers) => (answers.len(), throttled(answers)),
+            Reply::Failed(_) | Reply::NotAdmitted { .. } => return,
         };
-        self.dispatch.charge(now, attempt, beyond);
+        let key_bytes = key_bytes.unwrap_or_else(|| vec![0; answered]);
+        let beyond = match reported {
+            // The dispatcher gives back the units of throttled keys, unless the answer is late.
+            Some(units) if is_late => units - key_bytes.len() as f64,
+            Some(units) => units - key_bytes.len().saturating_sub(throttled) as f64,
+            None => self.units_beyond_keys(cache, &key_bytes, reply) as f64,
+        };
+        match cost {
+            Some(CallCost { tenant, .. }) if is_late => self.dispatch.charge_late(now, tenant, beyond),
+            _ => self.dispatch.charge(now, attempt, beyond),
+        }
     }
 
-    /// Returns the keys of a call whose units stay paid: not those that the store throttled, which
-    /// the dispatcher gives back.
-    fn paid_keys(&self, attempt: AttemptId, reply: &Reply<V>) -> usize {
-        let asked = self.dispatch.keys_of(attempt).map_or(0, Iterator::count);
-        let throttled = match reply {
-            Reply::Each(answers) => answers
-                .iter()
-                .filter(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Throttled))
-                .count(),
-            Reply::Ok(_) | Reply::Failed(_) | Reply::NotAdmitted { .. } => 0,
-        };
-        asked.saturating_sub(throttled)
-    }
-
-    /// Returns the units of an answer beyond one for each key.
-    fn units_beyond_keys(&self, cache: &impl AnswerCache<V>, attempt: AttemptId, reply: &Reply<V>) -> u64 {
-        let Some(keys) = self.dispatch.keys_of(attempt) else { return 0 };
+    /// Returns the units of an answer beyond one for each key, of keys of these lengths.
+    fn units_beyond_keys(&self, cache: &impl AnswerCache<V>, key_bytes: &[usize], reply: &Reply<V>) -> u64 {
         let unit = self.options.units.reads;
-        // Of a key that another attempt has answered, only the size of its value is known.
-        let key_bytes = keys.map(|key| key.map_or(0, |key| key.as_ref().len()));
-        let beyond = |(key_bytes, value): (usize, Option<&V>)| {
+        let beyond = |(&key_bytes, value): (&usize, Option<&V>)| {
             value.map_or(0, |value| unit.of((key_bytes + cache.fetched(value).value.len()) as u64) - 1)
         };
         match reply {
-            Reply::Ok(values) => key_bytes.zip(values.iter().map(Option::as_ref)).map(beyond).sum(),
+            Reply::Ok(values) => key_bytes.iter().zip(values.iter().map(Option::as_ref)).map(beyond).sum(),
             Reply::Each(answers) => {
                 let values = answers.iter().map(|answer| answer.as_ref().ok().and_then(Option::as_ref));
-                key_bytes.zip(values).map(beyond).sum()
+                key_bytes.iter().zip(values).map(beyond).sum()
             }
             Reply::Failed(_) | Reply::NotAdmitted { .. } => 0,
         }
@@ -136,14 +139,34 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Begins the writes whose turn has come and whose units their tenants' rates pay for by now.
     pub(super) fn start_paid_writes(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         while let Some(writes) = &mut self.tenant_writes
-            && let Some(id) = writes.start_next(now)
+            && let Some((id, payer)) = writes.start_next(now)
         {
             if let Some(running) = self.writes.get_mut(&id) {
-                running.unpaid = None;
+                (running.unpaid, running.payer) = (None, Some(payer));
                 running.has_turn = self.fences.begin_accepted(now, id, running.write.key.clone());
                 self.begin_if_ready(now, cache, id);
             }
         }
         self.check_due_next();
     }
+
+    /// Gives back the units of a write that its tenant has paid for and that cost the store nothing.
+    pub(super) fn refund_write(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        write: &Write<K, V>,
+        payer: Payer,
+    ) {
+        let units = self.options.units.writes.of(Self::write_bytes(cache, write));
+        if let Some(writes) = &mut self.tenant_writes {
+            writes.refund(now, write.options.tenant, payer, units);
+        }
+    }
+}
+
+/// The number of keys that the store throttled.
+fn throttled<V>(answers: &[Result<Option<V>, Failure>]) -> usize {
+    let is_throttled = |failure: &Failure| failure.kind == FailureKind::Throttled;
+    answers.iter().filter(|answer| answer.as_ref().is_err_and(is_throttled)).count()
 }

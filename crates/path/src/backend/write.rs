@@ -48,8 +48,17 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             counts.count_write(self.options.units.writes, bytes);
         }
         let answers = vec![None; self.options.written_replicas()];
-        let running =
-            RunningWrite { write, begun: now, due, stage: Stage::Waiting, has_turn, unpaid, answers };
+        let running = RunningWrite {
+            write,
+            begun: now,
+            due,
+            stage: Stage::Waiting,
+            has_turn,
+            unpaid,
+            payer: None,
+            is_throttled: false,
+            answers,
+        };
         self.check_due_next();
         self.writes.insert(id, running);
         self.writes_due.insert((due, id));
@@ -72,6 +81,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             change: running.write.change.clone(),
             deadline: running.due,
         })
+    }
+
+    /// Notes that the answer which follows is that of a store which has declined the write because of
+    /// its own limits. If the write was made nowhere, its tenant gets its units back.
+    pub fn note_throttled_write(&mut self, id: WriteId) {
+        if let Some(running) = self.writes.get_mut(&id) {
+            running.is_throttled = true;
+        }
     }
 
     /// Takes the answer of one replica to a write. An answer that is late, repeated or was never
@@ -144,12 +161,13 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Ends a write when it was answered or has timed out. The only place where writes affect
     /// fetches and the cache: nothing fetched before replaces the written value.
     pub(super) fn end_write(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
-        let Some(RunningWrite { write, due, stage, answers, unpaid, .. }) = self.writes.remove(&id) else {
+        let Some(RunningWrite { write, due, stage, answers, unpaid, payer, is_throttled, .. }) =
+            self.writes.remove(&id)
+        else {
             return;
         };
         self.check_due_next();
         self.writes_due.remove(&(due, id));
-        let Write { key, change, partition: own, options } = write;
         let sent = stage == Stage::Sent;
         let outcome = match stage {
             Stage::Sent => {
@@ -158,6 +176,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
             Stage::Waiting | Stage::Ready => WriteOutcome::NotDone,
         };
+        if let Some(payer) = payer
+            && (!sent || (is_throttled && outcome == WriteOutcome::NotDone))
+        {
+            self.refund_write(now, cache, &write, payer);
+        }
+        let Write { key, change, partition: own, options } = write;
         let Ended { keep, next } = match (&mut self.tenant_writes, unpaid) {
             // It has not begun.
             (Some(writes), Some(waiting)) => {

@@ -1,10 +1,13 @@
 //! The counts from which a tenant's demand is derived.
 
+use std::time::Duration;
+
 use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition};
 use sherwood_dispatch::{Failure, FailureKind, Options, OverRate, Reply, TenantOptions};
 use sherwood_model::{BackendId, Demand, Instant, Legs, PartitionId, SeededState, TenantId, Unit};
 use sherwood_path::{
-    Action, Backend, BackendOptions, Change, DemandCounts, FetchKey, Units, Write, WriteOptions, WriteOutcome,
+    Action, Backend, BackendOptions, CallCost, Change, DemandCounts, FetchKey, Units, Write, WriteOptions,
+    WriteOutcome,
 };
 
 use crate::world::{Sized, SizedCache};
@@ -166,11 +169,19 @@ fn units_that_the_store_reports_are_charged_in_place_of_those_of_the_size() {
     let mut charged = |keys: &[(&'static str, u32)], reply: Reply<Sized>, units| {
         let used = |machine: &Machine| machine.used(TenantId(0)).expect("tenants have rates").reads.own_units;
         let before = used(&machine);
-        read(&mut machine, &cache, 0, keys);
-        let Some(Action::Call { attempt, .. }) = machine.poll_action() else { panic!("a call for {keys:?}") };
-        machine.handle_costed_reply(NOW, &SizedCache(&cache), attempt, reply, units);
-        while machine.poll_action().is_some() {}
-        used(&machine) - before
+        let mut answer = |keys: &[(&'static str, u32)], reply, units| {
+            read(&mut machine, &cache, 0, keys);
+            let Some(Action::Call { attempt, .. }) = machine.poll_action() else {
+                panic!("no call: {keys:?}")
+            };
+            let cost = CallCost { tenant: TenantId(0), units };
+            machine.handle_costed_reply(NOW, &SizedCache(&cache), attempt, reply, cost);
+            while machine.poll_action().is_some() {}
+        };
+        answer(keys, reply, units);
+        // What is given back is taken off the units of this one.
+        answer(&[("last", 9)], Reply::Each(vec![Err(Failure::new(FailureKind::Rejected, "as told"))]), None);
+        used(&machine) - before - 1.0
     };
     let value = || Ok(Some(Sized(6 * KIB)));
     let throttled = || Err(Failure::new(FailureKind::Throttled, "throttled"));
@@ -183,5 +194,48 @@ fn units_that_the_store_reports_are_charged_in_place_of_those_of_the_size() {
     assert_eq!(charged(&[("g", 1)], Reply::Each(vec![throttled()]), Some(0.0)), 0.0);
     for (key, invalid) in [("h", f64::NAN), ("i", f64::INFINITY), ("j", -1.0)] {
         assert_eq!(charged(&[(key, 1)], Reply::Each(vec![value()]), Some(invalid)), 2.0, "{invalid}");
+    }
+}
+
+#[test]
+fn large_answer_that_comes_late_is_charged_to_its_tenant() {
+    for (units, expected) in [(Some(50.0), 50.0), (Some(0.5), 1.0), (None, 3.0)] {
+        let (cache, mut machine) = start();
+        read(&mut machine, &cache, 1, &[("big", 0)]);
+        let Some(Action::Call { attempt, .. }) = machine.poll_action() else { panic!("a call") };
+        let late = NOW + Duration::from_secs(60);
+        machine.handle_timeout(late, &SizedCache(&cache));
+        let used =
+            |machine: &Machine| [0, 1].map(|tenant| machine.used(TenantId(tenant)).unwrap().reads.own_units);
+        assert_eq!(used(&machine), [0.0, 1.0]);
+        let cost = CallCost { tenant: TenantId(1), units };
+        let reply = Reply::Each(vec![Ok(Some(Sized(12 * KIB)))]);
+        machine.handle_costed_reply(late, &SizedCache(&cache), attempt, reply, cost);
+        assert_eq!(used(&machine), [0.0, expected], "{units:?}");
+    }
+}
+
+#[test]
+fn write_that_costs_the_store_nothing_gives_its_units_back() {
+    for (case, expected) in [("never sent", 1.0), ("throttled", 1.0), ("declined", 2.0)] {
+        let (cache, mut machine) = start();
+        write(&mut machine, &cache, 10);
+        let Some(Action::StartWrite(id)) = machine.poll_action() else { panic!("its turn has come") };
+        if case == "never sent" {
+            machine.handle_shutdown(NOW, &SizedCache(&cache));
+        } else {
+            let order = machine.take_write(NOW, id).expect("its turn has come");
+            if case == "throttled" {
+                machine.note_throttled_write(id);
+            }
+            let done = WriteOutcome::NotDone;
+            machine.handle_write_reply(NOW, &SizedCache(&cache), id, order.replicas[0], done);
+        }
+        assert!(matches!(
+            machine.poll_action(),
+            Some(Action::EndWrite { outcome: WriteOutcome::NotDone, .. })
+        ));
+        write(&mut machine, &cache, 10);
+        assert_eq!(machine.used(TenantId(0)).unwrap().writes.own_units, expected, "{case}");
     }
 }

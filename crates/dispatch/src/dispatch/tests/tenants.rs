@@ -67,6 +67,7 @@ fn units_beyond_the_keys_are_a_debt_that_the_next_fetch_waits_for() {
     reply(&mut machine, 1_005, id, Reply::Ok(vec![Some(1)]));
     machine.charge(at(1_005), id, 49.0);
     assert_eq!(reads(&machine, 0).own_units, 50.0, "a reply is charged once");
+    machine.charge_late(at(1_005), TenantId(9), 1.0);
     assert_eq!(fetch_as(&mut machine, 1_006, 0, &[("b", 2)], None), []);
     assert_eq!(machine.next_timeout(), Some(at(1_044)), "50 units less the burst of 10 ms, from 1,000");
 }
@@ -148,7 +149,10 @@ fn nothing_is_charged_for_a_fetch_that_no_replica_takes() {
     }
     assert_eq!(calls(&wake(&mut machine, 1_100)).len(), 1);
     full(&wake(&mut machine, 1_110));
-    assert_eq!(reads(&machine, 0).own_units, 12.0);
+    let charged = reads(&machine, 0).own_units;
+    assert_eq!(charged, 13.0);
+    machine.charge_late(at(1_110), TenantId(0), 1.0);
+    assert_eq!(reads(&machine, 0).own_units, charged, "the unit that was given back");
 }
 
 #[test]
