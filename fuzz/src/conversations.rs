@@ -158,9 +158,13 @@ impl Backends for Known {
         _: PartitionId,
         key: Bytes,
         _: StoreChange,
-    ) -> futures_util::future::BoxFuture<'static, Result<(), String>> {
+    ) -> futures_util::future::BoxFuture<'static, Result<(), sherwood_listener::StoreFailure>> {
         let fails = key.last().is_some_and(|byte| byte % 8 == 0);
-        Box::pin(std::future::ready(if fails { Err("broken\r\n".to_owned()) } else { Ok(()) }))
+        Box::pin(std::future::ready(if fails {
+            Err(sherwood_listener::StoreFailure::Failed("broken\r\n".to_owned()))
+        } else {
+            Ok(())
+        }))
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {

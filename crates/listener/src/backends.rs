@@ -54,6 +54,16 @@ impl FetchFailure {
     }
 }
 
+/// The reason why a store has not acknowledged a change, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// The change was refused at once because of its client's rate. The text tells when to try
+    /// again.
+    Refused(String),
+    /// The change has failed.
+    Failed(String),
+}
+
 /// A change that a client of a write-through listener makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChange {
@@ -99,15 +109,15 @@ pub trait Backends: Send + Sync {
 
     /// Makes a change at the store of a write-through partition, and in the cache. Ends within the
     /// backend's timeout. If the store has not acknowledged the change, the cache does not have the
-    /// key, and the error is the reason for people.
+    /// key, and the error is the reason.
     fn store(
         &self,
         partition: PartitionId,
         key: Bytes,
         change: StoreChange,
-    ) -> BoxFuture<'static, Result<(), String>> {
+    ) -> BoxFuture<'static, Result<(), StoreFailure>> {
         let _ = (partition, key, change);
-        Box::pin(std::future::ready(Err("there is no store".to_owned())))
+        Box::pin(std::future::ready(Err(StoreFailure::Failed("there is no store".to_owned()))))
     }
 
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and fences the

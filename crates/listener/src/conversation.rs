@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backends::FetchResult;
+use crate::backends::{FetchResult, StoreFailure};
 use bytes::Bytes;
 use sherwood_model::PartitionId;
 
@@ -116,8 +116,8 @@ pub(super) struct Wanted {
 /// Results of a fetch, in the order of its keys.
 pub(super) type Fetched = Vec<FetchResult>;
 
-/// The result of writes: the reason for people of the first that the store has not acknowledged.
-pub(super) type Stored = Result<(), String>;
+/// The result of writes: the failure of the first that the store has not acknowledged.
+pub(super) type Stored = Result<(), StoreFailure>;
 
 /// An answer of the backends, which a conversation waits for.
 #[derive(Debug)]

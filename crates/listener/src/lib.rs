@@ -102,7 +102,7 @@ mod unix;
 
 pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};
-pub use backends::{Backends, FetchFailure, FetchResult, FetchedValue, StoreChange};
+pub use backends::{Backends, FetchFailure, FetchResult, FetchedValue, StoreChange, StoreFailure};
 pub use clock::{Clock, ManualClock, Moment};
 pub use counters::{Count, Counts};
 pub use idle::BackgroundWork;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use sherwood_model::PartitionId;
 
-use super::backends::{Backends, StoreChange};
+use super::backends::{Backends, StoreChange, StoreFailure};
 use super::conversation::Stored;
 
 /// A change of a key at the store of its partition.
@@ -31,7 +31,7 @@ pub(super) fn store(
         writes.into_iter().map(store).collect()
     });
     async move {
-        let Some(each) = each else { return Err("there is no store".to_owned()) };
+        let Some(each) = each else { return Err(StoreFailure::Failed("there is no store".to_owned())) };
         join_all(each).await.into_iter().collect()
     }
 }

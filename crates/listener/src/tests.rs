@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
-use super::backends::{Backends, FetchFailure, FetchResult, StoreChange};
+use super::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
 use super::clock::{ManualClock, Moment};
 use super::counters::Count;
 use super::fetch::fetch;
@@ -409,7 +409,7 @@ impl Backends for Fake {
         partition: PartitionId,
         key: Bytes,
         change: StoreChange,
-    ) -> BoxFuture<'static, Result<(), String>> {
+    ) -> BoxFuture<'static, Result<(), StoreFailure>> {
         let name = String::from_utf8_lossy(&key);
         self.log.lock().unwrap().push(match change {
             StoreChange::Put { value, expires } => {
@@ -419,8 +419,12 @@ impl Backends for Fake {
             }
             StoreChange::Delete => format!("delete {} {name}", partition.0),
         });
-        let fails = name.starts_with("bad");
-        Box::pin(std::future::ready(if fails { Err("the store\nis down".to_owned()) } else { Ok(()) }))
+        let outcome = match name.get(..3) {
+            Some("bad") => Err(StoreFailure::Failed("the store\nis down".to_owned())),
+            Some("ful") => Err(StoreFailure::Refused("try again\nin 2s".to_owned())),
+            _ => Ok(()),
+        };
+        Box::pin(std::future::ready(outcome))
     }
 
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {

@@ -11,7 +11,7 @@ use sherwood_wire::memcached::{Command, Meta, MetaFlag, MetaVerb, SetMode, Stora
 use super::conversation::Stored;
 use super::counters::Count;
 use super::session::{AfterCommand, Session, expiry};
-use crate::backends::StoreChange;
+use crate::backends::{StoreChange, StoreFailure};
 use crate::clock::Moment;
 use crate::routing::Target;
 use crate::store::StoreWrite;
@@ -45,8 +45,12 @@ impl Answer {
         match (self, stored) {
             (Self::Nothing, _) => {}
             (Self::IfStored(answer), Ok(())) => out.extend_from_slice(&answer),
-            (Self::IfStored(_), Err(reason)) => {
-                out.extend_from_slice(b"SERVER_ERROR ");
+            (Self::IfStored(_), Err(failure)) => {
+                let (code, reason) = match failure {
+                    StoreFailure::Refused(reason) => (&b"SERVER_ERROR rejected: "[..], reason),
+                    StoreFailure::Failed(reason) => (&b"SERVER_ERROR "[..], reason),
+                };
+                out.extend_from_slice(code);
                 out.extend(reason.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
                 out.extend_from_slice(b"\r\n");
             }

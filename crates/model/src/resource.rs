@@ -74,17 +74,33 @@ impl Legs {
 
 /// Units per second of each resource for each tenant: a row per tenant, each with a rate per
 /// resource. An infinite rate is no limit.
+///
+/// *Common* rates are enforced together: the total of each resource pays for the work of all
+/// tenants, in the order of its arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
     resources: usize,
     per_s: Vec<f64>,
+    are_common: bool,
 }
 
 impl Rates {
     /// Returns rates of 0 for `tenants` tenants and `resources` resources; 8 bytes for each pair.
     #[must_use]
     pub fn zero(tenants: usize, resources: usize) -> Self {
-        Self { resources, per_s: vec![0.0; tenants * resources] }
+        Self { resources, per_s: vec![0.0; tenants * resources], are_common: false }
+    }
+
+    /// Returns these rates, to be enforced together.
+    #[must_use]
+    pub fn into_common(self) -> Self {
+        Self { are_common: true, ..self }
+    }
+
+    /// True if the total of each resource pays for the work of all tenants.
+    #[must_use]
+    pub fn are_common(&self) -> bool {
+        self.are_common
     }
 
     /// The tenant's rate of the resource, in units per second.
@@ -132,5 +148,6 @@ mod tests {
         rates.row_mut(TenantId(1))[2] = 5.0;
         assert_eq!(rates.get(TenantId(1), ResourceId(2)), 5.0);
         assert_eq!(rates.row(TenantId(0)), [0.0; 3]);
+        assert!(!rates.are_common() && rates.into_common().are_common());
     }
 }

@@ -111,6 +111,8 @@ pub(crate) struct BackendDriver {
     /// Longest wait of a write for earlier writes of the same key.
     pub(crate) turn_timeout: Duration,
     pub(crate) id: BackendId,
+    /// Name of the resource that limits tenants' writes, if there is one.
+    pub(crate) written_resource: Option<Arc<str>>,
     /// The rates of tenants' traffic, if it has any.
     pub(crate) network: Option<Arc<TenantNetwork>>,
     recording: Arc<Recording>,
@@ -136,6 +138,8 @@ pub(crate) struct BackendParts {
     pub(crate) writes: config::Writes,
     /// The measure of a read and of a write, for tenants.
     pub(crate) units: Units,
+    /// Name of the resource that limits tenants' writes, if there is one.
+    pub(crate) written_resource: Option<Arc<str>>,
     /// The partitions that hold the backend's values, those of all tenants.
     pub(crate) partitions: Vec<PartitionId>,
     /// The rates of tenants' traffic, if it has any.
@@ -164,6 +168,7 @@ impl BackendDriver {
             late_after,
             writes,
             units,
+            written_resource,
             partitions,
             network,
             replicas,
@@ -195,6 +200,7 @@ impl BackendDriver {
             admit: options.admit,
             uses_estimates: local.uses_estimates(),
             turn_timeout,
+            written_resource,
             replicas,
             written: Written::default(),
             errors: Errors::default(),
@@ -303,7 +309,7 @@ impl BackendDriver {
     }
 
     /// Sets the units per second of all tenants' reads, or writes, together, and of each tenant by
-    /// its id; no effect without tenants.
+    /// its id, or none if the total pays for all of them; no effect without tenants.
     pub(crate) fn set_rates(self: &Arc<Self>, kind: DemandKind, total_per_s: f64, per_s: &[f64]) {
         self.drive(|state, now, cache| state.machine.set_rates(now, cache, kind, total_per_s, per_s));
     }

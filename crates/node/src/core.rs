@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use sherwood_cache::{Access, Cache, Usage};
-use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
+use sherwood_dispatch::FetchError;
+use sherwood_model::{BackendId, Instant, PartitionId, ResourceKind, TenantId};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Refusals;
@@ -173,6 +174,15 @@ impl Core {
         match self.backend(*id) {
             Some(backend) => backend.write_all(first, at, || self.write_nested(rest, at, change)),
             None => self.write_nested(rest, at, change),
+        }
+    }
+
+    /// Returns the reason of a failed fetch, for people; one because of a rate names its resource.
+    pub(crate) fn reason(&self, backend: BackendId, error: &FetchError) -> String {
+        let tenancy = self.tenancy.as_ref().filter(|_| matches!(error, FetchError::OverRate(_)));
+        match tenancy.and_then(|tenancy| tenancy.resource(ResourceKind::Reads(backend))) {
+            Some(resource) => format!("{error} (resource `{}`)", resource.name),
+            None => error.to_string(),
         }
     }
 

@@ -31,6 +31,7 @@ use crate::waiter::Waiter;
 use sherwood_listener::{
     Backends, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, FETCHED_COPIES, FetchFailure,
     FetchResult, FetchedValue, ListenerOptions, Network, Passwords, Running, Service, Standings, StoreChange,
+    StoreFailure,
 };
 
 /// Binds every listener, or takes its socket of those `passed`, so that a port in use is known
@@ -144,7 +145,9 @@ impl Backends for Behind {
                     Ok(Some(found)) => held(&core.buffers, found).map(Some),
                     Ok(None) => Ok(None),
                     Err(FetchError::Rejected { expected }) => Err(FetchFailure::Rejected { expected }),
-                    Err(error @ FetchError::OverRate(_)) => Err(FetchFailure::Refused(error.to_string())),
+                    Err(error @ FetchError::OverRate(_)) => {
+                        Err(FetchFailure::Refused(core.reason(id, &error)))
+                    }
                     Err(error) => Err(FetchFailure::Failed(error.to_string())),
                 };
             }
@@ -167,19 +170,22 @@ impl Backends for Behind {
         partition: PartitionId,
         key: Bytes,
         change: StoreChange,
-    ) -> BoxFuture<'static, Result<(), String>> {
+    ) -> BoxFuture<'static, Result<(), StoreFailure>> {
         let core = Arc::clone(&self.core);
         let PartitionName { tenant, backend, .. } = core.names.partitions()[partition.index()];
         let (Some(WriteThrough { cache_first, admit }), Some(backend)) =
             (self.writes, core.backend(backend).map(Arc::clone))
         else {
-            return ready(Err("there is no store".to_owned())).boxed();
+            return ready(Err(StoreFailure::Failed("there is no store".to_owned()))).boxed();
         };
         let options = WriteOptions { tenant, cache_first, admit };
         async move {
-            let change = held_change(&core, change)?;
+            let change = held_change(&core, change).map_err(StoreFailure::Failed)?;
             let write = Write { key, change, partition: Some(partition), options };
-            backend.write_through(write).await.map_err(|error| error.to_string())
+            backend.write_through(write).await.map_err(|error| match error.over_rate() {
+                Some(_) => StoreFailure::Refused(error.to_string()),
+                None => StoreFailure::Failed(error.to_string()),
+            })
         }
         .boxed()
     }

@@ -26,7 +26,7 @@ use axum::routing::post;
 use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
 use sherwood_dispatch::AdmitChoice;
-use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
+use sherwood_model::{BackendId, CachePlan, PartitionId, ResourceKind, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -582,6 +582,11 @@ fn backends(
             late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
             writes: backend.writes,
             units: setup.tenancy.as_ref().map(|tenancy| tenancy.units(id)).unwrap_or_default(),
+            written_resource: setup
+                .tenancy
+                .as_ref()
+                .and_then(|tenancy| tenancy.resource(ResourceKind::Writes(id)))
+                .map(|resource| resource.name.as_str().into()),
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             network: engine.network.clone(),
             replicas: backend.stores.clone(),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use sherwood_dispatch::TenantRefusal;
 use sherwood_model::ReplicaId;
 use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
 use sherwood_store::{Cause, Fault, Found, Store, StoreError};
@@ -20,8 +21,13 @@ use crate::backend::BackendDriver;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     /// The backend's state machine refused the write at once.
-    #[error(transparent)]
-    Refused(#[from] WriteRefused),
+    #[error("{error}{}", resource.as_ref().map_or_else(String::new, |name| format!(" (resource `{name}`)")))]
+    Refused {
+        /// The machine's reason.
+        error: WriteRefused,
+        /// Name of the resource whose rate is the reason.
+        resource: Option<Arc<str>>,
+    },
     /// The write waited half of its time for other writes of its key, which were in flight or whose
     /// outcome was unknown, or for the rate of its tenant.
     #[error(
@@ -50,9 +56,17 @@ impl WriteError {
     /// Returns the outcome of the write at the store, as far as it is known.
     pub(crate) fn outcome(&self) -> WriteOutcome {
         match self {
-            Self::Refused(_) | Self::NoTurn(_) => WriteOutcome::NotDone,
+            Self::Refused { .. } | Self::NoTurn(_) => WriteOutcome::NotDone,
             Self::Late(_) | Self::Ended => WriteOutcome::Unknown,
             Self::Failed { outcome, .. } => *outcome,
+        }
+    }
+
+    /// Returns the refusal if the tenant's rate is used.
+    pub(crate) fn over_rate(&self) -> Option<TenantRefusal> {
+        match self {
+            Self::Refused { error: WriteRefused::OverRate(refusal), .. } => Some(*refusal),
+            _ => None,
         }
     }
 
@@ -149,7 +163,9 @@ impl BackendDriver {
         });
         if let Err(refused) = accepted {
             self.written.count(WriteOutcome::NotDone);
-            return Err(WriteError::Refused(refused));
+            let is_over_rate = matches!(refused, WriteRefused::OverRate(_));
+            let resource = self.written_resource.clone().filter(|_| is_over_rate);
+            return Err(WriteError::Refused { error: refused, resource });
         }
         if let Some(network) = network {
             network.charge_backend(self.clock.now(), tenant, bytes);

@@ -157,14 +157,15 @@ impl TwoLevels {
         self.within.first().map(|within| within.controller.needs()).unwrap_or_default()
     }
 
-    /// The plan in force: a budget for each partition, or `Shared`, and the rates of each tenant.
+    /// The plan in force: a budget for each partition and the rates of each tenant, or the shared
+    /// cache and common rates.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        let rates = Some(self.between.rates().clone());
-        if self.between.policy().shares_cache() {
-            return Plan { cache: CachePlan::Shared, rates };
+        let rates = self.between.rates().clone();
+        if self.between.policy().shares_all() {
+            return Plan { cache: CachePlan::Shared, rates: Some(rates.into_common()) };
         }
-        Plan { cache: CachePlan::Budgets(self.budgets()), rates }
+        Plan { cache: CachePlan::Budgets(self.budgets()), rates: Some(rates) }
     }
 
     /// Bytes of each partition, in the order of their ids.

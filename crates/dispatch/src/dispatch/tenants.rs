@@ -118,9 +118,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         reads.settle(now, fetch.demand.tenant, fetch.paid.payer, units);
     }
 
-    /// Charges a tenant's own rate what an answer cost beyond the units that were paid for its keys,
-    /// or gives back below 0, where the attempt has ended before the answer. The caller knows that
-    /// the answer is charged once. No effect without [`Options::tenants`], or for an unknown tenant.
+    /// Charges a tenant's own rate what an answer cost beyond the units that were paid for its
+    /// keys, or gives back below 0, where the attempt has ended before the answer. The caller knows
+    /// that the answer is charged once. No effect without [`Options::tenants`], or for an unknown
+    /// tenant.
     ///
     /// [`Options::tenants`]: crate::Options::tenants
     pub fn charge_late(&mut self, now: Instant, tenant: TenantId, units: f64) {

@@ -72,6 +72,8 @@ pub struct TenantQueues<T> {
     paid_at: BTreeSet<(Instant, TenantId)>,
     /// Serial number of the next work.
     serial: u64,
+    /// True if one rate pays for the work of all tenants, which waits in the first one's queue.
+    is_common: bool,
 }
 
 /// Settings of [`TenantQueues`].
@@ -154,13 +156,20 @@ impl<T> TenantQueues<T> {
             unpaid: BTreeSet::new(),
             paid_at: BTreeSet::new(),
             serial: 0,
+            is_common: false,
         }
     }
 
     /// Sets the units per second of all tenants together, and of each by its id. What was used and
     /// is not paid for remains. Infinite is no limit; below one a second counts as one, so that a
-    /// tenant without a share can begin. O(n log n).
+    /// tenant without a share can begin.
+    ///
+    /// Without rates of tenants (`per_s` is empty) the total pays for the work of all, which starts
+    /// in the order of its arrival. O(n log n) for the tenants, and for what waits when that
+    /// changes.
     pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
+        self.regroup(now, per_s.is_empty());
+        let per_s = if per_s.is_empty() { &[total_per_s] } else { per_s };
         if let Some(total) = &mut self.total {
             total.set_rate(now, limit(total_per_s));
         }
@@ -188,15 +197,41 @@ impl<T> TenantQueues<T> {
         until: Option<Instant>,
     ) -> Result<WaitingId, TenantRefusal> {
         self.check(now, id, until)?;
-        let tenant = &mut self.tenants[id.index()];
         let serial = self.serial;
         self.serial += 1;
-        self.bounds.add(tenant.waiting());
-        if tenant.push(now, serial, Waiting { work, units }) == 1 {
+        self.bounds.add(self.tenants[id.index()].waiting);
+        self.tenants[id.index()].waiting += 1;
+        self.push(now, serial, Waiting { tenant: id, work, units });
+        Ok(WaitingId { tenant: id, serial })
+    }
+
+    /// Adds work to the queue of the tenant that pays for it.
+    fn push(&mut self, now: Instant, serial: u64, waiting: Waiting<T>) {
+        let id = self.payer(waiting.tenant);
+        let tenant = &mut self.tenants[id.index()];
+        if tenant.push(now, serial, waiting) == 1 {
             tenant.tag = tenant.tag.max(self.virtual_now);
             self.place(now, id);
         }
-        Ok(WaitingId { tenant: id, serial })
+    }
+
+    /// The tenant whose rate pays for the work of this one.
+    fn payer(&self, id: TenantId) -> TenantId {
+        if self.is_common { TenantId(0) } else { id }
+    }
+
+    /// Moves what waits to one queue, or to those of the tenants.
+    fn regroup(&mut self, now: Instant, is_common: bool) {
+        if self.is_common == is_common {
+            return;
+        }
+        self.is_common = is_common;
+        for set in [&mut self.payable, &mut self.unpaid, &mut self.paid_at] {
+            set.clear();
+        }
+        let mut waiting: Vec<_> = self.tenants.iter_mut().flat_map(Tenant::take_all).collect();
+        waiting.sort_by_key(|(serial, _)| *serial);
+        waiting.into_iter().for_each(|(serial, waiting)| self.push(now, serial, waiting));
     }
 
     /// Returns the error that [`enter`](Self::enter) would return, and counts it as a refusal.
@@ -207,10 +242,9 @@ impl<T> TenantQueues<T> {
     /// # Panics
     /// If there is no such tenant.
     pub fn check(&mut self, now: Instant, id: TenantId, until: Option<Instant>) -> Result<(), TenantRefusal> {
-        let is_lending = self.is_lending(now);
+        let (is_lending, starts_at) = (self.is_lending(now), self.expected_start(now, id));
         let tenant = &mut self.tenants[id.index()];
-        let starts_at = tenant.expected_start(now);
-        let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting()) {
+        let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting) {
             let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
             is_late.then_some(TenantRefusal::TooLate { starts_in: starts_at - now })
         } else {
@@ -233,8 +267,8 @@ impl<T> TenantQueues<T> {
         let tenant = &mut self.tenants[id.index()];
         self.virtual_now = self.virtual_now.max(tenant.tag);
         let since = tenant.waits_since(now);
-        let Waiting { work, units } = tenant.pop()?;
-        self.bounds.remove(tenant.waiting());
+        let Waiting { tenant: id, work, units } = tenant.pop()?;
+        self.note_end(id);
         self.charge_waited(now, since, (id, payer), units);
         Some(Started { tenant: id, work, payer })
     }
@@ -248,12 +282,21 @@ impl<T> TenantQueues<T> {
     }
 
     fn charge_waited(&mut self, now: Instant, since: Instant, (id, payer): (TenantId, Payer), units: f64) {
-        self.displace(id);
+        let paying = self.payer(id);
+        self.displace(paying);
         if let Some(total) = &mut self.total {
             total.charge_waited(now, since, units);
         }
-        self.tenants[id.index()].charge(now, since, payer, units);
-        self.place(now, id);
+        self.tenants[paying.index()].charge(now, since, payer, units);
+        self.tenants[id.index()].used.count(payer, units);
+        self.place(now, paying);
+    }
+
+    /// Notes that work of a tenant waits no longer.
+    fn note_end(&mut self, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        tenant.waiting -= 1;
+        self.bounds.remove(tenant.waiting);
     }
 
     /// Gives back units that a start has charged, because the work was not done.
@@ -261,12 +304,14 @@ impl<T> TenantQueues<T> {
     /// # Panics
     /// If there is no such tenant.
     pub fn refund(&mut self, now: Instant, id: TenantId, payer: Payer, units: f64) {
-        self.displace(id);
+        let paying = self.payer(id);
+        self.displace(paying);
         if let Some(total) = &mut self.total {
             total.refund(units);
         }
-        self.tenants[id.index()].refund(payer, units);
-        self.place(now, id);
+        self.tenants[paying.index()].refund(payer, units);
+        self.tenants[id.index()].used.give_back(payer, units);
+        self.place(now, paying);
     }
 
     /// Returns the time at which work of the tenant that comes now would start by its own rate.
@@ -275,15 +320,14 @@ impl<T> TenantQueues<T> {
     /// If there is no such tenant.
     #[must_use]
     pub fn expected_start(&self, now: Instant, id: TenantId) -> Instant {
-        self.tenants[id.index()].expected_start(now)
+        self.tenants[self.payer(id).index()].expected_start(now)
     }
 
     /// Takes back work that waits; none if it has started.
     pub fn cancel(&mut self, now: Instant, waiting: WaitingId) -> Option<T> {
-        let id = waiting.tenant;
-        let tenant = self.tenants.get_mut(id.index())?;
-        let Waiting { work, .. } = tenant.take(waiting.serial)?;
-        self.bounds.remove(tenant.waiting());
+        let id = self.payer(waiting.tenant);
+        let Waiting { work, .. } = self.tenants.get_mut(id.index())?.take(waiting.serial)?;
+        self.note_end(waiting.tenant);
         self.displace(id);
         self.place(now, id);
         Some(work)
@@ -328,7 +372,7 @@ impl<T> TenantQueues<T> {
     /// there.
     fn place(&mut self, now: Instant, id: TenantId) {
         let tenant = &self.tenants[id.index()];
-        if tenant.waiting() == 0 {
+        if tenant.is_empty() {
             return;
         }
         let ready_at = tenant.bucket.ready_at();

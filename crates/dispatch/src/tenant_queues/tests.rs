@@ -343,3 +343,53 @@ fn counters_of_units_do_not_fall_and_are_exact_again_once_more_is_used() {
     let now = queues.used(T0);
     assert_eq!([now.own_units, now.lent_units], used.map(|units| units + 10_000.0));
 }
+
+/// Starts all that waits, and returns the works and the time of the last start.
+fn start_all(queues: &mut TenantQueues<u32>, mut now: Instant) -> (Vec<(TenantId, u32)>, Instant) {
+    let mut found = Vec::new();
+    loop {
+        match queues.start_next(now) {
+            Some(Started { tenant, work, .. }) => found.push((tenant, work)),
+            None => match queues.next_timeout() {
+                Some(at) => now = at.max(now),
+                None => return (found, now),
+            },
+        }
+    }
+}
+
+#[test]
+fn common_rate_pays_for_all_in_the_order_of_arrival_and_use_is_counted_for_each() {
+    let mut queues = queues(3, false, &[1_000.0; 3]);
+    queues.set_rates(at(1_000), 300.0, &[]);
+    let of = |number: u32| (TenantId((number % 3) as u16), number);
+    for (id, number) in (0..30).map(of) {
+        queues.enter(at(2_000), id, number, 1.0, None).unwrap();
+    }
+    assert_eq!([0, 1, 2].map(|id| queues.used(TenantId(id)).waiting), [10; 3]);
+    let (started, ended) = start_all(&mut queues, at(2_000));
+    assert_eq!(started, (0..30).map(of).collect::<Vec<_>>());
+    // The burst of 10 ms pays for three units.
+    assert!((at(2_086)..=at(2_091)).contains(&ended), "{ended:?}");
+    let expected = TenantUse { own_units: 10.0, ..TenantUse::default() };
+    assert_eq!([0, 1, 2].map(|id| queues.used(TenantId(id))), [expected; 3]);
+}
+
+#[test]
+fn work_that_waits_is_kept_when_rates_become_common_and_are_divided_again() {
+    let mut queues = queues(2, false, &[100.0, 100.0]);
+    let ids: Vec<_> = (0..8)
+        .map(|number| queues.enter(at(2_000), TenantId(number % 2), number.into(), 1.0, None).unwrap())
+        .collect();
+    queues.set_rates(at(2_000), 200.0, &[]);
+    assert_eq!(queues.cancel(at(2_000), ids[3]), Some(3));
+    assert_eq!((queues.used(T0).waiting, queues.used(T1).waiting), (4, 3));
+    assert_eq!(queues.start_next(at(2_000)).map(|started| started.work), Some(0));
+    queues.set_rates(at(2_000), 200.0, &[100.0, 100.0]);
+    assert_eq!(queues.cancel(at(2_000), ids[7]), Some(7));
+    assert_eq!((queues.used(T0).waiting, queues.used(T1).waiting), (3, 2));
+    let (mut started, _) = start_all(&mut queues, at(2_000));
+    started.sort_by_key(|(_, work)| *work);
+    assert_eq!(started, [(T1, 1), (T0, 2), (T0, 4), (T1, 5), (T0, 6)]);
+    assert_eq!((queues.used(T0).own_units, queues.used(T1).own_units), (4.0, 2.0));
+}

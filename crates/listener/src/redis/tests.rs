@@ -13,7 +13,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
-use crate::backends::{Backends, FetchFailure, FetchResult, StoreChange};
+use crate::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
 use crate::clock::{ManualClock, Moment};
 use crate::counters::Count;
 use crate::in_memory_client::InMemoryClient;
@@ -177,7 +177,7 @@ impl Backends for Known {
         _: PartitionId,
         key: Bytes,
         change: StoreChange,
-    ) -> BoxFuture<'static, Result<(), String>> {
+    ) -> BoxFuture<'static, Result<(), StoreFailure>> {
         let name = String::from_utf8_lossy(&key);
         self.asked.lock().unwrap().push(match change {
             StoreChange::Put { value, expires } => {
@@ -187,8 +187,12 @@ impl Backends for Known {
             }
             StoreChange::Delete => format!("{name} deleted"),
         });
-        let fails = name == "bad";
-        futures_util::future::ready(if fails { Err("the store\nis down".to_owned()) } else { Ok(()) }).boxed()
+        let outcome = match &*name {
+            "bad" => Err(StoreFailure::Failed("the store\nis down".to_owned())),
+            "full" => Err(StoreFailure::Refused("try again in 2s".to_owned())),
+            _ => Ok(()),
+        };
+        futures_util::future::ready(outcome).boxed()
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {

@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
 use super::strings::{expiry_of_set, unconditional_set};
 use super::table::Command;
-use crate::backends::StoreChange;
+use crate::backends::{StoreChange, StoreFailure};
 use crate::conversation::Stored;
 use crate::counters::Count;
 use crate::store::StoreWrite;
@@ -65,7 +65,10 @@ impl Writes {
         match stored {
             _ if self.muted => {}
             Ok(()) => out.extend_from_slice(&self.answer),
-            Err(reason) => reply::error(out, format!("ERR {reason}").as_bytes()),
+            Err(StoreFailure::Refused(reason)) => {
+                reply::error(out, format!("REJECTED {reason}").as_bytes());
+            }
+            Err(StoreFailure::Failed(reason)) => reply::error(out, format!("ERR {reason}").as_bytes()),
         }
     }
 }

@@ -35,6 +35,7 @@ fn write_that_the_store_does_not_acknowledge_is_answered_with_its_reason() {
         ("set w/bad 0 0 1 noreply\r\nx\r\nmn\r\n", "MN\r\n"),
         // Quiet meta commands are silent if they succeed, so a failure is not.
         ("md w/bad q\r\nmn\r\n", "SERVER_ERROR the store is down\r\nMN\r\n"),
+        ("set w/full 0 0 1\r\nx\r\n", "SERVER_ERROR rejected: try again in 2s\r\n"),
     ]);
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem};
-use sherwood_listener::{Backends, FetchFailure, FetchResult, StoreChange};
+use sherwood_listener::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
 use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
 
 type Results = Vec<FetchResult>;
-type Stored = Result<(), String>;
+type Stored = Result<(), StoreFailure>;
 
 /// Simulated backends that fill `cache` with the values they return.
 pub(crate) struct SimulatedBackends {
@@ -78,13 +78,14 @@ impl SimulatedBackends {
         match change {
             StoreChange::Put { value, expires } if !fails => {
                 let item = NewItem { expires, ..NewItem::bytes(&value) };
-                self.cache.set(PartitionId(0), key, item, &access).map_err(|refused| refused.to_string())?;
+                let set = self.cache.set(PartitionId(0), key, item, &access);
+                set.map_err(|refused| StoreFailure::Failed(refused.to_string()))?;
             }
             StoreChange::Put { .. } | StoreChange::Delete => {
                 self.cache.remove(PartitionId(0), key, &access);
             }
         }
-        if fails { Err("down".to_owned()) } else { Ok(()) }
+        if fails { Err(StoreFailure::Failed("down".to_owned())) } else { Ok(()) }
     }
 
     fn results(&self, keys: &[Bytes], now: Instant) -> Results {

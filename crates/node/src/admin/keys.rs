@@ -147,8 +147,10 @@ fn check(key: &str) -> Result<(), Problem> {
 /// The reply to a write that was not acknowledged, with the store's error text.
 fn problem(backend: &str, error: &WriteError) -> Problem {
     let (status, cause) = match error {
-        WriteError::Refused(WriteRefused::OverRate(_)) => (StatusCode::TOO_MANY_REQUESTS, "rate"),
-        WriteError::Refused(_) | WriteError::NoTurn(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+        WriteError::Refused { error: WriteRefused::OverRate(_), .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "rate")
+        }
+        WriteError::Refused { .. } | WriteError::NoTurn(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
         WriteError::Ended => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
         WriteError::Late(_) => (StatusCode::GATEWAY_TIMEOUT, "timeout"),
         WriteError::Failed { error, .. } => {
@@ -162,9 +164,9 @@ fn problem(backend: &str, error: &WriteError) -> Problem {
     };
     let outcome = if error.outcome() == WriteOutcome::NotDone { "not_done" } else { "unknown" };
     let problem = Problem::new(status, format!("writing to backend `{backend}`: {error}"));
-    let problem = match error {
-        WriteError::Refused(WriteRefused::OverRate(refusal)) => problem.retry_in(refusal.retry_in()),
-        _ => problem,
+    let problem = match error.over_rate() {
+        Some(refusal) => problem.retry_in(refusal.retry_in()),
+        None => problem,
     };
     problem.with("backend", backend).with("cause", cause).with("outcome", outcome)
 }

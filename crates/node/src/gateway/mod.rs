@@ -362,7 +362,7 @@ fn answer<'a>(core: &'a Core, stages: &'a [Stage], values: bool, room: &mut Room
             age_ms: answer.stale_for.map(millis),
             late: answer.late,
             expected_ms: answer.error.and_then(FetchError::expected).map(millis),
-            error: answer.error.as_ref().map(ToString::to_string),
+            error: answer.error.map(|error| core.reason(backend, error)),
         };
         let text = match &answer.value {
             Some(Held::Bytes(value)) if values => {

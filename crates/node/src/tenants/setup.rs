@@ -117,11 +117,13 @@ impl TenancyOptions {
 impl TenancySetup {
     /// Returns the units of a backend's reads and writes.
     pub(crate) fn units(&self, backend: BackendId) -> Units {
-        let of = |kind| {
-            let resource = self.resources.iter().find(|resource| resource.kind == kind);
-            resource.map_or(Unit::default(), |resource| resource.unit)
-        };
+        let of = |kind| self.resource(kind).map_or(Unit::default(), |resource| resource.unit);
         Units { reads: of(ResourceKind::Reads(backend)), writes: of(ResourceKind::Writes(backend)) }
+    }
+
+    /// Returns the resource of a kind; none if there is none.
+    pub(crate) fn resource(&self, kind: ResourceKind) -> Option<&ResourceSetup> {
+        self.resources.iter().find(|resource| resource.kind == kind)
     }
 
     /// Returns the treatment of tenants by the dispatcher of a backend.
@@ -133,8 +135,7 @@ impl TenancySetup {
 
     /// Returns the legs of the network that count.
     pub(crate) fn legs(&self) -> Legs {
-        let network = self.resources.iter().find(|resource| resource.kind == ResourceKind::Network);
-        network.map_or(Legs::default(), |network| network.legs)
+        self.resource(ResourceKind::Network).map_or(Legs::default(), |network| network.legs)
     }
 
     /// Returns the resources as policies see them.

@@ -258,6 +258,7 @@ fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
     assert_eq!(refused["status"], "rejected", "{refused}");
     let error = refused["error"].as_str().unwrap();
     assert!(error.contains("the tenant's rate of reads") && error.contains("try again"), "{error}");
+    assert!(error.ends_with("(resource `catalog-reads`)"), "{error}");
     assert_eq!(read("silver", &["another"])[0]["status"], "miss");
     assert_eq!(read("gold", &["k1"])[0]["status"], "hit", "hits cost nothing");
     for (address, command, code) in [
@@ -301,6 +302,7 @@ fn writes_by_http_are_charged_to_the_tenant_that_is_named_and_refused_beyond_its
         let refused = http.ask(method, "/v1/keys/catalog/k?tenant=silver", "");
         let error = refused.refusal(429);
         assert!(error.contains("the tenant's rate of writes") && error.contains("try again"), "{error}");
+        assert!(error.ends_with("(resource `catalog-writes`)"), "{error}");
         let answer = refused.json();
         assert_eq!((&answer["cause"], &answer["outcome"]), (&json!("rate"), &json!("not_done")));
         let retry_s = (answer["retry_ms"].as_f64().expect("it says when") / 1e3).ceil();

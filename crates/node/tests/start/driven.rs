@@ -25,10 +25,16 @@ pub(super) struct Driven {
 impl Driven {
     /// Builds the node of `configuration`, without listeners.
     pub(super) fn new(configuration: &str) -> Self {
+        Self::with(configuration, |_| ())
+    }
+
+    /// Builds the node of `configuration` after a change of its setup.
+    pub(super) fn with(configuration: &str, change: impl FnOnce(&mut Setup)) -> Self {
         let nanos: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(Clock::start().now().as_nanos())));
         let policies = sherwood_policy::available_without_options();
         let config = parse("driven.toml", configuration, &Flags::default(), policies).unwrap();
-        let setup = Setup::from_config(&config).unwrap();
+        let mut setup = Setup::from_config(&config).unwrap();
+        change(&mut setup);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let engine = Engine::new(&setup, Clock::driven(nanos)).unwrap();
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();

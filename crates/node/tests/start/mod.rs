@@ -7,3 +7,4 @@ mod driven;
 mod guard_rollback;
 mod matches_the_simulator;
 mod tenants;
+mod throttled;

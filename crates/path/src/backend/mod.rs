@@ -234,9 +234,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.take_reply(now, cache, attempt, reply, None);
     }
 
-    /// As [`handle_reply`](Self::handle_reply), with the cost of the call: its tenant pays the units
-    /// that the store reported in place of those that follow from the size of the answer, and pays
-    /// for an answer that is late as well. To be called once for each answer.
+    /// As [`handle_reply`](Self::handle_reply), with the cost of the call: its tenant pays the
+    /// units that the store reported in place of those that follow from the size of the answer, and
+    /// pays for an answer that is late as well. To be called once for each answer.
     pub fn handle_costed_reply(
         &mut self,
         now: Instant,

@@ -12,8 +12,9 @@ use crate::{Change, Write};
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Sets the units per second of all tenants' reads, or writes, together, and of each tenant by
-    /// its id. What was used and is not paid for remains. Infinite is no limit; below one a second
-    /// counts as one. No effect without [`Options::tenants`].
+    /// its id; without those the total pays for the work of all tenants. What was used and is not
+    /// paid for remains. Infinite is no limit; below one a second counts as one. No effect without
+    /// [`Options::tenants`].
     ///
     /// [`Options::tenants`]: sherwood_dispatch::Options::tenants
     pub fn set_rates(
@@ -150,7 +151,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.check_due_next();
     }
 
-    /// Gives back the units of a write that its tenant has paid for and that cost the store nothing.
+    /// Gives back the units of a write that its tenant has paid for and that cost the store
+    /// nothing.
     pub(super) fn refund_write(
         &mut self,
         now: Instant,

@@ -83,8 +83,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         })
     }
 
-    /// Notes that the answer which follows is that of a store which has declined the write because of
-    /// its own limits. If the write was made nowhere, its tenant gets its units back.
+    /// Notes that the answer which follows is that of a store which has declined the write because
+    /// of its own limits. If the write was made nowhere, its tenant gets its units back.
     pub fn note_throttled_write(&mut self, id: WriteId) {
         if let Some(running) = self.writes.get_mut(&id) {
             running.is_throttled = true;

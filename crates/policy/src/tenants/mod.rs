@@ -75,9 +75,9 @@ pub trait TenantPolicy: CopyTenantPolicy + Send {
         true
     }
 
-    /// True if all tenants use one cache without partitions, so that the bytes of a division have
-    /// no effect.
-    fn shares_cache(&self) -> bool {
+    /// True if all tenants use one cache without partitions, and the total of each resource pays
+    /// for the work of all. The bytes and rates of a division have no effect then.
+    fn shares_all(&self) -> bool {
         false
     }
 }

@@ -96,7 +96,7 @@ mod tests {
         for name in available() {
             let policy = by_name(name, OPTIONS).expect("it is available");
             assert_eq!(policy.name(), *name);
-            assert_eq!(policy.shares_cache(), !dividing().contains(name));
+            assert_eq!(policy.shares_all(), !dividing().contains(name));
         }
     }
 

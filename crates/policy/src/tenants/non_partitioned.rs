@@ -5,9 +5,9 @@ use sherwood_model::Rates;
 use super::baseline::base_rates;
 use super::{Division, TenantPolicy, Tenants};
 
-/// The `non-partitioned` policy: tenants share one LRU, and have the rates of their baselines. A
-/// division judges it as if each had its baseline's cache, since the model does not tell what a
-/// tenant holds of a shared one.
+/// The `non-partitioned` policy: tenants share one LRU, and the total of each resource. A division
+/// judges it as if each had its baseline, since the model does not tell what a tenant gets of
+/// shared ones.
 #[derive(Clone, Debug)]
 pub(super) struct NonPartitioned;
 
@@ -28,7 +28,7 @@ impl TenantPolicy for NonPartitioned {
         false
     }
 
-    fn shares_cache(&self) -> bool {
+    fn shares_all(&self) -> bool {
         true
     }
 }

@@ -90,6 +90,11 @@ impl Control {
         self.once.clone().unwrap_or_else(|| self.levels.plan())
     }
 
+    /// True if tenants share one cache and common rates.
+    pub(super) fn shares_all(&self) -> bool {
+        self.levels.between().policy().shares_all()
+    }
+
     /// Bytes of cache of all partitions of a tenant.
     pub(super) fn bytes(&self, tenant: TenantId, parts: &[Part]) -> u64 {
         match self.plan().cache {

@@ -22,7 +22,6 @@ use super::clients::Clients;
 use super::control::Control;
 use super::key::{KEY_BYTES, Key};
 use super::part::Part;
-use super::policy::NON_PARTITIONED;
 use super::record::{BUCKET, Measured, Recorder, Sample};
 use super::setup::{Setup, SetupError};
 use super::warm::Warm;
@@ -123,21 +122,22 @@ impl World {
     /// # Errors
     /// If the policy does not exist or a number is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let (scenario, policy) = setup.validate()?;
+        let (scenario, _) = setup.validate()?;
         let hash = SeededState::new(0);
         let parts = parts(&scenario);
         let cache = cache(setup, &scenario, &parts, hash)?;
         let backends = (0..scenario.backends.len())
             .map(|index| Machine::new(setup, &scenario, &parts, BackendId::from_index(index), hash));
+        let control = Control::new(setup, &scenario, &parts)?;
         let mut world = Self {
             now: Instant::ZERO,
             events: EventQueue::default(),
             clients: Clients::new(&scenario, setup.seed),
             backends: backends.collect::<Result<_, _>>()?,
             warm: Warm::new(&scenario, setup.seed),
-            control: Control::new(setup, &scenario, &parts)?,
+            is_shared: control.shares_all(),
+            control,
             network: Network::new(setup, &scenario),
-            is_shared: policy.name == NON_PARTITIONED,
             used_before: vec![vec![0.0; scenario.resources.len()]; scenario.tenants.len()],
             live: Slab::new(),
             began: 0,
@@ -246,18 +246,12 @@ impl World {
         let live = Live { client, began: self.now, open: 0, pause: None, payer: Payer::Own };
         let (tenant, request) = (self.clients.tenant(client), self.live.insert(live));
         let units = self.network.least_bytes[tenant.index()];
-        let payer = self.payer(tenant);
-        if let Err(refusal) = self.network.queues.enter(self.now, payer, request, units, None) {
+        if let Err(refusal) = self.network.queues.enter(self.now, tenant, request, units, None) {
             let pause = pause_after_refusal(Some(refusal.retry_in()));
             self.change(request, |live| live.pause = Some(pause));
             return self.end_request(request, None);
         }
         self.admit();
-    }
-
-    /// The tenant whose rates pay for the work of `tenant`.
-    fn payer(&self, tenant: TenantId) -> TenantId {
-        if self.is_shared { TenantId(0) } else { tenant }
     }
 
     /// Executes the operations of a request that its tenant's rate of network has let in.
@@ -284,7 +278,7 @@ impl World {
         if is_hit {
             return self.end_operation(request, partition, Outcome::Hit);
         }
-        let demand = Demand { tenant: self.payer(tenant), ..Demand::default() };
+        let demand = Demand { tenant, ..Demand::default() };
         let Machine { backend: machine, draws, .. } = &mut self.backends[backend.index()];
         let (entropy, keys) = (draws.next_u64(), [(FetchKey { partition, key }, request)]);
         machine.handle_fetch(self.now, &SizedCache(&self.cache), &demand, keys, entropy);
@@ -293,7 +287,7 @@ impl World {
 
     fn write(&mut self, request: u32, partition: PartitionId, key: Key) {
         let Part { tenant, backend, value_bytes } = self.parts[partition.index()];
-        let options = WriteOptions { tenant: self.payer(tenant), cache_first: true, admit: true };
+        let options = WriteOptions { tenant, cache_first: true, admit: true };
         let write = Write { key, change: Change::Put(value_bytes), partition: Some(partition), options };
         let machine = &mut self.backends[backend.index()];
         match machine.backend.handle_write(self.now, &SizedCache(&self.cache), write) {
@@ -316,7 +310,7 @@ impl World {
         let legs = if reaches_backend { self.control.legs().saturating_sub(1) } else { 0 };
         if legs > 0 {
             let bytes = (u64::from(KEY_BYTES) + u64::from(value_bytes)) * legs;
-            self.network.queues.charge(self.now, self.payer(tenant), payer, bytes as f64);
+            self.network.queues.charge(self.now, tenant, payer, bytes as f64);
         }
         if let Some(statistics) = self.control.statistics() {
             statistics.operation(self.now, partition, self.now - began);

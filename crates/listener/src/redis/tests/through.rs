@@ -52,13 +52,13 @@ fn values_are_stored_before_they_are_acknowledged() {
 fn write_that_the_store_refuses_is_an_error_and_others_of_a_pipeline_go_on() {
     let (listener, _) = write_through();
     let mut client = listener.client();
-    let sent: Vec<u8> = ["SET w/bad 1", "SET w/a 2", "MSET w/b 1 w/bad 2", "DEL w/bad"]
+    let sent: Vec<u8> = ["SET w/bad 1", "SET w/a 2", "MSET w/b 1 w/bad 2", "DEL w/bad", "SET w/full 1"]
         .iter()
         .flat_map(|line| request(line))
         .collect();
     let answer = listener.send(&mut client, &sent);
-    let broken = "-ERR the store is down\r\n";
-    assert_eq!(String::from_utf8(answer).unwrap(), format!("{broken}+OK\r\n{broken}{broken}"));
+    let (broken, full) = ("-ERR the store is down\r\n", "-REJECTED try again in 2s\r\n");
+    assert_eq!(String::from_utf8(answer).unwrap(), format!("{broken}+OK\r\n{broken}{broken}{full}"));
 }
 
 #[test]

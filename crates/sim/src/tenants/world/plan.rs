@@ -1,6 +1,6 @@
 //! The plan: decided and put in force.
 
-use sherwood_model::{CachePlan, DemandKind, PartitionId, Plan, ResourceId, ResourceKind, TenantId};
+use sherwood_model::{DemandKind, PartitionId, Plan, ResourceId, ResourceKind, TenantId};
 
 use super::{Event, Machine, World};
 use crate::server::SizedCache;
@@ -65,15 +65,11 @@ impl World {
         for (index, kind) in self.control.kinds().into_iter().enumerate() {
             let id = ResourceId::from_index(index);
             let each = (0..rates.tenants()).map(|tenant| rates.get(TenantId::from_index(tenant), id));
-            let mut each: Vec<f64> = each.collect();
+            let each: Vec<f64> = each.collect();
             let (sum, total) = (each.iter().sum::<f64>(), self.total(index));
             assert!(sum <= total * (1.0 + ROUNDING), "rates of {sum} of resource {index}, which has {total}");
-            if self.is_shared {
-                each = vec![total];
-            }
-            self.set_rates(kind, total, &each);
+            self.set_rates(kind, total, if rates.are_common() { &[] } else { &each });
         }
-        let cache = if self.is_shared { CachePlan::Shared } else { cache };
         self.cache.apply(&cache).expect("plans are within the total");
         while self.cache.step(self.now, STEP_ITEMS) {}
     }
