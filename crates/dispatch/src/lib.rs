@@ -17,6 +17,7 @@
 
 mod action;
 mod beta;
+mod debt_queues;
 mod dispatch;
 mod draws;
 mod error;
@@ -42,6 +43,7 @@ mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
 pub use beta::{BetaController, BetaDecision, DeadlineCounts};
+pub use debt_queues::{DebtPlace, DebtQueues};
 pub use dispatch::{Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sherwood_cache::Cache;
+use sherwood_dispatch::DebtPlace;
 
 use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Answered, Conversation, NextStep};
@@ -67,8 +68,8 @@ pub(super) struct Connection<C, S> {
     lingers: bool,
     /// True if the client is in its thread's queue of clients with more work.
     pub(super) queued: bool,
-    /// True while its tenant's traffic is not paid for: the client gets no turn.
-    pub(super) unpaid: bool,
+    /// The client's place among those that wait for a turn because their tenants are in debt.
+    pub(super) unpaid: Option<DebtPlace>,
     /// True if its thread has listed it among the clients that finished sending while in debt.
     pub(super) listed: bool,
     /// The waker of the client's fetches, made with the first one.
@@ -192,7 +193,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             fresh: true,
             lingers: false,
             queued: false,
-            unpaid: false,
+            unpaid: None,
             listed: false,
             waker: None,
             _permit: permit,
@@ -214,6 +215,11 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.readable |= readiness.readable || self.socket.is_opening();
         self.finished |= readiness.finished;
         self.broken |= readiness.broken;
+    }
+
+    /// Returns true if a turn could read or execute something.
+    pub(super) fn may_begin(&self) -> bool {
+        self.readable || self.need == 0
     }
 
     /// Returns true if the client has finished sending.

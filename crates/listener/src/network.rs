@@ -1,9 +1,10 @@
 //! Rates of tenants' network traffic: a client whose tenant is in debt gets no turn until it is
 //! paid.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use sherwood_dispatch::{DebtPlace, DebtQueues};
 use sherwood_model::{Instant, TenantId};
 
 use super::counters::Counters;
@@ -20,10 +21,6 @@ pub trait Network: Send + Sync {
     fn note_waiting(&self, tenant: TenantId, waits: bool);
 }
 
-/// The place of a waiting client among those whose tenants' debts are paid at the same time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place(u64);
-
 /// Most clients of a tenant on one thread that wait for its debt although they have finished
 /// sending. They may have gone, so the oldest of more is ended.
 const FINISHED_MAX: usize = 64;
@@ -33,11 +30,7 @@ pub(super) struct Unpaid {
     network: Arc<dyn Network>,
     /// Bytes of each tenant's clients that were charged.
     charged: Vec<u64>,
-    /// Clients by the time at which their tenant's debt is paid, then in the order in which they
-    /// came.
-    waiting: BTreeSet<(Instant, u64, u64)>,
-    /// Serial number of the next client that waits.
-    serial: u64,
+    waiting: DebtQueues<Token>,
     /// For each slot, clients that had finished sending when they began to wait, the oldest first.
     finished: Vec<VecDeque<Token>>,
 }
@@ -45,13 +38,8 @@ pub(super) struct Unpaid {
 impl Unpaid {
     /// Creates the state of a thread whose clients have this many slots of tenants.
     pub(super) fn new(network: Arc<dyn Network>, slots: usize) -> Self {
-        Self {
-            network,
-            charged: vec![0; slots],
-            waiting: BTreeSet::new(),
-            serial: 0,
-            finished: vec![VecDeque::new(); slots],
-        }
+        let finished = vec![VecDeque::new(); slots];
+        Self { network, charged: vec![0; slots], waiting: DebtQueues::new(), finished }
     }
 
     /// Charges a tenant what its clients of this thread have exchanged since the last charge.
@@ -68,17 +56,33 @@ impl Unpaid {
         self.network.charge(now, tenant, bytes)
     }
 
-    /// Has a tenant's client wait until `until`, at the place that it had, or behind all others.
-    pub(super) fn wait(&mut self, (token, tenant): (Token, TenantId), until: Instant, place: Option<Place>) {
+    /// Has a client wait for its turn, behind all of its tenant's that wait, if the tenant is in
+    /// debt or others wait. Returns its place; none if it may have its turn.
+    pub(super) fn hold(
+        &mut self,
+        now: Instant,
+        token: Token,
+        (slot, tenant): (TenantSlot, TenantId),
+        counters: &Counters,
+    ) -> Option<DebtPlace> {
+        let paid_at = self.charge(now, (slot, tenant), counters);
+        if paid_at.is_none() && self.waiting.waiting(tenant) == 0 {
+            return None;
+        }
         self.network.note_waiting(tenant, true);
-        let Place(serial) = place.unwrap_or(Place(self.serial));
-        self.serial += u64::from(place.is_none());
-        self.waiting.insert((until, serial, token.number()));
+        Some(self.waiting.wait(tenant, paid_at.unwrap_or(now), token))
     }
 
-    /// Notes that a tenant's client waits no longer, because it may go on or has gone.
-    pub(super) fn end_wait(&self, tenant: TenantId) {
-        self.network.note_waiting(tenant, false);
+    /// Ends the wait of a client that has gone.
+    pub(super) fn cancel(&mut self, place: DebtPlace) {
+        if self.waiting.cancel(place).is_some() {
+            self.network.note_waiting(place.tenant(), false);
+        }
+    }
+
+    /// Ends the wait of all clients.
+    pub(super) fn cancel_all(&mut self) {
+        self.waiting.drain().for_each(|(place, _)| self.network.note_waiting(place.tenant(), false));
     }
 
     /// Lists a client that has finished sending and waits. Returns the oldest one if these are too
@@ -98,18 +102,23 @@ impl Unpaid {
         }
     }
 
-    /// Returns the time at which a client may be read again; none if none waits.
+    /// Returns the time at which a client may have a turn; none if none waits.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.waiting.first().map(|(until, ..)| *until)
+        self.waiting.next_timeout()
     }
 
-    /// Removes a client whose time has come, and returns it with its place. Another one of its
-    /// tenant may have gone first, so its tenant may be in debt again.
-    pub(super) fn next_paid(&mut self, now: Instant) -> Option<(Token, Place)> {
-        let first = *self.waiting.first().filter(|(until, ..)| *until <= now)?;
-        self.waiting.remove(&first);
-        let (_, serial, token) = first;
-        Some((Token::from_number(token), Place(serial)))
+    /// Returns the number of clients that wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns the next client whose tenant's debt is paid, which has to have its turn and to be
+    /// charged for it before the next call.
+    pub(super) fn next_paid(&mut self, now: Instant) -> Option<Token> {
+        let Self { network, waiting, .. } = self;
+        let (tenant, token) = waiting.start_next(now, |tenant| network.charge(now, tenant, 0))?;
+        network.note_waiting(tenant, false);
+        Some(token)
     }
 }
 
@@ -136,26 +145,6 @@ mod tests {
     fn unpaid() -> (Arc<Charges>, Unpaid) {
         let charges = Arc::new(Charges::default());
         (Arc::clone(&charges), Unpaid::new(charges, 2))
-    }
-
-    #[test]
-    fn client_without_a_turn_keeps_its_place_before_one_that_had_a_turn() {
-        let (_, mut unpaid) = unpaid();
-        let [a, b] = [1, 2].map(Token::from_number);
-        let at = Instant::from_millis;
-        unpaid.wait((a, TenantId(0)), at(1), None);
-        unpaid.wait((b, TenantId(0)), at(1), None);
-        let next = |unpaid: &mut Unpaid, now| {
-            unpaid.next_paid(at(now)).map(|(token, place)| (token.number(), place))
-        };
-        // The first has a turn, after which the tenant is in debt again.
-        let (first, _) = next(&mut unpaid, 1).unwrap();
-        unpaid.wait((a, TenantId(0)), at(2), None);
-        let (second, place) = next(&mut unpaid, 1).unwrap();
-        unpaid.wait((b, TenantId(0)), at(2), Some(place));
-        assert_eq!((first, second), (1, 2));
-        assert_eq!([next(&mut unpaid, 2), next(&mut unpaid, 2)].map(|found| found.unwrap().0), [2, 1]);
-        assert!(next(&mut unpaid, 2).is_none());
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::idle::IdleTime;
 use super::input::INPUT_BYTES;
 use super::lent::{Empty, Lendable, ReadBuffer};
 use super::mailbox::Mailbox;
-use super::network::{Place, Unpaid};
+use super::network::Unpaid;
 use super::options::ListenerOptions;
 use super::output::Output;
 use super::shared::{ConnectionPermit, Connections, Shared};
@@ -159,11 +159,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.accepting = None;
         self.sockets.stop_accepting();
         // What is left is answered at once.
-        let unpaid = self.unpaid.take();
+        self.unpaid.take().into_iter().for_each(|mut unpaid| unpaid.cancel_all());
         for (_, client) in self.clients.iter_mut() {
-            if let (true, Some(unpaid)) = (std::mem::take(&mut client.unpaid), &unpaid) {
-                unpaid.end_wait(self.shared.service.routing(client.slot()).tenant());
-            }
+            client.unpaid = None;
             client.stop_reading();
         }
         let all: Vec<Token> = self.clients.iter_mut().map(|(token, _)| token).collect();
@@ -232,44 +230,36 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.sweep(moment.now);
     }
 
-    /// Gives a turn to each client whose tenant's debt is paid by now.
+    /// Gives a turn to each client whose tenant's debt is paid by now, but to no client twice.
     fn resume_paid(&mut self, moment: Moment) {
-        while let Some((token, place)) = self.unpaid.as_mut().and_then(|unpaid| unpaid.next_paid(moment.now))
-        {
-            if let Some(client) = self.clients.get_mut(token) {
-                client.unpaid = false;
-                let tenant = self.shared.service.routing(client.slot()).tenant();
-                self.unpaid.iter().for_each(|unpaid| unpaid.end_wait(tenant));
-                // Another client of the tenant may have gone first; this one then keeps its place.
-                if !self.is_held_back(token, moment.now, Some(place)) {
-                    self.turn(token, moment);
-                }
-            }
+        for _ in 0..self.unpaid.as_ref().map_or(0, Unpaid::len) {
+            let Some(token) = self.unpaid.as_mut().and_then(|unpaid| unpaid.next_paid(moment.now)) else {
+                break;
+            };
+            self.clients.get_mut(token).into_iter().for_each(|client| client.unpaid = None);
+            self.act(token, moment, Connection::turn);
         }
     }
 
-    /// Charges the traffic of a client's tenant. Returns true if the client gets no turn until its
-    /// tenant's debt is paid; it waits for that at `place`, or behind all others.
-    fn is_held_back(&mut self, token: Token, now: Instant, place: Option<Place>) -> bool {
+    /// Returns true if a client gets no turn before its tenant's debt is paid and others of the
+    /// tenant, which came before, had theirs.
+    fn is_held_back(&mut self, token: Token, now: Instant) -> bool {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else {
             return false;
         };
-        if client.unpaid {
-            return true;
+        if client.unpaid.is_none() && client.may_begin() {
+            let slot = client.slot();
+            let tenant = self.shared.service.routing(slot).tenant();
+            let counters = self.shared.counters(self.number, slot);
+            client.unpaid = unpaid.hold(now, token, (slot, tenant), counters);
         }
-        let slot = client.slot();
-        let tenant = self.shared.service.routing(slot).tenant();
-        let until = unpaid.charge(now, (slot, tenant), self.shared.counters(self.number, slot));
-        client.unpaid = until.is_some();
-        until.into_iter().for_each(|until| unpaid.wait((token, tenant), until, place));
-        client.unpaid
+        client.unpaid.is_some()
     }
 
     fn handle_event(&mut self, token: Token, readiness: Readiness, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.note(readiness);
-        // A new client of a tenant in debt waits as well.
-        if self.unpaid.is_some() && self.is_held_back(token, moment.now, None) {
+        if self.is_held_back(token, moment.now) {
             self.turn(token, moment);
             return;
         }
@@ -313,11 +303,12 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     }
 
     fn turn(&mut self, token: Token, moment: Moment) {
-        match self.clients.get(token) {
+        if self.is_held_back(token, moment.now) {
             // It may take what it is owed, but is not read.
-            Some(client) if client.unpaid => self.act(token, moment, Connection::turn_in_debt),
-            Some(_) => self.act(token, moment, Connection::turn),
-            None => {}
+            self.act(token, moment, Connection::turn_in_debt);
+            self.bound_finished(token);
+        } else {
+            self.act(token, moment, Connection::turn);
         }
     }
 
@@ -348,12 +339,13 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
                 if let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) {
                     // A login in this turn says who pays for it.
                     let bytes = counters.exchanged().wrapping_sub(exchanged);
-                    unpaid.transfer(slot, client.slot(), bytes);
+                    let slot_after = client.slot();
+                    unpaid.transfer(slot, slot_after, bytes);
+                    let tenant = self.shared.service.routing(slot_after).tenant();
+                    let counters = self.shared.counters(self.number, slot_after);
+                    unpaid.charge(moment.now, (slot_after, tenant), counters);
                 }
                 self.conclude(token, turn, moment.now);
-                if self.is_held_back(token, moment.now, None) {
-                    self.bound_finished(token);
-                }
             }
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
@@ -362,8 +354,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Lists a client that is held back, if it has finished sending, and ends the oldest of its
-    /// tenant if there are too many.
+    /// Lists a client that is held back, if it has finished sending, and ends the oldest one of its
+    /// tenant if these are too many.
     fn bound_finished(&mut self, token: Token) {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else { return };
         if !client.has_finished() || std::mem::replace(&mut client.listed, true) {
@@ -372,7 +364,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let Some(oldest) = unpaid.list_finished(token, client.slot()) else { return };
         if let Some(client) = self.clients.get_mut(oldest) {
             client.listed = false;
-            if client.unpaid {
+            if client.unpaid.is_some() {
                 self.end(oldest);
             }
         }
@@ -468,8 +460,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     fn end(&mut self, token: Token) {
         let Some(client) = self.clients.remove(token) else { return };
         self.group.remove_client(self.number);
-        if let (true, Some(unpaid)) = (client.unpaid, &self.unpaid) {
-            unpaid.end_wait(self.shared.service.routing(client.slot()).tenant());
+        if let (Some(place), Some(unpaid)) = (client.unpaid, &mut self.unpaid) {
+            unpaid.cancel(place);
         }
     }
 
@@ -479,7 +471,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let (mut over, mut some_left) = (Vec::new(), false);
         // One whose tenant is in debt could make no progress if it is to be read.
         let waits = |client: &Connection<_, _>| {
-            client.keeps_waiting(wait) && !(client.unpaid && matches!(wait, Wait::Input | Wait::Login))
+            client.keeps_waiting(wait)
+                && !(client.unpaid.is_some() && matches!(wait, Wait::Input | Wait::Login))
         };
         for (token, client) in self.clients.iter_mut().filter(|(_, client)| waits(client)) {
             match client.is_timed_out(wait) {

@@ -17,7 +17,7 @@ use crate::wait::eventually;
 #[derive(Default)]
 struct Debts {
     in_debt: AtomicBool,
-    /// True if the next bytes begin a debt.
+    /// True if any bytes begin a debt.
     begins_with_bytes: AtomicBool,
     /// Bytes that were charged, and how often a debt was found.
     charged: AtomicU64,
@@ -38,7 +38,7 @@ impl Network for Debts {
     fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
         assert_eq!(tenant, TenantId(0));
         self.charged.fetch_add(bytes, SeqCst);
-        if bytes > 0 && self.begins_with_bytes.swap(false, SeqCst) {
+        if bytes > 0 && self.begins_with_bytes.load(SeqCst) {
             self.in_debt.store(true, SeqCst);
         }
         if !self.in_debt.load(SeqCst) {
@@ -194,14 +194,48 @@ fn client_in_debt_is_sent_the_answer_of_its_backend_and_nothing_more() {
         // The first command brings the tenant into debt.
         debts.begins_with_bytes.store(true, SeqCst);
         client.send(format!("{}{}", protocol.get("a"), protocol.get("b")).as_bytes());
-        eventually("the client waits", || debts.waiting.load(SeqCst) == 1 && slow.is_asked("a"));
+        eventually("the first one waits", || debts.in_debt.load(SeqCst) && slow.is_asked("a"));
         slow.answer("a", Ok(Some(Bytes::from_static(b"1").into())));
         client.expect(&protocol.found("a", "1"));
         debts.wait_for_rounds();
         assert!(!slow.is_asked("b"), "the second command is not executed");
+        debts.begins_with_bytes.store(false, SeqCst);
         debts.in_debt.store(false, SeqCst);
         eventually("the backend is asked again", || slow.is_asked("b"));
         slow.answer("b", Ok(None));
         client.expect(protocol.missed());
     }
+}
+
+#[test]
+fn clients_of_a_tenant_in_debt_have_their_turns_in_order() {
+    const COMMANDS: usize = 100;
+    let debts = Arc::new(Debts::default());
+    // A turn of many commands ends with the output that is sent at once.
+    let options = ListenerOptions { threads: 1, output_bytes_max: 50, ..options() };
+    let network = Arc::clone(&debts) as Arc<dyn Network>;
+    let server = Server::limited(Protocol::Memcached, options, network);
+    debts.in_debt.store(true, SeqCst);
+    debts.begins_with_bytes.store(true, SeqCst);
+    let [mut busy, mut second, mut third] = [(); 3].map(|()| server.connect());
+    for (number, (client, commands)) in
+        [(&mut busy, COMMANDS), (&mut second, 1), (&mut third, 1)].into_iter().enumerate()
+    {
+        client.send("get a\r\n".repeat(commands).as_bytes());
+        eventually("it waits", || debts.waiting.load(SeqCst) == number as u64 + 1);
+    }
+    let pay = || {
+        debts.in_debt.store(false, SeqCst);
+        eventually("one had its turn", || debts.in_debt.load(SeqCst));
+    };
+    pay();
+    busy.expect("END\r\n");
+    for client in [&mut second, &mut third] {
+        pay();
+        client.expect("END\r\n");
+    }
+    assert!(server.count(Count::CmdGet) < COMMANDS as u64);
+    debts.begins_with_bytes.store(false, SeqCst);
+    debts.in_debt.store(false, SeqCst);
+    busy.expect(&"END\r\n".repeat(COMMANDS - 1));
 }

@@ -1,0 +1,279 @@
+//! The order in which tenants' work waits for their debts to be paid.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sherwood_model::{Instant, TenantId};
+
+/// Work that waits until its tenant's debt is paid, such as clients of a listener: a queue for each
+/// tenant, in the order of arrival.
+///
+/// The rates are elsewhere, such as in a [`TenantGate`](crate::TenantGate), because several of
+/// these queues may share them. Only the head of a tenant's queue starts when the debt is paid: it
+/// may leave a new debt, for which all behind it wait.
+///
+/// Memory: some 100 bytes for each that waits, whose number the caller bounds. Every call takes a
+/// time logarithmic in what waits.
+///
+/// ```
+/// use sherwood_dispatch::{DebtQueues, TenantGate};
+/// use sherwood_model::{Instant, TenantId};
+///
+/// let (tenant, now) = (TenantId(0), Instant::from_secs(2));
+/// let (mut network, mut queues) = (TenantGate::new(1, false), DebtQueues::new());
+/// network.set_rates(Instant::from_secs(1), 1_000.0, &[1_000.0]);
+/// let paid_at = network.charge(now, tenant, 510.0).expect("it is more than the burst");
+/// queues.wait(tenant, paid_at, "first");
+/// queues.wait(tenant, paid_at, "second");
+/// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), None);
+/// let now = queues.next_timeout().expect("two wait");
+/// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), Some((tenant, "first")));
+/// network.charge(now, tenant, 100.0);
+/// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct DebtQueues<T> {
+    /// Waiting work, by its tenant, then in the order of arrival.
+    waiting: BTreeMap<DebtPlace, T>,
+    /// Tenants of which something waits.
+    tenants: BTreeMap<TenantId, Indebted>,
+    /// The same tenants, by the time at which their debt may be paid.
+    due: BTreeSet<(Instant, TenantId)>,
+    /// Serial number of the next that waits.
+    serial: u64,
+}
+
+/// A tenant of which something waits.
+#[derive(Clone, Copy, Debug)]
+struct Indebted {
+    paid_at: Instant,
+    waiting: u32,
+}
+
+/// The place of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DebtPlace {
+    tenant: TenantId,
+    serial: u64,
+}
+
+impl DebtPlace {
+    /// Returns the tenant whose debt is waited for.
+    #[must_use]
+    pub fn tenant(self) -> TenantId {
+        self.tenant
+    }
+}
+
+impl<T> Default for DebtQueues<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> DebtQueues<T> {
+    /// Creates empty queues.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { waiting: BTreeMap::new(), tenants: BTreeMap::new(), due: BTreeSet::new(), serial: 0 }
+    }
+
+    /// Has a tenant's work wait behind all that waits of the same tenant. Its debt is expected to
+    /// be paid at `paid_at`.
+    pub fn wait(&mut self, tenant: TenantId, paid_at: Instant, work: T) -> DebtPlace {
+        let place = DebtPlace { tenant, serial: self.serial };
+        self.serial += 1;
+        self.waiting.insert(place, work);
+        let queue = self.tenants.entry(tenant).or_insert(Indebted { paid_at, waiting: 0 });
+        queue.waiting += 1;
+        // A higher rate pays earlier than expected.
+        let earliest = queue.paid_at.min(paid_at);
+        self.set_due(tenant, earliest);
+        place
+    }
+
+    /// Takes back work that waits; none if it has started.
+    pub fn cancel(&mut self, place: DebtPlace) -> Option<T> {
+        let work = self.waiting.remove(&place)?;
+        let queue = self.tenants.get_mut(&place.tenant)?;
+        queue.waiting -= 1;
+        if queue.waiting == 0 {
+            self.due.remove(&(queue.paid_at, place.tenant));
+            self.tenants.remove(&place.tenant);
+        }
+        Some(work)
+    }
+
+    /// Returns the work that starts next, with its tenant; none until
+    /// [`next_timeout`](Self::next_timeout). `paid_at` returns the time at which a tenant's debt is
+    /// paid; none if it is paid. What the work uses has to be charged before the next call.
+    pub fn start_next(
+        &mut self,
+        now: Instant,
+        mut paid_at: impl FnMut(TenantId) -> Option<Instant>,
+    ) -> Option<(TenantId, T)> {
+        loop {
+            let &(_, tenant) = self.due.first().filter(|(due, _)| *due <= now)?;
+            let later = paid_at(tenant).filter(|&later| later > now);
+            // Behind tenants whose debts were paid before.
+            self.set_due(tenant, later.unwrap_or(now));
+            if later.is_none() {
+                let head = DebtPlace { tenant, serial: 0 };
+                let (&place, _) = self.waiting.range(head..).next()?;
+                return self.cancel(place).map(|work| (tenant, work));
+            }
+        }
+    }
+
+    /// Returns the time at which something may start; none if nothing waits.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Returns how much waits of a tenant.
+    #[must_use]
+    pub fn waiting(&self, tenant: TenantId) -> u32 {
+        self.tenants.get(&tenant).map_or(0, |queue| queue.waiting)
+    }
+
+    /// Returns how much waits of all tenants.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns true if nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes everything that waits, with its place, by tenant and in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = (DebtPlace, T)> + use<T> {
+        std::mem::take(self).waiting.into_iter()
+    }
+
+    fn set_due(&mut self, tenant: TenantId, at: Instant) {
+        if let Some(queue) = self.tenants.get_mut(&tenant) {
+            self.due.remove(&(queue.paid_at, tenant));
+            self.due.insert((at, tenant));
+            queue.paid_at = at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::TenantGate;
+
+    const T0: TenantId = TenantId(0);
+    const T1: TenantId = TenantId(1);
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    #[test]
+    fn work_without_a_turn_keeps_its_place_before_work_that_had_a_turn() {
+        let mut queues = DebtQueues::new();
+        for work in ["a", "b", "c"] {
+            queues.wait(T0, at(1), work);
+        }
+        assert_eq!(queues.start_next(at(1), |_| None), Some((T0, "a")));
+        // It has left a debt, and waits again.
+        queues.wait(T0, at(3), "a");
+        assert_eq!(queues.start_next(at(1), |_| Some(at(3))), None);
+        assert_eq!(queues.next_timeout(), Some(at(3)));
+        let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(3), |_| None)).collect();
+        assert_eq!(order, [(T0, "b"), (T0, "c"), (T0, "a")]);
+    }
+
+    #[test]
+    fn debt_is_looked_at_once_however_much_waits_for_it() {
+        let mut queues = DebtQueues::new();
+        for work in 0..1_000 {
+            queues.wait(T0, at(1), work);
+        }
+        let mut looks = 0;
+        let mut look = |_| {
+            looks += 1;
+            Some(at(9))
+        };
+        assert_eq!(queues.start_next(at(2), &mut look), None);
+        assert_eq!(queues.start_next(at(2), &mut look), None);
+        assert_eq!((looks, queues.waiting(T0)), (1, 1_000));
+    }
+
+    #[test]
+    fn tenants_whose_debts_are_paid_start_in_turn() {
+        let mut queues = DebtQueues::new();
+        for work in 0..2 {
+            queues.wait(T0, at(1), work);
+            queues.wait(T1, at(2), work);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(5), |_| None)).collect();
+        assert_eq!(order, [(T0, 0), (T1, 0), (T0, 1), (T1, 1)]);
+    }
+
+    #[test]
+    fn cancelled_work_does_not_start_and_wakes_nobody() {
+        let mut queues = DebtQueues::new();
+        let place = queues.wait(T0, at(1), "gone");
+        queues.wait(T1, at(2), "stays");
+        assert_eq!((place.tenant(), queues.cancel(place)), (T0, Some("gone")));
+        assert_eq!(queues.cancel(place), None);
+        assert_eq!((queues.next_timeout(), queues.len()), (Some(at(2)), 1));
+        assert_eq!(queues.start_next(at(2), |_| None), Some((T1, "stays")));
+        assert!(queues.is_empty() && queues.next_timeout().is_none());
+    }
+
+    proptest! {
+        /// Whatever waits and leaves, each tenant's work starts once, in the order of arrival, and
+        /// its use is at most what the rate allows and the last use.
+        #[test]
+        fn each_tenant_starts_in_order_and_keeps_to_its_rate(
+            steps in prop::collection::vec((0_u16..3, 1_u64..2_000, 0_u8..10), 1..300),
+        ) {
+            let rates = [10_000.0, 20_000.0, 40_000.0];
+            let mut gate = TenantGate::new(3, false);
+            gate.set_rates(Instant::ZERO, rates.iter().sum(), &rates);
+            let mut queues = DebtQueues::new();
+            let mut expected: [VecDeque<(u64, DebtPlace)>; 3] = Default::default();
+            let begin = Instant::from_secs(1);
+            let (mut now, mut used, mut largest) = (begin, [0; 3], 0);
+            for (step, &(id, bytes, action)) in steps.iter().enumerate() {
+                let (tenant, number) = (TenantId(id), step as u64);
+                largest = largest.max(bytes);
+                if action == 0 && let Some((_, place)) = expected[usize::from(id)].pop_back() {
+                    prop_assert!(queues.cancel(place).is_some());
+                } else {
+                    let paid_at = gate.charge(now, tenant, 0.0).unwrap_or(now);
+                    let place = queues.wait(tenant, paid_at, (number, bytes));
+                    expected[usize::from(id)].push_back((number, place));
+                }
+                now += Duration::from_millis(u64::from(action));
+                while let Some((tenant, (number, bytes))) =
+                    queues.start_next(now, |id| gate.charge(now, id, 0.0))
+                {
+                    let (first, _) = expected[tenant.index()].pop_front().expect("it waits");
+                    prop_assert_eq!(number, first);
+                    used[tenant.index()] += bytes;
+                    gate.charge(now, tenant, bytes as f64);
+                }
+                prop_assert!(queues.next_timeout().is_none_or(|due| due > now));
+            }
+            for (used, rate) in used.iter().zip(rates) {
+                let most = rate * ((now - begin).as_secs_f64() + 0.01) + largest as f64;
+                prop_assert!(*used as f64 <= most + 1.0, "{} of at most {}", used, most);
+            }
+            let left: usize = expected.iter().map(VecDeque::len).sum();
+            prop_assert_eq!(queues.len(), left);
+        }
+    }
+}
