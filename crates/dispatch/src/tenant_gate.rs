@@ -34,6 +34,8 @@ pub struct TenantGate {
     tenants: Vec<Gated>,
     /// Units of all tenants together, from which what nobody uses is lent.
     total: Option<TokenBucket>,
+    /// True if one rate pays for the use of all tenants: that of the first one's bucket.
+    is_common: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -52,13 +54,16 @@ impl TenantGate {
     #[must_use]
     pub fn new(tenants: u16, lends: bool) -> Self {
         let gated = Gated { bucket: TokenBucket::unlimited(BURST), own_units: 0.0, lent_units: 0.0 };
-        Self { tenants: vec![gated; tenants.into()], total: lends.then(|| TokenBucket::unlimited(BURST)) }
+        let total = lends.then(|| TokenBucket::unlimited(BURST));
+        Self { tenants: vec![gated; tenants.into()], total, is_common: false }
     }
 
     /// Sets the units per second of all tenants together, and of each by its id. Debts remain.
     /// Infinite is no limit; below one a second counts as one, so that a tenant without a share can
-    /// begin.
+    /// begin. Without rates of tenants (`per_s` is empty) the total pays for the use of all.
     pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
+        self.is_common = per_s.is_empty();
+        let per_s = if self.is_common { &[total_per_s] } else { per_s };
         if let Some(total) = &mut self.total {
             total.set_rate(now, limit(total_per_s));
         }
@@ -71,9 +76,11 @@ impl TenantGate {
     /// begin nothing more; none if it may go on at once. A tenant that does not exist is not
     /// limited.
     pub fn charge(&mut self, now: Instant, id: TenantId, units: f64) -> Option<Instant> {
-        let tenant = self.tenants.get_mut(id.index())?;
+        self.tenants.get(id.index())?;
+        let paying = if self.is_common { 0 } else { id.index() };
+        let own_at = self.tenants[paying].bucket.ready_at();
         let payer = match &self.total {
-            Some(total) if tenant.bucket.ready_at() > now && total.ready_at() <= now => Payer::Lent,
+            Some(total) if own_at > now && total.ready_at() <= now => Payer::Lent,
             _ => Payer::Own,
         };
         if units > 0.0 {
@@ -82,13 +89,13 @@ impl TenantGate {
             }
             match payer {
                 Payer::Own => {
-                    tenant.bucket.charge(now, units);
-                    tenant.own_units += units;
+                    self.tenants[paying].bucket.charge(now, units);
+                    self.tenants[id.index()].own_units += units;
                 }
-                Payer::Lent => tenant.lent_units += units,
+                Payer::Lent => self.tenants[id.index()].lent_units += units,
             }
         }
-        let own_at = tenant.bucket.ready_at();
+        let own_at = self.tenants[paying].bucket.ready_at();
         let lent_at = self.total.as_ref().map(TokenBucket::ready_at);
         let ready_at = lent_at.map_or(own_at, |lent_at| lent_at.min(own_at));
         (ready_at > now).then_some(ready_at)
@@ -164,6 +171,18 @@ mod tests {
         assert!((98_000.0..=102_000.0).contains(&own_units), "{own_units}");
         let now = Instant::from_secs(15);
         assert_eq!(gate.charge(now, T1, 0.0), None, "the owner goes on at once");
+    }
+
+    #[test]
+    fn common_rate_pays_for_all_and_use_is_counted_for_each() {
+        let mut gate = gate(false, &[10_000.0, 30_000.0]);
+        gate.set_rates(Instant::from_secs(2), 20_000.0, &[]);
+        use_all(&mut gate, &[T0, T1], 100.0);
+        let used = [T0, T1].map(|id| gate.used(id).own_units);
+        let sum: f64 = used.iter().sum();
+        assert!((198_000.0..=200_400.0).contains(&sum), "{used:?} of 20,000/s in 10 s");
+        gate.set_rates(Instant::from_secs(15), 40_000.0, &[10_000.0, 30_000.0]);
+        assert_eq!(gate.charge(Instant::from_secs(16), T1, 0.0), None, "each has its own again");
     }
 
     #[test]

@@ -51,16 +51,10 @@ impl RateLimits {
         for RateLimit { resource, total_per_s, limited } in &self.0 {
             let tenants = (0..rates.tenants()).map(TenantId::from_index);
             let per_s: Vec<f64> = tenants.map(|tenant| rates.get(tenant, *resource)).collect();
+            let per_s = if rates.are_common() { &[][..] } else { &per_s };
             match limited {
-                Limited::Backend(backend, kind) => {
-                    let per_s = if rates.are_common() { &[][..] } else { &per_s };
-                    backend.set_rates(*kind, *total_per_s, per_s);
-                }
-                // A gate has no common rate: each tenant may use the total.
-                Limited::Network(network) if rates.are_common() => {
-                    network.set_rates(*total_per_s, &vec![*total_per_s; per_s.len()]);
-                }
-                Limited::Network(network) => network.set_rates(*total_per_s, &per_s),
+                Limited::Backend(backend, kind) => backend.set_rates(*kind, *total_per_s, per_s),
+                Limited::Network(network) => network.set_rates(*total_per_s, per_s),
             }
         }
     }
