@@ -36,8 +36,9 @@ pub struct DebtQueues<T> {
     waiting: BTreeMap<DebtPlace, T>,
     /// Tenants of which something waits.
     tenants: BTreeMap<TenantId, Indebted>,
-    /// The same tenants, by the time at which their debt may be paid.
-    due: BTreeSet<(Instant, TenantId)>,
+    /// The same tenants, by the time at which their debt may be paid, then by the arrival of their
+    /// first work: one rate may pay for several of them, and their debts end together.
+    due: BTreeSet<(Instant, u64, TenantId)>,
     /// Serial number of the next that waits.
     serial: u64,
 }
@@ -46,6 +47,8 @@ pub struct DebtQueues<T> {
 #[derive(Clone, Copy, Debug)]
 struct Indebted {
     paid_at: Instant,
+    /// Serial number of the first that waits.
+    head: u64,
     waiting: u32,
 }
 
@@ -83,7 +86,8 @@ impl<T> DebtQueues<T> {
         let place = DebtPlace { tenant, serial: self.serial };
         self.serial += 1;
         self.waiting.insert(place, work);
-        let queue = self.tenants.entry(tenant).or_insert(Indebted { paid_at, waiting: 0 });
+        let queue =
+            self.tenants.entry(tenant).or_insert(Indebted { paid_at, head: place.serial, waiting: 0 });
         queue.waiting += 1;
         // A higher rate pays earlier than expected.
         let earliest = queue.paid_at.min(paid_at);
@@ -96,9 +100,12 @@ impl<T> DebtQueues<T> {
         let work = self.waiting.remove(&place)?;
         let queue = self.tenants.get_mut(&place.tenant)?;
         queue.waiting -= 1;
-        if queue.waiting == 0 {
-            self.due.remove(&(queue.paid_at, place.tenant));
+        let Indebted { paid_at, head, waiting } = *queue;
+        if waiting == 0 {
+            self.due.remove(&(paid_at, head, place.tenant));
             self.tenants.remove(&place.tenant);
+        } else if head == place.serial {
+            self.set_due(place.tenant, paid_at);
         }
         Some(work)
     }
@@ -112,14 +119,12 @@ impl<T> DebtQueues<T> {
         mut paid_at: impl FnMut(TenantId) -> Option<Instant>,
     ) -> Option<(TenantId, T)> {
         loop {
-            let &(_, tenant) = self.due.first().filter(|(due, _)| *due <= now)?;
+            let &(_, head, tenant) = self.due.first().filter(|(due, ..)| *due <= now)?;
             let later = paid_at(tenant).filter(|&later| later > now);
             // Behind tenants whose debts were paid before.
             self.set_due(tenant, later.unwrap_or(now));
             if later.is_none() {
-                let head = DebtPlace { tenant, serial: 0 };
-                let (&place, _) = self.waiting.range(head..).next()?;
-                return self.cancel(place).map(|work| (tenant, work));
+                return self.cancel(DebtPlace { tenant, serial: head }).map(|work| (tenant, work));
             }
         }
     }
@@ -127,7 +132,7 @@ impl<T> DebtQueues<T> {
     /// Returns the time at which something may start; none if nothing waits.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+        self.due.first().map(|(due, ..)| *due)
     }
 
     /// Returns how much waits of a tenant.
@@ -153,11 +158,13 @@ impl<T> DebtQueues<T> {
         std::mem::take(self).waiting.into_iter()
     }
 
+    /// Sets the time at which the debt of a tenant with waiting work may be paid.
     fn set_due(&mut self, tenant: TenantId, at: Instant) {
-        if let Some(queue) = self.tenants.get_mut(&tenant) {
-            self.due.remove(&(queue.paid_at, tenant));
-            self.due.insert((at, tenant));
-            queue.paid_at = at;
+        let first = self.waiting.range(DebtPlace { tenant, serial: 0 }..).next();
+        if let (Some(queue), Some((place, _))) = (self.tenants.get_mut(&tenant), first) {
+            self.due.remove(&(queue.paid_at, queue.head, tenant));
+            (queue.paid_at, queue.head) = (at, place.serial);
+            self.due.insert((at, place.serial, tenant));
         }
     }
 }
@@ -219,6 +226,30 @@ mod tests {
         }
         let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(5), |_| None)).collect();
         assert_eq!(order, [(T0, 0), (T1, 0), (T0, 1), (T1, 1)]);
+    }
+
+    #[test]
+    fn tenants_with_one_rate_start_in_the_order_of_arrival() {
+        let mut gate = TenantGate::new(3, false);
+        gate.set_rates(at(500), 1_000.0, &[]);
+        let mut queues = DebtQueues::new();
+        let mut now = at(1_000);
+        // Each waits again after its turn, which leaves a debt of all.
+        for id in [2, 0, 1] {
+            queues.wait(TenantId(id), now, ());
+        }
+        let mut order = Vec::new();
+        while order.len() < 9 {
+            match queues.start_next(now, |id| gate.charge(now, id, 0.0)) {
+                Some((tenant, ())) => {
+                    order.push(tenant.0);
+                    let paid_at = gate.charge(now, tenant, 100.0).unwrap_or(now);
+                    queues.wait(tenant, paid_at, ());
+                }
+                None => now = queues.next_timeout().expect("three wait"),
+            }
+        }
+        assert_eq!(order, [2, 0, 1, 2, 0, 1, 2, 0, 1]);
     }
 
     #[test]

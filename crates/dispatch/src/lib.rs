@@ -54,7 +54,7 @@ pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
-pub use tenant_gate::TenantGate;
+pub use tenant_gate::{LOOK_AGAIN, TenantGate};
 pub use tenant_queues::{
     Payer, Started, TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
 };

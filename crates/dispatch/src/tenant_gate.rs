@@ -6,6 +6,10 @@ use sherwood_model::{Instant, TenantId, TokenBucket};
 
 use crate::{Payer, TenantUse};
 
+/// Longest time for which whoever waits for a debt does not look at it again: a rate may have been
+/// raised meanwhile.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
 /// The rates at which tenants use a resource that is charged after each use.
 ///
 /// A use is never refused or cut: it leaves a debt, and the tenant is not to begin another one

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sherwood_dispatch::{DebtPlace, DebtQueues};
+use sherwood_dispatch::{DebtPlace, DebtQueues, LOOK_AGAIN};
 use sherwood_model::{Instant, TenantId};
 
 use super::counters::Counters;
@@ -70,7 +70,7 @@ impl Unpaid {
             return None;
         }
         self.network.note_waiting(tenant, true);
-        Some(self.waiting.wait(tenant, paid_at.unwrap_or(now), token))
+        Some(self.waiting.wait(tenant, paid_at.unwrap_or(now).min(now + LOOK_AGAIN), token))
     }
 
     /// Ends the wait of a client that has gone.
@@ -102,7 +102,8 @@ impl Unpaid {
         }
     }
 
-    /// Returns the time at which a client may have a turn; none if none waits.
+    /// Returns the time at which a client may have a turn, or a debt is looked at again; none if
+    /// none waits.
     pub(super) fn due(&self) -> Option<Instant> {
         self.waiting.next_timeout()
     }
@@ -116,7 +117,8 @@ impl Unpaid {
     /// charged for it before the next call.
     pub(super) fn next_paid(&mut self, now: Instant) -> Option<Token> {
         let Self { network, waiting, .. } = self;
-        let (tenant, token) = waiting.start_next(now, |tenant| network.charge(now, tenant, 0))?;
+        let paid_at = |tenant| Some(network.charge(now, tenant, 0)?.min(now + LOOK_AGAIN));
+        let (tenant, token) = waiting.start_next(now, paid_at)?;
         network.note_waiting(tenant, false);
         Some(token)
     }
@@ -125,6 +127,7 @@ impl Unpaid {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use super::*;
     use crate::counters::Count;
@@ -145,6 +148,29 @@ mod tests {
     fn unpaid() -> (Arc<Charges>, Unpaid) {
         let charges = Arc::new(Charges::default());
         (Arc::clone(&charges), Unpaid::new(charges, 2))
+    }
+
+    /// A tenant whose debt takes a day.
+    struct Indebted;
+
+    impl Network for Indebted {
+        fn charge(&self, now: Instant, _: TenantId, _: u64) -> Option<Instant> {
+            Some(now + Duration::from_secs(86_400))
+        }
+
+        fn note_waiting(&self, _: TenantId, _: bool) {}
+    }
+
+    #[test]
+    fn long_debt_is_looked_at_again_since_the_rate_may_rise() {
+        let mut unpaid = Unpaid::new(Arc::new(Indebted), 1);
+        let (now, counters) = (Instant::from_secs(9), Counters::default());
+        let of = (TenantSlot::default(), TenantId(0));
+        assert!(unpaid.hold(now, Token::from_number(7), of, &counters).is_some());
+        assert_eq!(unpaid.due(), Some(now + LOOK_AGAIN));
+        let later = now + LOOK_AGAIN;
+        assert!(unpaid.next_paid(later).is_none(), "it is not paid");
+        assert_eq!(unpaid.due(), Some(later + LOOK_AGAIN));
     }
 
     #[test]

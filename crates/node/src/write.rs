@@ -153,7 +153,7 @@ impl BackendDriver {
         write: Write<Bytes, Found>,
     ) -> Result<(), WriteError> {
         let (client, end) = oneshot::channel();
-        let network = self.network.as_ref().filter(|_| write.partition.is_some());
+        let network = self.network.as_ref();
         let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
         let (tenant, bytes) = (write.options.tenant, write.key.len() + value_bytes);
         let accepted = self.drive(|state, now, cache| {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use sherwood_dispatch::{OverRate, TenantGate, TenantUse};
+use sherwood_dispatch::{LOOK_AGAIN, OverRate, TenantGate, TenantUse};
 use sherwood_listener::Network;
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 
@@ -67,7 +67,7 @@ impl TenantNetwork {
                 return Err(paid_at - now);
             }
             let _waits = Waits::begin(self, tenant);
-            tokio::time::sleep(paid_at - now).await;
+            tokio::time::sleep((paid_at - now).min(LOOK_AGAIN)).await;
         }
     }
 
