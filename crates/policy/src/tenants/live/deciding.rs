@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{DemandCurve, Instant, TenantId};
+use sherwood_model::{DemandCurve, Instant, Rates, TenantId};
 
 use super::correction::{Anchor, MEMORY, STEADY_PARTS};
 use super::demand::{Asked, Part, Served};
@@ -177,7 +177,9 @@ impl TenantController {
         }
         let Some((index, normalized)) = worst else { return false };
         let base = tenants.base_bytes();
-        let at_baseline = self.moving.bytes == base && self.goal.bytes == base;
+        let has_base_bytes = self.moving.bytes == base && self.goal.bytes == base;
+        let at_baseline = has_base_bytes
+            && [&self.moving.rates, &self.goal.rates].into_iter().all(|rates| are_of_base(rates, tenants));
         if at_baseline || !self.policy.keeps_baselines() || self.frozen.is_some() {
             return false;
         }
@@ -229,8 +231,7 @@ impl TenantController {
             let is_short = |(rate, floor): (&f64, &f64)| *rate < floor * (1.0 - ROUNDING);
             self.goal.bytes[index] < seen.floor.bytes || rates.any(is_short)
         };
-        let keeping = tenants.seen().iter().enumerate().filter(|(index, _)| self.members[*index].keeps_base);
-        keeping.into_iter().any(owes)
+        tenants.seen().iter().enumerate().filter(|(index, _)| self.members[*index].keeps_base).any(owes)
     }
 
     /// A sentence for each exchange of `division`.
@@ -317,10 +318,20 @@ impl Member {
     }
 }
 
+/// True if each tenant has the rates of its baseline.
+fn are_of_base(rates: &Rates, tenants: &Tenants) -> bool {
+    tenants.seen().iter().enumerate().all(|(index, seen)| {
+        let mut both = rates.row(TenantId::from_index(index)).iter().zip(&seen.base.rates);
+        both.all(|(rate, base)| (rate - base).abs() <= base * ROUNDING)
+    })
+}
+
 /// True if a partition, whose items used these least and most bytes in a window, was full in all of
 /// it, or grew by so little that its size is the same for as long as a measurement is used.
 fn is_settled((least, most): (u64, u64), budget_bytes: u64, time: Duration) -> bool {
-    let is_full = least >= budget_bytes - budget_bytes / STEADY_PARTS;
+    let steady = budget_bytes / STEADY_PARTS;
+    // One that was larger in the window has missed less than it will.
+    let is_full = least >= budget_bytes - steady && most <= budget_bytes.saturating_add(steady);
     let growth = (most - least) as f64 * (MEMORY.as_secs_f64() / time.as_secs_f64());
     is_full || growth <= most as f64 / STEADY_PARTS as f64
 }
@@ -373,4 +384,18 @@ fn line(decision: &TenantDecision) -> String {
         "{policy} divides anew: every tenant at least {:.2} times its baseline, {gain_before:.2} before{colon}{named}{more}",
         division.gain
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partition_that_filled_grew_or_shrank_in_the_window_is_not_settled() {
+        let settled = |least, most| is_settled((least, most), 320, Duration::from_secs(60));
+        assert_eq!([settled(310, 320), settled(310, 330), settled(320, 320)], [true; 3]);
+        assert!(settled(100, 100), "all its items fit");
+        assert!(!settled(100, 320), "it was filling");
+        assert!(!settled(320, 640), "it had twice the size");
+    }
 }

@@ -119,15 +119,12 @@ impl Asked<'_> {
         let bytes = if !self.keeps_base && self.parts.iter().zip(&self.window.parts).all(known) {
             self.min.bytes.max(self.base.bytes / FLOOR_BYTES_PARTS)
         } else {
-            self.base.bytes
+            self.min.bytes.max(self.base.bytes)
         };
         let is_used = |i: usize| self.window.units.get(i).is_some_and(|units| units.if_miss > 0.0);
         let rates = self.base.rates.iter().enumerate().map(|(i, base)| {
-            if self.keeps_base && is_used(i) {
-                return *base;
-            }
             let min = self.min.rates.get(i).copied().unwrap_or(0.0);
-            min.max(base / FLOOR_RATE_PARTS)
+            min.max(if self.keeps_base && is_used(i) { *base } else { base / FLOOR_RATE_PARTS })
         });
         Share { bytes, rates: rates.collect() }
     }
@@ -353,10 +350,12 @@ mod tests {
         let units = units.map(|(if_hit, if_miss)| UnitCounts { if_hit, if_miss, used: 0.0 }).to_vec();
         let window = Sample { requests: 100, units, parts: vec![reads(100, 0)] };
         let parts = [part(0, 1_000, Some(DemandCurve::constant(0.0)))];
-        let floor = |keeps_base| {
-            let min = Share { bytes: 0, rates: vec![0.0, 30.0] };
+        let floor_of = |keeps_base, bytes| {
+            let min = Share { bytes, rates: vec![0.0, 30.0] };
             Asked { base: &base(), min: &min, window: &window, parts: &parts, keeps_base }.floor()
         };
+        let floor = |keeps_base| floor_of(keeps_base, 0);
+        assert_eq!(floor_of(true, 1_200).bytes, 1_200, "its pins are more than its baseline");
         assert_eq!(floor(false), Share { bytes: 5, rates: vec![1.0, 30.0, 1.0] });
         assert_eq!(floor(true), Share { bytes: 1_000, rates: vec![100.0, 30.0, 100.0] });
     }
