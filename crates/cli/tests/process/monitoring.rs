@@ -26,6 +26,10 @@ const NODE: &str = r#"
 total = "16MiB"
 [admin]
 bind = "127.0.0.1:0"
+[[listener]]
+bind = "127.0.0.1:0"
+tls = { cert = "HERE/cert.pem", key = "HERE/key.pem" }
+route = "prefix"
 [slo]
 percentile = 99.0
 bound = "150ms"
@@ -87,10 +91,11 @@ fn configuration_and_rules_pass_promtool() {
 
 #[test]
 fn slow_backend_fires_the_burn_rate_alert_and_the_dashboard_has_data() {
-    if !can_type(&[("prometheus", "prometheus")]) {
+    if !can_type(&[("prometheus", "prometheus"), ("openssl", "openssl")]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
+    certify(directory.path());
     let [node, tenants] = [("node", NODE), ("tenants", NODE_OF_TENANTS)]
         .map(|(name, config)| serve(directory.path(), name, config));
     let (receiver, alerts) = receive_alerts();
@@ -122,10 +127,21 @@ fn slow_backend_fires_the_burn_rate_alert_and_the_dashboard_has_data() {
     }
 }
 
-/// Starts a node with this configuration.
+/// Writes a certificate and its key, `cert.pem` and `key.pem`.
+fn certify(directory: &Path) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-subj", "/CN=localhost", "-days", "365", "-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// Starts a node with this configuration, whose files are in the directory.
 fn serve(directory: &Path, name: &str, config: &str) -> Server {
     let path = directory.join(name).with_extension("toml");
-    fs::write(&path, config).unwrap();
+    fs::write(&path, config.replace("HERE", directory.to_str().unwrap())).unwrap();
     let mut server = Server::start(&["--config", path.to_str().unwrap()]);
     server.ignore();
     server
