@@ -1,7 +1,7 @@
 //! The state shared by the daemon's request handlers and threads.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use sherwood_cache::{Access, Cache, Usage};
@@ -30,7 +30,7 @@ use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::tickets::Scheduler;
 use crate::tls::Certificates;
 use crate::traces::TraceIntake;
-use sherwood_listener::{Address, Meter};
+use sherwood_listener::{Address, Meter, Reading};
 
 /// The state shared by all handlers and threads.
 pub(crate) struct Core {
@@ -79,7 +79,7 @@ pub(crate) struct Core {
     /// Permits for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
     /// The listeners' counters, by address; empty until they serve.
-    pub(crate) meters: OnceLock<Vec<(Address, Meter)>>,
+    pub(crate) meters: Mutex<Vec<(Address, Meter)>>,
     /// Lets one piece of blocking admin work run at a time.
     pub(crate) aside: Arc<Semaphore>,
     /// Counts of the requests that the HTTP port refused.
@@ -197,6 +197,17 @@ impl Core {
         let all = self.names.partitions().iter().enumerate();
         all.filter(move |(_, partition)| partition.backend == backend)
             .map(|(index, _)| PartitionId::from_index(index))
+    }
+
+    /// Replaces the listeners' counters by those of other listeners.
+    pub(crate) fn set_meters(&self, meters: Vec<(Address, Meter)>) {
+        *self.meters.lock().unwrap_or_else(PoisonError::into_inner) = meters;
+    }
+
+    /// Returns the addresses of the listeners, and their counters now.
+    pub(crate) fn listeners_seen(&self) -> Vec<(String, Reading)> {
+        let meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        meters.iter().filter_map(|(address, meter)| Some((address.to_string(), meter.read()?))).collect()
     }
 
     /// Locks the control loop.

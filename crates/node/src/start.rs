@@ -17,7 +17,7 @@ mod reload;
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::Duration;
 use std::{io, mem};
@@ -49,6 +49,7 @@ use crate::entropy::Entropy;
 use crate::events::Events;
 use crate::history::{self, NodeHistory};
 use crate::http::Routers;
+use crate::listen::{self, Listeners};
 use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
@@ -63,8 +64,8 @@ use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
 use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
-use crate::{admin, gateway, listen};
-use sherwood_listener::{Address, Running};
+use crate::{admin, gateway};
+use sherwood_listener::Address;
 
 pub use error::StartError;
 use ports::{Port, PortKind};
@@ -80,10 +81,8 @@ pub struct Node {
     otlp: Option<SocketAddr>,
     /// The scheme of the HTTP port: `http` or `https`.
     scheme: &'static str,
-    memcached: Vec<Address>,
-    redis: Vec<Address>,
     stop: watch::Sender<bool>,
-    listeners: Vec<Running>,
+    listeners: Mutex<Listeners>,
     workers: Vec<Worker>,
     /// True once the runtime has run the last [check](Node::is_responsive).
     runtime_checked: Arc<AtomicBool>,
@@ -106,7 +105,9 @@ impl Node {
         let mut open = |kind, address| Port::open(kind, address, &setup.access, &mut passed);
         let admin = setup.admin.map(|address| open(admin_port(&setup), address)).transpose()?;
         let otlp = setup.otlp.map(|address| open(OTLP, address)).transpose()?;
-        let listeners = listen::bind(&setup.listeners, setup.cache.item_bytes_max, &mut passed)?;
+        // Every port is bound, so that one in use is known before anything is served.
+        let mut bind = |listener| listen::bind(listener, setup.cache.item_bytes_max, &mut passed);
+        let bound = setup.listeners.iter().map(&mut bind).collect::<Result<_, _>>()?;
         passed.finish(|| setup.addresses())?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
@@ -128,17 +129,7 @@ impl Node {
         let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
         instances::start(&core.instances, &report, runtime.handle());
         let places = setup.listener_connections_max;
-        let listeners = listen::serve(&core, &setup.listeners, listeners, places, &entropy)?;
-        let meters =
-            listeners.iter().map(|listener| (listener.address().clone(), listener.meter())).collect();
-        core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
-        let speaking = |protocol| {
-            let all = setup.listeners.iter().zip(&listeners);
-            all.filter(|(setup, _)| setup.protocol == protocol)
-                .map(|(_, running)| running.address().clone())
-                .collect()
-        };
-        let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
+        let listeners = Mutex::new(Listeners::start(&core, &setup.listeners, bound, places, entropy)?);
         let recorded = Arc::clone(&core);
         let record = move |now| history::record(&recorded, now);
         let control =
@@ -162,8 +153,6 @@ impl Node {
             admin,
             otlp,
             scheme,
-            memcached,
-            redis,
             stop,
             listeners,
             workers,
@@ -194,14 +183,18 @@ impl Node {
 
     /// Returns the addresses of the memcached listeners, in the order of the setup.
     #[must_use]
-    pub fn memcached(&self) -> &[Address] {
-        &self.memcached
+    pub fn memcached(&self) -> Vec<Address> {
+        self.listeners().addresses(Protocol::Memcached)
     }
 
     /// Returns the addresses of the Redis listeners, in the order of the setup.
     #[must_use]
-    pub fn redis(&self) -> &[Address] {
-        &self.redis
+    pub fn redis(&self) -> Vec<Address> {
+        self.listeners().addresses(Protocol::Redis)
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().expect("no panics while held")
     }
 
     /// Returns the last percentile of the global SLO, and its counts of observations and
@@ -252,8 +245,6 @@ impl Node {
             admin: _,
             otlp: _,
             scheme: _,
-            memcached: _,
-            redis: _,
             stop,
             listeners,
             workers,
@@ -264,12 +255,7 @@ impl Node {
         } = self;
         core.events.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
-        listeners.iter().for_each(Running::stop);
-        for listener in listeners {
-            if let Err(error) = listener.join() {
-                tracing::error!("a listener ended badly: {error}");
-            }
-        }
+        listeners.into_inner().expect("no panics while held").stop();
         for port in http {
             if let Ok(Err(error)) = runtime.block_on(port) {
                 tracing::error!("an HTTP port ended early: {error}");
@@ -463,7 +449,7 @@ impl Parts {
             losses,
             instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
-            meters: OnceLock::new(),
+            meters: Mutex::default(),
             aside: Arc::new(Semaphore::new(1)),
             refusals: Arc::new(Refusals::default()),
             certificates: Certificates::default(),

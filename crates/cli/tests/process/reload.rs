@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -61,6 +63,14 @@ fn use_cache(address: &str, key: &str, stop: &AtomicBool) -> u64 {
     times
 }
 
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Replaces the file at once, as an editor does.
 fn write(path: &Path, text: &str) {
     let new = path.with_extension("new");
@@ -78,6 +88,8 @@ fn reload_changes_all_or_nothing_and_no_client_notices() {
     let policy = || ask(&admin, "GET", "/v1/control").1["policy"].clone();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        // A failed assertion must end the clients, for which the scope waits.
+        let stopping = StopOnDrop(&stop);
         let clients = ["a", "b/b"].map(|key| {
             scope.spawn({
                 let (cache, stop) = (&cache, &stop);
@@ -95,6 +107,41 @@ fn reload_changes_all_or_nothing_and_no_client_notices() {
         server.signal(libc::SIGHUP);
         let said = server.read_until(|line| line.contains("policy is \"nobody\""));
         assert!(said.iter().any(|line| line.contains("the old one stays")), "{said:?}");
+        // A listener more, which is used and removed again while the others serve.
+        let socket = directory.path().join("extra.sock");
+        let extra = format!("[[listener]]\nbind = \"unix:{}\"\n", socket.display());
+        let with_extra = CONFIG.replace("\"static\"", "\"robinhood\"\ndry_run = true") + &extra;
+        write(&path, &with_extra);
+        let change = |verb: &str| json!({"changed": [format!("listener unix:{} {verb}", socket.display())]});
+        assert_eq!(ask(&admin, "POST", "/v1/reload"), (200, change("added")));
+        let mut client = UnixStream::connect(&socket).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client.write_all(b"set e 0 0 1\r\ny\r\n").unwrap();
+        let mut answer = [0; 8];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "STORED\r\n");
+        // Another listener at the same address cannot replace it without a moment between the two.
+        write(&path, &with_extra.replace("extra.sock\"", "extra.sock\"\nprotocol = \"redis\""));
+        let (status, refused) = ask(&admin, "POST", "/v1/reload");
+        let differs = format!("[[listener]] unix:{}, which differs", socket.display());
+        assert_eq!((status, &refused["needs_restart"]), (422, &json!([differs])));
+        // A port in use: nothing is changed, the policy included.
+        let in_use = format!("[[listener]]\nbind = \"{cache}\"\n");
+        write(&path, &(with_extra.clone() + &in_use).replace("\"robinhood\"", "\"static\""));
+        let (status, refused) = ask(&admin, "POST", "/v1/reload");
+        assert!(status == 422 && refused["error"].as_str().unwrap().contains(&cache), "{refused}");
+        assert_eq!(policy(), "robinhood", "nothing is changed in part");
+        write(&path, &with_extra.replace(&extra, ""));
+        assert_eq!(ask(&admin, "POST", "/v1/reload"), (200, change("removed")));
+        // Its client is told, and the file of its socket goes with it.
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{rest:?}");
+        let start = Instant::now();
+        while socket.exists() {
+            assert!(start.elapsed() < TIMEOUT, "the socket's file stays");
+            thread::yield_now();
+        }
         // A change that needs a restart, together with one that does not, by the admin API.
         write(&path, &CONFIG.replace("16MiB", "32MiB"));
         let (status, refused) = ask(&admin, "POST", "/v1/reload");
@@ -104,7 +151,7 @@ fn reload_changes_all_or_nothing_and_no_client_notices() {
         let (status, done) = ask(&admin, "POST", "/v1/reload");
         assert_eq!((status, done), (200, json!({"changed": ["[control] policy", "[control] dry_run"]})));
         assert_eq!(policy(), "static");
-        stop.store(true, Relaxed);
+        drop(stopping);
         for client in clients {
             assert!(client.join().unwrap() > 0);
         }

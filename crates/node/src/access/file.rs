@@ -177,6 +177,11 @@ impl<T> Reloading<T> {
         Arc::clone(&state.value)
     }
 
+    /// Replaces the contents until the files change.
+    pub(crate) fn set(&self, value: T) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).value = Arc::new(value);
+    }
+
     fn look(&self, state: &mut State<T>) {
         let stamps = stamps(&self.paths);
         if stamps != state.stamps {

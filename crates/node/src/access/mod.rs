@@ -25,5 +25,5 @@ mod tokens;
 pub use file::{AccessError, Refusal};
 pub(crate) use file::{Reloading, file_bytes, refused};
 pub(crate) use guard::{Guard, Refusals};
-pub(crate) use passwords::{PasswordFile, UserTenants};
+pub(crate) use passwords::{PasswordFile, UserTenants, Users};
 pub(crate) use tokens::Tokens;

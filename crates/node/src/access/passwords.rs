@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::hmac;
 use sherwood_listener::Passwords;
@@ -25,7 +26,7 @@ const WORD_BYTES_MAX: usize = 256;
 const USERS_MAX: usize = 4096;
 
 /// The tenants of a listener's users.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UserTenants {
     /// All users belong to one tenant, except those that others have listed.
     One {
@@ -59,7 +60,12 @@ impl UserTenants {
 }
 
 /// A file of the names and passwords that a listener accepts.
-pub(crate) struct PasswordFile(Reloading<Users>);
+pub(crate) struct PasswordFile {
+    path: PathBuf,
+    /// The tenants of the users, with which the file is read when it changes.
+    tenants: Arc<Mutex<UserTenants>>,
+    users: Reloading<Users>,
+}
 
 impl fmt::Debug for PasswordFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,24 +80,40 @@ impl PasswordFile {
     /// Fails when the file cannot be read, others can read it, or it has no users, invalid lines or
     /// users without a tenant.
     pub(crate) fn open(path: &Path, tenants: UserTenants) -> Result<Self, AccessError> {
-        let file: PathBuf = path.to_owned();
-        let load = move || {
-            let bytes = file_bytes(WHAT, &file, true)?;
-            Users::parse(&bytes, &tenants).map_err(|refusal| refused(WHAT, &file, refusal))
+        let tenants = Arc::new(Mutex::new(tenants));
+        let load = {
+            let (path, tenants) = (path.to_owned(), Arc::clone(&tenants));
+            move || Users::read(&path, &tenants.lock().unwrap_or_else(PoisonError::into_inner))
         };
-        Reloading::open(vec![path.to_owned()], load).map(Self)
+        let users = Reloading::open(vec![path.to_owned()], load)?;
+        Ok(Self { path: path.to_owned(), tenants, users })
+    }
+
+    /// Reads the users as they are with other tenants; none if the tenants are the present ones.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn reread(&self, tenants: &UserTenants) -> Result<Option<Users>, AccessError> {
+        let is_same = *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) == *tenants;
+        if is_same { Ok(None) } else { Users::read(&self.path, tenants).map(Some) }
+    }
+
+    /// Makes `users`, [read](Self::reread) with `tenants`, those who can log in from now on.
+    pub(crate) fn adopt(&self, tenants: UserTenants, users: Users) {
+        *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants;
+        self.users.set(users);
     }
 }
 
 impl Passwords for PasswordFile {
     fn know(&self, user: &[u8], password: &[u8]) -> Option<TenantId> {
         let long = user.len().max(password.len()) > WORD_BYTES_MAX;
-        if long { None } else { self.0.current().know(user, password) }
+        if long { None } else { self.users.current().know(user, password) }
     }
 }
 
 /// Users with the hashes of their passwords and their tenants; about 150 bytes each.
-struct Users {
+pub(crate) struct Users {
     key: hmac::Key,
     known: HashMap<Box<[u8]>, User>,
     /// Compared with the password of an unknown user.
@@ -104,6 +126,12 @@ struct User {
 }
 
 impl Users {
+    /// Reads the file at `path`.
+    fn read(path: &Path, tenants: &UserTenants) -> Result<Self, AccessError> {
+        let bytes = file_bytes(WHAT, path, true)?;
+        Self::parse(&bytes, tenants).map_err(|refusal| refused(WHAT, path, refusal))
+    }
+
     /// Parses one `user:password` a line; empty lines and lines that begin with `#` are skipped.
     fn parse(bytes: &[u8], tenants: &UserTenants) -> Result<Self, Refusal> {
         let key = secrets::random_key();

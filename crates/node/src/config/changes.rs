@@ -7,7 +7,9 @@ use sherwood_dispatch::{ProbeOptions, RetryOptions};
 use sherwood_model::{BackendId, PartitionId, Slo, TenantId};
 use sherwood_policy::GuardOptions;
 
-use super::meaning::{Config, Partition};
+use sherwood_listener::Address;
+
+use super::meaning::{Config, Listener, Partition};
 use crate::control::Pin;
 
 /// Values of a new configuration that a running node adopts. None and empty mean unchanged.
@@ -29,6 +31,21 @@ pub(crate) struct Changes {
     pub(crate) terms: Vec<(TenantId, Option<f64>, Option<u64>)>,
     /// `timeout`, `dispatch.retry` and `dispatch.probe` of backends.
     pub(crate) times: Vec<(BackendId, Times)>,
+    /// True if `users` of a tenant differ.
+    pub(crate) users: bool,
+    /// The listeners added and removed.
+    pub(crate) listeners: ListenerChanges,
+}
+
+/// Differences between two lists of listeners.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ListenerChanges {
+    /// For each listener of the new list, its position in the old one; none if it is added.
+    pub(crate) kept: Vec<Option<usize>>,
+    /// Addresses of the added ones.
+    pub(crate) added: Vec<Address>,
+    /// Addresses of those that the new list lacks.
+    pub(crate) removed: Vec<Address>,
 }
 
 /// Times and retries of a backend's calls.
@@ -69,6 +86,8 @@ impl Changes {
                 let differ = weight.is_some() || bytes_min.is_some();
                 differ.then(|| (TenantId::from_index(index), weight, bytes_min))
             });
+        let users =
+            |config: &Config| -> Vec<_> { tenants(config).into_iter().map(|tenant| tenant.users).collect() };
         let between = |config: &Config| config.tenancy.as_ref().map(|tenancy| tenancy.options.policy.clone());
         Ok(Self {
             policy: (old.control.policy != new.control.policy).then(|| new.control.policy.clone()),
@@ -79,6 +98,8 @@ impl Changes {
             between: between(new).filter(|new| between(old).as_ref() != Some(new)),
             terms: terms.collect(),
             times: times.collect(),
+            users: users(old) != users(new),
+            listeners: ListenerChanges::between(&old.listeners, &new.listeners),
         })
     }
 
@@ -97,7 +118,36 @@ impl Changes {
         names.extend(terms.map(|name| format!("weight and min of tenant {name}")));
         let times = self.times.iter().map(|(id, _)| &config.backends[id.index()].name);
         names.extend(times.map(|name| format!("timeout, retry and probe of backend {name}")));
+        names.extend(self.users.then(|| "users of tenants".to_owned()));
+        let ListenerChanges { kept: _, added, removed } = &self.listeners;
+        names.extend(added.iter().map(|address| format!("listener {address} added")));
+        names.extend(removed.iter().map(|address| format!("listener {address} removed")));
         names
+    }
+}
+
+impl ListenerChanges {
+    fn between(old: &[Listener], new: &[Listener]) -> Self {
+        let mut left: Vec<_> = old.iter().map(Some).collect();
+        let mut kept = |listener: &Listener| {
+            let position = left.iter().position(|old| *old == Some(listener))?;
+            left[position] = None;
+            Some(position)
+        };
+        let kept: Vec<_> = new.iter().map(&mut kept).collect();
+        let added = new.iter().zip(&kept).filter(|(_, kept)| kept.is_none());
+        Self {
+            added: added.map(|(listener, _)| listener.bind.clone()).collect(),
+            removed: left.into_iter().flatten().map(|listener| listener.bind.clone()).collect(),
+            kept,
+        }
+    }
+
+    /// The addresses of listeners that are neither added nor removed, but differ. Listeners whose
+    /// port the system chooses are told apart by it.
+    fn altered(&self) -> impl Iterator<Item = &Address> {
+        let is_chosen = |address: &&Address| address.tcp().is_none_or(|address| address.port() != 0);
+        self.removed.iter().filter(is_chosen).filter(|address| self.added.contains(address))
     }
 }
 
@@ -132,6 +182,7 @@ fn adopt(old: &Config, new: &Config) -> Config {
         adopted.options.policy.clone_from(&new.options.policy);
         for (adopted, new) in adopted.tenants.iter_mut().zip(&new.tenants) {
             (adopted.weight, adopted.bytes_min) = (new.weight, new.bytes_min);
+            adopted.users.clone_from(&new.users);
             // They follow from the weights, unless they are stated.
             adopted.base_bytes = new.base_bytes;
             adopted.base_shares.clone_from(&new.base_shares);
@@ -153,7 +204,6 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
     compare(adopted.memory != new.memory, "[memory]");
     compare(adopted.snapshot != new.snapshot, "[memory] snapshot");
     compare(adopted.server != new.server, "[server]");
-    compare(adopted.listeners != new.listeners, "[[listener]]");
     compare(
         adopted.tenants != new.tenants || adopted.tenancy != new.tenancy,
         "[tenants], [[tenant]], [[resource]]",
@@ -172,6 +222,8 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
         order(adopted) != order(new) || instances(adopted) != instances(new),
         "[[partition]] other than min, max and dry_run",
     );
+    let listeners = ListenerChanges::between(&adopted.listeners, &new.listeners);
+    names.extend(listeners.altered().map(|address| format!("[[listener]] {address}, which differs")));
     if adopted.backends.len() == new.backends.len() {
         let differ = adopted.backends.iter().zip(&new.backends).filter(|(old, new)| old != new);
         names.extend(differ.map(|(_, new)| {
@@ -222,6 +274,11 @@ mod tests {
         let refused =
             changes(|text| "[memory]\ntotal = \"1GiB\"\n".to_owned() + &text.replace("100ms", "80ms"));
         assert_eq!(refused, Err(vec!["[memory]".to_owned()]));
+        let listener =
+            |port, rest| format!("[[listener]]\nbackend = \"a\"\nbind = \"127.0.0.1:{port}\"\n{rest}");
+        let listeners = changes(|text| text + &listener(0, "") + &listener(7, "protocol = \"redis\"\n"));
+        let added = ["listener 127.0.0.1:0 added", "listener 127.0.0.1:7 added"];
+        assert_eq!(listeners, Ok(added.map(str::to_owned).to_vec()));
         let ttl = changes(|text| text + "ttl = \"1s\"\n").expect_err("needs a restart");
         assert!(ttl[0].contains("[[backend]] \"b\""), "{ttl:?}");
         assert_eq!(

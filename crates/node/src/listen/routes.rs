@@ -37,7 +37,7 @@ pub(super) fn routing(core: &Core, setup: &ListenerSetup) -> Result<Routing, Sta
     Ok(Routing::by_prefix(tenant, routes)?)
 }
 
-/// Returns the routes of users, where only they tell the tenant.
+/// Returns the routes of the users of each tenant, where only they tell the tenant.
 pub(super) fn users(core: &Core, setup: &ListenerSetup) -> Result<UserRoutes, StartError> {
     let Some(tenancy) = core.tenancy.as_deref().filter(|_| setup.tenant.is_none()) else {
         return Ok(UserRoutes::default());
@@ -45,15 +45,14 @@ pub(super) fn users(core: &Core, setup: &ListenerSetup) -> Result<UserRoutes, St
     if setup.auth_file.is_none() {
         return Ok(UserRoutes::default());
     }
-    let with_users = tenancy.tenants.iter().enumerate().filter(|(_, tenant)| !tenant.users.is_empty());
-    let routing = |(index, _)| of_tenant(core, setup, TenantId::from_index(index));
-    Ok(UserRoutes::new(with_users.map(routing).collect::<Result<Vec<_>, _>>()?))
+    let routing = |index| of_tenant(core, setup, TenantId::from_index(index));
+    Ok(UserRoutes::new((0..tenancy.tenants.len()).map(routing).collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Returns the tenants of the users in a listener's password file.
-pub(super) fn user_tenants(core: &Core, setup: &ListenerSetup) -> UserTenants {
-    let listed = core.tenancy.as_deref().map(listed).unwrap_or_default();
-    match (setup.tenant, &core.tenancy) {
+pub(super) fn user_tenants(tenancy: Option<&TenancySetup>, setup: &ListenerSetup) -> UserTenants {
+    let listed = tenancy.map(listed).unwrap_or_default();
+    match (setup.tenant, tenancy) {
         (Some(tenant), _) => UserTenants::One { tenant, listed },
         (None, None) => UserTenants::One { tenant: TenantId(0), listed },
         (None, Some(_)) => UserTenants::Listed(listed),

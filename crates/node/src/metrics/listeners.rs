@@ -41,10 +41,7 @@ const PLAIN: [(Count, &str, &str); 10] = [
 
 /// Writes the metrics of all listeners.
 pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let meters = core.meters.get().into_iter().flatten();
-    let listeners: Vec<_> =
-        meters.filter_map(|(address, meter)| Some((address.to_string(), meter.read()?))).collect();
-    let listeners = Listeners(listeners);
+    let listeners = Listeners(core.listeners_seen());
     let open = listeners.each(|seen| seen.open as u64).into_iter();
     let open = open.map(|(labels, open)| (labels, open as f64)).collect();
     gauges(encoder, "listener_connections", "Connections that are open", open)?;

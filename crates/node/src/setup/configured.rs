@@ -19,7 +19,7 @@ impl Setup {
     /// # Errors
     /// Fails when a store cannot be opened.
     pub fn from_config(config: &Config) -> Result<Self, OpenError> {
-        let threads = config.server.threads.map_or_else(cores, usize::from);
+        let threads = threads(config);
         let instances = instances(config);
         let total_bytes = config.memory.total_bytes;
         let own_bytes = if instances.is_some() { total_bytes.min(OWN_BYTES) } else { total_bytes };
@@ -49,7 +49,7 @@ impl Setup {
             schedulers: config.schedulers.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
-            listeners: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
+            listeners: listeners(config),
             admin: config.admin,
             otlp: config.otlp,
             passed: PassedSockets::default(),
@@ -148,6 +148,16 @@ fn control(control: &config::Control) -> sherwood_policy::Options {
         lama: control.lama.clone(),
         ..sherwood_policy::Options::default()
     }
+}
+
+/// Returns the listeners of a configuration.
+pub(crate) fn listeners(config: &Config) -> Vec<ListenerSetup> {
+    config.listeners.iter().map(|one| listener(one, config, threads(config))).collect()
+}
+
+/// Threads of each listener and of the HTTP port.
+fn threads(config: &Config) -> usize {
+    config.server.threads.map_or_else(cores, usize::from)
 }
 
 fn listener(listener: &config::Listener, config: &Config, threads: usize) -> ListenerSetup {

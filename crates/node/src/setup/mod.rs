@@ -3,6 +3,8 @@
 
 mod configured;
 
+pub(crate) use configured::listeners;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

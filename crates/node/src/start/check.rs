@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Node;
 use crate::threads::Worker;
-use sherwood_listener::Running;
 
 impl Node {
     /// Returns true if all loops of the node have turned since the last call that returned true:
@@ -15,11 +14,11 @@ impl Node {
     /// Never waits: call it again and again, at an interval that a loop never takes for a turn.
     #[must_use]
     pub fn is_responsive(&self) -> bool {
-        let all_answered = self.listeners.iter().all(Running::is_checked)
+        let all_answered = self.listeners().is_checked()
             && self.workers.iter().all(Worker::is_checked)
             && self.runtime_checked.swap(false, Relaxed);
         if all_answered {
-            self.listeners.iter().for_each(Running::check);
+            self.listeners().check();
             self.workers.iter().for_each(Worker::check);
             let checked = Arc::clone(&self.runtime_checked);
             self.runtime.spawn(async move { checked.store(true, Relaxed) });
@@ -63,8 +62,8 @@ mod tests {
         // The control loop waits for this lock in its next round.
         let stuck = node.core.control();
         wait_until(|| {
-            let others_answer = node.listeners.iter().all(Running::is_checked)
-                && node.workers.iter().skip(1).all(Worker::is_checked);
+            let others_answer =
+                node.listeners().is_checked() && node.workers.iter().skip(1).all(Worker::is_checked);
             !node.is_responsive() && others_answer && !node.workers[0].is_checked()
         });
         drop(stuck);

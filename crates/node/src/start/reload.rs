@@ -9,6 +9,7 @@ use crate::config::{Changes, Config};
 use crate::control::ControlChange;
 use crate::core::Core;
 use crate::reload::{ReloadError, ReloadRequest, Reloaded};
+use crate::setup;
 
 impl Node {
     /// Returns the receiver of the admin API's requests for reloads, of which the caller takes
@@ -25,16 +26,29 @@ impl Node {
     /// Fails, and changes nothing, if a restart is needed or a value is refused.
     pub fn reload(&self, old: &Config, new: &Config) -> Reloaded {
         let changes = Changes::between(old, new).map_err(ReloadError::NeedsRestart)?;
-        apply(&self.core, &changes, new)?;
+        let mut listeners = self.listeners();
+        let kept = &changes.listeners.kept;
+        let prepared = listeners.prepare(&self.core, &setup::listeners(new), kept, new.tenancy.as_ref());
+        let prepared = prepared.map_err(refused)?;
+        apply(&self.core, &changes, new, || listeners.adopt(&self.core, prepared).map_err(refused))?;
         Ok(changes.names(new))
     }
 }
 
-/// Checks all changes that may be refused, and applies the changes.
-pub(super) fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), ReloadError> {
-    let refused = |error: &dyn Display| ReloadError::Refused(error.to_string());
+fn refused(error: impl Display) -> ReloadError {
+    ReloadError::Refused(error.to_string())
+}
+
+/// Checks all changes that may be refused, and applies the changes. `listen` changes the listeners;
+/// if it fails, nothing has changed.
+pub(super) fn apply(
+    core: &Core,
+    changes: &Changes,
+    new: &Config,
+    listen: impl FnOnce() -> Result<(), ReloadError>,
+) -> Result<(), ReloadError> {
     let mut control = core.control();
-    control.check_pins(&changes.pins).map_err(|error| refused(&error))?;
+    control.check_pins(&changes.pins).map_err(refused)?;
     let Changes { policy, dry_run, guard, between, terms, .. } = changes;
     let change = ControlChange {
         policy: policy.as_deref(),
@@ -43,7 +57,8 @@ pub(super) fn apply(core: &Core, changes: &Changes, new: &Config) -> Result<(), 
         guard: *guard,
         terms,
     };
-    let checked = control.check(&change).map_err(|error| refused(&error))?;
+    let checked = control.check(&change).map_err(refused)?;
+    listen()?;
     control.apply(checked);
     if changes.slo.is_some() {
         core.telemetry.set_slo(new.slo, core.clock.now());

@@ -1,7 +1,7 @@
 //! The ends of certificates: a warning before, and a metric to be alerted by.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
@@ -36,20 +36,22 @@ pub(super) fn warn(what: &str, path: &Path, end: Option<i64>, now: SystemTime) {
     }
 }
 
-/// The certificates of the node's ports.
+/// The certificates of the node's ports, for as long as the ports are open.
 #[derive(Debug, Default)]
-pub(crate) struct Certificates(Mutex<Vec<(String, Arc<Tls>)>>);
+pub(crate) struct Certificates(Mutex<Vec<(String, Weak<Tls>)>>);
 
 impl Certificates {
     /// Adds the certificate of a port.
     pub(crate) fn add(&self, port: String, tls: &Arc<Tls>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((port, Arc::clone(tls)));
+        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.retain(|(_, tls)| tls.strong_count() > 0);
+        ports.push((port, Arc::downgrade(tls)));
     }
 
     /// Returns the ports and the ends of their present certificates, in seconds since 1970.
     pub(crate) fn ends(&self) -> Vec<(String, i64)> {
         let ports = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        ports.into_iter().filter_map(|(port, tls)| Some((port, tls.end()?))).collect()
+        ports.into_iter().filter_map(|(port, tls)| Some((port, tls.upgrade()?.end()?))).collect()
     }
 }
 

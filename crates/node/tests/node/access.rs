@@ -245,7 +245,7 @@ fn listeners_speak_tls_and_ask_for_client_certificates_where_configured() {
         [Address::Tcp(address)] => address.port(),
         other => panic!("{other:?}"),
     };
-    let (redis, memcached) = (port(node.redis()), port(node.memcached()));
+    let (redis, memcached) = (port(&node.redis()), port(&node.memcached()));
     let mut cli = Command::new("redis-cli");
     cli.current_dir(files.0.path()).args(["-p", &redis.to_string(), "--tls", "--cacert", "ca.pem"]);
     if let Some(output) = run(cli.args(["get", "a/1"]), "apt-get install redis-tools") {

@@ -107,7 +107,7 @@ fn counters_of_listeners_are_in_the_metrics() {
 #[test]
 fn all_listeners_share_one_bound_on_connections() {
     let (node, _) = node();
-    let [first, second] = node.memcached() else { panic!("two listeners") };
+    let [first, second] = &node.memcached()[..] else { panic!("two listeners") };
     let mut clients: Vec<_> = [first, second, first].into_iter().map(Client::connect).collect();
     for client in &mut clients {
         client.send("version");

@@ -10,7 +10,7 @@ use std::thread;
 
 use serde_json::json;
 use sherwood_listener::Address;
-use sherwood_node::config::{Flags, parse};
+use sherwood_node::config::{Config, Flags, parse};
 use sherwood_node::{Node, Setup};
 use sherwood_store::Store;
 use tempfile::TempDir;
@@ -58,9 +58,12 @@ fn write_secret(path: &Path, lines: &str) {
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
 }
 
+fn config(text: &str) -> Config {
+    parse("a.toml", text, &Flags::default(), POLICIES).unwrap_or_else(|error| panic!("{error}"))
+}
+
 fn setup(text: &str) -> Setup {
-    let config = parse("a.toml", text, &Flags::default(), POLICIES).unwrap_or_else(|error| panic!("{error}"));
-    Setup::from_config(&config).expect("nothing to open")
+    Setup::from_config(&config(text)).expect("nothing to open")
 }
 
 fn listener(protocol: &str, keys: &str) -> String {
@@ -208,6 +211,44 @@ fn password_file_with_a_user_of_no_tenant_is_refused_at_the_start_and_afterwards
     let of_silver = listener("redis", &format!("tenant = \"silver\"\n{auth}"));
     let error = Node::start(setup(&format!("{TENANTS}{of_silver}"))).err().expect("gold is another's");
     assert!(error.to_string().contains("line 1 names a user of another tenant"), "{error}");
+}
+
+#[test]
+fn reload_moves_users_to_other_tenants_and_refuses_a_user_of_none() {
+    let (_directory, path) = passwords("gold:12345678\ngold-too:12345678\n");
+    let auth = format!("auth_file = \"{}\"", path.display());
+    let text = |users: &str| TENANTS.replace("[\"gold\", \"gold-too\"]", users) + &listener("redis", &auth);
+    let [before, without] = [text("[\"gold\", \"gold-too\"]"), text("[\"gold\"]")].map(|text| config(&text));
+    let after = config(&text("[\"gold\"]").replace("[\"silver\"]", "[\"silver\", \"gold-too\"]"));
+    let node = Node::start(Setup::from_config(&before).unwrap()).unwrap();
+    let log_in = || {
+        let mut client = Client::connect(&node.redis()[0]);
+        client.check("AUTH gold-too 12345678\r\n", "+OK\r\n");
+        client
+    };
+    let mut early = log_in();
+    early.check("SET k golden\r\n", "+OK\r\n");
+    let refused = node.reload(&before, &without).unwrap_err().to_string();
+    assert!(refused.contains("nothing was changed") && refused.contains("line 2 names a user of no tenant"));
+    log_in().check("GET k\r\n", "$6\r\ngolden\r\n");
+    assert_eq!(node.reload(&before, &after), Ok(vec!["users of tenants".to_owned()]));
+    let mut late = log_in();
+    late.check("GET k\r\nSET k silvery\r\n", "$-1\r\n+OK\r\n");
+    early.check("GET k\r\n", "$6\r\ngolden\r\n");
+    // The file is read with the new tenants when it changes.
+    write_secret(&path, "gold:12345678\ngold-too:87654321\n");
+    eventually("the new password is known", || {
+        let mut client = Client::connect(&node.redis()[0]);
+        client.0.write_all(b"AUTH gold-too 87654321\r\n").unwrap();
+        let mut first = [0];
+        client.0.read_exact(&mut first).unwrap();
+        first == [b'+'] && {
+            client.check("", "OK\r\n");
+            client.check("GET k\r\n", "$7\r\nsilvery\r\n");
+            true
+        }
+    });
+    node.stop();
 }
 
 #[test]

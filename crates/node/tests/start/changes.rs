@@ -48,10 +48,10 @@ fn reload_that_is_refused_in_part_changes_nothing() {
     let (old, new) = (config(CONFIGURATION), config(&new));
     let changes = Changes::between(&old, &new).unwrap();
     let refused = Changes { policy: Some("shared-lru".to_owned()), ..changes.clone() };
-    let error = apply(&node.core, &refused, &new).unwrap_err();
+    let error = apply(&node.core, &refused, &new, || Ok(())).unwrap_err();
     assert!(error.to_string().contains("nothing was changed: cannot use shared-lru"), "{error}");
     assert_eq!(state(&node), before);
-    apply(&node.core, &changes, &new).unwrap();
+    apply(&node.core, &changes, &new, || Ok(())).unwrap();
     let after = state(&node);
     assert_eq!((&after.0["between"], &after.1[0]["weight"]), (&json!("drf"), &json!(3.0)));
 }
