@@ -15,7 +15,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-ycsb proto fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-ycsb proto fmt lint docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ build: need-build ## target/release/sherwood
 
 demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
 	target/release/sherwood demo $(ARGS)
+
+dist: need-dist ## packages in target/dist: Debian's, and its debug symbols
+	$(CARGO) build --release --locked -p sherwood
+	scripts/dist/deb.sh target/release/sherwood target/dist
 
 test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check
@@ -86,6 +90,9 @@ clean: ## remove what was built, the Python environment included
 
 need-build:
 	@scripts/need.sh build
+
+need-dist:
+	@scripts/need.sh dist
 
 need-test:
 	@scripts/need.sh test

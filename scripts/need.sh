@@ -2,7 +2,8 @@
 # Reports what a goal of the Makefile lacks on this machine, with the command that installs it.
 #
 #   scripts/need.sh build   rustup (or a recent cargo) and a C compiler: all that `make build` and `make demo` need
-#   scripts/need.sh test    the same, and Debian's packages for the tests, which it installs if permitted
+#   scripts/need.sh dist    the same, and the tools that build packages, which it installs if permitted
+#   scripts/need.sh test    rustup and a C compiler, and Debian's packages for the tests, which it installs if permitted
 #   scripts/need.sh docs    mdBook
 #   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
 #   scripts/need.sh miri    a nightly compiler with Miri, which it installs by rustup
@@ -38,9 +39,17 @@ has_python_venv() {
   command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null
 }
 
+# The Debian packages that the building of packages lacks.
+dist_packages() {
+  has_c_compiler || printf 'gcc libc6-dev '
+  command -v objcopy >/dev/null || printf 'binutils '
+  command -v python3 >/dev/null || printf 'python3 '
+}
+
 # The Debian packages that the tests lack.
 test_packages() {
   has_c_compiler || printf 'gcc libc6-dev '
+  command -v objcopy >/dev/null || printf 'binutils '
   command -v git >/dev/null || printf 'git '
   command -v memcached >/dev/null || printf 'memcached '
   command -v memccapable >/dev/null || printf 'libmemcached-tools '
@@ -93,7 +102,7 @@ install_debian_packages() {
   packages=$("$1")
   [ -n "$packages" ] || return 0
   if command -v apt-get >/dev/null && may_be_root; then
-    printf 'installing for the tests: %s\n' "${packages% }" >&2
+    printf 'installing: %s\n' "${packages% }" >&2
     as_root apt-get update -qq </dev/null >/dev/null || true
     # shellcheck disable=SC2086 # a list of package names, one word each
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages \
@@ -101,7 +110,7 @@ install_debian_packages() {
     packages=$("$1")
     [ -n "$packages" ] || return 0
   fi
-  lack "${packages% } (Debian packages, for the tests)" "$(apt_line "${packages% }")"
+  lack "${packages% } (Debian packages)" "$(apt_line "${packages% }")"
 }
 
 need_rust() {
@@ -140,6 +149,11 @@ case "${1:-}" in
     need_rust
     need_c_compiler
     ;;
+  dist)
+    need_rust
+    command -v dpkg-deb >/dev/null || lack "dpkg-deb, to build a Debian package" "a Debian system, or the package dpkg of this one"
+    install_debian_packages dist_packages
+    ;;
   test)
     need_rust
     install_debian_packages test_packages
@@ -159,7 +173,7 @@ case "${1:-}" in
     install_debian_packages elsewhere_packages
     ;;
   *)
-    echo "usage: scripts/need.sh build|test|docs|fuzz|miri|elsewhere" >&2
+    echo "usage: scripts/need.sh build|dist|test|docs|fuzz|miri|elsewhere" >&2
     exit 2
     ;;
 esac

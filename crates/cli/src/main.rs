@@ -15,6 +15,7 @@ mod backend;
 mod cache_dir;
 mod chart;
 mod check_config;
+mod completions;
 mod demo;
 mod descriptors;
 mod duration;
@@ -23,6 +24,7 @@ mod interrupt;
 mod load;
 mod log_lines;
 mod logs;
+mod man;
 mod mrc;
 mod out;
 mod policy;
@@ -34,7 +36,7 @@ mod token;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -73,6 +75,10 @@ enum Command {
     CheckConfig(check_config::Args),
     /// Looks at the backends of a configuration
     Backend(backend::Args),
+    /// Prints the completions of commands and flags for a shell
+    Completions(completions::Args),
+    /// Writes the man pages of all commands
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -86,6 +92,8 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Backend(args) => backend::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     };
     exit::report(outcome)
 }

@@ -11,6 +11,7 @@ mod first_hour;
 mod load;
 mod manager;
 mod monitoring;
+mod package;
 mod page;
 mod prometheus;
 mod record;
