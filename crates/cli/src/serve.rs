@@ -115,6 +115,9 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
     manager::starting();
     let setup = Setup::from_config(&config).map_err(Failure::failed)?;
     let node = Node::start(Setup { passed, ..setup }).map_err(Failure::failed)?;
+    if let Some(url) = node.admin_url() {
+        stderr::announce(format!("dashboard: {url}/"));
+    }
     stderr::announce(ready(&node));
     manager::started(&ready(&node));
     let mut requests = node.reload_requests();

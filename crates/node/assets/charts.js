@@ -8,7 +8,7 @@ import { SIZE_STEPS, bytes, count, ms, percent, times } from './format.js';
 export class Charts {
   constructor() {
     const chart = (id, options) => new Chart(byId(id), options);
-    this.latency = chart('latency', { title: 'Request latency', format: ms, empty: 'No requests yet.' });
+    this.latency = chart('latency', { title: 'Request latency', format: ms, empty: 'No requests yet. Clients of listeners ask for single keys; send requests to POST /v1/requests, or report them to /v1/reports or /v1/traces.' });
     this.violations = chart('violations', { title: 'SLO violations', kind: 'bars', format: count, empty: 'No observations yet.' });
     this.blocking = chart('blocking', { title: 'Requests blocked by backend', kind: 'stack', format: count });
     this.allocation = chart('allocation', { title: 'Cache by partition', kind: 'stack', format: bytes, steps: SIZE_STEPS });

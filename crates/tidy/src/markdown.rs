@@ -23,6 +23,22 @@ pub fn anchors(page: &str) -> Vec<String> {
     headings.map(|title| anchor(&title)).collect()
 }
 
+/// Returns the path that a page of the book includes instead of text of its own.
+#[must_use]
+pub fn included(page: &str) -> Option<&str> {
+    page.trim().strip_prefix("{{#include ")?.strip_suffix("}}")
+}
+
+/// Returns a sentence for every page of the book that is missing in its table of contents, and thus
+/// not built. Paths are relative to the book's folder.
+#[must_use]
+pub fn unlisted_pages(summary: &str, pages: &[&str]) -> Vec<String> {
+    let listed: Vec<String> = relative_links(summary).into_iter().map(|(_, target)| target).collect();
+    let missing =
+        pages.iter().filter(|page| **page != "SUMMARY.md" && !listed.iter().any(|one| one == *page));
+    missing.map(|page| format!("docs/src/SUMMARY.md: {page} is not listed, so the book lacks it")).collect()
+}
+
 /// Resolves the link `target`, relative to the page `from`, to a path from the repository's root;
 /// none when the link leaves the repository.
 #[must_use]
@@ -81,6 +97,18 @@ mod tests {
     fn anchors_of_a_page_are_derived_from_its_headings() {
         let page = "# A `b` page\n```\n# not one\n```\n## What's new, really?\n#hash";
         assert_eq!(anchors(page), ["a-b-page", "whats-new-really"]);
+    }
+
+    #[test]
+    fn page_without_text_of_its_own_is_what_it_includes() {
+        assert_eq!(included("{{#include ../b.md}}\n"), Some("../b.md"));
+        assert_eq!(included("# A\n\n{{#include ../b.md}}\n"), None);
+    }
+
+    #[test]
+    fn page_that_the_table_of_contents_lacks_is_found() {
+        let found = unlisted_pages("[A](a.md)\n\n- [B](b.md)", &["SUMMARY.md", "a.md", "b.md", "c.md"]);
+        assert_eq!(found, ["docs/src/SUMMARY.md: c.md is not listed, so the book lacks it"]);
     }
 
     #[test]

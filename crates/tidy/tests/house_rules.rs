@@ -96,6 +96,13 @@ fn every_crate_inherits_the_lints() {
     assert_none(manifests.filter_map(|(path, text)| documents::missing_lints(path, &text)));
 }
 
+/// Anchors of a page, or of the page that it includes.
+fn anchors(tree: &Tree, page: &str) -> Vec<String> {
+    let text = tree.text(page);
+    let included = markdown::included(&text).and_then(|target| markdown::resolve(page, target));
+    markdown::anchors(&included.map_or(text, |path| tree.text(&path)))
+}
+
 #[test]
 fn links_of_markdown_pages_have_existing_targets() {
     let tree = tree();
@@ -106,14 +113,28 @@ fn links_of_markdown_pages_have_existing_targets() {
             let dead = match file {
                 Some(file) if anchor.is_empty() || !file.ends_with(".md") => !tree.exists(&file),
                 Some(file) => {
-                    !tree.exists(&file)
-                        || !markdown::anchors(&tree.text(&file)).iter().any(|known| known == anchor)
+                    !tree.exists(&file) || !anchors(&tree, &file).iter().any(|known| known == anchor)
                 }
                 None => true,
             };
             dead.then(|| format!("{page}:{line}: the link to {target} leads nowhere"))
         }));
     }
+}
+
+#[test]
+fn pages_of_the_book_are_listed_and_link_within_it() {
+    let tree = tree();
+    let folder = "docs/src/";
+    let pages: Vec<(&str, String)> = tree.texts(folder, ".md").collect();
+    let names: Vec<&str> = pages.iter().filter_map(|(path, _)| path.strip_prefix(folder)).collect();
+    assert_none(markdown::unlisted_pages(&tree.text("docs/src/SUMMARY.md"), &names));
+    assert_none(pages.iter().flat_map(|(page, text)| {
+        let links = markdown::relative_links(text).into_iter();
+        links.filter(|(_, target)| target.starts_with("../")).map(move |(line, target)| {
+            format!("{page}:{line}: the book has no page {target}; link to a page of {folder}")
+        })
+    }));
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! Executes the README's tour.
+//! Executes the book's tour.
 
 use std::fs;
 
 use crate::page::{Execution, Reader, can_type, free_port};
 
-const README: &str = include_str!("../../../../README.md");
+const PAGE: &str = include_str!("../../../../docs/src/tour.md");
 const TOUR: &str = include_str!("../../../../examples/tour.toml");
 
 #[test]
-fn readme_tour_works_as_written() {
+fn tour_works_as_written() {
     if !can_type(&[("curl", "curl")]) {
         return;
     }
@@ -24,7 +24,7 @@ fn readme_tour_works_as_written() {
     let directory = tempfile::tempdir().unwrap();
     // A smaller product, since test builds are slow.
     fs::write(directory.path().join("tour.toml"), TOUR.replace("n = 512", "n = 128")).unwrap();
-    let said = Reader::at(directory.path(), instead).follow(README, |block| match block.text {
+    let said = Reader::at(directory.path(), instead).follow(PAGE, |block| match block.text {
         // Each takes minutes.
         text if text.starts_with("make ") || text.contains("sherwood sim ") => Execution::Skip,
         text if text.contains("sherwood serve ") => Execution::Background,

@@ -159,7 +159,8 @@ fn page_text(core: &Arc<Core>) -> String {
     let (slo, standing) = core.telemetry.slo();
     let mut text =
         format!("Sherwood {}, up {} s\n\n", env!("CARGO_PKG_VERSION"), core.clock.uptime().as_secs());
-    let current = standing.current.map_or("no requests".to_owned(), |p| format!("{:.1} ms", millis(p)));
+    let none = || "none observed at /v1/requests, /v1/reports and /v1/traces".to_owned();
+    let current = standing.current.map_or_else(none, |p| format!("{:.1} ms", millis(p)));
     let _ = writeln!(
         text,
         "request P{}: {current}; bound {} ms; violated in {} of {} observations",
