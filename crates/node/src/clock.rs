@@ -69,6 +69,28 @@ impl Clock {
     }
 }
 
+/// The present wall time, and the instants around it as wall times: intervals between them are
+/// exact. Unlike [`Clock::unix`] it follows the system's clock, as the spans of other processes do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallTime {
+    now: Instant,
+    wall: SystemTime,
+}
+
+impl WallTime {
+    /// Reads the system's clock.
+    #[must_use]
+    pub(crate) fn now(clock: &Clock) -> Self {
+        Self { now: clock.now(), wall: SystemTime::now() }
+    }
+
+    /// Wall time of `at`.
+    #[must_use]
+    pub(crate) fn of(&self, at: Instant) -> SystemTime {
+        if at <= self.now { self.wall - (self.now - at) } else { self.wall + (at - self.now) }
+    }
+}
+
 /// Milliseconds with a fraction, the unit of durations in answers.
 pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3

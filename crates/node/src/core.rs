@@ -25,6 +25,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::reload::ReloadRequests;
 use crate::shadow::Shadow;
+use crate::spans::Spans;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::tickets::Scheduler;
@@ -64,6 +65,8 @@ pub(crate) struct Core {
     pub(crate) quotas: Option<Arc<Quotas>>,
     /// The traces whose spans are being collected.
     pub(crate) traced: TraceIntake,
+    /// The sampler and exporter of spans of the node's own requests; none if none are exported.
+    pub(crate) spans: Option<Arc<Spans>>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
     /// Resident bytes, without these buffers, above which the node evicts; none without a limit.

@@ -58,6 +58,7 @@ use crate::resident::Watch;
 use crate::setup::{Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
+use crate::spans::Spans;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
@@ -146,7 +147,7 @@ impl Node {
         let http = admin.into_iter().chain(otlp).collect();
         let (admin, otlp) = (admin_address, otlp_address);
         let workers = vec![control, keeper];
-        let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
+        let scheme = setup.access.scheme();
         let snapshot = setup.snapshot;
         Ok(Self {
             core,
@@ -261,6 +262,10 @@ impl Node {
                 tracing::error!("an HTTP port ended early: {error}");
             }
         }
+        // The requests in flight have ended.
+        if let Some(spans) = &core.spans {
+            runtime.block_on(spans.flush());
+        }
         workers.into_iter().for_each(Worker::stop);
         // Abandoned fetches could still fill the cache.
         runtime.shutdown_timeout(TASKS_END);
@@ -335,6 +340,7 @@ struct Parts {
     schedulers: Arc<[Arc<Scheduler>]>,
     buffers: Arc<Buffers>,
     background: Arc<BackgroundTasks>,
+    spans: Option<Arc<Spans>>,
 }
 
 impl Parts {
@@ -343,11 +349,13 @@ impl Parts {
         let hash = SeededState::new(engine.entropy.draw());
         let shadow = Arc::new(Shadow::new(setup.cache.total_bytes, engine.cache.partitions(), hash)?);
         let recording = Arc::new(Recording::new());
+        let spans = setup.spans.as_ref();
+        let spans = spans.map(|export| Spans::start(export, setup.access.scheme(), runtime)).transpose()?;
         let backends = backends(setup, &engine, &shadow, &recording, runtime)?;
         let schedulers = schedulers(&setup.schedulers, &engine)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&engine.cache)));
-        Ok(Self { engine, shadow, recording, backends, schedulers, buffers, background })
+        Ok(Self { engine, shadow, recording, backends, schedulers, buffers, background, spans })
     }
 
     /// Returns the parts of the node that the housekeeper works on.
@@ -371,7 +379,7 @@ impl Parts {
         (keeper, resident_bytes_max): (Thread, Option<u64>),
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
-        let Self { engine, shadow, recording, backends, schedulers, buffers, background } = self;
+        let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
         let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network } = engine;
         let names = Arc::new(names(setup));
         let tenancy = setup.tenancy.clone().map(Arc::new);
@@ -442,6 +450,7 @@ impl Parts {
             traced: TraceIntake::new(
                 setup.backends.iter().map(|backend| (backend.spans.clone(), backend.dispatch.timeout)),
             ),
+            spans,
             buffers,
             resident_bytes_max,
             background,

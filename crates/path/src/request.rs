@@ -266,16 +266,19 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     /// Returns the keys that have ended, in the order of the queries; all of them once the request
     /// has finished.
     pub fn answers(&self) -> impl Iterator<Item = (BackendId, &K, Answer<'_, V>)> {
+        self.queries().flat_map(|(query, answers)| answers.map(|(key, answer)| (query.backend, key, answer)))
+    }
+
+    /// Returns each query with its keys that have ended.
+    pub fn queries(&self) -> impl Iterator<Item = (&Query<K>, impl Iterator<Item = (&K, Answer<'_, V>)>)> {
         let hits_at = self.hits_at();
-        self.queries.iter().flat_map(move |state| {
+        self.queries.iter().map(move |state| {
             let keys = state.query.keys.iter().zip(self.states(state));
-            keys.filter_map(move |(key, state_of_key)| match state_of_key {
-                KeyState::Ended(end) => {
-                    let answer = end.answer(self.started, hits_at, &state.query.demand);
-                    Some((state.query.backend, key, answer))
-                }
+            let ended = keys.filter_map(move |(key, state_of_key)| match state_of_key {
+                KeyState::Ended(end) => Some((key, end.answer(self.started, hits_at, &state.query.demand))),
                 KeyState::Asked { .. } => None,
-            })
+            });
+            (&state.query, ended)
         })
     }
 

@@ -62,7 +62,8 @@ pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 pub use remote::{
-    AwsCredentials, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpOptions, MemcachedOptions, RedisOptions,
-    RemoteOptions, Secret, SqlOptions, SqlValue, TlsOptions, client_config,
+    AwsCredentials, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector, HttpOptions, HttpSocket,
+    MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue, TlsOptions,
+    client_config,
 };
 pub use store::{BoxFuture, ConsumedUnits, Found, KeyAnswer, KeyAnswers, Report, Store, StoreKind};

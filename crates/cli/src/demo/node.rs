@@ -117,6 +117,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         listener_connections_max: 0,
         admin: None,
         otlp: None,
+        spans: None,
         passed: sherwood_node::PassedSockets::default(),
         access: sherwood_node::AccessSetup::default(),
         http_connections_max: 8_192,

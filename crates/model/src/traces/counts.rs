@@ -9,6 +9,8 @@ pub struct SpanCounts {
     pub unmatched: u64,
     /// Client spans that match several backends, and further roots of a trace.
     pub ambiguous: u64,
+    /// Spans of requests that were counted otherwise.
+    pub own: u64,
     /// Spans that arrived after their trace had ended.
     pub late: u64,
     /// Queries that ended before their root began or after it ended.

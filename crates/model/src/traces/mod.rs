@@ -139,6 +139,11 @@ impl<L> Traces<L> {
         self.counts.unmatched += 1;
     }
 
+    /// Counts spans of requests that were counted otherwise.
+    pub fn count_own(&mut self, spans: u64) {
+        self.counts.own += spans;
+    }
+
     /// Counts a client span that belongs to several backends.
     pub fn count_ambiguous(&mut self) {
         self.counts.ambiguous += 1;

@@ -214,7 +214,7 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
     compare(adopted.schedulers != new.schedulers, "[[scheduler]]");
     compare(adopted.control != new.control, "[control] other than policy, dry_run and guard");
     compare(adopted.admin != new.admin || adopted.access != new.access, "[admin]");
-    compare(adopted.otlp != new.otlp, "[otlp]");
+    compare(adopted.otlp != new.otlp || adopted.spans != new.spans, "[otlp]");
     let order = |config: &Config| config.partitions.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
     let instances =
         |config: &Config| config.partitions.iter().map(|one| one.instance.clone()).collect::<Vec<_>>();

@@ -14,6 +14,7 @@ use crate::control::InstanceSetup;
 use crate::deadlines::DeadlineRule;
 use crate::setup::AccessSetup;
 use crate::slos::SloSetup;
+use crate::spans::SpanExport;
 use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::tls::TlsFiles;
@@ -58,6 +59,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Address of OTLP over gRPC; none when it is off.
     pub otlp: Option<SocketAddr>,
+    /// `[otlp] export`: where spans of the node's own requests go; none exports none.
+    pub spans: Option<SpanExport>,
     /// TLS and tokens of the admin and OTLP addresses; beyond loopback both are required.
     pub access: AccessSetup,
 }

@@ -481,4 +481,16 @@ pub(super) struct RawServerTls {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawOtlp {
     pub(super) bind: Key<String>,
+    pub(super) export: Key<RawSpanExport>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSpanExport {
+    pub(super) endpoint: Key<String>,
+    pub(super) protocol: Key<String>,
+    pub(super) sample_ratio: Key<f64>,
+    pub(super) timeout: Key<Span>,
+    pub(super) headers_file: Key<String>,
+    pub(super) tls: TlsOptions,
 }

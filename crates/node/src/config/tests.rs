@@ -8,7 +8,8 @@ use super::raw::{
     RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses, RawDispatch, RawFair,
     RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawOtlp, RawPartition, RawProbe,
     RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawServerTls, RawSlo, RawSnapshot,
-    RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule, RawWrites,
+    RawSpanExport, RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule,
+    RawWrites,
 };
 use super::*;
 

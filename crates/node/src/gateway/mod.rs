@@ -4,6 +4,7 @@ mod body;
 mod deadline;
 mod held;
 mod json;
+mod spans;
 mod traffic;
 
 use std::sync::Arc;
@@ -32,18 +33,36 @@ use crate::waiter::{Arrival, Waiter};
 
 use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
 use held::{Held, Lack, Room};
+use spans::RequestSpan;
 use traffic::Traffic;
 
 /// Answers `POST /v1/requests`.
 pub(crate) async fn handle(
     State(core): State<Arc<Core>>,
     headers: HeaderMap,
-    WholeBody { bytes: body, mut hold }: WholeBody,
+    body: WholeBody,
 ) -> Result<Response, Problem> {
-    let arrival = core.clock.now();
+    let mut span = RequestSpan::start(&core, &headers);
+    let answer = respond(&core, &headers, body, &mut span).await;
+    if let Some(span) = &mut span {
+        span.note_status(answer.as_ref().map_or_else(Problem::status, Response::status));
+    }
+    answer
+}
+
+async fn respond(
+    core: &Arc<Core>,
+    headers: &HeaderMap,
+    WholeBody { bytes: body, mut hold }: WholeBody,
+    span: &mut Option<Box<RequestSpan>>,
+) -> Result<Response, Problem> {
+    let arrival = span.as_ref().map_or_else(|| core.clock.now(), |span| span.arrival());
     let asked = AskedRequest::parse(&body).map_err(refused)?;
-    let within = deadline::within(&headers, asked.deadline_ms).map_err(refused)?;
-    let stages = resolve(&core, &asked, arrival, within).map_err(refused)?;
+    if let Some(span) = span {
+        span.note_asked(&asked);
+    }
+    let within = deadline::within(headers, asked.deadline_ms).map_err(refused)?;
+    let stages = resolve(core, &asked, arrival, within).map_err(refused)?;
     if let Some(class) = &asked.class {
         core.telemetry
             .slos()
@@ -54,17 +73,23 @@ pub(crate) async fn handle(
     if !hold.take(asked.bytes_max(body.len())) {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, core.buffers.spent()));
     }
-    let traffic = Traffic { core: &core, tenant: core.names.tenant_or_default(asked.tenant.as_deref()) };
+    let traffic = Traffic { core, tenant: core.names.tenant_or_default(asked.tenant.as_deref()) };
     traffic.admit(arrival, &stages).await?;
     let values = asked.values.unwrap_or(true);
     let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
     // All of them count from the arrival of the request.
-    let stages: Vec<_> = stages.into_iter().map(|queries| Stage::new(arrival, queries)).collect();
-    let counted = counted(&core, &asked);
-    let mut running = Running { stages, core: &core, counted, recorded: false, slots: Vec::new(), room };
+    let mut first_query = 0;
+    let stage = |queries: Vec<_>| {
+        let stage = Stage { first_query, ..Stage::new(arrival, queries) };
+        first_query += stage.request.queries().count() as u32;
+        stage
+    };
+    let stages: Vec<_> = stages.into_iter().map(stage).collect();
+    let counted = counted(core, &asked);
+    let mut running = Running { stages, core, counted, recorded: false, slots: Vec::new(), room, span };
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
-    let text = json::encode(&answer(&core, &running.stages, values, &mut room));
+    let text = json::encode(&answer(core, &running.stages, values, &mut room));
     traffic.charge(body.len() + text.len());
     // The memory of the text is returned to the budget when the text was sent or its client has
     // gone.
@@ -98,6 +123,8 @@ struct Running<'a> {
     slots: Vec<Slot>,
     /// Room for values in the answer.
     room: Room,
+    /// The span of the request, if it is sampled.
+    span: &'a mut Option<Box<RequestSpan>>,
 }
 
 /// Queries of a request that are looked up in parallel, after those of the stage before.
@@ -106,11 +133,13 @@ struct Stage {
     request: Request<Bytes, Held>,
     /// Time from the request's arrival to the start of the stage.
     begun_after: Duration,
+    /// Number of queries in the stages before.
+    first_query: u32,
 }
 
 impl Stage {
     fn new(arrival: Instant, queries: Vec<Query<Bytes>>) -> Self {
-        Self { request: Request::start(arrival, queries), begun_after: Duration::ZERO }
+        Self { request: Request::start(arrival, queries), begun_after: Duration::ZERO, first_query: 0 }
     }
 }
 
@@ -126,7 +155,7 @@ impl Running<'_> {
     /// Looks up every key of a stage, fetches the missing ones, and waits for the last answer.
     async fn run_stage(&mut self, stage: usize) {
         self.slots.clear();
-        let Stage { request, begun_after } = &mut self.stages[stage];
+        let Stage { request, begun_after, .. } = &mut self.stages[stage];
         let room = &mut self.room;
         let access = Access::at(self.core.clock.now());
         if stage > 0 {
@@ -164,6 +193,9 @@ impl Running<'_> {
         let now = self.core.clock.now();
         self.core.telemetry.request(now, now, self.counted, finished);
         self.stages.iter().for_each(|stage| record_queries(self.core, now, stage));
+        if let Some(span) = &mut *self.span {
+            span.add_queries(&self.stages);
+        }
     }
 
     /// Returns the next result of a fetch, or none when all keys have their answers. Meanwhile
@@ -193,7 +225,7 @@ impl Running<'_> {
     /// request.
     fn note(&self, stage: usize, now: Instant, all_hit: bool) {
         if self.core.recording.is_on() {
-            let Stage { request, begun_after } = &self.stages[stage];
+            let Stage { request, begun_after, .. } = &self.stages[stage];
             let finished = request.finished().filter(|_| all_hit);
             let latency = |us: u32| Duration::from_micros(us.into()).saturating_sub(*begun_after);
             let hit = finished.map(|finished| latency(finished.latency_us));
@@ -313,7 +345,7 @@ fn resolve(
 }
 
 /// Records the outcome of a stage's queries, whose latencies count from the start of the stage.
-fn record_queries(core: &Core, now: Instant, Stage { request, begun_after }: &Stage) {
+fn record_queries(core: &Core, now: Instant, Stage { request, begun_after, .. }: &Stage) {
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call, so there
         // are few different latencies.

@@ -52,6 +52,7 @@ impl Setup {
             listeners: listeners(config),
             admin: config.admin,
             otlp: config.otlp,
+            spans: config.spans.clone(),
             passed: PassedSockets::default(),
             access: config.access.clone(),
             listener_connections_max: config.server.connections_max as usize,

@@ -20,6 +20,7 @@ use crate::control::{InstancesSetup, Pin};
 use crate::deadlines::DeadlineRule;
 use crate::passed::PassedSockets;
 use crate::slos::SloSetup;
+use crate::spans::SpanExport;
 use crate::tenants::TenancySetup;
 use crate::tickets::{SchedulerSetup, SchedulerSource};
 use crate::tls::TlsFiles;
@@ -63,6 +64,8 @@ pub struct Setup {
     pub admin: Option<SocketAddr>,
     /// Address of OTLP over gRPC; none opens no port.
     pub otlp: Option<SocketAddr>,
+    /// Export of spans of the node's own requests; none exports none.
+    pub spans: Option<SpanExport>,
     /// Sockets that listen at some of these addresses already.
     pub passed: PassedSockets,
     /// TLS and tokens of the addresses of the admin API and of OTLP.
@@ -131,6 +134,13 @@ pub struct AccessSetup {
     pub token_file: Option<PathBuf>,
     /// File of tokens with read access only.
     pub read_token_file: Option<PathBuf>,
+}
+
+impl AccessSetup {
+    /// The scheme of the HTTP port.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
 }
 
 /// A backend, before the node is started.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::access::AccessError;
 use crate::control::TenancyError;
 use crate::passed::PassedError;
+use crate::spans::SpanExportError;
 
 /// The reason a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,9 @@ pub enum StartError {
     /// A file of certificates, keys, tokens or passwords is unusable.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// Spans cannot be exported as configured.
+    #[error(transparent)]
+    Spans(#[from] SpanExportError),
     /// The snapshot's file cannot be written.
     #[error(
         "the snapshot {path} cannot be written: {error}; make its directory, writable for this user, or choose another path \

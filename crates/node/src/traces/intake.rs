@@ -3,9 +3,9 @@
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use sherwood_model::{SpanRole, TraceSpan, Traces};
 
 use super::record_ended;
@@ -17,18 +17,24 @@ use crate::slos::Counted;
 const CLASS: &str = "sherwood.class";
 /// The attribute of a root that names the request's tenant.
 const TENANT: &str = "sherwood.tenant";
+/// The attribute of a query that names its backend, before any rule.
+const BACKEND: &str = "sherwood.backend";
+/// The attribute of a call to a replica, which is a part of the query above it.
+const ATTEMPT: &str = "sherwood.attempt";
+/// The attribute of a resource that tells processes of a service apart.
+const INSTANCE: &str = "service.instance.id";
 
 /// Adds the spans of an export, records what has ended, and returns the number of spans that were
 /// refused because they are malformed.
 pub(super) fn take(core: &Core, export: &ExportTraceServiceRequest) -> u64 {
-    let spans = export
-        .resource_spans
-        .iter()
-        .flat_map(|resource| &resource.scope_spans)
-        .flat_map(|scope| &scope.spans);
+    let own = core.spans.as_ref().map(|spans| spans.instance());
+    let is_own = |resource: &&ResourceSpans| own.is_some() && instance(resource) == own;
+    let (own, others): (Vec<_>, Vec<_>) = export.resource_spans.iter().partition(is_own);
+    let spans = spans_of(&others);
     let (now, mut refused) = (core.clock.now(), 0);
     let now_unix_ns = u64::try_from(core.clock.unix(now).as_nanos()).unwrap_or(u64::MAX);
     let mut traces = core.traced.traces();
+    traces.count_own(spans_of(&own).count() as u64);
     for span in spans {
         let Some(trace) = trace_id(&span.trace_id) else {
             refused += 1;
@@ -43,6 +49,16 @@ pub(super) fn take(core: &Core, export: &ExportTraceServiceRequest) -> u64 {
     refused
 }
 
+fn spans_of<'a>(resources: &[&'a ResourceSpans]) -> impl Iterator<Item = &'a Span> {
+    let scopes = resources.iter().copied().flat_map(|resource| &resource.scope_spans);
+    scopes.flat_map(|scope| &scope.spans)
+}
+
+/// Returns the id of the process whose spans these are.
+fn instance(spans: &ResourceSpans) -> Option<&str> {
+    text(&spans.resource.as_ref()?.attributes, INSTANCE)
+}
+
 /// Sixteen bytes that are not all zero.
 fn trace_id(bytes: &[u8]) -> Option<u128> {
     let id = u128::from_be_bytes(bytes.try_into().ok()?);
@@ -54,10 +70,12 @@ fn role(core: &Core, span: &Span, traces: &mut Traces<Counted>) -> Option<SpanRo
     if span.parent_span_id.iter().all(|byte| *byte == 0) {
         return Some(SpanRole::Request(counted(core, &span.attributes)));
     }
-    if span.kind != SpanKind::Client as i32 {
+    let is_attempt = || span.attributes.iter().any(|attribute| attribute.key == ATTEMPT);
+    if span.kind != SpanKind::Client as i32 || is_attempt() {
         return None;
     }
-    match core.traced.rules.owner(&span.attributes) {
+    let named = text(&span.attributes, BACKEND).and_then(|name| core.names.backend_id(name));
+    match core.traced.rules.owner(named, &span.attributes) {
         Owner::One(backend, timeout) => {
             let is_error = span.status.as_ref().is_some_and(|status| status.code == StatusCode::Error as i32);
             Some(SpanRole::Query { backend, failed: is_error.then_some(timeout) })

@@ -93,9 +93,12 @@ impl Rules {
         Self(backends.into_iter().collect())
     }
 
-    /// Returns the backend to which a client span with these attributes belongs. O(backends ×
-    /// attributes).
-    pub(super) fn owner(&self, attributes: &[KeyValue]) -> Owner {
+    /// Returns the backend to which a client span with these attributes belongs: the `named` one
+    /// if the span names it. O(backends × attributes).
+    pub(super) fn owner(&self, named: Option<BackendId>, attributes: &[KeyValue]) -> Owner {
+        if let Some(backend) = named {
+            return Owner::One(backend, self.0[backend.index()].1);
+        }
         let mut matching = self.0.iter().enumerate().filter(|(_, (rule, _))| rule.matches(attributes));
         match (matching.next(), matching.next()) {
             (None, _) => Owner::None,
@@ -131,7 +134,7 @@ mod tests {
         let redis = store(r#"{"kind": "redis", "address": "127.0.0.1:6379"}"#);
         let http = store(r#"{"kind": "http", "url": "http://user@prices.example:8080/v1/{key}"}"#);
         let rules = Rules::new([SpanRule::of(own), redis, http].map(|rule| (rule, Duration::from_secs(1))));
-        let owner = |attributes: &[KeyValue]| rules.owner(attributes);
+        let owner = |attributes: &[KeyValue]| rules.owner(None, attributes);
         let is = |id| Owner::One(BackendId(id), Duration::from_secs(1));
         let namespace = text("db.namespace", "shop");
         let port = attribute("server.port", Value::IntValue(3306));
@@ -142,6 +145,7 @@ mod tests {
         assert_eq!(owner(&[text("server.address", "prices.example")]), is(2));
         assert_eq!(owner(&[namespace, port, text("db.system", "redis")]), Owner::Several);
         assert_eq!(owner(&[]), Owner::None);
+        assert_eq!(rules.owner(Some(BackendId(2)), &[text("db.system", "redis")]), is(2));
     }
 
     #[test]

@@ -692,3 +692,34 @@ fn scheduler_of_a_replica_that_cannot_be_used_is_refused() {
         assert!(said(text).contains(expected), "{}", said(text));
     }
 }
+
+#[test]
+fn export_of_spans_needs_the_url_of_a_collector() {
+    assert_refused(&[
+        (
+            "[otlp]\nexport = {}",
+            "a.toml:2:10: [otlp] export has no endpoint; it must be the URL of a collector: set export.endpoint = \
+             \"http://127.0.0.1:4317\"",
+        ),
+        (
+            "[otlp.export]\nendpoint = \"http://u:p@h\"",
+            "a.toml:2:12: [otlp] export.endpoint is \"…\"; it must be http:// or https://, a host and \
+             perhaps a port and a path, without user and query: set export.endpoint = \"http://127.0.0.1:4317\"; \
+             credentials go into headers_file",
+        ),
+        (
+            "[otlp.export]\nendpoint = \"http://h/v1/traces\"",
+            "a.toml:2:12: [otlp] export.endpoint is \"http://h/v1/traces\"; gRPC has no path: leave it out, or set \
+             export.protocol = \"http/protobuf\"",
+        ),
+        (
+            "[otlp.export]\nendpoint = \"http://h\"\nprotocol = \"http\"",
+            "a.toml:3:12: [otlp] export.protocol is \"http\"; it must be \"grpc\" or \"http/protobuf\": did \
+             you mean \"http/protobuf\"?",
+        ),
+        (
+            "[otlp.export]\nendpoint = \"http://h\"\nsample_ratio = 1.5",
+            "a.toml:3:16: [otlp] export.sample_ratio is 1.5; it must be 0 to 1: set export.sample_ratio = 0.01",
+        ),
+    ]);
+}

@@ -17,15 +17,15 @@ use crate::programs::run;
 use crate::support::{Answer, Fake, Http, answer, listener, setup};
 use crate::wait::{TIMEOUT, eventually};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const READ_TOKEN: &str = "fedcba9876543210fedcba9876543210";
 
 /// Files of a test: certificates of an authority, and tokens.
-struct Files(TempDir);
+pub(crate) struct Files(TempDir);
 
 impl Files {
     /// Creates the files; none if openssl is not installed.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let files = Self(tempfile::tempdir().unwrap());
         files.secret("tokens", TOKEN);
         files.secret("read-tokens", READ_TOKEN);
@@ -34,11 +34,11 @@ impl Files {
         Some(files)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn secret(&self, name: &str, text: &str) {
+    pub(crate) fn secret(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
         fs::set_permissions(self.path(name), Permissions::from_mode(0o600)).unwrap();
     }
@@ -85,7 +85,7 @@ impl Files {
     }
 
     /// Returns the access setup with TLS and both kinds of tokens.
-    fn all(&self) -> AccessSetup {
+    pub(crate) fn all(&self) -> AccessSetup {
         AccessSetup {
             tls: Some(self.tls(false)),
             token_file: Some(self.path("tokens")),

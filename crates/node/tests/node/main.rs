@@ -28,6 +28,7 @@ mod policies;
 mod programs;
 mod reporters;
 mod resizing;
+mod spans;
 mod stopping;
 mod support;
 mod tenants;

@@ -237,6 +237,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         listener_connections_max: 16,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         otlp: None,
+        spans: None,
         passed: PassedSockets::default(),
         access: AccessSetup::default(),
         http_connections_max: 64,

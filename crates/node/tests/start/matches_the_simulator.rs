@@ -250,6 +250,7 @@ impl Driven {
             listener_connections_max: 1,
             admin: None,
             otlp: None,
+            spans: None,
             passed: PassedSockets::default(),
             access: crate::setup::AccessSetup::default(),
             http_connections_max: 1,

@@ -23,7 +23,7 @@ mod template;
 mod tls;
 
 pub use dynamodb::{AwsCredentials, DynamoDbOptions, DynamoDbValue};
-pub use http::{HeaderValue, HttpOptions};
+pub use http::{HeaderValue, HttpConnector, HttpOptions, HttpSocket, NotConnected};
 pub use memcached::MemcachedOptions;
 pub use options::RemoteOptions;
 pub use redis::RedisOptions;

@@ -21,6 +21,7 @@ mod remote;
 mod resources;
 mod schedulers;
 mod slos;
+mod spans;
 mod stores;
 mod tenants;
 mod tickets;
@@ -71,6 +72,7 @@ pub(super) fn resolve(
         partitions::resolve(&file.partition, &backends, memory.total_bytes, declared.as_ref(), problems);
     let binds::Binds { listeners, admin, otlp, access } =
         binds::resolve(file, flags, &backends, declared.as_ref(), problems);
+    let spans = spans::resolve(&file.otlp, problems);
     let slo = control::slo(&file.slo, problems);
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
@@ -98,6 +100,7 @@ pub(super) fn resolve(
         control,
         admin,
         otlp,
+        spans,
         access,
     }
 }

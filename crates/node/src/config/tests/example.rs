@@ -59,7 +59,9 @@ fn every_configuration_key_is_in_the_example_file() {
     let admin = all("admin");
     assert_eq!(present(&admin), keys::<RawAdmin>());
     assert_eq!(present(&below(&admin, "tls")), keys::<RawServerTls>());
-    assert_eq!(present(&all("otlp")), keys::<RawOtlp>());
+    let otlp = all("otlp");
+    assert_eq!(present(&otlp), keys::<RawOtlp>());
+    assert_eq!(present(&below(&otlp, "export")), keys::<RawSpanExport>());
     let backends = all("backend");
     let rules = backends.iter().filter_map(|backend| backend.get("ttl_rules")?.as_array()).flatten();
     assert_eq!(present(rules), keys::<RawTtlRule>());

@@ -65,5 +65,7 @@ fn every_configuration_key_is_on_the_documentation_page() {
     let admin = listed("`[admin]`");
     assert_eq!(below(&admin, ""), keys::<RawAdmin>());
     assert_eq!(below(&admin, "tls."), keys::<RawServerTls>());
-    assert_eq!(below(&listed("`[otlp]`"), ""), keys::<RawOtlp>());
+    let otlp = listed("`[otlp]`");
+    assert_eq!(below(&otlp, ""), keys::<RawOtlp>());
+    assert_eq!(below(&otlp, "export."), keys::<RawSpanExport>());
 }

@@ -2,7 +2,6 @@
 //! failure.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
-use super::connector::{Connector, NotConnected};
+use super::connector::{HttpConnector, NotConnected};
 use super::url;
 use crate::remote::options::RemoteOptions;
 use crate::remote::tls;
@@ -57,7 +56,7 @@ impl Budget {
 
 /// An HTTP client whose connections and waiting times have the bounds of the options.
 pub(crate) struct Client {
-    hyper: legacy::Client<Connector, Full<Bytes>>,
+    hyper: legacy::Client<HttpConnector, Full<Bytes>>,
     answer_timeout: Duration,
 }
 
@@ -65,8 +64,7 @@ impl Client {
     /// Makes a client, with TLS if any of its URLs `is_secure`.
     pub(crate) fn open(is_secure: bool, remote: &RemoteOptions) -> Result<Self, OpenCause> {
         let tls = remote.tls.clone().unwrap_or_default();
-        let config = if is_secure { Some(config(&tls)?) } else { None };
-        let connector = Connector { config, tls, timeout: remote.connect_timeout() };
+        let connector = HttpConnector::open(is_secure, &tls, &["h2", "http/1.1"], remote.connect_timeout())?;
         let answer_timeout = remote.answer_timeout();
         let hyper = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -136,13 +134,6 @@ impl Client {
             }
         }
     }
-}
-
-/// The TLS configuration of the HTTP client, which offers HTTP/2 and HTTP/1.1.
-fn config(options: &tls::TlsOptions) -> Result<Arc<rustls::ClientConfig>, OpenCause> {
-    let mut config = (*tls::client_config(options)?).clone();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
 }
 
 /// Host and port of a URL, for errors.

@@ -14,20 +14,42 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tower_service::Service;
 
-use crate::Cause;
 use crate::remote::socket::{Endpoint, Io};
 use crate::remote::tls::{self, TlsOptions};
+use crate::{Cause, OpenCause};
 
-/// Connects to the host of a URL.
+/// The connector of an HTTP client: connects to the host of a URL, by TLS for `https`.
 #[derive(Clone)]
-pub(super) struct Connector {
-    pub(super) tls: TlsOptions,
-    /// TLS that offers HTTP/2 and HTTP/1.1; none if no URL is `https`.
-    pub(super) config: Option<Arc<ClientConfig>>,
-    pub(super) timeout: Duration,
+pub struct HttpConnector {
+    tls: TlsOptions,
+    /// TLS that offers versions of HTTP; none if no URL is `https`.
+    config: Option<Arc<ClientConfig>>,
+    timeout: Duration,
 }
 
-impl Connector {
+impl HttpConnector {
+    /// Makes a connector, with TLS if any of its URLs `is_secure`, which then offers these
+    /// `protocols` (`h2`, `http/1.1`), the preferred first. `timeout` limits each of resolving the
+    /// name, connecting and the TLS handshake.
+    ///
+    /// # Errors
+    /// As [`client_config`](crate::client_config), whose files are read now.
+    pub fn open(
+        is_secure: bool,
+        tls: &TlsOptions,
+        protocols: &[&str],
+        timeout: Duration,
+    ) -> Result<Self, OpenCause> {
+        let config = if is_secure {
+            let mut config = (*tls::client_config(tls)?).clone();
+            config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+            Some(Arc::new(config))
+        } else {
+            None
+        };
+        Ok(Self { tls: tls.clone(), config, timeout })
+    }
+
     fn endpoint(&self, uri: &Uri) -> Result<Endpoint, Cause> {
         let wrong = |detail: &str| Cause::Statement { detail: detail.to_owned() };
         let address = super::url::address(uri).ok_or_else(|| wrong("its URL names no host"))?;
@@ -43,7 +65,7 @@ impl Connector {
     }
 }
 
-impl Service<Uri> for Connector {
+impl Service<Uri> for HttpConnector {
     type Response = Socket;
     type Error = NotConnected;
     type Future = Pin<Box<dyn Future<Output = Result<Socket, NotConnected>> + Send>>;
@@ -63,7 +85,7 @@ impl Service<Uri> for Connector {
 
 /// An error that carries the cause of a failed connection through hyper.
 #[derive(Debug)]
-pub(super) struct NotConnected(pub(super) Cause);
+pub struct NotConnected(pub(super) Cause);
 
 impl fmt::Display for NotConnected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,7 +96,7 @@ impl fmt::Display for NotConnected {
 impl std::error::Error for NotConnected {}
 
 /// A connection to an HTTP server, with the traits that hyper requires.
-pub(super) struct Socket {
+pub struct Socket {
     io: TokioIo<Box<dyn Io>>,
     http2: bool,
 }

@@ -27,6 +27,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub(crate) use answer::settled;
 pub(crate) use client::{Budget, Client, host};
+pub use connector::{HttpConnector, NotConnected, Socket as HttpSocket};
 pub use options::{HeaderValue, HttpOptions};
 pub(crate) use url::address;
 
