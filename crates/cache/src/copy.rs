@@ -73,7 +73,7 @@ impl Cache {
             background: Mutex::new(*background.get_mut().unwrap_or_else(PoisonError::into_inner)),
             timeline: timeline.copy(),
             supply,
-            held_max: *held_max,
+            held_max: AtomicU64::new(*held_max.get_mut()),
             next_relief: AtomicUsize::new(*next_relief.get_mut()),
             next_shard: AtomicUsize::new(*next_shard.get_mut()),
         }

@@ -18,7 +18,7 @@ use crate::ghost::{Curve, Ghosts};
 use crate::in_place::Reserved;
 use crate::item::{Change, Item, NewCas, NewItem, Refused, Use, Value};
 use crate::ledger::{Ledger, PlanError};
-use crate::memory::{Heap, Memory, Supply};
+use crate::memory::{Heap, Memory, Supply, held_max};
 use crate::options::{Eviction, Options, OptionsError, Partition};
 use crate::shard::{
     self, Annotations, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Record, Removed, Shard, Visibility,
@@ -62,18 +62,13 @@ pub struct Cache {
     pub(crate) timeline: Timeline,
     pub(crate) supply: Arc<Supply>,
     /// Largest number of bytes of memory blocks and tables together.
-    pub(crate) held_max: u64,
+    pub(crate) held_max: AtomicU64,
     /// The shard whose pages are emptied next if blocks and tables exceed the limit.
     pub(crate) next_relief: AtomicUsize,
     /// The shard that is searched for a victim first if no key determines it.
     pub(crate) next_shard: AtomicUsize,
 }
 
-/// Blocks and tables may exceed the total by a tenth, or by 32 MiB if that is more, for free slots
-/// in pages and for uncharged parts of items. Chosen: two thirds of the memory that a process may
-/// take beside its budget.
-const RESERVE_DIVISOR: u64 = 10;
-const RESERVE_BYTES_MIN: u64 = 32 << 20;
 /// Divisor of the total that limits the bytes reserved for values that are being received.
 const RESERVED_DIVISOR: u64 = 64;
 
@@ -167,15 +162,13 @@ impl Cache {
             background: Mutex::default(),
             timeline: Timeline::default(),
             supply,
-            held_max: options
-                .total_bytes
-                .saturating_add((options.total_bytes / RESERVE_DIVISOR).max(RESERVE_BYTES_MIN)),
+            held_max: AtomicU64::new(held_max(options.total_bytes)),
             next_relief: AtomicUsize::new(0),
             next_shard: AtomicUsize::new(0),
         })
     }
 
-    /// The options of the cache.
+    /// The options that the cache was created with. [`Self::total_bytes`] is the total in force.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
@@ -462,7 +455,7 @@ impl Cache {
     /// are then received elsewhere and copied when they are stored. Evicts nothing.
     #[must_use]
     pub fn reserve(&self, bytes: usize) -> Option<Reserved> {
-        Reserved::new(&self.supply, bytes, self.options.total_bytes / RESERVED_DIVISOR)
+        Reserved::new(&self.supply, bytes, self.total_bytes() / RESERVED_DIVISOR)
     }
 
     /// Bytes of memory that are reserved at present. Takes no lock; O(1).
@@ -488,7 +481,7 @@ impl Cache {
     }
 
     /// Sets a temporary limit on the bytes of all partitions together, at most the total. Stores
-    /// evict towards it as in step 5 of the [crate]'s documentation; the plan is unchanged, and
+    /// evict towards it as in step 4 of the [crate]'s documentation; the plan is unchanged, and
     /// without stores nothing is evicted. For a driver that sees the process use more memory than
     /// the items account for.
     pub fn set_ceiling(&self, bytes: u64) {
@@ -536,7 +529,7 @@ impl Cache {
     #[must_use]
     pub fn total(&self) -> Usage {
         let mut total = Usage {
-            budget_bytes: self.ledger.total_bytes(),
+            budget_bytes: self.total_bytes(),
             used_bytes: self.ledger.total_used(),
             ..Usage::default()
         };

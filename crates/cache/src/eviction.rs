@@ -16,7 +16,7 @@ const TRIES: usize = 64;
 
 /// Bytes that a store may evict towards a lowered ceiling per byte it stores. Chosen: items of
 /// another size have replaced the old ones before they are an eighth of the cache.
-const CEILING_PACE: u64 = 8;
+pub(crate) const CEILING_PACE: u64 = 8;
 
 /// Bytes that a store may move per byte it stores, while blocks and tables exceed their limit.
 /// Chosen: a page worth emptying holds a few times as many bytes as it has free.
@@ -98,7 +98,9 @@ impl Cache {
     /// is at most the total.
     #[inline]
     pub(crate) fn exceeds_limits(&self, partition: PartitionId) -> bool {
-        self.ledger.is_over(partition) || self.ledger.is_ceiling_over() || self.supply.held() > self.held_max
+        self.ledger.is_over(partition)
+            || self.ledger.is_ceiling_over()
+            || self.supply.held() > self.held_max()
     }
 
     /// Steps 3 to 5 of a store (see the crate's documentation) of an item of charge `charge`, for
@@ -110,9 +112,8 @@ impl Cache {
         };
         let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
         evict_while(freed, |freed| freed < 2 * charge && self.ledger.is_over(partition), own);
-        evict_while(0, |_| self.ledger.is_total_over(), most_over);
         evict_while(0, |freed| freed < CEILING_PACE * charge && self.ledger.is_ceiling_over(), most_over);
-        if self.supply.held() > self.held_max {
+        if self.supply.held() > self.held_max() {
             self.enforce_memory_limit(charge, now);
         }
     }
@@ -122,7 +123,7 @@ impl Cache {
     /// the sizes of items change as a whole, or when many small items have expiries and flags. The
     /// work is bounded by the bytes stored.
     fn enforce_memory_limit(&self, charge: u64, now: Instant) {
-        let is_over = || self.supply.held() > self.held_max;
+        let is_over = || self.supply.held() > self.held_max();
         let mut moved = 0;
         for _ in 0..self.shards.len() {
             while is_over() && moved < MOVE_PACE * charge {
@@ -142,7 +143,7 @@ impl Cache {
 
     /// True if a partition is over its budget or the total is exceeded.
     pub(crate) fn is_over(&self) -> bool {
-        self.ledger.is_total_over() || self.ledger.most_over().is_some_and(|(_, excess)| excess > 0)
+        self.ledger.total_excess() > 0 || self.ledger.most_over().is_some_and(|(_, excess)| excess > 0)
     }
 
     /// Evicts one item of the partition that is most over its budget (or nearest to it), or of all

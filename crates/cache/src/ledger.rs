@@ -14,7 +14,7 @@ use thiserror::Error;
 /// Budgets and charges of all partitions.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    total_bytes: u64,
+    total_bytes: AtomicU64,
     used: AtomicU64,
     /// Temporary limit of the used bytes, at most the total.
     ceiling: AtomicU64,
@@ -36,7 +36,7 @@ impl Ledger {
     pub(crate) fn new(total_bytes: u64, budgets: Vec<u64>) -> Self {
         let account = |&budget| Account { used: AtomicU64::new(0), budget: AtomicU64::new(budget) };
         Self {
-            total_bytes,
+            total_bytes: AtomicU64::new(total_bytes),
             used: AtomicU64::new(0),
             ceiling: AtomicU64::new(total_bytes),
             shared: AtomicBool::new(false),
@@ -52,7 +52,7 @@ impl Ledger {
             budget: AtomicU64::new(*account.budget.get_mut()),
         };
         Self {
-            total_bytes: self.total_bytes,
+            total_bytes: AtomicU64::new(*self.total_bytes.get_mut()),
             used: AtomicU64::new(*self.used.get_mut()),
             ceiling: AtomicU64::new(*self.ceiling.get_mut()),
             shared: AtomicBool::new(*self.shared.get_mut()),
@@ -62,25 +62,43 @@ impl Ledger {
     }
 
     pub(crate) fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
-        self.check(plan)?;
         let mut in_force = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(plan, self.total_bytes())?;
+        self.put_in_force(plan, &mut in_force);
+        Ok(())
+    }
+
+    /// Changes the total, and puts a plan for it in force. A ceiling at the total stays there.
+    pub(crate) fn resize(&self, total_bytes: u64, plan: &CachePlan) -> Result<(), PlanError> {
+        let mut in_force = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(plan, total_bytes)?;
+        let before = self.total_bytes.swap(total_bytes, Relaxed);
+        if self.ceiling() == before {
+            self.ceiling.store(total_bytes, Relaxed);
+        } else {
+            self.ceiling.fetch_min(total_bytes, Relaxed);
+        }
+        self.put_in_force(plan, &mut in_force);
+        Ok(())
+    }
+
+    fn put_in_force(&self, plan: &CachePlan, in_force: &mut CachePlan) {
         for (index, account) in self.accounts.iter().enumerate() {
             let budget = plan.budget(PartitionId::from_index(index)).unwrap_or(u64::MAX);
             account.budget.store(budget, Relaxed);
         }
         self.shared.store(*plan == CachePlan::Shared, Relaxed);
         in_force.clone_from(plan);
-        Ok(())
     }
 
-    fn check(&self, plan: &CachePlan) -> Result<(), PlanError> {
+    fn check(&self, plan: &CachePlan, total_bytes: u64) -> Result<(), PlanError> {
         let CachePlan::Budgets(budgets) = plan else { return Ok(()) };
         if budgets.len() != self.accounts.len() {
             return Err(PlanError::Partitions { given: budgets.len(), partitions: self.accounts.len() });
         }
         let sum = budgets.iter().map(|&budget| u128::from(budget)).sum();
-        if sum > u128::from(self.total_bytes) {
-            return Err(PlanError::OverTotal { sum, total_bytes: self.total_bytes });
+        if sum > u128::from(total_bytes) {
+            return Err(PlanError::OverTotal { sum, total_bytes });
         }
         Ok(())
     }
@@ -94,8 +112,9 @@ impl Ledger {
         self.shared.load(Relaxed)
     }
 
+    #[inline]
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.total_bytes
+        self.total_bytes.load(Relaxed)
     }
 
     #[inline]
@@ -106,7 +125,7 @@ impl Ledger {
     /// Largest charge of an item in `partition`: its budget, or the total under `Shared`.
     #[inline]
     pub(crate) fn budget(&self, partition: PartitionId) -> u64 {
-        self.accounts[partition.index()].budget.load(Relaxed).min(self.total_bytes)
+        self.accounts[partition.index()].budget.load(Relaxed).min(self.total_bytes())
     }
 
     pub(crate) fn used(&self, partition: PartitionId) -> u64 {
@@ -139,7 +158,7 @@ impl Ledger {
     #[inline]
     pub(crate) fn excess_with(&self, partition: PartitionId, bytes: u64) -> u64 {
         let (used, budget) = match self.is_shared() {
-            true => (self.total_used(), self.total_bytes),
+            true => (self.total_used(), self.total_bytes()),
             false => (self.used(partition), self.accounts[partition.index()].budget.load(Relaxed)),
         };
         (used + bytes).saturating_sub(budget)
@@ -157,14 +176,9 @@ impl Ledger {
         self.excess(partition) > 0
     }
 
-    #[inline]
-    pub(crate) fn is_total_over(&self) -> bool {
-        self.total_used() > self.total_bytes
-    }
-
     /// Bytes by which the total is exceeded.
     pub(crate) fn total_excess(&self) -> u64 {
-        self.total_used().saturating_sub(self.total_bytes)
+        self.total_used().saturating_sub(self.total_bytes())
     }
 
     #[inline]
@@ -173,7 +187,7 @@ impl Ledger {
     }
 
     pub(crate) fn set_ceiling(&self, bytes: u64) {
-        self.ceiling.store(bytes.min(self.total_bytes), Relaxed);
+        self.ceiling.store(bytes.min(self.total_bytes()), Relaxed);
     }
 
     #[inline]
@@ -234,6 +248,22 @@ mod tests {
         let too_much = ledger.apply(&CachePlan::Budgets(vec![u64::MAX, u64::MAX]));
         assert_eq!(too_much, Err(PlanError::OverTotal { sum: 2 * u128::from(u64::MAX), total_bytes: 10 }));
         assert_eq!(ledger.plan(), CachePlan::Budgets(vec![4, 6]));
+    }
+
+    #[test]
+    fn changed_total_comes_with_a_plan_that_fits_it_and_moves_the_ceiling() {
+        let ledger = Ledger::new(100, vec![40, 60]);
+        ledger.add(PartitionId(0), 90);
+        let plan = CachePlan::Budgets(vec![20, 30]);
+        assert_eq!(ledger.resize(49, &plan), Err(PlanError::OverTotal { sum: 50, total_bytes: 49 }));
+        assert_eq!((ledger.total_bytes(), ledger.plan()), (100, CachePlan::Budgets(vec![40, 60])));
+        ledger.resize(50, &plan).unwrap();
+        assert_eq!((ledger.total_bytes(), ledger.ceiling(), ledger.total_excess()), (50, 50, 40));
+        ledger.set_ceiling(30);
+        ledger.resize(60, &plan).unwrap();
+        assert_eq!(ledger.ceiling(), 30, "it was lowered for another reason");
+        ledger.resize(20, &CachePlan::Shared).unwrap();
+        assert_eq!((ledger.ceiling(), ledger.total_excess()), (20, 70));
     }
 
     #[test]

@@ -46,13 +46,12 @@
 //!    recent item of *p* is evicted. A partition that was within its budget before is within it
 //!    again; one whose budget was lowered shrinks by at least *c* with every store, and no single
 //!    store pays for the whole change.
-//! 4. While the total is exceeded, the least recent item of the partition that exceeds its budget
-//!    by the most bytes (the first of equals) is evicted.
+//! 4. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total by default)
+//!    and this store has freed less than 8*c* for it, the least recent item of the partition that
+//!    exceeds its budget by the most bytes (the first of equals) is evicted. So no single store
+//!    pays for a lowered ceiling or total ([`Cache::resize`]).
 //!
-//! 5. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total by default)
-//!    and this store has freed less than 8*c* for it, items are evicted as in step 4.
-//!
-//! 6. While blocks and tables exceed the total plus its reserve (a tenth, or 32 MiB if that is
+//! 5. While blocks and tables exceed the total plus its reserve (a tenth, or 32 MiB if that is
 //!    more), pages are emptied, at most 8*c* bytes of records, and if that is not enough, items of
 //!    at most 8*c* are evicted as in step 4.
 //!
@@ -139,6 +138,7 @@ mod shard;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod total;
 mod usage;
 
 pub use access::{Access, AccessFlags};
@@ -156,4 +156,5 @@ pub use options::{
 };
 pub use prefetch::PREFETCH_KEYS_MAX;
 pub use sherwood_model::{DeadlineClass, DeadlineClasses};
+pub use total::ResizeError;
 pub use usage::{ClassUsage, Usage};

@@ -163,6 +163,16 @@ impl Drop for Block {
     }
 }
 
+/// Blocks and tables may exceed the total by a tenth, or by 32 MiB if that is more, for free slots
+/// in pages and for uncharged parts of items. Chosen: two thirds of the memory that a process may
+/// take beside its budget.
+const RESERVE_DIVISOR: u64 = 10;
+const RESERVE_BYTES_MIN: u64 = 32 << 20;
+/// Largest number of bytes of memory blocks and tables together.
+pub(crate) fn held_max(total_bytes: u64) -> u64 {
+    total_bytes.saturating_add((total_bytes / RESERVE_DIVISOR).max(RESERVE_BYTES_MIN))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

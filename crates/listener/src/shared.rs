@@ -68,7 +68,7 @@ impl Service {
 
     /// Returns the bytes of cache that a slot's clients can fill: those of their tenant, or all.
     pub(super) fn bytes_max(&self, slot: TenantSlot) -> u64 {
-        let total_bytes = self.cache.options().total_bytes;
+        let total_bytes = self.cache.total_bytes();
         self.standing(slot).map_or(total_bytes, |standing| standing.cache_bytes)
     }
 

@@ -111,14 +111,14 @@ impl Server {
         let seen = self.observe(known);
         let decision = self.controller.decide(now, &seen);
         if decision.apply {
-            let plan = self.resizing.plan(decision.plan.cache, self.cache.options().total_bytes);
+            let plan = self.resizing.plan(decision.plan.cache, self.cache.total_bytes());
             self.apply(now, &plan);
         }
     }
 
     /// Applies the next step of a gradual change of budgets; called once a second.
     pub(crate) fn go_on_resizing(&mut self, now: Instant) {
-        if let Some(plan) = self.resizing.next(self.cache.options().total_bytes) {
+        if let Some(plan) = self.resizing.next(self.cache.total_bytes()) {
             self.apply(now, &plan);
         }
     }
@@ -129,7 +129,7 @@ impl Server {
     }
 
     fn observe(&self, known: &Known) -> Observation {
-        let (needs, total_bytes) = (self.controller.needs(), self.cache.options().total_bytes);
+        let (needs, total_bytes) = (self.controller.needs(), self.cache.total_bytes());
         let seen = |(partition, known): (_, &KnownPartition)| {
             let usage = self.cache.usage(partition);
             let (tenant, backend) = self.partitions.pair(partition);

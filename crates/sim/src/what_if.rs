@@ -51,7 +51,7 @@ impl WhatIf {
             let look_ups = usage.hits + usage.misses;
             let since = look_ups - std::mem::replace(&mut before[partition.index()], look_ups);
             let Some(curve) = curve(&server.cache, partition) else { continue };
-            if let Some(more) = needs.shadow_bytes(server.cache.options().total_bytes) {
+            if let Some(more) = needs.shadow_bytes(server.cache.total_bytes()) {
                 *shadow_hits.get_or_insert(0) += curve.shadow_hits(usage.budget_bytes, more, since);
             }
             curves.push((look_ups, curve));

@@ -227,6 +227,12 @@ impl Ghost {
         self.stack.remove(hash);
     }
 
+    /// Keeps keys down to a larger depth. Reuses beyond the earlier one are found as the dropped
+    /// keys return, and earlier counts fade.
+    pub(crate) fn deepen(&mut self, depth_bytes: u64) {
+        self.options.depth_bytes = self.options.depth_bytes.max(depth_bytes);
+    }
+
     /// Drops all keys but keeps the counts.
     pub fn clear(&mut self) {
         self.stack.clear();

@@ -42,6 +42,15 @@ impl Ghosts {
         }
     }
 
+    /// Makes the curves reach to twice `total_bytes`, if they do not. The memory of the ghosts
+    /// stays what it was.
+    pub(crate) fn deepen(&self, total_bytes: u64) {
+        for index in 0..self.ghosts.len() {
+            let depth_bytes = total_bytes.saturating_mul(DEPTH_FACTOR);
+            self.with(PartitionId::from_index(index), |ghost| ghost.deepen(depth_bytes));
+        }
+    }
+
     /// Returns a copy of the ghosts, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let ghost = |ghost: &mut Mutex<Ghost>| {

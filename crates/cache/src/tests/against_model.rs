@@ -33,6 +33,8 @@ enum Op {
     },
     /// Applies a plan: shares of the total by weight; all zero for `Shared`.
     Plan([u8; PARTITIONS + 1]),
+    /// Changes the total to so many eighths of the first one, with a plan of such shares.
+    Resize(u8, [u8; PARTITIONS + 1]),
     Step(usize),
     /// Runs the background work to its end.
     Idle,
@@ -103,6 +105,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (prop::option::of(0..PARTITIONS), prop_oneof![Just(0), 1..20u64])
             .prop_map(|(partition, delay_ms)| Op::Flush { partition, delay_ms }),
         2 => prop_oneof![2 => any::<[u8; PARTITIONS + 1]>(), 1 => Just([0; PARTITIONS + 1])].prop_map(Op::Plan),
+        1 => (3..13u8, any::<[u8; PARTITIONS + 1]>()).prop_map(|(eighths, plan)| Op::Resize(eighths, plan)),
         2 => (1..40usize).prop_map(Op::Step),
         1 => Just(Op::Idle),
         4 => (0..10u64).prop_map(|ms| Op::Wait { ms }),
@@ -164,6 +167,7 @@ impl Pair {
                 self.model.flush(*partition, at, self.now);
             }
             Op::Plan(weights) => self.plan(weights),
+            Op::Resize(eighths, weights) => self.resize(*eighths, weights),
             Op::Step(items_max) => self.step(*items_max),
             Op::Idle => self.idle()?,
             Op::Wait { ms } => {
@@ -305,15 +309,16 @@ impl Pair {
     }
 
     fn plan(&mut self, weights: &[u8; PARTITIONS + 1]) {
-        // The last weight stands for unallocated bytes.
-        let sum: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-        let share = |&weight: &u8| TOTAL * u64::from(weight) / sum;
-        let plan = match sum {
-            0 => CachePlan::Shared,
-            _ => budgets(&weights[..PARTITIONS].iter().map(share).collect::<Vec<_>>()),
-        };
+        let plan = plan_of(self.cache.total_bytes(), weights);
         self.cache.apply(&plan).expect("shares of the total fit");
         self.model.apply(&plan);
+    }
+
+    fn resize(&mut self, eighths: u8, weights: &[u8; PARTITIONS + 1]) {
+        let total_bytes = TOTAL / 8 * u64::from(eighths);
+        let plan = plan_of(total_bytes, weights);
+        self.cache.resize(total_bytes, &plan).expect("shares of the total fit");
+        self.model.resize(total_bytes, &plan);
     }
 
     /// Evictions are exact. The dead items that a step finds are unspecified, but it removes
@@ -391,8 +396,8 @@ impl Pair {
     }
 
     /// Checks that both hold the same items in the same order, with the same bytes and counts, and
-    /// no more than the total.
-    fn check(&self, number: usize, op: &Op) -> Result<(), TestCaseError> {
+    /// no more than the total or, where that was lowered, than `used_before` the operation.
+    fn check(&self, number: usize, op: &Op, used_before: u64) -> Result<(), TestCaseError> {
         let engine = contents(&self.cache, self.now);
         let state = || {
             let (model, engine) = (list(&self.model.items), list(&engine));
@@ -412,13 +417,26 @@ impl Pair {
             );
         }
         let total = self.cache.total();
-        prop_assert!(total.used_bytes <= TOTAL, "{} bytes used {}", total.used_bytes, state());
+        prop_assert_eq!(total.budget_bytes, self.cache.total_bytes());
+        let may_use = total.budget_bytes.max(used_before);
+        prop_assert!(total.used_bytes <= may_use, "{} bytes used {}", total.used_bytes, state());
         let idle_within = |partition| {
             let usage = self.cache.usage(PartitionId::from_index(partition));
-            usage.used_bytes <= usage.budget_bytes
+            usage.used_bytes <= usage.budget_bytes && total.used_bytes <= total.budget_bytes
         };
         prop_assert!(!matches!(op, Op::Idle) || (0..PARTITIONS).all(idle_within), "over budget {}", state());
         Ok(())
+    }
+}
+
+/// Divides the total by weights, of which the last stands for unallocated bytes; all zero for
+/// `Shared`.
+fn plan_of(total_bytes: u64, weights: &[u8; PARTITIONS + 1]) -> CachePlan {
+    let sum: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
+    let share = |&weight: &u8| total_bytes * u64::from(weight) / sum;
+    match sum {
+        0 => CachePlan::Shared,
+        _ => budgets(&weights[..PARTITIONS].iter().map(share).collect::<Vec<_>>()),
     }
 }
 
@@ -442,8 +460,9 @@ proptest! {
     ) {
         let mut pair = Pair::new(1 << shards, classes);
         for (number, op) in ops.iter().enumerate() {
+            let used_before = pair.cache.used_bytes();
             pair.apply(op)?;
-            pair.check(number, op)?;
+            pair.check(number, op, used_before)?;
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use crate::deadlines::FLOOR;
+use crate::eviction::CEILING_PACE;
 use crate::{Access, AccessFlags, Cache, ClassUsage, Item, ItemKind, NewItem, Usage, Value, charge};
 
 /// Expected state of the engine.
@@ -128,7 +129,7 @@ impl Model {
         Self {
             items: Vec::new(),
             usages: vec![Usage::default(); budgets.len()],
-            total_bytes: cache.options().total_bytes,
+            total_bytes: cache.total_bytes(),
             grace: cache.partitions()[0].grace,
             flushes: vec![None; budgets.len()],
             budgets: Some(budgets),
@@ -250,21 +251,28 @@ impl Model {
             let oldest = self.oldest(|item| item.partition == partition);
             freed += self.evict(oldest.expect("an item is over the budget"), now);
         }
-        while self.used() > self.total_bytes {
+        let mut freed = 0;
+        while freed < CEILING_PACE * charge && self.used() > self.total_bytes {
             let victim = self.victim().expect("items exceed the total");
-            self.evict(victim, now);
+            freed += self.evict(victim, now);
         }
     }
 
     /// Evicts as `Cache::step` does.
     pub(super) fn step(&mut self, items_max: usize, now: Instant) {
         for _ in 0..items_max {
-            let over = (0..self.usages.len()).any(|partition| self.excess(partition) > 0);
+            let over = self.used() > self.total_bytes
+                || (0..self.usages.len()).any(|partition| self.excess(partition) > 0);
             match self.victim() {
                 Some(victim) if over => self.evict(victim, now),
                 _ => return,
             };
         }
+    }
+
+    pub(super) fn resize(&mut self, total_bytes: u64, plan: &CachePlan) {
+        self.total_bytes = total_bytes;
+        self.apply(plan);
     }
 
     pub(super) fn apply(&mut self, plan: &CachePlan) {

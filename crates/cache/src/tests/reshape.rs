@@ -104,7 +104,7 @@ fn items_of_mixed_and_changing_sizes_use_the_full_budget() {
             let used = cache.used_bytes();
             assert!(used > total_bytes / 20 * 19, "{used} bytes of items of {sizes:?}, {eviction:?}");
             assert!(
-                cache.supply.held() <= cache.held_max + (1 << 20),
+                cache.supply.held() <= cache.held_max() + (1 << 20),
                 "{} bytes are held",
                 cache.supply.held()
             );

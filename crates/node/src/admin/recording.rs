@@ -120,7 +120,7 @@ fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
     let backends = calls.iter().enumerate().map(|(index, calls)| backend(core, index, calls));
     Ok(RecordingView {
         recorded_s: (now - since).as_secs_f64(),
-        total_bytes: core.cache.options().total_bytes,
+        total_bytes: core.cache.total_bytes(),
         slo_observe_s: core.telemetry.slo().0.observe.as_secs_f64(),
         hit_latency_ms: hits.quantile(0.5).map(millis),
         requests: kinds.into_iter().map(kind).collect(),

@@ -35,7 +35,7 @@ impl World {
 
     fn balance_bytes(&self) -> Result<(), Imbalance> {
         for server in &self.servers {
-            let total = server.cache.options().total_bytes;
+            let total = server.cache.total_bytes();
             self.at_most("bytes in a cache", server.cache.used_bytes(), total)?;
             if let CachePlan::Budgets(budgets) = server.cache.plan() {
                 self.equal("the sum of budgets", budgets.iter().sum(), total)?;
