@@ -24,6 +24,7 @@ use crate::http::HasBuffers;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::reload::ReloadRequests;
+use crate::resident::Limit;
 use crate::shadow::Shadow;
 use crate::spans::Spans;
 use crate::telemetry::Telemetry;
@@ -69,8 +70,8 @@ pub(crate) struct Core {
     pub(crate) spans: Option<Arc<Spans>>,
     /// The budget of bytes held for clients.
     pub(crate) buffers: Arc<Buffers>,
-    /// Resident bytes, without these buffers, above which the node evicts; none without a limit.
-    pub(crate) resident_bytes_max: Option<u64>,
+    /// The limit of resident memory above which the node evicts; none without one.
+    pub(crate) resident_limit: Option<Arc<Limit>>,
     /// The cache's background work that listeners may do.
     pub(crate) background: Arc<BackgroundTasks>,
     pub(crate) control: Arc<Mutex<Control>>,

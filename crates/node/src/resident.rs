@@ -26,6 +26,8 @@
 //! soonest in the thread that freed it, and because memory grows only with stores: an idle node
 //! evicts nothing, whatever the size of the process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use sherwood_cache::Cache;
@@ -52,16 +54,57 @@ const RISE_LOOKS: u64 = 64;
 /// third.
 const BUFFERS_LOOKS: u64 = 32;
 
+/// The limit of resident memory without the buffers of clients: the size of the process at its
+/// start, the cache's total, and a slack.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    start_bytes: u64,
+    total_bytes: AtomicU64,
+    slack_bytes: AtomicU64,
+}
+
+impl Limit {
+    /// Limits the process to its present size plus `total_bytes` of cache and `slack_bytes`. None
+    /// where the system does not report the size of the process.
+    pub(crate) fn start(total_bytes: u64, slack_bytes: u64) -> Option<Self> {
+        Some(Self::new(resident_bytes()?, total_bytes, slack_bytes))
+    }
+
+    fn new(start_bytes: u64, total_bytes: u64, slack_bytes: u64) -> Self {
+        let (total_bytes, slack_bytes) = (AtomicU64::new(total_bytes), AtomicU64::new(slack_bytes));
+        Self { start_bytes, total_bytes, slack_bytes }
+    }
+
+    /// Changes the limit for another total and its slack.
+    pub(crate) fn set(&self, total_bytes: u64, slack_bytes: u64) {
+        self.total_bytes.store(total_bytes, Relaxed);
+        self.slack_bytes.store(slack_bytes, Relaxed);
+    }
+
+    /// Returns the resident bytes, without the buffers of clients, above which the ceiling falls.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_near().saturating_add(self.slack_bytes.load(Relaxed))
+    }
+
+    /// Returns the resident bytes above which checks are more frequent.
+    fn bytes_near(&self) -> u64 {
+        self.start_bytes.saturating_add(self.total_bytes())
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.total_bytes.load(Relaxed)
+    }
+
+    /// Returns the excess in bytes that lowers the ceiling by twice its size.
+    fn knee_bytes(&self) -> u64 {
+        (self.slack_bytes.load(Relaxed) / KNEE_DIVISOR).max(1)
+    }
+}
+
 /// Compares the process with its limit, and sets the cache's ceiling accordingly.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    total_bytes: u64,
-    /// Resident bytes above which the ceiling falls.
-    bytes_max: u64,
-    /// Resident bytes above which checks are more frequent.
-    bytes_near: u64,
-    /// Excess in bytes that lowers the ceiling by twice its size.
-    knee_bytes: u64,
+    limit: Arc<Limit>,
     /// Allowance for the buffers of clients, bytes: their present size, or a decaying earlier one.
     buffers_bytes: u64,
     reading: Reading,
@@ -104,26 +147,10 @@ impl Reading {
 }
 
 impl Watch {
-    /// Limits the process to its present size plus `total_bytes` of cache and `slack_bytes`. None
-    /// where the system does not report the size of the process.
-    pub(crate) fn start(total_bytes: u64, slack_bytes: u64) -> Option<Self> {
-        Some(Self::new(resident_bytes()?, total_bytes, slack_bytes))
-    }
-
-    /// Returns the resident bytes, without the buffers of clients, above which the ceiling falls.
-    pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max
-    }
-
-    fn new(start_bytes: u64, total_bytes: u64, slack_bytes: u64) -> Self {
-        let bytes_max = start_bytes.saturating_add(total_bytes).saturating_add(slack_bytes);
-        let knee_bytes = (slack_bytes / KNEE_DIVISOR).max(1);
-        let bytes_near = bytes_max.saturating_sub(slack_bytes);
+    /// Keeps the process within the limit.
+    pub(crate) fn new(limit: Arc<Limit>) -> Self {
         Self {
-            total_bytes,
-            bytes_max,
-            bytes_near,
-            knee_bytes,
+            limit,
             buffers_bytes: 0,
             reading: Reading::default(),
             next_read: Instant::ZERO,
@@ -144,7 +171,7 @@ impl Watch {
             let resident = self.resident(Counted::of(cache, memory), resident_bytes, now);
             let resident = self.without_excess(resident, |excess| memory.return_excess(excess));
             cache.set_ceiling(self.ceiling(resident, cache.used_bytes(), cache.ceiling()));
-            self.next_look = now + if resident > self.bytes_near { LOOK_NEAR } else { LOOK_FAR };
+            self.next_look = now + if resident > self.limit.bytes_near() { LOOK_NEAR } else { LOOK_FAR };
         }
         self.next_look - now
     }
@@ -164,7 +191,7 @@ impl Watch {
     /// Asks `return_excess` for the bytes above the limit, which says how many of them are warm
     /// memory and so will be returned, and returns the resident bytes that will be left.
     fn without_excess(&self, resident: u64, return_excess: impl FnOnce(usize) -> usize) -> u64 {
-        let excess = resident.saturating_sub(self.bytes_max);
+        let excess = resident.saturating_sub(self.limit.bytes_max());
         resident.saturating_sub(return_excess(excess as usize) as u64)
     }
 
@@ -178,16 +205,17 @@ impl Watch {
     /// Returns the cache's next ceiling when the process takes `resident` bytes without the buffers
     /// of clients.
     fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
-        let excess = resident.saturating_sub(self.bytes_max);
+        let excess = resident.saturating_sub(self.limit.bytes_max());
+        let total_bytes = self.limit.total_bytes();
         if excess == 0 {
-            return ceiling.saturating_add(self.total_bytes / RISE_LOOKS).min(self.total_bytes);
+            return ceiling.saturating_add(total_bytes / RISE_LOOKS).min(total_bytes);
         }
         if used > ceiling {
             // Eviction to the present ceiling is incomplete, so its effect is not known yet.
             return ceiling;
         }
-        let less = excess.saturating_add(excess.saturating_mul(excess) / self.knee_bytes);
-        used.saturating_sub(less).max(self.total_bytes / FLOOR_DIVISOR)
+        let less = excess.saturating_add(excess.saturating_mul(excess) / self.limit.knee_bytes());
+        used.saturating_sub(less).max(total_bytes / FLOOR_DIVISOR)
     }
 }
 
@@ -206,7 +234,7 @@ mod tests {
 
     /// A process of 10 MiB at the start, with a cache of 64 MiB and 16 MiB of slack.
     fn watch() -> Watch {
-        Watch::new(10 * MIB, 64 * MIB, 16 * MIB)
+        Watch::new(Arc::new(Limit::new(10 * MIB, 64 * MIB, 16 * MIB)))
     }
 
     #[test]
@@ -228,6 +256,15 @@ mod tests {
             "five times at four times the knee"
         );
         assert_eq!(watch().ceiling(u64::MAX, 58 * MIB, lowered), 8 * MIB);
+    }
+
+    #[test]
+    fn limit_follows_the_total() {
+        let watch = watch();
+        watch.limit.set(32 * MIB, 8 * MIB);
+        assert_eq!(watch.limit.bytes_max(), 50 * MIB);
+        assert_eq!(watch.ceiling(50 * MIB, 10 * MIB, 32 * MIB), 32 * MIB);
+        assert_eq!(watch.ceiling(u64::MAX, 30 * MIB, 32 * MIB), 4 * MIB);
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //!
 //! It covers accesses through the gateway and the dispatchers, and only while a policy needs it.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, OptionsError, Partition};
 use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
@@ -29,6 +29,12 @@ const OLD_RATIO: f64 = 0.8;
 pub(crate) struct Shadow {
     enabled: AtomicBool,
     hash: SeededState,
+    partitions: Vec<Partition>,
+    simulated: RwLock<Simulated>,
+}
+
+/// The two caches of one total.
+struct Simulated {
     /// Inverse of the sampled share of keys: a power of two.
     one_in: u64,
     step_bytes: u64,
@@ -51,6 +57,55 @@ impl Shadow {
         partitions: &[Partition],
         hash: SeededState,
     ) -> Result<Self, OptionsError> {
+        let partitions: Vec<_> = partitions.iter().map(|one| Partition { budget_bytes: 0, ..*one }).collect();
+        let simulated = RwLock::new(Simulated::new(total_bytes, &partitions, hash)?);
+        Ok(Self { enabled: AtomicBool::new(false), hash, partitions, simulated })
+    }
+
+    /// Begins anew for another total.
+    ///
+    /// # Errors
+    /// If there cannot be such a cache; then the present ones stay.
+    pub(crate) fn resize(&self, total_bytes: u64) -> Result<(), OptionsError> {
+        let simulated = Simulated::new(total_bytes, &self.partitions, self.hash)?;
+        *self.simulated.write().unwrap_or_else(PoisonError::into_inner) = simulated;
+        Ok(())
+    }
+
+    fn simulated(&self) -> RwLockReadGuard<'_, Simulated> {
+        self.simulated.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Simulates an access to `key`, whose value has `bytes` bytes.
+    pub(crate) fn access(&self, now: Instant, partition: PartitionId, key: &[u8], bytes: usize) {
+        if self.enabled.load(Relaxed) {
+            self.simulated().access(now, partition, (key, self.hash.hash_bytes(key)), bytes);
+        }
+    }
+
+    /// Returns the slope of every partition's hit ratio per byte at these budgets, none with too
+    /// few look-ups so far. Starts an idle simulation.
+    pub(crate) fn slopes(&self, budgets: &[u64]) -> Vec<Option<f64>> {
+        self.enabled.store(true, Relaxed);
+        self.simulated().slopes(budgets)
+    }
+
+    /// Stops the simulation of the two caches and frees what it holds.
+    pub(crate) fn rest(&self, now: Instant) {
+        if self.enabled.swap(false, Relaxed) {
+            self.simulated().caches().into_iter().for_each(|cache| cache.flush(None, now, now));
+        }
+    }
+
+    /// Reclaims what the simulated caches no longer need; true when there is more to do.
+    pub(crate) fn step(&self, now: Instant, items_max: usize) -> bool {
+        self.simulated().caches().map(|cache| cache.step(now, items_max)).contains(&true)
+    }
+}
+
+impl Simulated {
+    /// Creates the caches of `total_bytes` and of more, with these partitions, which are empty.
+    fn new(total_bytes: u64, partitions: &[Partition], hash: SeededState) -> Result<Self, OptionsError> {
         let one_in = total_bytes.div_ceil(BYTES_MAX).next_power_of_two();
         let step_bytes = (total_bytes as f64 * SLOPE_STEP_RATIO) as u64;
         let more = step_bytes * partitions.len() as u64;
@@ -62,14 +117,11 @@ impl Shadow {
                 eviction: Eviction::Lru,
                 ..Options::default()
             };
-            let empty: Vec<_> = partitions.iter().map(|one| Partition { budget_bytes: 0, ..*one }).collect();
-            Cache::new(options, &empty, hash)
+            Cache::new(options, partitions, hash)
         };
         let slopes =
             Slopes { counted: vec![[(0, 0); 2]; partitions.len()], slopes: vec![None; partitions.len()] };
         Ok(Self {
-            enabled: AtomicBool::new(false),
-            hash,
             one_in,
             step_bytes,
             present: simulated(total_bytes)?,
@@ -78,13 +130,16 @@ impl Shadow {
         })
     }
 
-    /// Simulates an access to `key`, whose value has `bytes` bytes.
-    pub(crate) fn access(&self, now: Instant, partition: PartitionId, key: &[u8], bytes: usize) {
-        if !self.enabled.load(Relaxed) || self.hash.hash_bytes(key) & (self.one_in - 1) != 0 {
+    fn caches(&self) -> [&Cache; 2] {
+        [&self.present, &self.larger]
+    }
+
+    fn access(&self, now: Instant, partition: PartitionId, (key, hash): (&[u8], u64), bytes: usize) {
+        if hash & (self.one_in - 1) != 0 {
             return;
         }
         let (access, bytes) = (Access::at(now), u32::try_from(bytes).unwrap_or(u32::MAX));
-        for cache in [&self.present, &self.larger] {
+        for cache in self.caches() {
             if cache.get(partition, key, &access, |_| ()).is_none() {
                 // An item larger than its budget is not stored and misses again.
                 let _ = cache.set(partition, key, NewItem::declared(bytes), &access);
@@ -92,10 +147,7 @@ impl Shadow {
         }
     }
 
-    /// Returns the slope of every partition's hit ratio per byte at these budgets, none with too
-    /// few look-ups so far. Starts an idle simulation.
-    pub(crate) fn slopes(&self, budgets: &[u64]) -> Vec<Option<f64>> {
-        self.enabled.store(true, Relaxed);
+    fn slopes(&self, budgets: &[u64]) -> Vec<Option<f64>> {
         let scaled = |more: u64| budgets.iter().map(|bytes| (bytes + more) / self.one_in).collect();
         for (cache, more) in [(&self.present, 0), (&self.larger, self.step_bytes)] {
             if let Err(error) = cache.apply(&CachePlan::Budgets(scaled(more))) {
@@ -110,7 +162,7 @@ impl Shadow {
     }
 
     fn measure(&self, slopes: &mut Slopes, index: usize, budget: u64) {
-        let now = [&self.present, &self.larger].map(|cache| {
+        let now = self.caches().map(|cache| {
             let usage = cache.usage(PartitionId::from_index(index));
             (usage.hits, usage.hits + usage.misses)
         });
@@ -123,19 +175,6 @@ impl Shadow {
         slopes.counted[index] = now;
         let old = slopes.slopes[index].unwrap_or(slope);
         slopes.slopes[index] = Some(OLD_RATIO * old + (1.0 - OLD_RATIO) * slope);
-    }
-
-    /// Stops the simulation of the two caches and frees what it holds.
-    pub(crate) fn rest(&self, now: Instant) {
-        if self.enabled.swap(false, Relaxed) {
-            self.present.flush(None, now, now);
-            self.larger.flush(None, now, now);
-        }
-    }
-
-    /// Reclaims what the simulated caches no longer need; true when there is more to do.
-    pub(crate) fn step(&self, now: Instant, items_max: usize) -> bool {
-        self.present.step(now, items_max) | self.larger.step(now, items_max)
     }
 }
 
@@ -153,7 +192,8 @@ mod tests {
         let shadow = Shadow::new(1 << 20, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
         let budgets = [1 << 19, 1 << 19];
         assert_eq!(shadow.slopes(&budgets), [None, None], "nothing was seen yet");
-        let nearly = (budgets[0] + shadow.step_bytes / 2) / sherwood_cache::charge(8, 984);
+        let step_bytes = shadow.simulated().step_bytes;
+        let nearly = (budgets[0] + step_bytes / 2) / sherwood_cache::charge(8, 984);
         for round in 0..40 {
             let now = Instant::from_millis(round);
             for i in 0..nearly {
@@ -162,12 +202,15 @@ mod tests {
             }
         }
         let slopes = shadow.slopes(&budgets);
-        assert!(slopes[0].unwrap() > 0.9 / shadow.step_bytes as f64, "{slopes:?}");
+        assert!(slopes[0].unwrap() > 0.9 / step_bytes as f64, "{slopes:?}");
         assert_eq!(slopes[1], Some(0.0));
+        shadow.resize(1 << 21).unwrap();
+        assert_eq!(shadow.slopes(&[1 << 20, 1 << 20]), [None, None], "it begins anew");
+        assert!(shadow.simulated().step_bytes > step_bytes);
         shadow.rest(Instant::from_secs(1));
         shadow.access(Instant::from_secs(2), PartitionId(0), b"k", 10);
         assert_eq!(
-            shadow.present.peek(PartitionId(0), b"k", &Access::at(Instant::from_secs(2)), |_| ()),
+            shadow.simulated().present.peek(PartitionId(0), b"k", &Access::at(Instant::from_secs(2)), |_| ()),
             None
         );
     }

@@ -54,7 +54,7 @@ use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::reload::ReloadRequests;
-use crate::resident::Watch;
+use crate::resident::{Limit, Watch};
 use crate::setup::{Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
@@ -113,11 +113,12 @@ impl Node {
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
         let parts = Parts::new(engine, &setup, runtime.handle())?;
-        let keeper = parts.keeper(&setup);
-        let resident_bytes_max = keeper.watch.as_ref().map(Watch::bytes_max);
+        let resident_limit = setup.slack_bytes.and_then(|slack| Limit::start(setup.cache.total_bytes, slack));
+        let resident_limit = resident_limit.map(Arc::new);
+        let keeper = parts.keeper(resident_limit.clone());
         let keeper = threads::housekeeper(keeper).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(parts.core(&setup, (keeper.thread(), resident_bytes_max), stopping.clone())?);
+        let core = Arc::new(parts.core(&setup, (keeper.thread(), resident_limit), stopping.clone())?);
         // Before the first request is served: see `snapshot`.
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
@@ -359,7 +360,7 @@ impl Parts {
     }
 
     /// Returns the parts of the node that the housekeeper works on.
-    fn keeper(&self, setup: &Setup) -> Keeper {
+    fn keeper(&self, limit: Option<Arc<Limit>>) -> Keeper {
         Keeper {
             cache: Arc::clone(&self.engine.cache),
             memory: Arc::clone(&self.engine.memory),
@@ -367,16 +368,16 @@ impl Parts {
             buffers: Arc::clone(&self.buffers),
             background: Arc::clone(&self.background),
             clock: self.engine.clock,
-            watch: setup.slack_bytes.and_then(|slack| Watch::start(setup.cache.total_bytes, slack)),
+            watch: limit.map(Watch::new),
         }
     }
 
     /// Builds the core; the housekeeper's thread is woken when there is something to evict, at the
-    /// latest when the process exceeds these resident bytes.
+    /// latest when the process exceeds this limit.
     fn core(
         self,
         setup: &Setup,
-        (keeper, resident_bytes_max): (Thread, Option<u64>),
+        (keeper, resident_limit): (Thread, Option<Arc<Limit>>),
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
         let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
@@ -452,7 +453,7 @@ impl Parts {
             ),
             spans,
             buffers,
-            resident_bytes_max,
+            resident_limit,
             background,
             control: Arc::new(Mutex::new(control)),
             losses,

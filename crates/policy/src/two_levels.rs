@@ -119,12 +119,28 @@ impl TwoLevels {
     /// If the number of terms is not that of the tenants, or [`TenantController::set_terms`] fails;
     /// nothing has changed then.
     pub fn set_terms(&mut self, terms: Vec<TenantTerms>) -> Result<(), TenantControlError> {
-        if terms.len() != self.within.len() {
-            return Err(TenantControlError::Fixed { given: terms.len(), tenants: self.within.len() });
-        }
+        self.check_terms(&terms)?;
         self.between.set_terms(terms)?;
         self.fit();
         Ok(())
+    }
+
+    fn check_terms(&self, terms: &[TenantTerms]) -> Result<(), TenantControlError> {
+        if terms.len() != self.within.len() {
+            return Err(TenantControlError::Fixed { given: terms.len(), tenants: self.within.len() });
+        }
+        Ok(())
+    }
+
+    /// Sets another total of the cache, and the terms of all tenants for it. What tenants have
+    /// above the total is taken from all in proportion.
+    ///
+    /// # Errors
+    /// As those of [`set_terms`](Self::set_terms).
+    pub fn resize(&mut self, total_bytes: u64, terms: Vec<TenantTerms>) -> Result<(), TenantControlError> {
+        self.check_terms(&terms)?;
+        self.between.set_total_bytes(total_bytes);
+        self.set_terms(terms)
     }
 
     /// Replaces the policy between tenants; see [`TenantController::set_policy`].

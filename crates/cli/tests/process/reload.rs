@@ -143,9 +143,9 @@ fn reload_changes_all_or_nothing_and_no_client_notices() {
             thread::yield_now();
         }
         // A change that needs a restart, together with one that does not, by the admin API.
-        write(&path, &CONFIG.replace("16MiB", "32MiB"));
+        write(&path, &CONFIG.replace("16MiB\"", "32MiB\"\nmax_item_size = \"2MiB\""));
         let (status, refused) = ask(&admin, "POST", "/v1/reload");
-        assert_eq!((status, &refused["needs_restart"]), (422, &json!(["[memory]"])));
+        assert_eq!((status, &refused["needs_restart"]), (422, &json!(["[memory] other than total"])));
         assert_eq!(policy(), "robinhood", "nothing is changed in part");
         write(&path, CONFIG);
         let (status, done) = ask(&admin, "POST", "/v1/reload");

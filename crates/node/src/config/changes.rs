@@ -15,6 +15,8 @@ use crate::control::Pin;
 /// Values of a new configuration that a running node adopts. None and empty mean unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changes {
+    /// `[memory] total`, bytes.
+    pub(crate) total_bytes: Option<u64>,
     /// `[control] policy`.
     pub(crate) policy: Option<String>,
     /// `[control] dry_run`.
@@ -68,9 +70,10 @@ impl Changes {
             return Err(needs);
         }
         let partitions = old.partitions.iter().zip(&new.partitions).enumerate();
+        let totals = (old.memory.total_bytes, new.memory.total_bytes);
         let pins = partitions.filter_map(|(index, (old, new))| {
-            let total = |partition| pin(partition, adopted.memory.total_bytes);
-            (total(old) != total(new)).then(|| (PartitionId::from_index(index), total(new)))
+            let (old, new) = (pin(old, totals.0), pin(new, totals.1));
+            (old != new).then(|| (PartitionId::from_index(index), new))
         });
         let backends = old.backends.iter().zip(&new.backends).enumerate();
         let times = backends.filter_map(|(index, (old, new))| {
@@ -90,6 +93,7 @@ impl Changes {
             |config: &Config| -> Vec<_> { tenants(config).into_iter().map(|tenant| tenant.users).collect() };
         let between = |config: &Config| config.tenancy.as_ref().map(|tenancy| tenancy.options.policy.clone());
         Ok(Self {
+            total_bytes: (totals.0 != totals.1).then_some(totals.1),
             policy: (old.control.policy != new.control.policy).then(|| new.control.policy.clone()),
             dry_run: (old.control.dry_run != new.control.dry_run).then_some(new.control.dry_run),
             guard: (old.control.guard != new.control.guard).then_some(new.control.guard),
@@ -107,6 +111,7 @@ impl Changes {
     pub(crate) fn names(&self, config: &Config) -> Vec<String> {
         let mut names = Vec::new();
         let mut add = |is_changed: bool, name: &str| names.extend(is_changed.then(|| name.to_owned()));
+        add(self.total_bytes.is_some(), "[memory] total");
         add(self.policy.is_some(), "[control] policy");
         add(self.dry_run.is_some(), "[control] dry_run");
         add(self.guard.is_some(), "[control.guard]");
@@ -166,6 +171,7 @@ fn pin(partition: &Partition, total_bytes: u64) -> Pin {
 /// Returns `old` with all values of `new` that a running node adopts.
 fn adopt(old: &Config, new: &Config) -> Config {
     let mut adopted = old.clone();
+    adopted.memory.total_bytes = new.memory.total_bytes;
     adopted.control.policy.clone_from(&new.control.policy);
     adopted.control.dry_run = new.control.dry_run;
     adopted.control.guard = new.control.guard;
@@ -201,7 +207,7 @@ fn adopt(old: &Config, new: &Config) -> Config {
 fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
     let mut names = Vec::new();
     let mut compare = |differ: bool, name: &str| names.extend(differ.then(|| name.to_owned()));
-    compare(adopted.memory != new.memory, "[memory]");
+    compare(adopted.memory != new.memory, "[memory] other than total");
     compare(adopted.snapshot != new.snapshot, "[memory] snapshot");
     compare(adopted.server != new.server, "[server]");
     compare(
@@ -271,9 +277,10 @@ mod tests {
             "timeout, retry and probe of backend b",
         ];
         assert_eq!(adopted, Ok(expected.map(str::to_owned).to_vec()));
-        let refused =
-            changes(|text| "[memory]\ntotal = \"1GiB\"\n".to_owned() + &text.replace("100ms", "80ms"));
-        assert_eq!(refused, Err(vec!["[memory]".to_owned()]));
+        let refused = changes(|text| {
+            "[memory]\nmax_item_size = \"2MiB\"\n".to_owned() + &text.replace("100ms", "80ms")
+        });
+        assert_eq!(refused, Err(vec!["[memory] other than total".to_owned()]));
         let listener =
             |port, rest| format!("[[listener]]\nbackend = \"a\"\nbind = \"127.0.0.1:{port}\"\n{rest}");
         let listeners = changes(|text| text + &listener(0, "") + &listener(7, "protocol = \"redis\"\n"));

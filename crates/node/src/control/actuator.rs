@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::Thread;
 
-use sherwood_cache::{Cache, PlanError};
+use sherwood_cache::{Cache, PlanError, ResizeError};
 use sherwood_model::{CachePlan, PartitionId, Plan};
 
 use super::instances::Instance;
@@ -31,6 +31,18 @@ pub(crate) trait Actuator: Send + Sync {
     /// Upper bound of the sum of the budgets, bytes.
     fn total_bytes(&self) -> u64;
 
+    /// Checks that the total can be changed to this one.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn check_total(&self, total_bytes: u64) -> Result<(), ApplyError>;
+
+    /// Changes the total, and requests a plan that fits it.
+    ///
+    /// # Errors
+    /// When the total or the plan cannot be; nothing has changed then.
+    fn resize(&self, total_bytes: u64, plan: &Plan) -> Result<(), ApplyError>;
+
     /// Returns the state of every partition, in the order of their ids.
     fn observe(&self) -> Vec<Held>;
 
@@ -52,11 +64,17 @@ pub(crate) trait Actuator: Send + Sync {
 }
 
 /// The reason a plan is not applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum ApplyError {
     /// The plan does not fit the cache.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The cache cannot have the total.
+    #[error(transparent)]
+    Total(#[from] ResizeError),
+    /// The total is that of separate caches.
+    #[error("the total of caches that are instances of others is changed by a restart")]
+    TotalOfInstances,
     /// The plan shares one LRU, and the partitions are separate caches.
     #[error(
         "caches that are instances of others cannot share one LRU; choose a policy that divides, such as robinhood"
@@ -84,7 +102,20 @@ impl OwnCache {
 
 impl Actuator for OwnCache {
     fn total_bytes(&self) -> u64 {
-        self.cache.total().budget_bytes
+        self.cache.total_bytes()
+    }
+
+    fn check_total(&self, total_bytes: u64) -> Result<(), ApplyError> {
+        Ok(self.cache.check_total(total_bytes)?)
+    }
+
+    fn resize(&self, total_bytes: u64, plan: &Plan) -> Result<(), ApplyError> {
+        if let Some(rates) = &plan.rates {
+            self.limits.set(rates);
+        }
+        self.cache.resize(total_bytes, &plan.cache)?;
+        self.housekeeper.unpark();
+        Ok(())
     }
 
     fn observe(&self) -> Vec<Held> {
@@ -146,6 +177,14 @@ impl Instances {
 impl Actuator for Instances {
     fn total_bytes(&self) -> u64 {
         self.total_bytes
+    }
+
+    fn check_total(&self, _: u64) -> Result<(), ApplyError> {
+        Err(ApplyError::TotalOfInstances)
+    }
+
+    fn resize(&self, _: u64, _: &Plan) -> Result<(), ApplyError> {
+        Err(ApplyError::TotalOfInstances)
     }
 
     fn observe(&self) -> Vec<Held> {

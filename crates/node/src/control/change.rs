@@ -3,7 +3,7 @@
 use serde_json::json;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{TenantPolicy, TenantPolicyError, TenantTerms};
-use sherwood_policy::{GuardOptions, Policy, PolicyError, TwoLevelsError, by_name};
+use sherwood_policy::{GuardOptions, OptionsError, Policy, PolicyError, TwoLevelsError, by_name};
 
 use super::Control;
 use super::actuator::ApplyError;
@@ -16,6 +16,8 @@ const NAME_CHARS_MAX: usize = 64;
 /// A change of the loop; parts that are none or empty stay as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ControlChange<'a> {
+    /// Total of the cache, bytes.
+    pub(crate) total_bytes: Option<u64>,
     /// Name of the policy among partitions.
     pub(crate) policy: Option<&'a str>,
     /// Name of the policy between tenants.
@@ -46,13 +48,17 @@ pub(crate) enum ChangeError {
     /// The terms of tenants are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The caches do not support the policy.
+    /// The total is too small for the policies' options.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The caches do not support the policy or the total.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
 /// The parts of a change that was checked. It is valid while the loop stays locked.
 pub(crate) struct Checked {
+    total_bytes: Option<u64>,
     policy: Option<Box<dyn Policy>>,
     between: Option<Box<dyn TenantPolicy>>,
     dry_run: Option<bool>,
@@ -66,7 +72,8 @@ impl Control {
     /// # Errors
     /// See [`ChangeError`].
     pub(crate) fn check(&self, change: &ControlChange<'_>) -> Result<Checked, ChangeError> {
-        let &ControlChange { policy, between, dry_run, guard, terms } = change;
+        let &ControlChange { total_bytes, policy, between, dry_run, guard, terms } = change;
+        total_bytes.map_or(Ok(()), |total_bytes| self.check_total(total_bytes))?;
         let policy = policy.map(|name| self.policy_called(name)).transpose()?;
         if let Some(policy) = &policy {
             self.levels.check_policy(&**policy)?;
@@ -78,17 +85,20 @@ impl Control {
         self.levels.check_guard(guard.flatten().is_some())?;
         let tenants = self.levels.tenants();
         let between = between.and_then(|name| Some(tenants?.policy_between(name))).transpose()?;
-        let tenants = tenants.filter(|_| !terms.is_empty());
-        let terms = tenants.map(|tenants| tenants.changed_terms(terms)).transpose()?;
-        Ok(Checked { policy, between, dry_run, guard, terms })
+        let tenants = tenants.filter(|_| !terms.is_empty() || total_bytes.is_some());
+        let total = total_bytes.unwrap_or(self.total_bytes());
+        let terms = tenants.map(|tenants| tenants.changed_terms(terms, total)).transpose()?;
+        Ok(Checked { total_bytes, policy, between, dry_run, guard, terms })
     }
 
-    /// Applies a change: terms of tenants, then whether decisions are applied, then the policies,
-    /// which decide at once.
+    /// Applies a change: the total and the terms of tenants, then whether decisions are applied,
+    /// then the policies, which decide at once.
     pub(crate) fn apply(&mut self, change: Checked) {
-        let Checked { policy, between, dry_run, guard, terms } = change;
-        if let Some(terms) = terms {
-            self.set_terms(terms);
+        let Checked { total_bytes, policy, between, dry_run, guard, terms } = change;
+        match (total_bytes, terms) {
+            (Some(total_bytes), terms) => self.resize(total_bytes, terms),
+            (None, Some(terms)) => self.set_terms(terms),
+            (None, None) => {}
         }
         if let Some(dry_run) = dry_run {
             self.levels.set_dry_run(dry_run);

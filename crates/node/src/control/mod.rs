@@ -14,6 +14,7 @@ mod pins;
 mod rates;
 mod tenants;
 mod tenants_view;
+mod total;
 mod what_if;
 
 use std::sync::Arc;
@@ -153,17 +154,21 @@ impl Control {
         pins::check_sums(&pins, &budgets, total)
     }
 
-    /// Checks that these partitions can be pinned together.
+    /// Checks that these partitions can be pinned together, in a cache of so many bytes.
     ///
     /// # Errors
     /// As those of [`check_pin`](Self::check_pin).
-    pub(crate) fn check_pins(&self, changed: &[(PartitionId, Pin)]) -> Result<(), PinError> {
+    pub(crate) fn check_pins(
+        &self,
+        changed: &[(PartitionId, Pin)],
+        total_bytes: u64,
+    ) -> Result<(), PinError> {
         let mut pins = self.pins.clone();
         for &(partition, pin) in changed {
             pin.check(self.actuator.bytes_min(partition))?;
             pins[partition.index()] = pin;
         }
-        pins::check_sums(&pins, &self.levels.budgets(), self.actuator.total_bytes())
+        pins::check_sums(&pins, &self.levels.budgets(), total_bytes)
     }
 
     /// Pins a partition from the next decision on. The caller has checked it

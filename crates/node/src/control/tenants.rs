@@ -194,7 +194,8 @@ impl TenantLevels {
         self.levels.set_between(policy);
     }
 
-    /// Returns the terms of all tenants with changed weights and least bytes.
+    /// Returns the terms of all tenants with changed weights and least bytes, for a cache of
+    /// `total_bytes`.
     ///
     /// # Errors
     /// If every share of a tenant is stated, so that its weight has no effect; or if a minimum
@@ -202,6 +203,7 @@ impl TenantLevels {
     pub(super) fn changed_terms(
         &self,
         changed: &[(TenantId, Option<f64>, Option<u64>)],
+        total_bytes: u64,
     ) -> Result<Vec<TenantTerms>, TermsError> {
         let mut terms = self.levels.between().terms().to_vec();
         for &(tenant, weight, min_bytes) in changed {
@@ -212,7 +214,13 @@ impl TenantLevels {
             own.weight = weight.unwrap_or(own.weight);
             own.min.bytes = min_bytes.unwrap_or(own.min.bytes);
         }
-        self.setup.rebased(self.total_bytes(), terms, &[])
+        self.setup.rebased(total_bytes, terms, &[])
+    }
+
+    /// Sets the total of the cache, and the terms of all tenants for it.
+    pub(super) fn resize(&mut self, total_bytes: u64, terms: Vec<TenantTerms>) {
+        self.levels.resize(total_bytes, terms).expect("the number of tenants is the same");
+        self.publish(None);
     }
 
     /// Sets the terms of all tenants.

@@ -33,7 +33,7 @@ pub(super) fn encode_memory(core: &Core, encoder: &mut DescriptorEncoder<'_>) ->
         let help = "Resident memory without the buffers of clients, which the node keeps within its limit";
         gauges(encoder, "memory_resident_bytes", help, one(bytes))?;
     }
-    if let Some(bytes_max) = core.resident_bytes_max {
+    if let Some(bytes_max) = core.resident_limit.as_ref().map(|limit| limit.bytes_max()) {
         let help = "Resident memory without the buffers of clients above which partitions shrink";
         gauges(encoder, "memory_limit_bytes", help, one(bytes_max as f64))?;
     }

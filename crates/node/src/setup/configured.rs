@@ -69,7 +69,7 @@ impl Setup {
 /// Bytes by which resident memory may exceed the total before the cache shrinks: five eighths of
 /// the documented slack, since shrinking takes a moment to have an effect, plus the memory of the
 /// embedded stores.
-fn slack_bytes(config: &Config) -> u64 {
+pub(crate) fn slack_bytes(config: &Config) -> u64 {
     let slack_bytes = config.memory.slack_bytes();
     (slack_bytes / 8 * 5).saturating_add(config.stores_bytes())
 }

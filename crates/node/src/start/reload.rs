@@ -48,9 +48,11 @@ pub(super) fn apply(
     listen: impl FnOnce() -> Result<(), ReloadError>,
 ) -> Result<(), ReloadError> {
     let mut control = core.control();
-    control.check_pins(&changes.pins).map_err(refused)?;
-    let Changes { policy, dry_run, guard, between, terms, .. } = changes;
+    let total = changes.total_bytes.unwrap_or(control.total_bytes());
+    control.check_pins(&changes.pins, total).map_err(refused)?;
+    let Changes { total_bytes, policy, dry_run, guard, between, terms, .. } = changes;
     let change = ControlChange {
+        total_bytes: *total_bytes,
         policy: policy.as_deref(),
         between: between.as_deref(),
         dry_run: *dry_run,
@@ -59,12 +61,15 @@ pub(super) fn apply(
     };
     let checked = control.check(&change).map_err(refused)?;
     listen()?;
-    control.apply(checked);
-    if changes.slo.is_some() {
-        core.telemetry.set_slo(new.slo, core.clock.now());
-    }
     for &(partition, pin) in &changes.pins {
         control.pin(partition, pin);
+    }
+    control.apply(checked);
+    if let (Some(total_bytes), Some(limit)) = (changes.total_bytes, &core.resident_limit) {
+        limit.set(total_bytes, setup::slack_bytes(new));
+    }
+    if changes.slo.is_some() {
+        core.telemetry.set_slo(new.slo, core.clock.now());
     }
     for (backend, times) in &changes.times {
         if let Some(driver) = core.backend(*backend) {

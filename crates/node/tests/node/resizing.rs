@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sherwood_node::{Node, Pin};
+use sherwood_node::config::{Config, Flags, parse};
+use sherwood_node::{Node, Pin, Setup};
 use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
 
 use crate::support::{Http, TOTAL, setup};
@@ -243,4 +244,67 @@ fn size_of_a_partition_in_a_dry_run_is_only_reported() {
     assert_eq!(http.ask("PUT", "/v1/partitions/a", r#"{"dry_run": false}"#).json()["dry_run"], false);
     policy(http, json!({"policy": "equal"}));
     assert!(allocated(http)[0] < 11 * MIB);
+}
+
+/// Two backends that make their values up, of which the second has at most 8 MiB.
+fn with_total(total: &str, policy: &str) -> Config {
+    let text = format!(
+        "[memory]\ntotal = \"{total}\"\n[admin]\nbind = \"127.0.0.1:0\"\n[control]\npolicy = \"{policy}\"\n\
+         [[partition]]\nbackend = \"a\"\n[[partition]]\nbackend = \"b\"\nmin = \"2MiB\"\nmax = \"8MiB\"\n\
+         [[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = 1, bytes = \"1KB\" }}\n\
+         [[backend]]\nname = \"b\"\nstore = {{ kind = \"compute\", n = 1, bytes = \"1KB\" }}\n"
+    );
+    let policies = sherwood_policy::available_without_options();
+    parse("a.toml", &text, &Flags::default(), policies).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn reload_raises_and_lowers_the_total_without_losing_items_that_fit() {
+    let [small, large, tiny] = ["12MiB", "40MiB", "6MiB"].map(|total| with_total(total, "equal"));
+    let node = Node::start(Setup::from_config(&small).unwrap()).unwrap();
+    let http = Http::of(&node);
+    let of = |field: &str| -> Vec<u64> {
+        let partitions = http.get("/v1/partitions");
+        partitions.as_array().unwrap().iter().map(|one| one[field].as_u64().unwrap()).collect()
+    };
+    let limit = || {
+        let metrics = http.ask("GET", "/metrics", "").body;
+        let line = metrics.lines().find(|line| line.starts_with("sherwood_memory_limit_bytes ")).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
+    };
+    let at_start = limit();
+    assert_eq!(of("allocated_bytes"), [6 * MIB, 6 * MIB]);
+    fill(http, "a", 0..4_000);
+    let items = of("items")[0];
+    assert_eq!(node.reload(&small, &large), Ok(vec!["[memory] total".to_owned()]));
+    assert_eq!(of("allocated_bytes"), [32 * MIB, 8 * MIB], "b has its maximum");
+    assert_eq!((limit() - at_start, of("items")[0]), (28 * MIB, items));
+    fill(http, "a", 4_000..20_000);
+    assert!(of("items")[0] > 19_000 && of("used_bytes")[0] > 16 * MIB);
+    // The maximum of b is above this total, and so without effect.
+    node.reload(&large, &tiny).unwrap();
+    let sizes = of("allocated_bytes");
+    assert!(sizes.iter().sum::<u64>() == 6 * MIB && sizes[1] >= 2 * MIB, "{sizes:?}");
+    assert_eq!(at_start - limit(), 6 * MIB);
+    eventually("the cache has shrunk", || of("used_bytes").iter().sum::<u64>() <= 6 * MIB);
+    assert!(of("items")[0] > 2_000);
+    node.stop();
+}
+
+#[test]
+fn reload_changes_the_total_of_one_lru_that_partitions_share() {
+    let [small, large] = ["12MiB", "40MiB"].map(|total| with_total(total, "shared-lru"));
+    let node = Node::start(Setup::from_config(&small).unwrap()).unwrap();
+    let http = Http::of(&node);
+    let used = || -> u64 {
+        let partitions = http.get("/v1/partitions");
+        partitions.as_array().unwrap().iter().map(|one| one["used_bytes"].as_u64().unwrap()).sum()
+    };
+    node.reload(&small, &large).unwrap();
+    fill(http, "a", 0..16_000);
+    fill(http, "a", 16_000..18_000);
+    assert!(used() > 16 * MIB, "{}", used());
+    node.reload(&large, &small).unwrap();
+    eventually("the cache has shrunk", || used() <= 12 * MIB);
+    node.stop();
 }

@@ -163,7 +163,7 @@ impl Controller {
     /// Fits the budgets to another total, and to the pins of `partitions`, as far as these are
     /// known. The guard's good allocation is fitted as well when it is needed; misses that follow
     /// are not the moves' fault.
-    pub(crate) fn resize(&mut self, total_bytes: u64, partitions: &[PartitionObservation]) {
+    pub fn resize(&mut self, total_bytes: u64, partitions: &[PartitionObservation]) {
         let unpinned = vec![PartitionObservation::new(TenantId(0), BackendId(0)); self.budgets.len()];
         let known = partitions.len() == self.budgets.len();
         let partitions = if known { partitions } else { &unpinned };
