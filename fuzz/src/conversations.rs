@@ -131,6 +131,7 @@ fn service() -> Service {
         users: UserRoutes::default(),
         network: None,
         standings: None,
+        times: Arc::default(),
     }
 }
 

@@ -32,6 +32,10 @@ pub enum FetchFailure {
     },
     /// The fetch was refused at once for this reason, which tells the client when to try again.
     Refused(String),
+    /// A bound was reached, with the reason for people.
+    Overloaded(String),
+    /// The backend did not answer in time, with the reason for people.
+    TimedOut(String),
     /// The fetch has failed, with the reason for people.
     Failed(String),
 }
@@ -49,7 +53,7 @@ impl FetchFailure {
                 Some(format!("the answer is expected after {ms} ms, too late"))
             }
             Self::Refused(reason) => Some(reason.clone()),
-            Self::Failed(_) => None,
+            Self::Overloaded(_) | Self::TimedOut(_) | Self::Failed(_) => None,
         }
     }
 }

@@ -19,11 +19,12 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use sherwood_cache::Cache;
 use sherwood_dispatch::DebtPlace;
+use sherwood_model::Instant;
 
 use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Answered, Conversation, NextStep};
 use super::counters::{Count, Counters};
-use super::fetch::fetch;
+use super::fetch;
 use super::input::{INPUT_BYTES, PendingInput};
 use super::lent::{Empty, Lent, ReadBuffer};
 use super::mailbox::Mailbox;
@@ -31,8 +32,9 @@ use super::output::Output;
 use super::shared::{ConnectionPermit, Shared};
 use super::slots::Token;
 use super::sockets::Socket;
-use super::store::store;
+use super::store;
 use super::tenants::TenantSlot;
+use super::times::{Asked, ThreadTimes};
 use crate::clock::Moment;
 
 /// A client's connection, with its buffers and its progress.
@@ -82,7 +84,7 @@ enum Stage {
     /// The client's commands are read and answered.
     Open,
     /// Waits for a backend to answer a fetch or a write.
-    Waiting(Pin<Box<dyn Future<Output = Answered> + Send>>),
+    Waiting(Waiting),
     /// Closes the connection when all output is sent.
     Closing,
     /// Ends the sending side when all output is sent.
@@ -90,6 +92,14 @@ enum Stage {
     /// The sending side has ended. Input is read and discarded until the client has finished too,
     /// because the system would drop the last answer if the socket were closed with unread input.
     HungUp,
+}
+
+/// A wait for backends.
+struct Waiting {
+    answered: Pin<Box<dyn Future<Output = Answered> + Send>>,
+    asked: Asked,
+    /// The start of the turn that asked.
+    since: Instant,
 }
 
 /// The event that a client waits for.
@@ -139,6 +149,7 @@ pub(super) struct ThreadContext<'a> {
     pub(super) shared: &'a Shared,
     pub(super) counters: &'a Counters,
     pub(super) mailbox: &'a Arc<Mailbox>,
+    pub(super) times: &'a ThreadTimes,
     pub(super) moment: Moment,
     /// A buffer with room for [`INPUT_BYTES`] to read into.
     pub(super) input: Lent<'a, ReadBuffer>,
@@ -426,13 +437,15 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             }
             NextStep::Fetch(wanted) => {
                 self.need = 0;
-                let fetched = fetch(context.shared.service.backends.as_ref(), wanted);
-                Ok(self.wait_for_backend(fetched.map(Answered::Fetched), context))
+                let asked = fetch::queries(&wanted);
+                let fetched = fetch::fetch(context.shared.service.backends.as_ref(), wanted);
+                Ok(self.wait_for_backend(asked, fetched.map(Answered::Fetched), context))
             }
             NextStep::Store(writes) => {
                 self.need = 0;
-                let stored = store(context.shared.service.backends.as_ref(), writes);
-                Ok(self.wait_for_backend(stored.map(Answered::Stored), context))
+                let asked = store::queries(&writes);
+                let stored = store::store(context.shared.service.backends.as_ref(), writes);
+                Ok(self.wait_for_backend(asked, stored.map(Answered::Stored), context))
             }
             NextStep::Close => {
                 self.stage = Stage::Closing;
@@ -453,20 +466,29 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Keeps the output, which the answer may be inserted into, and waits for a backend.
     fn wait_for_backend(
         &mut self,
+        asked: Asked,
         answered: impl Future<Output = Answered> + Send + 'static,
         context: &mut ThreadContext<'_>,
     ) -> Turn {
         (self.output, self.sent) = context.output.take().into_pending(0);
-        self.stage = Stage::Waiting(Box::pin(answered));
+        let answered = Box::pin(answered);
+        self.stage = Stage::Waiting(Waiting { answered, asked, since: context.moment.now });
         self.poll_backend(context)
     }
 
     fn poll_backend(&mut self, context: &mut ThreadContext<'_>) -> Turn {
-        let Stage::Waiting(waiting) = &mut self.stage else { return Turn::Again };
+        let Stage::Waiting(Waiting { answered, asked, since }) = &mut self.stage else {
+            return Turn::Again;
+        };
         let waker = self.waker.get_or_insert_with(|| context.mailbox.waker(self.token.number()));
-        match waiting.as_mut().poll(&mut Context::from_waker(waker)) {
+        match answered.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Pending => Turn::Wait(Wait::Backend),
             Poll::Ready(answered) => {
+                let latency = context.moment.now.since(*since);
+                match &answered {
+                    Answered::Fetched(results) => context.times.fetched(asked, results, latency),
+                    Answered::Stored(result) => context.times.stored(asked, result, latency),
+                }
                 self.stage = Stage::Open;
                 self.fresh = true;
                 self.resumed = true;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sherwood_model::PartitionId;
+use sherwood_model::query_times::Operation;
 
 use super::backends::{Backends, FetchFailure};
 use super::conversation::{Fetched, Wanted};
+use super::times::Asked;
 
 /// Fetches `wanted`. The future borrows nothing; its results are in the order of the keys. Keys
 /// that a backend does not answer have failed, as have all keys if there are no backends.
@@ -52,4 +54,9 @@ fn groups(wanted: &[Wanted]) -> Vec<(Group, Vec<usize>)> {
         }
     }
     groups
+}
+
+/// Returns the queries that fetch these keys.
+pub(super) fn queries(wanted: &[Wanted]) -> Asked {
+    wanted.iter().map(|wanted| (wanted.partition, Operation::Get)).collect()
 }

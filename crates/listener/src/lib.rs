@@ -31,6 +31,7 @@
 //! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | prefetching of the keys of commands that have arrived |
 //! | `network` | clients whose tenant's traffic is not paid for yet |
+//! | `times` | times of queries, of which those that the cache answers are sampled |
 //! | `thread_group`, `mailbox` | connections handed between threads, and wake-ups |
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
 //! | `through`, `store` | commands of write-through listeners that change values, and their writes |
@@ -97,6 +98,7 @@ mod tests;
 mod thread;
 mod thread_group;
 mod through;
+mod times;
 mod tls;
 mod unix;
 

@@ -9,6 +9,7 @@
 use crate::backends::FetchedValue;
 use bytes::Bytes;
 use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
+use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::{Retrieval, reply};
 
 use super::ahead::prefetch;
@@ -122,10 +123,13 @@ impl Session<'_> {
                 let key = Bytes::copy_from_slice(key);
                 let name = key.slice_ref(&key[key.len() - name.len()..]);
                 misses.list.push(Miss { at: out.len(), target, key, name });
+            } else {
+                self.note(target, Operation::Get, false);
             }
             return;
         }
         self.counters.increment(Count::GetHits);
+        self.note(target, Operation::Get, true);
         if let Some(exptime) = retrieval.touch {
             self.touch_at(moment, target, name, exptime);
         }

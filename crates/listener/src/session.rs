@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, AccessFlags, Change, Item, ItemKind, Marks, NewItem, Received, Refused, Value};
 use sherwood_model::Instant;
+use sherwood_model::query_times::{Operation, QueryOutcome};
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
@@ -20,6 +21,7 @@ use super::shared::Shared;
 use super::stats;
 use super::tenants::TenantSlot;
 use super::through::ClientWrite;
+use super::times::{ThreadTimes, of_set};
 use crate::clock::Moment;
 
 /// Executes the memcached commands of one client.
@@ -31,6 +33,8 @@ pub(super) struct Session<'a> {
     pub(super) routing: &'a Routing,
     /// Counters of the connections' thread for the client's tenant.
     pub(super) counters: &'a Counters,
+    /// Times of the thread's queries.
+    pub(super) times: &'a ThreadTimes,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
 }
@@ -59,7 +63,7 @@ impl<'a> Session<'a> {
         received: Option<&'a Received>,
     ) -> Self {
         let (routing, counters) = (shared.service.routing(slot), shared.counters(thread, slot));
-        Self { shared, slot, routing, counters, received }
+        Self { shared, slot, routing, counters, times: shared.times(thread), received }
     }
 }
 
@@ -126,6 +130,7 @@ impl Session<'_> {
         self.counters.increment(Count::CmdSet);
         let Some((target, key)) = self.routing.find(storage.key) else { return NO_BACKEND };
         let stored = self.shared.service.write(target, key, || self.store_at(moment, target, key, storage));
+        self.note_set(target, stored.map(|answer| answer == reply::STORED));
         match stored {
             Ok(answer) => {
                 if answer == reply::STORED {
@@ -178,6 +183,17 @@ impl Session<'_> {
         }
     }
 
+    /// Notes the end of a command that stores a value, with true if it has stored it.
+    pub(super) fn note_set(&self, target: Target, stored: Result<bool, Refused>) {
+        self.times.note(target.partition, Operation::Set, of_set(stored));
+    }
+
+    /// Notes the end of a command on an item, with true if there was one.
+    pub(super) fn note(&self, target: Target, operation: Operation, found: bool) {
+        let outcome = if found { QueryOutcome::Hit } else { QueryOutcome::Miss };
+        self.times.note(target.partition, operation, outcome);
+    }
+
     fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
         self.counters.increment(Count::StoreTooLarge);
         if verb == StorageVerb::Set
@@ -218,13 +234,19 @@ impl Session<'_> {
             .service
             .write(target, key, || cache.update(target.partition, key, &access, |old| counted(old, delta)));
         let changed = changed.map_err(|refused| self.refused(refused))?;
-        self.counters.increment(if changed == Err(reply::NOT_FOUND) { misses } else { hits });
+        let found = changed != Err(reply::NOT_FOUND);
+        self.note(target, Operation::Other, found);
+        self.counters.increment(if found { hits } else { misses });
         changed
     }
 
     fn touch(&self, moment: Moment, key: &[u8], exptime: Exptime) -> &'static [u8] {
         let found = self.routing.find(key);
-        let touched = found.is_some_and(|(target, key)| self.touch_at(moment, target, key, exptime));
+        let touched = found.is_some_and(|(target, key)| {
+            let touched = self.touch_at(moment, target, key, exptime);
+            self.note(target, Operation::Other, touched);
+            touched
+        });
         match touched {
             true => reply::TOUCHED,
             false => reply::NOT_FOUND,
@@ -252,7 +274,11 @@ impl Session<'_> {
 
     fn delete(&self, moment: Moment, key: &[u8]) -> &'static [u8] {
         let found = self.routing.find(key);
-        let removed = found.is_some_and(|(target, key)| self.remove(moment, target, key));
+        let removed = found.is_some_and(|(target, key)| {
+            let removed = self.remove(moment, target, key);
+            self.note(target, Operation::Delete, removed);
+            removed
+        });
         self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
         match removed {
             true => reply::DELETED,

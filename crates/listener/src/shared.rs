@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sherwood_cache::{Cache, Usage};
 use sherwood_model::DeadlineClass;
+use sherwood_model::query_times::QueryTimes;
 
 use super::account::{Account, BufferBytes};
 use super::backends::Backends;
@@ -18,6 +19,7 @@ use super::passwords::Passwords;
 use super::routing::{Routing, Target};
 use super::standing::{Standings, TenantStanding};
 use super::tenants::{TenantSlot, UserRoutes};
+use super::times::ThreadTimes;
 
 /// The parts of a process that its listeners use: cache, routes, backends and limits.
 #[derive(Clone)]
@@ -42,6 +44,8 @@ pub struct Service {
     pub passwords: Option<Arc<dyn Passwords>>,
     /// Quotas and use of the clients' tenants; none if there are none.
     pub standings: Option<Arc<dyn Standings>>,
+    /// The times of clients' queries.
+    pub times: Arc<QueryTimes>,
 }
 
 impl Service {
@@ -139,6 +143,8 @@ pub(super) struct Shared {
     pub(super) started: Moment,
     /// The counters of each thread and slot of tenants, those of a thread together.
     counters: Box<[Counters]>,
+    /// The times of the queries of each thread.
+    times: Box<[ThreadTimes]>,
     pub(super) connections: Connections,
     pub(super) foreign_clients: ForeignClients,
     /// True if keys may have deadlines that their clients do not state.
@@ -153,6 +159,7 @@ impl Shared {
         Self {
             started: clock.moment(),
             counters: (0..options.threads * slots).map(|_| Counters::default()).collect(),
+            times: (0..options.threads).map(|_| ThreadTimes::new(service.times.recorder())).collect(),
             connections: Connections::default(),
             foreign_clients: ForeignClients::default(),
             has_deadlines: service.backends.as_ref().is_some_and(|backends| backends.have_deadlines()),
@@ -175,6 +182,11 @@ impl Shared {
     /// Returns the counters of a thread for the clients of a slot.
     pub(super) fn counters(&self, thread: usize, slot: TenantSlot) -> &Counters {
         &self.counters[thread * self.service.users.slots() + slot.index()]
+    }
+
+    /// Returns the times of a thread's queries.
+    pub(super) fn times(&self, thread: usize) -> &ThreadTimes {
+        &self.times[thread]
     }
 
     /// Returns the counts of all threads and clients since the start.

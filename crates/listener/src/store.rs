@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use sherwood_model::PartitionId;
+use sherwood_model::query_times::Operation;
 
 use super::backends::{Backends, StoreChange, StoreFailure};
 use super::conversation::Stored;
+use super::times::Asked;
 
 /// A change of a key at the store of its partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,4 +36,13 @@ pub(super) fn store(
         let Some(each) = each else { return Err(StoreFailure::Failed("there is no store".to_owned())) };
         join_all(each).await.into_iter().collect()
     }
+}
+
+/// Returns the queries that make these writes.
+pub(super) fn queries(writes: &[StoreWrite]) -> Asked {
+    let operation = |change: &StoreChange| match change {
+        StoreChange::Put { .. } => Operation::Set,
+        StoreChange::Delete => Operation::Delete,
+    };
+    writes.iter().map(|write| (write.partition, operation(&write.change))).collect()
 }

@@ -42,6 +42,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         users: UserRoutes::default(),
         network: None,
         standings: None,
+        times: Arc::default(),
     }
 }
 

@@ -35,6 +35,7 @@ use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use super::tenants::TenantSlot;
 use super::thread_group::{NewConnection, ThreadGroup, WakeTokens};
+use super::times::TimedRounds;
 use crate::clock::Moment;
 
 /// Most connections accepted in a row before the open ones have their turns.
@@ -78,6 +79,9 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     output: Lendable<Output>,
     /// The bytes that the thread's own three buffers hold.
     account: Account,
+    rounds: TimedRounds,
+    /// True while a round is timed.
+    timing: bool,
 }
 
 /// The state of a thread's listening socket, while it accepts connections.
@@ -121,6 +125,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             batch: InputBatch::new(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
             output: Lendable::new(Output::default()),
+            rounds: TimedRounds::new(number),
+            timing: false,
         }
     }
 
@@ -148,7 +154,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             if let Some(work) = background.filter(|_| events.is_empty()) {
                 idle.help(work, moment.now);
             }
-            self.serve(moment, &mut events);
+            self.serve_timed(moment, &mut events);
         }
         self.drain(moment, events)
     }
@@ -195,6 +201,18 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let paid = self.unpaid.as_ref().and_then(Unpaid::due);
         let due = [accepting, self.sweeps.due(), paid].into_iter().flatten().min()?;
         Some(due.since(now))
+    }
+
+    /// Serves a round of `events`, which is timed if it is drawn.
+    fn serve_timed(&mut self, moment: Moment, events: &mut Vec<Event>) {
+        if events.is_empty() || !self.rounds.next() {
+            return self.serve(moment, events);
+        }
+        self.timing = true;
+        self.shared.times(self.number).time(true);
+        self.serve(moment, events);
+        self.shared.times(self.number).time(false);
+        self.timing = false;
     }
 
     /// Gives a turn to each client that had an event or has more to do.
@@ -327,12 +345,17 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             shared: &self.shared,
             counters,
             mailbox: &self.mailbox,
+            times: self.shared.times(self.number),
             moment,
             input: self.input.lend(),
             output: self.output.lend(),
         };
         let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut context)));
         drop(context);
+        if self.timing {
+            let latency = self.shared.clock.now().since(moment.now);
+            self.shared.times(self.number).end_turn(latency);
+        }
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
             Ok(turn) => {

@@ -4,7 +4,8 @@
 //! the types that the deciding side (policies, controller) and the acting side (node, simulator)
 //! exchange: ids ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), time ([`Instant`]),
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache and of rates
-//! ([`Plan`]). [`history`] keeps an hour of a node's state. [`units`] parses sizes and durations as
+//! ([`Plan`]). [`history`] keeps an hour of a node's state, [`query_times`] histograms of
+//! its queries' latencies. [`units`] parses sizes and durations as
 //! users write them.
 
 mod deadline_classes;
@@ -15,6 +16,7 @@ mod hash;
 pub mod history;
 mod ids;
 mod plan;
+pub mod query_times;
 mod request;
 mod resource;
 mod sketch;

@@ -181,6 +181,7 @@ mod tests {
             users: sherwood_listener::UserRoutes::default(),
             network: None,
             standings: None,
+            times: Arc::default(),
         };
         let running = Bound::bind(options).expect("a port").serve(service, Arc::new(Clock::start()));
         let running = running.expect("a thread");

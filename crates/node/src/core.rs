@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use sherwood_cache::{Access, Cache, Usage};
 use sherwood_dispatch::FetchError;
+use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, Instant, PartitionId, ResourceKind, TenantId};
 use tokio::sync::{Semaphore, watch};
 
@@ -82,6 +83,8 @@ pub(crate) struct Core {
     pub(crate) instances: Vec<Arc<Instance>>,
     /// Permits for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
+    /// The times of queries.
+    pub(crate) times: Arc<QueryTimes>,
     /// The listeners' counters, by address; empty until they serve.
     pub(crate) meters: Mutex<Vec<(Address, Meter)>>,
     /// Lets one piece of blocking admin work run at a time.

@@ -3,6 +3,7 @@
 mod format;
 mod listeners;
 mod process;
+mod query_times;
 mod slos;
 mod tenants;
 mod traces;
@@ -65,6 +66,7 @@ impl Collector for Reading {
         self.guard_rails(&mut encoder)?;
         self.backends(&mut encoder)?;
         listeners::encode(&self.0, &mut encoder)?;
+        query_times::encode(&self.0, &mut encoder)?;
         tenants::encode(&self.0, &mut encoder)?;
         traces::encode(&self.0, &mut encoder)?;
         let (policy, decisions) = {

@@ -459,6 +459,7 @@ impl Parts {
             losses,
             instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
+            times: Arc::default(),
             meters: Mutex::default(),
             aside: Arc::new(Semaphore::new(1)),
             refusals: Arc::new(Refusals::default()),

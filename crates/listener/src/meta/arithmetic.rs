@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use sherwood_cache::{Change, Item, ItemKind};
+use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
 
@@ -37,15 +38,16 @@ impl Session<'_> {
         });
         match counted {
             Ok((outcome, cas)) => {
-                self.count_arithmetic(mode, &outcome);
+                self.count_arithmetic(asked, mode, &outcome);
                 write(asked, &outcome, cas.unwrap_or_default(), out);
             }
             Err(refused) => out.extend_from_slice(self.refused(refused)),
         }
     }
 
-    fn count_arithmetic(&self, mode: ArithmeticMode, outcome: &CountOutcome) {
+    fn count_arithmetic(&self, asked: &Asked<'_>, mode: ArithmeticMode, outcome: &CountOutcome) {
         let missed = matches!(outcome, CountOutcome::NotFound | CountOutcome::Counted { made: true, .. });
+        self.note(asked.target, Operation::Other, !missed);
         self.counters.increment(if missed { misses(mode) } else { hits(mode) });
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas};
 use sherwood_model::Tags;
+use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::MetaOptions;
 
 use super::super::counters::Count;
@@ -31,6 +32,7 @@ impl Session<'_> {
         match deleted {
             Ok(code) => {
                 let count = if code == DONE { Count::DeleteHits } else { Count::DeleteMisses };
+                self.note(asked.target, Operation::Delete, code == DONE);
                 self.counters.increment(count);
                 if code != DONE || !asked.meta.flags.has(b'q') {
                     answer::without_item(asked.meta, asked.key, code, out);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::backends::{FetchFailure, FetchResult, FetchedValue};
 use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas};
+use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
@@ -64,9 +65,13 @@ impl Session<'_> {
         let options = asked.meta.flags.options();
         let idle = self.idle(asked);
         match self.read(asked, &options, idle, out) {
-            Read::Answered => self.counters.increment(Count::GetHits),
+            Read::Answered => {
+                self.counters.increment(Count::GetHits);
+                self.note(asked.target, Operation::Get, true);
+            }
             Read::Unsettled { hit } => {
                 self.counters.increment(Count::GetHits);
+                self.note(asked.target, Operation::Get, true);
                 self.settle(asked, &options, Before { hit, idle }, None, out);
             }
             Read::Absent => {
@@ -74,6 +79,7 @@ impl Session<'_> {
                 if asked.target.read_through && self.shared.service.backends.is_some() {
                     return Some(asked.wanted());
                 }
+                self.note(asked.target, Operation::Get, false);
                 self.settle(asked, &options, Before::default(), None, out);
             }
         }

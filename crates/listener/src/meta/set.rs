@@ -56,7 +56,9 @@ impl Session<'_> {
             invalidate: asked.meta.flags.has(b'I'),
             item_bytes_max: self.shared.service.cache.options().item_bytes_max as usize,
         };
-        match self.shared.service.write(asked.target, asked.name, || self.set(asked, &new)) {
+        let set = self.shared.service.write(asked.target, asked.name, || self.set(asked, &new));
+        self.note_set(asked.target, set.map(|outcome| outcome.code == STORED));
+        match set {
             Ok(outcome) => {
                 self.count(&new, outcome.code);
                 write(asked, outcome, out);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, Change, Item, ItemKind, Marks, Received, Refused, Value};
+use sherwood_model::query_times::{Operation, QueryOutcome};
 use sherwood_model::{Instant, PartitionId, Tags};
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
@@ -25,6 +26,7 @@ use crate::output::Output;
 use crate::routing::{Routing, Target};
 use crate::shared::{Service, Shared};
 use crate::tenants::TenantSlot;
+use crate::times::of_set;
 
 /// Executes the commands of one Redis client.
 pub(super) struct Session<'a> {
@@ -116,6 +118,14 @@ impl<'i> Old<'i> {
         let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
         Change::StoreMarked { value, flags, expires, kind: ItemKind::Plain, tags, marks, cas: None }
     }
+}
+
+/// The result of a change to a key.
+pub(super) struct Changed<R> {
+    pub(super) target: Target,
+    /// True if the key existed.
+    found: bool,
+    pub(super) result: Result<R, Refused>,
 }
 
 /// The result of a command's function: Ok after it has appended its answer, else the error to
@@ -303,10 +313,16 @@ impl Session<'_> {
         let found = self.routing().find(key).and_then(|(target, name)| {
             let access = self.access_in_class(target, name);
             let (partition, read) = (target.partition, |item: Item<'_>| Old::of(item).map(read));
-            match &self.exclusive {
-                None => self.shared.service.cache.get(partition, name, &access, read)?,
-                Some(exclusive) => exclusive.held.borrow_mut().get(partition, name, &access, read)?,
+            let found = match &self.exclusive {
+                None => self.shared.service.cache.get(partition, name, &access, read),
+                Some(exclusive) => exclusive.held.borrow_mut().get(partition, name, &access, read),
+            };
+            let found = found.flatten();
+            // A miss may be fetched, and ends with that.
+            if found.is_some() || !target.read_through {
+                self.note(target, Operation::Get, found.is_some());
             }
+            found
         });
         self.count_read(found.is_some());
         found
@@ -344,24 +360,51 @@ impl Session<'_> {
         Some(self.shared.service.cache.since(last_use, self.moment.now))
     }
 
+    /// Notes the end of an operation on a key, with true if it existed.
+    pub(super) fn note(&self, target: Target, operation: Operation, found: bool) {
+        let outcome = if found { QueryOutcome::Hit } else { QueryOutcome::Miss };
+        self.shared.times(self.thread).note(target.partition, operation, outcome);
+    }
+
+    /// Notes the end of a store, with true if the value was stored.
+    pub(super) fn note_set(&self, target: Target, stored: Result<bool, Refused>) {
+        self.shared.times(self.thread).note(target.partition, Operation::Set, of_set(stored));
+    }
+
     /// Reads an item and changes it in one atomic step.
     pub(super) fn update<'v, R>(
         &self,
         key: &[u8],
         decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
     ) -> Result<R, Failure> {
+        let Changed { target, found, result } = self.change(key, decide)?;
+        self.note(target, Operation::Other, found);
+        result.map_err(|refused| self.refused(refused))
+    }
+
+    /// Makes an [update](Self::update) whose end the caller notes.
+    pub(super) fn change<'v, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
+    ) -> Result<Changed<R>, Failure> {
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
         let partition = target.partition;
-        let decide = |item: Option<Item<'_>>| decide(item.and_then(Old::of));
-        let updated = match &self.exclusive {
+        let mut found = false;
+        let decide = |item: Option<Item<'_>>| {
+            let old = item.and_then(Old::of);
+            found = old.is_some();
+            decide(old)
+        };
+        let result = match &self.exclusive {
             None => {
                 let Service { cache, .. } = &self.shared.service;
                 self.shared.service.write(target, name, || cache.update(partition, name, &access, decide))
             }
             Some(exclusive) => exclusive.held.borrow_mut().update(partition, name, &access, decide),
         };
-        updated.map_err(|refused| self.refused(refused))
+        Ok(Changed { target, found, result })
     }
 
     pub(super) fn refused(&self, refused: Refused) -> Failure {
@@ -376,17 +419,20 @@ impl Session<'_> {
     /// Removes a key from the cache. Returns true if it existed.
     pub(super) fn remove(&self, key: &[u8]) -> bool {
         let removed = self.routing().find(key).is_some_and(|(target, name)| {
-            let access = self.access(target);
-            let Some(exclusive) = &self.exclusive else {
-                let cache = &self.shared.service.cache;
-                return self
-                    .shared
-                    .service
-                    .write(target, name, || cache.remove(target.partition, name, &access));
+            let (partition, access) = (target.partition, self.access(target));
+            let removed = match &self.exclusive {
+                None => {
+                    let Service { cache, .. } = &self.shared.service;
+                    self.shared.service.write(target, name, || cache.remove(partition, name, &access))
+                }
+                Some(exclusive) => {
+                    let removed = |old: Option<Item<'_>>| (Change::Remove, old.is_some());
+                    // A removal is never refused.
+                    exclusive.held.borrow_mut().update(partition, name, &access, removed).unwrap_or(false)
+                }
             };
-            let removed = |old: Option<Item<'_>>| (Change::Remove, old.is_some());
-            // A removal is never refused.
-            exclusive.held.borrow_mut().update(target.partition, name, &access, removed).unwrap_or(false)
+            self.note(target, Operation::Delete, removed);
+            removed
         });
         self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
         removed

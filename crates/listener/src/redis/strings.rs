@@ -5,7 +5,7 @@ use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, reply};
 
 use super::failure::{Failure, SYNTAX, TOO_LONG};
-use super::session::{CommandResult, Old, Session, arg, is, number};
+use super::session::{Changed, CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;
 use crate::output::Output;
 
@@ -57,7 +57,7 @@ fn set_if(
     out: &mut Output,
 ) -> CommandResult {
     let version = session.version();
-    let stored = session.update(key, |old| {
+    let Changed { target, result: stored, .. } = session.change(key, |old| {
         if options.get {
             bulk_or_null(session, old, out);
         }
@@ -69,6 +69,8 @@ fn set_if(
         let (expires, received) = (expires.or(kept), session.received);
         (Change::Store(NewItem { expires, received, ..NewItem::bytes(value) }), true)
     })?;
+    session.note_set(target, stored);
+    let stored = stored.map_err(|refused| session.refused(refused))?;
     session.counters.increment(Count::CmdSet);
     if stored {
         session.counters.increment(Count::TotalItems);
@@ -336,6 +338,7 @@ impl Session<'_> {
                 exclusive.held.borrow_mut().update(target.partition, name, &access, set)
             }
         };
+        self.note_set(target, stored.map(|()| true));
         stored.map_err(|refused| self.refused(refused))?;
         self.counters.increment(Count::TotalItems);
         Ok(())
@@ -359,6 +362,7 @@ impl Session<'_> {
                 exclusive.held.borrow_mut().update(target.partition, name, &access, add)
             }
         };
+        self.note_set(target, added);
         let added = added.map_err(|refused| self.refused(refused))?;
         self.counters.add(Count::TotalItems, u64::from(added));
         Ok(added)

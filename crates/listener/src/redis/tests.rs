@@ -63,6 +63,7 @@ impl Listener {
             users: UserRoutes::default(),
             network: None,
             standings: None,
+            times: Arc::default(),
         })
     }
 

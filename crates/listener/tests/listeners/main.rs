@@ -23,6 +23,7 @@ mod protocol;
 mod redis;
 mod slow;
 mod support;
+mod times;
 mod unix;
 #[path = "../common/wait.rs"]
 mod wait;

@@ -1,5 +1,6 @@
 //! A listener in the test's own process, and a blocking client whose waits have a timeout.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,6 +15,7 @@ use sherwood_listener::{
     Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Network,
     Passwords, Reading, Routing, Running, Service, Target, UserRoutes,
 };
+use sherwood_model::query_times::{LatencyHistogram, QueryKind, QueryTimes};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
 
@@ -66,6 +68,7 @@ pub(crate) struct Server {
     running: Option<Running>,
     cache: Arc<Cache>,
     buffers: Arc<AtomicU64>,
+    times: Arc<QueryTimes>,
 }
 
 impl Server {
@@ -145,7 +148,8 @@ impl Server {
     }
 
     fn run(protocol: Protocol, options: ListenerOptions, service: Service) -> Self {
-        let (cache, buffers) = (Arc::clone(&service.cache), Arc::new(AtomicU64::new(0)));
+        let (cache, times) = (Arc::clone(&service.cache), Arc::clone(&service.times));
+        let buffers = Arc::new(AtomicU64::new(0));
         let service = Service { buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>, ..service };
         let clock = Arc::new(MachineClock::new());
         let bound = Bound::bind(options).unwrap();
@@ -153,7 +157,7 @@ impl Server {
             Protocol::Memcached => bound.serve(service, clock),
             Protocol::Redis => bound.serve_redis(service, clock, 1),
         };
-        Self { running: Some(running.unwrap()), cache, buffers }
+        Self { running: Some(running.unwrap()), cache, buffers, times }
     }
 
     fn running(&self) -> &Running {
@@ -171,6 +175,11 @@ impl Server {
     /// Returns the listener's counters at this moment.
     pub(crate) fn read(&self) -> Reading {
         self.running().meter().read().expect("it serves")
+    }
+
+    /// Returns the times of all queries since the start.
+    pub(crate) fn times(&self) -> BTreeMap<QueryKind, LatencyHistogram> {
+        self.times.read()
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -233,6 +242,7 @@ fn service(
         users: UserRoutes::default(),
         network: None,
         standings: None,
+        times: Arc::default(),
     }
 }
 

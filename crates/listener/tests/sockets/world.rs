@@ -108,6 +108,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         users: UserRoutes::default(),
         network: None,
         standings: None,
+        times: Arc::default(),
     };
     let cache = cache();
     let backends = SimulatedBackends::late(Arc::clone(&cache));

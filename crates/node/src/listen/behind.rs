@@ -61,7 +61,7 @@ impl Backends for Behind {
                     Err(error @ FetchError::OverRate(_)) => {
                         Err(FetchFailure::Refused(core.reason(id, &error)))
                     }
-                    Err(error) => Err(FetchFailure::Failed(error.to_string())),
+                    Err(error) => Err(failure(&error)),
                 };
             }
             results
@@ -119,6 +119,16 @@ impl Backends for Behind {
 
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
         self.core.flush(partition, at, change);
+    }
+}
+
+/// Returns the failure of a fetch that was neither rejected nor refused for its tenant's rate.
+fn failure(error: &FetchError) -> FetchFailure {
+    let reason = error.to_string();
+    match Status::of_error(error) {
+        Status::Rejected => FetchFailure::Overloaded(reason),
+        Status::Timeout => FetchFailure::TimedOut(reason),
+        _ => FetchFailure::Failed(reason),
     }
 }
 

@@ -194,6 +194,7 @@ impl Listeners {
             users: routes::users(core, &setup)?,
             network: core.network.clone().map(|network| network as Arc<dyn Network>),
             standings: standings(core),
+            times: Arc::clone(&core.times),
             connection_limit: Arc::clone(&self.connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),

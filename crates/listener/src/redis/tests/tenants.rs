@@ -67,6 +67,7 @@ fn listener() -> Listener {
         background: None,
         passwords: Some(Arc::new(Users)),
         standings: Some(Arc::new(Quotas)),
+        times: Arc::default(),
     })
 }
 

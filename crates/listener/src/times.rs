@@ -1,0 +1,205 @@
+//! Times of the queries of a listener's clients, kept per thread.
+//!
+//! A hit takes a fraction of a microsecond, so the clock is not read for each. One round of the
+//! event loop in 64 is timed: the commands executed in it are noted, and get the time from the
+//! start of the round to the end of their client's turn, when their answers have been sent. Keys
+//! that a backend is asked for are all timed, with the moments that the event loop reads anyway.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sherwood_cache::Refused;
+use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome, Recorder};
+use sherwood_model::{PartitionId, SplitMix64};
+
+use super::backends::{FetchFailure, FetchResult, StoreFailure};
+
+/// Of this many rounds of the event loop with input, one is timed.
+const ROUNDS: u64 = 64;
+/// Most runs of equal commands that are noted in a client's turn; further commands are not timed.
+const RUNS_MAX: usize = 1024;
+
+/// The times of the queries that one thread has executed.
+pub(super) struct ThreadTimes {
+    /// True while a round is timed. Written by the thread alone.
+    timing: AtomicBool,
+    /// The queries that have ended in the current turn, each with its number of repetitions.
+    ended: Mutex<Vec<(QueryKind, u64)>>,
+    recorder: Arc<Recorder>,
+}
+
+impl ThreadTimes {
+    /// Creates the times of a thread, which `recorder` records.
+    pub(super) fn new(recorder: Arc<Recorder>) -> Self {
+        Self { timing: AtomicBool::new(false), ended: Mutex::default(), recorder }
+    }
+
+    /// Starts or ends a round that is timed.
+    pub(super) fn time(&self, timing: bool) {
+        self.ended().clear();
+        self.timing.store(timing, Relaxed);
+    }
+
+    /// Notes the end of a query, if the round is timed.
+    #[inline]
+    pub(super) fn note(&self, partition: PartitionId, operation: Operation, outcome: QueryOutcome) {
+        if self.timing.load(Relaxed) {
+            self.note_timed(QueryKind::ended(partition, operation, outcome));
+        }
+    }
+
+    #[cold]
+    fn note_timed(&self, kind: QueryKind) {
+        let mut ended = self.ended();
+        if let Some((_, times)) = ended.last_mut().filter(|(last, _)| *last == kind) {
+            *times += 1;
+        } else if ended.len() < RUNS_MAX {
+            ended.push((kind, 1));
+        }
+    }
+
+    /// Records the queries noted in a client's turn, which has ended after `latency`.
+    pub(super) fn end_turn(&self, latency: Duration) {
+        for (kind, times) in self.ended().drain(..) {
+            self.recorder.record(kind, latency, times);
+        }
+    }
+
+    /// Records the queries `asked`, whose `results` have come after `latency`.
+    pub(super) fn fetched(&self, asked: &Asked, results: &[FetchResult], latency: Duration) {
+        for (query, result) in asked.iter().zip(results) {
+            self.record(*query, of_fetch(result), latency);
+        }
+    }
+
+    /// Records the writes `asked`, which have ended after `latency`.
+    pub(super) fn stored(&self, asked: &Asked, result: &Result<(), StoreFailure>, latency: Duration) {
+        for query in asked {
+            self.record(*query, of_write(result), latency);
+        }
+    }
+
+    fn record(
+        &self,
+        (partition, operation): (PartitionId, Operation),
+        outcome: QueryOutcome,
+        latency: Duration,
+    ) {
+        self.recorder.record(QueryKind::ended(partition, operation, outcome), latency, 1);
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<(QueryKind, u64)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The queries that a connection waits for backends with, in the order of their results.
+pub(super) type Asked = Vec<(PartitionId, Operation)>;
+
+fn of_fetch(result: &FetchResult) -> QueryOutcome {
+    match result {
+        Ok(Some(_)) => QueryOutcome::Fetched,
+        Ok(None) => QueryOutcome::NotFound,
+        Err(FetchFailure::Rejected { .. } | FetchFailure::Refused(_) | FetchFailure::Overloaded(_)) => {
+            QueryOutcome::Rejected
+        }
+        Err(FetchFailure::TimedOut(_)) => QueryOutcome::Timeout,
+        Err(FetchFailure::Failed(_)) => QueryOutcome::Error,
+    }
+}
+
+fn of_write(result: &Result<(), StoreFailure>) -> QueryOutcome {
+    match result {
+        Ok(()) => QueryOutcome::Stored,
+        Err(StoreFailure::Refused(_)) => QueryOutcome::Rejected,
+        Err(StoreFailure::Failed(_)) => QueryOutcome::Error,
+    }
+}
+
+/// Returns the outcome of a command that stores a value in the cache, with true if it has stored
+/// it.
+pub(super) fn of_set(stored: Result<bool, Refused>) -> QueryOutcome {
+    match stored {
+        Ok(true) => QueryOutcome::Stored,
+        Ok(false) => QueryOutcome::NotStored,
+        Err(_) => QueryOutcome::Rejected,
+    }
+}
+
+/// Chooses one of each 64 rounds of an event loop, at random: clients whose commands repeat with
+/// any period have all of them timed.
+pub(super) struct TimedRounds {
+    /// Number of rounds among the current 64 that are over.
+    over: u64,
+    /// Number of the one that is timed.
+    timed: u64,
+    random: SplitMix64,
+}
+
+impl TimedRounds {
+    /// Creates the choice of a thread, whose number starts the random sequence.
+    pub(super) fn new(thread: usize) -> Self {
+        let mut random = SplitMix64::new(thread as u64);
+        Self { over: 0, timed: random.next_u64() % ROUNDS, random }
+    }
+
+    /// Returns true if the next round is timed.
+    pub(super) fn next(&mut self) -> bool {
+        let is_timed = self.over == self.timed;
+        self.over += 1;
+        if self.over == ROUNDS {
+            (self.over, self.timed) = (0, self.random.next_u64() % ROUNDS);
+        }
+        is_timed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_model::query_times::{LatencyHistogram, QueryTimes};
+
+    use super::*;
+
+    #[test]
+    fn one_of_64_rounds_is_timed_whatever_the_period_of_the_commands() {
+        let mut rounds = TimedRounds::new(0);
+        let mut of_remainder = [0; 8];
+        for block in 0..1000 {
+            let timed: Vec<_> = (0..ROUNDS).filter(|_| rounds.next()).collect();
+            let [round] = timed[..] else { panic!("{timed:?} of block {block}") };
+            of_remainder[(round % 8) as usize] += 1;
+        }
+        assert!(of_remainder.iter().all(|count| (60..200).contains(count)), "{of_remainder:?}");
+    }
+
+    #[test]
+    fn only_queries_of_a_timed_round_are_recorded() {
+        let all = QueryTimes::default();
+        let times = ThreadTimes::new(all.recorder());
+        let hit = |partition| times.note(PartitionId(partition), Operation::Get, QueryOutcome::Hit);
+        hit(0);
+        times.time(true);
+        [1, 1, 2].into_iter().for_each(hit);
+        times.end_turn(Duration::from_millis(1));
+        hit(3);
+        times.time(false);
+        hit(4);
+        times.end_turn(Duration::from_millis(1));
+        let read = all.read();
+        let counts: Vec<_> = read.iter().map(|(kind, of)| (kind.partition.unwrap().0, of.count())).collect();
+        assert_eq!(counts, [(1, 2), (2, 1)]);
+    }
+
+    #[test]
+    fn queries_noted_in_a_turn_are_bounded() {
+        let all = QueryTimes::default();
+        let times = ThreadTimes::new(all.recorder());
+        times.time(true);
+        for round in 0..3 * RUNS_MAX {
+            times.note(PartitionId(round as u16), Operation::Get, QueryOutcome::Hit);
+        }
+        times.end_turn(Duration::ZERO);
+        assert_eq!(all.read().values().map(LatencyHistogram::count).sum::<u64>(), RUNS_MAX as u64);
+    }
+}

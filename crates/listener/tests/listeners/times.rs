@@ -1,0 +1,106 @@
+//! Times of the queries of clients.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sherwood_listener::{FetchFailure, FetchedValue, ListenerOptions};
+use sherwood_model::PartitionId;
+use sherwood_model::query_times::{LatencyHistogram, Operation, QueryKind, QueryOutcome};
+
+use crate::hostile::with_each;
+use crate::protocol::{PROTOCOLS, Protocol};
+use crate::slow::Slow;
+use crate::support::{Client, Server, options};
+use crate::wait::eventually;
+
+/// Rounds of the event loop of which one is timed.
+const ROUNDS: u64 = 64;
+
+/// Options of one thread: when it answers a command, it has recorded those before it.
+fn one_thread() -> ListenerOptions {
+    ListenerOptions { threads: 1, ..options() }
+}
+
+fn ping(client: &mut Client, protocol: Protocol) {
+    let (ping, pong) = protocol.ping();
+    client.check(ping, &pong);
+}
+
+fn count(server: &Server, operation: Operation, outcome: QueryOutcome) -> u64 {
+    let times = server.times();
+    times.get(&QueryKind::ended(PartitionId(0), operation, outcome)).map_or(0, LatencyHistogram::count)
+}
+
+#[test]
+fn commands_of_one_round_in_64_are_timed_by_operation_and_outcome() {
+    with_each(&one_thread(), 1024, |protocol, server| {
+        let mut client = server.connect();
+        let delete = match protocol {
+            Protocol::Memcached => "delete key\r\n",
+            Protocol::Redis => "DEL key\r\n",
+        };
+        let deleted = |hit: bool| match (protocol, hit) {
+            (Protocol::Memcached, true) => "DELETED\r\n",
+            (Protocol::Memcached, false) => "NOT_FOUND\r\n",
+            (Protocol::Redis, _) => {
+                if hit {
+                    ":1\r\n"
+                } else {
+                    ":0\r\n"
+                }
+            }
+        };
+        let each = [
+            (protocol.set("key", "value"), protocol.stored().to_owned()),
+            (protocol.get("key"), protocol.found("key", "value")),
+            (delete.to_owned(), deleted(true).to_owned()),
+            (delete.to_owned(), deleted(false).to_owned()),
+            (protocol.get("key"), protocol.missed().to_owned()),
+        ];
+        for _ in 0..4 * ROUNDS {
+            each.iter().for_each(|(command, answer)| client.check(command, answer));
+        }
+        ping(&mut client, protocol);
+        let kinds = [
+            (Operation::Set, QueryOutcome::Stored),
+            (Operation::Get, QueryOutcome::Hit),
+            (Operation::Delete, QueryOutcome::Hit),
+            (Operation::Delete, QueryOutcome::Miss),
+            (Operation::Get, QueryOutcome::Miss),
+        ];
+        let counts = kinds.map(|(operation, outcome)| count(server, operation, outcome));
+        let all = counts.iter().sum::<u64>();
+        assert!((19..=21).contains(&all), "{protocol:?}: one command in 64: {counts:?}");
+        assert!(counts.iter().filter(|count| **count > 0).count() > 2, "{protocol:?}: {counts:?}");
+    });
+}
+
+#[test]
+fn fetched_keys_are_all_timed() {
+    for protocol in PROTOCOLS {
+        let slow = Arc::new(Slow::default());
+        let server = match protocol {
+            Protocol::Memcached => Server::read_through(one_thread(), slow.clone()),
+            Protocol::Redis => Server::redis_read_through(one_thread(), slow.clone()),
+        };
+        let mut client = server.connect();
+        let found = Ok(Some(FetchedValue::from(bytes::Bytes::from_static(b"value"))));
+        let missed = protocol.missed().to_owned();
+        let ends = [
+            ("a", found, protocol.found("a", "value"), QueryOutcome::Fetched),
+            ("b", Ok(None), missed.clone(), QueryOutcome::NotFound),
+            ("c", Err(FetchFailure::TimedOut("late".into())), missed.clone(), QueryOutcome::Timeout),
+            ("d", Err(FetchFailure::Failed("down".into())), missed.clone(), QueryOutcome::Error),
+            ("e", Err(FetchFailure::Overloaded("full".into())), missed, QueryOutcome::Rejected),
+        ];
+        for (key, result, answer, outcome) in ends {
+            client.send(protocol.get(key).as_bytes());
+            eventually("the key is fetched", || slow.is_asked(key));
+            slow.answer(key, result);
+            client.expect(&answer);
+            assert_eq!(count(&server, Operation::Get, outcome), 1, "{protocol:?}: {key}");
+        }
+        let waited: f64 = server.times().values().map(LatencyHistogram::sum_s).sum();
+        assert!(waited > 0.0 && waited < Duration::from_secs(60).as_secs_f64(), "{waited} s");
+    }
+}
