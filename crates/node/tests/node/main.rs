@@ -9,6 +9,7 @@
 mod access;
 mod admin;
 mod bad_keys;
+mod beside;
 mod browser;
 mod crowd;
 mod dashboard;

@@ -269,7 +269,8 @@ fn named(name: &Given<String>, backends: &[BackendConfig], problems: &mut Proble
     index.map(|index| Route::Backend(BackendId::from_index(index)))
 }
 
-/// Refuses a mode that uses the store of a backend without one.
+/// Refuses a mode that uses stores where no backend of the listener has one. Beside others that
+/// have one, a backend without is a plain cache.
 fn refuse_mode_without_store(
     raw: &RawListener,
     route: Route,
@@ -280,10 +281,11 @@ fn refuse_mode_without_store(
         Route::Prefix => backend.prefix.is_some(),
         Route::Backend(id) => id.index() == *index,
     };
-    let without =
-        backends.iter().enumerate().filter(reached).find(|(_, backend)| backend.replicas.is_empty());
-    if let (Some((_, backend)), Some(mode)) = (without, given(&raw.mode)) {
-        let name = &backend.name;
+    let mut reached = backends.iter().enumerate().filter(reached).map(|(_, backend)| backend).peekable();
+    let first = reached.peek().map(|backend| &backend.name);
+    if let (Some(name), Some(mode)) = (first.cloned(), given(&raw.mode))
+        && reached.all(|backend| backend.replicas.is_empty())
+    {
         let message = format!(
             "[[listener]] mode is \"{}\", but backend \"{name}\" has no store: give it a store, or set mode = \
              \"look-aside\"",
