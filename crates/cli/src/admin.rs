@@ -41,10 +41,22 @@ impl AdminNode {
         self.exchange("POST", path, &body.to_string())
     }
 
+    /// Asks the node whether it serves.
+    ///
+    /// # Errors
+    /// See [`exchange`](Self::exchange); also if the node is stopping.
+    pub(crate) fn is_ready(&self) -> Result<(), Failure> {
+        self.accepted(&self.send("GET", "/readyz", "")?).map(|_| ())
+    }
+
     /// # Errors
     /// If the URL is invalid, the node cannot be reached, or its answer is an error, whose text is
     /// that of the node.
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Value, Failure> {
+        self.read(&self.send(method, path, body)?)
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> Result<Vec<u8>, Failure> {
         let host = host(&self.url)?;
         let bearer = self.token_file.read()?;
         let bearer = bearer.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
@@ -53,24 +65,33 @@ impl AdminNode {
              Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
-        let answer = talk(host, &request).map_err(|error| {
+        talk(host, &request).map_err(|error| {
             Failure::failed(format!("asking {}: {error}; start a node there, or give its --url", self.url))
-        })?;
-        self.read(&answer)
+        })
     }
 
-    /// Returns the body of an answer.
+    /// Returns the JSON of an answer.
     fn read(&self, answer: &[u8]) -> Result<Value, Failure> {
-        let strange = || Failure::failed(format!("asking {}: what answers is no node of sherwood", self.url));
+        serde_json::from_slice(self.accepted(answer)?).map_err(|_| self.strange())
+    }
+
+    /// Returns the body of an answer that is no error.
+    fn accepted<'a>(&self, answer: &'a [u8]) -> Result<&'a [u8], Failure> {
+        let strange = || self.strange();
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(strange)?;
         let head = std::str::from_utf8(&answer[..end]).map_err(|_| strange())?;
         let status = head.split(' ').nth(1).ok_or_else(strange)?;
-        let body: Value = serde_json::from_slice(&answer[end + 4..]).map_err(|_| strange())?;
+        let body = &answer[end + 4..];
         if status.starts_with('2') {
             return Ok(body);
         }
-        let error = body["error"].as_str().ok_or_else(strange)?;
+        let error: Value = serde_json::from_slice(body).map_err(|_| strange())?;
+        let error = error["error"].as_str().ok_or_else(strange)?;
         Err(Failure::failed(format!("{} answers {status}: {error}", self.url)))
+    }
+
+    fn strange(&self) -> Failure {
+        Failure::failed(format!("asking {}: what answers is no node of sherwood", self.url))
     }
 }
 
@@ -126,6 +147,7 @@ mod tests {
             panic!("it is an error")
         };
         assert_eq!(said, "http://n:1 answers 409: no tenants");
+        assert_eq!(node.accepted(b"HTTP/1.1 200 OK\r\n\r\nok\n").unwrap(), b"ok\n");
         for answer in ["", "HTTP/1.1 200 OK\r\n\r\n<html>", "x\r\n\r\n1"] {
             let Err(Failure::Failed(said)) = read(answer) else { panic!("{answer:?} was taken") };
             assert!(said.ends_with("no node of sherwood"), "{said}");

@@ -28,6 +28,7 @@ mod man;
 mod mrc;
 mod out;
 mod policy;
+mod ready;
 mod serve;
 mod sim;
 mod stderr;
@@ -75,6 +76,8 @@ enum Command {
     CheckConfig(check_config::Args),
     /// Looks at the backends of a configuration
     Backend(backend::Args),
+    /// Checks that a node serves, for health checks of containers
+    Ready(ready::Args),
     /// Prints the completions of commands and flags for a shell
     Completions(completions::Args),
     /// Writes the man pages of all commands
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Backend(args) => backend::run(&args),
+        Command::Ready(args) => ready::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
     };

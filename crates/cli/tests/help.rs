@@ -32,6 +32,7 @@ fn help_of_every_command_matches_its_snapshot() {
     insta::assert_snapshot!("check-config", help(&["check-config"]));
     insta::assert_snapshot!("backend", help(&["backend"]));
     insta::assert_snapshot!("backend-check", help(&["backend", "check"]));
+    insta::assert_snapshot!("ready", help(&["ready"]));
     insta::assert_snapshot!("completions", help(&["completions"]));
     insta::assert_snapshot!("man", help(&["man"]));
 }

@@ -8,6 +8,7 @@
 mod deadlines;
 mod faults;
 mod first_hour;
+mod helm;
 mod load;
 mod manager;
 mod monitoring;

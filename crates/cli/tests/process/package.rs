@@ -117,6 +117,8 @@ fn debian_package_is_installed_started_upgraded_removed_and_purged() {
     fs::create_dir_all(root.path("var/lib/sherwood")).unwrap();
 
     let server = root.serve();
+    let url = format!("http://{}", server.address("admin"));
+    assert_eq!(run(root.path("usr/bin/sherwood").to_str().unwrap(), &["ready", "--url", &url]), "");
     assert_eq!(ask(&server, "set greeting 0 0 5\r\nhello"), "STORED\r\n");
     server.signal(libc::SIGTERM);
     assert!(server.end().0.success());
