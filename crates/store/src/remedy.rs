@@ -59,10 +59,10 @@ fn credentials(kind: StoreKind) -> &'static str {
             "correct the backend's `credentials` or `region`, what the user may do (IAM), or this machine's clock"
         }
         StoreKind::Memcached => {
-            "correct `user` and the password, or the server's list of users (memcached -Y)"
+            "correct `user`, `password_file` or `password_env`, or the server's list of users (memcached -Y)"
         }
-        StoreKind::Redis => "correct `user`, the password or the user's rights (`ACL`)",
-        _ => "correct `user`, the password or the server's grants",
+        StoreKind::Redis => "correct `user`, `password_file` or `password_env`, or the user's rights (`ACL`)",
+        _ => "correct `user`, `password_file` or `password_env`, or the server's grants",
     }
 }
 
@@ -88,12 +88,22 @@ mod tests {
     fn options(kind: StoreKind) -> &'static [&'static str] {
         match kind {
             StoreKind::Http => &["url", "write", "delete", "headers"],
-            StoreKind::Memcached => &["kind", "address", "user"],
-            StoreKind::Redis => &["kind", "address", "user", "db"],
+            StoreKind::Memcached => &["kind", "address", "user", "password_file", "password_env"],
+            StoreKind::Redis => &["kind", "address", "user", "password_file", "password_env", "db"],
             StoreKind::DynamoDb => {
                 &["table", "region", "endpoint", "credentials", "key_attribute", "value_attribute", "value"]
             }
-            _ => &["kind", "address", "user", "database", "query", "write", "delete"],
+            _ => &[
+                "kind",
+                "address",
+                "user",
+                "password_file",
+                "password_env",
+                "database",
+                "query",
+                "write",
+                "delete",
+            ],
         }
     }
 
@@ -198,17 +208,17 @@ mod tests {
             (
                 StoreKind::Redis,
                 credentials(),
-                "the server refused the credentials (said); correct `user`, the password or the user's rights (`ACL`)",
+                "the server refused the credentials (said); correct `user`, `password_file` or `password_env`, or the user's rights (`ACL`)",
             ),
             (
                 StoreKind::Memcached,
                 credentials(),
-                "the server refused the credentials (said); correct `user` and the password, or the server's list of users (memcached -Y)",
+                "the server refused the credentials (said); correct `user`, `password_file` or `password_env`, or the server's list of users (memcached -Y)",
             ),
             (
                 StoreKind::MySql,
                 credentials(),
-                "the server refused the credentials (said); correct `user`, the password or the server's grants",
+                "the server refused the credentials (said); correct `user`, `password_file` or `password_env`, or the server's grants",
             ),
             (
                 StoreKind::Http,

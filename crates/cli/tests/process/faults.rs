@@ -99,7 +99,7 @@ const FAULTS: [Fault; 14] = [
         store: REDIS,
         behaviour: Behaviour::Sends("-NOPERM User default has no permissions to run the 'mget' command\r\n"),
         label: "credentials",
-        says: "; correct `user`, the password or the user's rights (`ACL`)",
+        says: "; correct `user`, `password_file` or `password_env`, or the user's rights (`ACL`)",
     },
     Fault {
         name: "forbidden",
