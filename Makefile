@@ -9,6 +9,8 @@ VENV := target/venv
 DYNALITE := target/dynalite
 # What the test of the dashboard in a browser needs.
 DASHBOARD := target/dashboard
+# The program that builds the book, without its server.
+MDBOOK := target/tools/bin/mdbook
 # The tool that builds fuzz targets; each version supports nightly compilers from its release date on.
 CARGO_FUZZ := target/tools/bin/cargo-fuzz
 # Python with pymemcache, for tests of a listener with a real client.
@@ -30,10 +32,11 @@ dist: need-dist ## packages in target/dist: Debian's, and its debug symbols
 	$(CARGO) build --release --locked -p sherwood
 	scripts/dist/deb.sh target/release/sherwood target/dist
 
-test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready ## the whole suite: format, lints, documentation, tests, schedules
+test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(MDBOOK) build docs
 	$(CARGO) test --workspace --locked
 	$(MAKE) loom
 
@@ -80,9 +83,8 @@ lint: need-build ## clippy with warnings denied, and the house rules
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --locked -p sherwood-tidy
 
-docs: need-build ## the book (docs/book) and the crates' documentation (target/doc)
-	scripts/need.sh docs
-	mdbook build docs
+docs: need-build $(MDBOOK) ## the book (docs/book) and the crates' documentation (target/doc)
+	$(MDBOOK) build docs
 	$(CARGO) doc --workspace --no-deps --locked
 
 clean: ## remove what was built, the Python environment included
@@ -105,6 +107,11 @@ need-miri:
 
 need-elsewhere:
 	@scripts/need.sh elsewhere
+
+# Built in half a minute, as a program that runs for a second need not be optimised.
+$(MDBOOK): | need-build
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook --version 0.5.4 --no-default-features --features search --debug \
+		--locked --root target/tools --target-dir target/tools/build
 
 $(CARGO_FUZZ): | need-fuzz
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build

@@ -4,7 +4,6 @@
 #   scripts/need.sh build   rustup (or a recent cargo) and a C compiler: all that `make build` and `make demo` need
 #   scripts/need.sh dist    the same, and the tools that build packages, which it installs if permitted
 #   scripts/need.sh test    rustup and a C compiler, and Debian's packages for the tests, which it installs if permitted
-#   scripts/need.sh docs    mdBook
 #   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
 #   scripts/need.sh miri    a nightly compiler with Miri, which it installs by rustup
 #   scripts/need.sh elsewhere   emulators of other processors and compilers for them, which it installs if permitted
@@ -157,9 +156,6 @@ case "${1:-}" in
   test)
     need_rust
     install_debian_packages test_packages
-    ;;
-  docs)
-    command -v mdbook >/dev/null || lack "mdBook" "cargo install mdbook --locked"
     ;;
   fuzz)
     need_fuzzing
