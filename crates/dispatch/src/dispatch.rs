@@ -163,6 +163,15 @@ pub struct NewDelivery<'a, K, V> {
     pub waiters: usize,
 }
 
+/// The origin of a call, as [`Dispatch::observe_call`] returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallOrigin {
+    /// The number of earlier attempts for the same keys: retries and copies follow the first.
+    pub earlier: u32,
+    /// The time at which the keys were asked for.
+    pub asked_at: Instant,
+}
+
 /// Explanation of a panic: a fetch must be found by its id.
 const STORED: &str = "a fetch is stored while it has open keys or live attempts";
 
@@ -432,6 +441,16 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             }
         }
         self.shown = self.actions.len();
+    }
+
+    /// Shows `see` the waiters for the keys of a call in flight, and returns the origin of the
+    /// call; none once it has ended. Nothing changes. O(waiters of the keys).
+    pub fn observe_call(&self, attempt: AttemptId, mut see: impl FnMut(&W)) -> Option<CallOrigin> {
+        let Attempt { fetch, number, asked, .. } = self.attempts.get(attempt.0)?;
+        let fetch = self.fetches.get(*fetch)?;
+        let keys = asked.as_ref().unwrap_or(&fetch.keys).iter().filter_map(|key| self.keys.get(*key));
+        keys.flat_map(|key| key.waiters.iter()).for_each(&mut see);
+        Some(CallOrigin { earlier: *number, asked_at: fetch.asked_at })
     }
 
     /// Returns the time to call [`handle_timeout`](Self::handle_timeout) at; none while nothing is

@@ -44,7 +44,7 @@ mod waiters;
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
 pub use beta::{BetaController, BetaDecision, DeadlineCounts};
 pub use debt_queues::{DebtPlace, DebtQueues};
-pub use dispatch::{Dispatch, NewDelivery};
+pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;

@@ -35,6 +35,11 @@ impl<W> Waiters<W> {
         self.others.get_or_insert_with(|| Box::new(Others(Vec::new()))).0.push(waiter);
     }
 
+    /// Returns the waiters, in order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = &W> {
+        iter::once(&self.first).chain(self.others.iter().flat_map(|others| &others.0))
+    }
+
     /// Returns the number of waiters, at least 1.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]

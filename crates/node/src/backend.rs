@@ -22,7 +22,9 @@ use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts, Fetched,
     Invalidation, Rules, Units, WriteId,
 };
-use sherwood_store::{ConsumedUnits, Fault, Found, KeyAnswer, Store, StoreError};
+use sherwood_store::{
+    ConsumedUnits, Fault, Found, KeyAnswer, KeyAnswers, Store, StoreError, with_traceparent,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -33,6 +35,7 @@ use crate::entropy::Entropy;
 use crate::errors::Errors;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
+use crate::spans::{AttemptEnd, AttemptSpan, AttemptSpans};
 use crate::tenants::TenantNetwork;
 use crate::tickets::{Schedulers, Turn};
 use crate::waiter::Waiter;
@@ -117,7 +120,9 @@ pub(crate) struct BackendDriver {
     pub(crate) network: Option<Arc<TenantNetwork>>,
     recording: Arc<Recording>,
     state: Mutex<State>,
-    calls: Mutex<HashMap<AttemptId, AbortHandle>>,
+    calls: Mutex<HashMap<AttemptId, RunningCall>>,
+    /// The spans of calls that sampled requests wait for; none if no spans are exported.
+    spans: Option<Arc<AttemptSpans>>,
     rearm: Notify,
     cache: Arc<Cache>,
     shadow: Arc<Shadow>,
@@ -148,6 +153,8 @@ pub(crate) struct BackendParts {
     /// The schedulers of the replicas, if calls need tickets.
     pub(crate) schedulers: Option<Arc<Schedulers>>,
     pub(crate) recording: Arc<Recording>,
+    /// The spans of calls that sampled requests wait for; none if no spans are exported.
+    pub(crate) spans: Option<AttemptSpans>,
 }
 
 impl BackendDriver {
@@ -174,6 +181,7 @@ impl BackendDriver {
             replicas,
             schedulers,
             recording,
+            spans,
         } = parts;
         let local = match &schedulers {
             None => options,
@@ -210,6 +218,7 @@ impl BackendDriver {
             recording,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
+            spans: spans.map(Arc::new),
             rearm: Notify::new(),
             cache,
             shadow,
@@ -371,8 +380,13 @@ impl BackendDriver {
                             Some(_) => state.machine.begin_wait(attempt),
                             None => None,
                         };
+                        let span = self.spans.as_ref().and_then(|spans| {
+                            spans.start(now, replica, keys.len(), |see| {
+                                state.machine.observe_call(attempt, |waiter| see(waiter.span()))
+                            })
+                        });
                         let (replicas, expires_at) = (Candidates { replica, other }, now + timeout);
-                        calls.push(StartedCall { attempt, replicas, keys, demand, expires_at });
+                        calls.push(StartedCall { attempt, replicas, keys, demand, expires_at, span });
                     }
                     action => actions.push(action),
                 }
@@ -396,8 +410,13 @@ impl BackendDriver {
                 if reason == CancelReason::Timeout {
                     self.errors.late(self);
                 }
-                if let Some(task) = lock(&self.calls).remove(&attempt) {
+                if let Some(RunningCall { task, span }) = lock(&self.calls).remove(&attempt) {
                     task.abort();
+                    let end = match reason {
+                        CancelReason::Timeout => AttemptEnd::TimedOut,
+                        CancelReason::Answered => AttemptEnd::Cancelled,
+                    };
+                    span.iter().for_each(|span| span.end(end));
                 }
             }
             Action::Probe { replica, key, timeout } => self.probe(replica, key, timeout),
@@ -412,6 +431,7 @@ impl BackendDriver {
 
     fn call(self: &Arc<Self>, call: StartedCall) {
         let (backend, attempt, tenant) = (Arc::clone(self), call.attempt, call.demand.tenant);
+        let (span, ending) = (call.span.clone(), call.span.clone());
         // The table stays locked until the task is in it, so that a call that ends at once can
         // remove itself.
         let mut calls = lock(&self.calls);
@@ -421,26 +441,33 @@ impl BackendDriver {
             let left = call.expires_at - backend.clock.now();
             let reply = tokio::time::timeout(left, backend.reply_to(call)).await;
             lock(&backend.calls).remove(&attempt);
-            let Ok((reply, units)) = reply else { return };
+            let Ok((reply, units)) = reply else {
+                ending.iter().for_each(|span| span.end(AttemptEnd::TimedOut));
+                return;
+            };
             backend.drive(|state, now, cache| {
                 let cost = CallCost { tenant, units };
                 state.machine.handle_costed_reply(now, cache, attempt, reply, cost);
             });
         });
-        calls.insert(attempt, task.abort_handle());
+        calls.insert(attempt, RunningCall { task: task.abort_handle(), span });
     }
 
     /// Calls a replica, after the turn has come if calls need one. Returns its reply, and the units
     /// that it reported.
     async fn reply_to(self: &Arc<Self>, call: StartedCall) -> (Reply<Found>, Option<f64>) {
-        let StartedCall { attempt, replicas: Candidates { mut replica, other }, keys, demand, expires_at } =
-            call;
+        let StartedCall { attempt, replicas, keys, demand, expires_at, span } = call;
+        let Candidates { mut replica, other } = replicas;
+        let end = |end| span.iter().for_each(|span| span.end(end));
         let mut ticket = None;
         if let Some(schedulers) = &self.schedulers {
             let candidates: Vec<_> = [Some(replica), other].into_iter().flatten().collect();
             let schedulers = Arc::clone(schedulers);
             match schedulers.turn(&candidates, &demand, keys.len(), expires_at).await {
-                Turn::Reject(expected) => return (Reply::NotAdmitted { expected }, None),
+                Turn::Reject(expected) => {
+                    end(AttemptEnd::Rejected);
+                    return (Reply::NotAdmitted { expected }, None);
+                }
                 Turn::Start(chosen, held) => {
                     self.drive(|state, now, cache| state.machine.handle_turn(now, cache, attempt, chosen));
                     (replica, ticket) = (chosen, Some(held));
@@ -451,8 +478,12 @@ impl BackendDriver {
         let asked: Vec<_> = keys.into_iter().map(|key| key.key).collect();
         let (count, sent) = (asked.len(), self.clock.now());
         let key_bytes: usize = asked.iter().map(Bytes::len).sum();
-        let answer = store.get_each(asked).await;
+        let answer = match &span {
+            None => store.get_each(asked).await,
+            Some(span) => with_traceparent(span.note_sent(sent, replica), store.get_each(asked)).await,
+        };
         let now = self.clock.now();
+        end(attempt_end(&answer));
         if let Some(ticket) = ticket {
             ticket.end(answer.is_ok().then(|| now - sent));
         }
@@ -524,6 +555,12 @@ impl BackendDriver {
     }
 }
 
+/// A call whose task runs.
+struct RunningCall {
+    task: AbortHandle,
+    span: Option<Arc<AttemptSpan>>,
+}
+
 /// A call that the machine has started.
 struct StartedCall {
     attempt: AttemptId,
@@ -532,12 +569,26 @@ struct StartedCall {
     demand: Demand,
     /// The time at which the call ends without an answer.
     expires_at: Instant,
+    /// The span of the call, if a sampled request waits for it.
+    span: Option<Arc<AttemptSpan>>,
 }
 
 /// The replica of a call, and another one that it may go to if calls need a turn.
 struct Candidates {
     replica: ReplicaId,
     other: Option<ReplicaId>,
+}
+
+/// Returns the end of an attempt with this answer, which has failed if every key has.
+fn attempt_end(answer: &Result<KeyAnswers, StoreError>) -> AttemptEnd {
+    let error = match answer {
+        Ok(answers) if answers.each.iter().all(Result::is_err) => {
+            answers.each.first().and_then(|answer| answer.as_ref().err())
+        }
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    error.map_or(AttemptEnd::Answered, |error| AttemptEnd::Failed(error.cause().label()))
 }
 
 /// Converts a store's error into the failure of a call. Calls only read.

@@ -58,7 +58,7 @@ use crate::resident::{Limit, Watch};
 use crate::setup::{Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
-use crate::spans::Spans;
+use crate::spans::{AttemptSpans, Spans};
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
@@ -352,7 +352,7 @@ impl Parts {
         let recording = Arc::new(Recording::new());
         let spans = setup.spans.as_ref();
         let spans = spans.map(|export| Spans::start(export, setup.access.scheme(), runtime)).transpose()?;
-        let backends = backends(setup, &engine, &shadow, &recording, runtime)?;
+        let backends = backends(setup, &engine, &shadow, &recording, spans.as_ref(), runtime)?;
         let schedulers = schedulers(&setup.schedulers, &engine)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&engine.cache)));
@@ -555,6 +555,7 @@ fn backends(
     engine: &Engine,
     shadow: &Arc<Shadow>,
     recording: &Arc<Recording>,
+    spans: Option<&Arc<Spans>>,
     runtime: &Handle,
 ) -> Result<Vec<Option<Arc<BackendDriver>>>, StartError> {
     let start = |(index, backend): (usize, &crate::setup::BackendSetup)| {
@@ -589,6 +590,10 @@ fn backends(
             replicas: backend.stores.clone(),
             schedulers,
             recording: Arc::clone(recording),
+            spans: spans.map(|spans| {
+                let (stores, servers) = (&backend.stores, &backend.servers);
+                AttemptSpans::new(Arc::clone(spans), engine.clock, &backend.name, stores, servers)
+            }),
         };
         BackendDriver::start(
             parts,

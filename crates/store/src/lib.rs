@@ -63,7 +63,7 @@ pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 pub use remote::{
     AwsCredentials, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector, HttpOptions, HttpSocket,
-    MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue, TlsOptions,
-    client_config,
+    MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, ServerAddress, SqlOptions, SqlValue,
+    TlsOptions, client_config, with_traceparent,
 };
 pub use store::{BoxFuture, ConsumedUnits, Found, KeyAnswer, KeyAnswers, Report, Store, StoreKind};

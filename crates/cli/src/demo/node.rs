@@ -79,6 +79,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         rules: Rules::default(),
         late_after: None,
         stores: vec![Arc::clone(store) as Arc<dyn Store>],
+        servers: Vec::new(),
         tickets: Vec::new(),
         spans: SpanRule::default(),
     };

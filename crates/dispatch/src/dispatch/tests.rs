@@ -136,6 +136,24 @@ fn keys_in_flight_are_joined_and_delivered_once_to_all() {
 }
 
 #[test]
+fn observed_call_shows_its_waiters_and_origin_until_it_ends() {
+    let mut machine = machine(2, |options| options.retry.per_call_max = 1);
+    let (first, _) = call(&fetch(&mut machine, 3, &[("a", 1), ("b", 2), ("a", 3)]));
+    fetch(&mut machine, 4, &[("b", 4), ("c", 5)]);
+    let observed = |machine: &Machine, attempt| {
+        let mut waiters = Vec::new();
+        let origin = machine.observe_call(attempt, |waiter| waiters.push(*waiter));
+        (waiters, origin.map(|CallOrigin { earlier, asked_at }| (earlier, asked_at)))
+    };
+    let at = Instant::from_millis(3);
+    assert_eq!(observed(&machine, first), (vec![1, 3, 2, 4], Some((0, at))));
+    let failed = Reply::Failed(Failure::new(FailureKind::Reset, "gone"));
+    let (again, _) = call(&reply(&mut machine, 5, first, failed));
+    assert_eq!(observed(&machine, first), (vec![], None));
+    assert_eq!(observed(&machine, again), (vec![1, 3, 2, 4], Some((1, at))));
+}
+
+#[test]
 fn a_key_is_joinable_from_its_fetch_to_its_end_or_invalidation() {
     let mut machine = machine(1, |_| ());
     let joinable = |machine: &Machine| ["a", "b"].map(|key| machine.is_joinable(&key));

@@ -236,7 +236,7 @@ impl Running<'_> {
     /// Fetches the missing keys of a query from its backend. A backend without a store answers from
     /// the cache only.
     fn fetch(&mut self, stage: usize, fetch: QueryFetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
-        let QueryFetch { backend, partition, keys, demand, awaited, .. } = fetch;
+        let QueryFetch { query, backend, partition, keys, demand, awaited } = fetch;
         let Some(backend) = self.core.backend(backend) else {
             let now = self.core.clock.now();
             let request = &mut self.stages[stage].request;
@@ -248,7 +248,11 @@ impl Running<'_> {
         }
         let first = self.slots.len();
         self.slots.extend(keys.iter().map(|(_, slot)| *slot));
-        let waiter = |(i, (key, _))| (FetchKey { partition, key }, Waiter::new(sender.clone(), first + i));
+        let number = self.stages[stage].first_query + query as u32;
+        let span = self.span.as_ref().map(|span| span.query_in_flight(number));
+        let waiter = |(i, (key, _))| {
+            (FetchKey { partition, key }, Waiter::new(sender.clone(), first + i).below(span.clone()))
+        };
         backend.fetch(&demand, keys.into_iter().enumerate().map(waiter));
     }
 }

@@ -15,7 +15,7 @@ use super::body::AskedRequest;
 use super::{Stage, finished, status};
 use crate::clock::WallTime;
 use crate::core::Core;
-use crate::spans::{Ended, RequestTrace, Spans, failed};
+use crate::spans::{Ended, QuerySpan, RequestTrace, Spans, failed};
 
 /// The span of a sampled request in flight. It ends when it is dropped, also with a client that
 /// has gone.
@@ -47,6 +47,7 @@ impl RequestSpan {
     pub(super) fn start(core: &Arc<Core>, headers: &HeaderMap) -> Option<Box<Self>> {
         let spans = core.spans.as_ref()?;
         let trace = spans.sample(headers)?;
+        spans.note_request(true);
         Some(Box::new(Self {
             core: Arc::clone(core),
             spans: Arc::clone(spans),
@@ -62,6 +63,11 @@ impl RequestSpan {
     /// Returns the request's arrival.
     pub(super) fn arrival(&self) -> Instant {
         self.arrival
+    }
+
+    /// Returns the span of the query with this number, for its attempts.
+    pub(super) fn query_in_flight(&self, number: u32) -> Arc<QuerySpan> {
+        Arc::new(QuerySpan::new(Arc::clone(&self.trace), number))
     }
 
     /// Notes what the request has named.
@@ -159,6 +165,7 @@ impl Drop for RequestSpan {
     fn drop(&mut self) {
         let request = self.request();
         self.queries.push(request);
+        self.spans.note_request(false);
         self.spans.add(std::mem::take(&mut self.queries));
     }
 }

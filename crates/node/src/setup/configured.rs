@@ -116,7 +116,8 @@ fn backend(backend: &config::BackendConfig) -> Result<BackendSetup, OpenError> {
     let config::Freshness { rules, late_after } = backend.freshness.clone();
     let &config::BackendConfig { ref name, dispatch, deadlines, writes, .. } = backend;
     let (name, tickets, spans) = (name.clone(), backend.tickets.clone(), backend.spans.clone());
-    Ok(BackendSetup { name, dispatch, deadlines, rules, late_after, writes, stores, tickets, spans })
+    let servers = backend.replicas.iter().map(StoreOptions::server).collect();
+    Ok(BackendSetup { name, dispatch, deadlines, rules, late_after, writes, stores, servers, tickets, spans })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {

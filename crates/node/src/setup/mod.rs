@@ -13,7 +13,7 @@ use std::time::Duration;
 use sherwood_cache::DeadlineOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
-use sherwood_store::Store;
+use sherwood_store::{ServerAddress, Store};
 
 use crate::config::{Protocol, WriteThrough, Writes};
 use crate::control::{InstancesSetup, Pin};
@@ -160,6 +160,8 @@ pub struct BackendSetup {
     pub writes: Writes,
     /// The stores, one per replica; empty for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
+    /// The address of each store's server, for spans; empty if none is known.
+    pub servers: Vec<Option<ServerAddress>>,
     /// The scheduler of each store, whose tickets calls need; empty if they need none.
     pub tickets: Vec<SchedulerSource>,
     /// The client spans of traces that are the backend's queries.

@@ -44,7 +44,6 @@ impl Parent {
 }
 
 /// Returns the `traceparent` of a recorded span.
-#[cfg(test)]
 pub(super) fn header(trace: TraceId, span: SpanId) -> String {
     format!("00-{trace}-{span}-{SAMPLED:02x}")
 }

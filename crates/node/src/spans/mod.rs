@@ -1,19 +1,21 @@
 //! Spans of the node's own requests, exported to a collector by OTLP.
 //!
-//! A sampled request has a span, and its queries have one each below it. Whether a request is
-//! sampled is decided once, at its arrival: by the caller if it sent a `traceparent`, else by a
-//! ratio. Nothing is built for a request that is not. Ended spans wait in a bounded queue; what
-//! does not fit, or what the collector does not accept in time, is dropped and counted. No request
-//! waits for any of this.
+//! A sampled request has a span, its queries have one each below it, and so has each attempt (a
+//! call to a replica) below the query that caused it. Whether a request is sampled is decided once,
+//! at its arrival: by the caller if it sent a `traceparent`, else by a ratio. Nothing is built for
+//! a request that is not. Ended spans wait in a bounded queue; what does not fit, or what the
+//! collector does not accept in time, is dropped and counted. No request waits for any of this.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `options` | options of the export |
 //! | `context` | W3C trace context |
 //! | `trace` | ids of a sampled request's spans |
+//! | `attempt` | spans of calls to replicas |
 //! | `queue` | ended spans that wait |
 //! | `exporter`, `client` | export of batches by the crate of OpenTelemetry, over our connections |
 
+mod attempt;
 mod client;
 mod context;
 mod exporter;
@@ -21,6 +23,7 @@ mod options;
 mod queue;
 mod trace;
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,10 +34,11 @@ use opentelemetry_sdk::trace::SpanData;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+pub(crate) use attempt::{AttemptEnd, AttemptSpan, AttemptSpans};
 pub use exporter::SpanExportError;
 pub use options::{CollectorUrl, ExportProtocol, NoCollectorUrl, SpanExport};
 pub(crate) use queue::ExportCounts;
-pub(crate) use trace::{Ended, RequestTrace, failed};
+pub(crate) use trace::{Ended, QuerySpan, RequestTrace, failed};
 
 use crate::entropy::Entropy;
 use context::{Parent, TRACEPARENT, TRACESTATE};
@@ -51,6 +55,8 @@ pub(crate) struct Spans {
     /// Apart from the node's other draws, so that those are the same with and without spans.
     entropy: Entropy,
     queue: Arc<SpanQueue>,
+    /// Number of sampled requests in flight.
+    requests: AtomicUsize,
     /// The id of this process among the instances of the service.
     instance: String,
     /// The scheme of the HTTP port.
@@ -77,7 +83,15 @@ impl Spans {
         let queue = Arc::new(SpanQueue::default());
         let task = runtime.spawn(exporter::run(exporter, Arc::clone(&queue), export.timeout));
         let threshold = threshold(export.sample_ratio);
-        Ok(Arc::new(Self { threshold, entropy, queue, instance, scheme, exporter: Mutex::new(Some(task)) }))
+        Ok(Arc::new(Self {
+            threshold,
+            entropy,
+            queue,
+            requests: AtomicUsize::new(0),
+            instance,
+            scheme,
+            exporter: Mutex::new(Some(task)),
+        }))
     }
 
     /// Decides whether a request with these headers is sampled: as the caller's span is, or else by
@@ -97,7 +111,7 @@ impl Spans {
         };
         let state = headers.get(TRACESTATE).filter(|_| parent.is_some());
         let state = state.and_then(|header| header.to_str().ok()?.parse::<TraceState>().ok());
-        let span = SpanId::from(self.entropy.draw().max(1));
+        let span = self.new_id();
         Some(Arc::new(RequestTrace {
             trace,
             span,
@@ -105,6 +119,22 @@ impl Spans {
             state: state.unwrap_or_default(),
             first_query: self.entropy.draw(),
         }))
+    }
+
+    /// Draws the id of a span.
+    pub(crate) fn new_id(&self) -> SpanId {
+        SpanId::from(self.entropy.draw().max(1))
+    }
+
+    /// Notes the start of a sampled request, and its end.
+    pub(crate) fn note_request(&self, is_start: bool) {
+        let change = if is_start { AtomicUsize::fetch_add } else { AtomicUsize::fetch_sub };
+        change(&self.requests, 1, Relaxed);
+    }
+
+    /// Returns true while sampled requests are in flight.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests.load(Relaxed) > 0
     }
 
     /// Queues the spans of one request or attempt for their export.

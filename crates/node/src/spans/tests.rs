@@ -8,6 +8,7 @@ fn sampler(ratio: f64) -> Spans {
         threshold: threshold(ratio),
         entropy: Entropy::seeded(7),
         queue: Arc::default(),
+        requests: AtomicUsize::new(0),
         instance: String::new(),
         scheme: "http",
         exporter: Mutex::default(),

@@ -1,6 +1,7 @@
 //! The trace of a sampled request: the ids of its spans, and the spans made of them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceState};
@@ -52,11 +53,14 @@ impl RequestTrace {
         SpanId::from(self.first_query.wrapping_add(number.into()).max(1))
     }
 
+    fn context(&self, span: SpanId) -> SpanContext {
+        SpanContext::new(self.trace, span, TraceFlags::SAMPLED, false, self.state.clone())
+    }
+
     fn data(&self, span: SpanId, (parent, is_remote): (SpanId, bool), ended: Ended) -> SpanData {
         let Ended { name, kind, times: (start_time, end_time), attributes, status } = ended;
-        let state = self.state.clone();
         SpanData {
-            span_context: SpanContext::new(self.trace, span, TraceFlags::SAMPLED, false, state),
+            span_context: self.context(span),
             parent_span_id: parent,
             parent_span_is_remote: is_remote,
             span_kind: kind,
@@ -70,6 +74,29 @@ impl RequestTrace {
             status,
             instrumentation_scope: scope(),
         }
+    }
+}
+
+/// The span of a query in flight, below which attempts have theirs.
+#[derive(Debug)]
+pub(crate) struct QuerySpan {
+    pub(super) trace: Arc<RequestTrace>,
+    /// The query's number in the request.
+    number: u32,
+}
+
+impl QuerySpan {
+    pub(crate) fn new(trace: Arc<RequestTrace>, number: u32) -> Self {
+        Self { trace, number }
+    }
+
+    /// The span of an attempt with this id.
+    pub(super) fn attempt(&self, id: SpanId, ended: Ended) -> SpanData {
+        self.trace.data(id, (self.trace.query_id(self.number), false), ended)
+    }
+
+    pub(super) fn context(&self) -> SpanContext {
+        self.trace.context(self.trace.query_id(self.number))
     }
 }
 

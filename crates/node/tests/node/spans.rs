@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message;
 use serde_json::{Value, json};
 use sherwood_model::Band;
+use sherwood_node::config::{Flags, parse};
 use sherwood_node::{ExportProtocol, Node, Setup, SpanExport};
 use sherwood_store::{Store, TlsOptions};
 
@@ -187,7 +188,122 @@ fn sampled_request_has_a_span_below_the_callers_and_one_for_each_query() {
     // The earlier requests have filled the cache.
     let hit = ("get a", Some("a"), Some("hit"), None, 0, false);
     assert_eq!(shown, [hit, ("get c", Some("c"), Some("error"), Some("error"), 2, true), hit]);
-    assert_eq!(all.len(), 4);
+    let parents = [&queries[0].parent_span_id, &queries[1].span_id];
+    assert!(
+        all.iter().all(|span| span.span_id == request.span_id || parents.contains(&&span.parent_span_id))
+    );
+}
+
+/// Spans of attempts, with the query above each.
+fn attempts(collector: &Collector) -> Vec<(Span, Span)> {
+    let all = collector.spans();
+    let is_attempt = |span: &&Span| attribute(&span.attributes, "sherwood.attempt").is_some();
+    let above = |span: &Span| all.iter().find(|other| other.span_id == span.parent_span_id).cloned();
+    all.iter().filter(is_attempt).map(|span| (span.clone(), above(span).expect("its query"))).collect()
+}
+
+#[test]
+fn attempts_have_spans_below_the_query_that_caused_them() {
+    let collector = Collector::start();
+    let node = start(collector.export());
+    let http = Http::of(&node);
+    let body = json!({"queries": [query("a", 1), query("c", 1), query("b", 60)]});
+    assert_eq!(send(http, "", &body).status, 200);
+    assert_eq!(send(http, "", &json!({"queries": [query("a", 1)]})).status, 200, "a hit");
+    node.stop();
+    let mut shown: Vec<_> = attempts(&collector)
+        .iter()
+        .map(|(span, query)| {
+            assert_eq!(query.name, span.name);
+            assert!(query.start_time_unix_nano <= span.start_time_unix_nano);
+            assert!(matches!(attribute(&span.attributes, "sherwood.queue_ms"), Some(Attribute::DoubleValue(ms)) if *ms >= 0.0));
+            let text = |name| text(&span.attributes, name).map(str::to_owned);
+            let number = attribute(&span.attributes, "sherwood.attempt").cloned();
+            let Some(Attribute::IntValue(number)) = number else { panic!("a number") };
+            (text("sherwood.backend").unwrap(), number, text("sherwood.outcome").unwrap(), text("error.type"))
+        })
+        .collect();
+    shown.sort();
+    let answered = |backend: &str| (backend.to_owned(), 1, "answered".to_owned(), None);
+    let failed = ("c".to_owned(), 1, "failed".to_owned(), Some("engine".to_owned()));
+    assert_eq!(shown, [answered("a"), answered("b"), failed]);
+}
+
+#[test]
+fn attempt_that_times_out_ends_with_the_timeout() {
+    let collector = Collector::start();
+    let hanging = Fake::new([]);
+    hanging.be(Mood::Hang);
+    let mut setup = setup(vec![("a", vec![hanging.clone() as Arc<dyn Store>])]);
+    setup.backends[0].dispatch.timeout = Duration::from_millis(20);
+    let node = Node::start(Setup { spans: Some(collector.export()), ..setup }).expect("starts");
+    assert_eq!(send(Http::of(&node), "", &json!({"queries": [query("a", 1)]})).status, 200);
+    node.stop();
+    let all = attempts(&collector);
+    let outcome = |span: &Span| text(&span.attributes, "sherwood.outcome").map(str::to_owned);
+    let outcomes: Vec<_> = all.iter().map(|(span, query)| (outcome(span), outcome(query))).collect();
+    let timeout = Some("timeout".to_owned());
+    assert_eq!(outcomes, [(timeout.clone(), timeout)]);
+    hanging.be(Mood::Answer);
+}
+
+/// An HTTP service that answers every request with `1`, and the heads of its requests.
+fn service() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&heads);
+    // Ends with the process.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, kept) = (stream.unwrap(), Arc::clone(&kept));
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                loop {
+                    let mut head = String::new();
+                    while !head.ends_with("\r\n\r\n") {
+                        if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                            return;
+                        }
+                    }
+                    kept.lock().unwrap().push(head);
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n1").unwrap();
+                }
+            });
+        }
+    });
+    (address, heads)
+}
+
+#[test]
+fn http_backend_receives_the_attempt_as_its_parent() {
+    let (collector, (address, heads)) = (Collector::start(), service());
+    let config = format!(
+        "[admin]\nbind = \"127.0.0.1:0\"\n[otlp.export]\nendpoint = \"http://{}\"\nprotocol = \"http/protobuf\"\n\
+         sample_ratio = 0.0\n[[backend]]\nname = \"prices\"\nstore = {{ kind = \"http\", url = \"http://{address}/{{key}}\" }}",
+        collector.address
+    );
+    let config =
+        parse("a.toml", &config, &Flags::default(), &["robinhood"]).unwrap_or_else(|error| panic!("{error}"));
+    let node = Node::start(Setup::from_config(&config).expect("opens")).expect("starts");
+    let http = Http::of(&node);
+    assert_eq!(send(http, "", &json!({"queries": [query("prices", 1)]})).status, 200);
+    let headers = format!("traceparent: {PARENT}-01\r\n");
+    assert_eq!(send(http, &headers, &json!({"queries": [query("prices", 2)]})).status, 200);
+    node.stop();
+    let all = attempts(&collector);
+    let [(attempt, _)] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((attempt.name.as_str(), attempt.kind), ("GET", SpanKind::Client as i32));
+    assert_eq!(text(&attempt.attributes, "http.request.method"), Some("GET"));
+    assert_eq!(text(&attempt.attributes, "server.address"), Some("127.0.0.1"));
+    let port = Attribute::IntValue(address.port().into());
+    assert_eq!(attribute(&attempt.attributes, "server.port"), Some(&port));
+    let heads = heads.lock().unwrap();
+    let named =
+        |head: &String| head.lines().find_map(|line| line.strip_prefix("traceparent: ").map(str::to_owned));
+    let id: String = attempt.span_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parents: Vec<_> = heads.iter().map(named).collect();
+    assert_eq!(parents, [None, Some(format!("{}-{id}-01", &PARENT[..35]))]);
 }
 
 #[test]

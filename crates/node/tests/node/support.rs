@@ -266,6 +266,7 @@ fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
         late_after: None,
         writes,
         stores,
+        servers: Vec::new(),
         tickets,
         spans: SpanRule::default(),
     }

@@ -211,6 +211,7 @@ impl Driven {
             late_after: None,
             writes: crate::config::Writes::default(),
             stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
+            servers: Vec::new(),
             tickets: Vec::new(),
             spans: crate::traces::SpanRule::default(),
         };

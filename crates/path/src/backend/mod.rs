@@ -14,8 +14,8 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    AttemptId, BetaDecision, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError, Percent,
-    ProbeOptions, Reply, RetryOptions, Stats,
+    AttemptId, BetaDecision, CallOrigin, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError,
+    Percent, ProbeOptions, Reply, RetryOptions, Stats,
 };
 use sherwood_model::{Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
 
@@ -266,6 +266,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// another replica that it may go to instead; none if there is none.
     pub fn begin_wait(&mut self, attempt: AttemptId) -> Option<ReplicaId> {
         self.dispatch.begin_wait(attempt)
+    }
+
+    /// Shows `see` the waiters for the keys of a call in flight, and returns the origin of the
+    /// call; none once it has ended. Nothing changes.
+    pub fn observe_call(&self, attempt: AttemptId, see: impl FnMut(&W)) -> Option<CallOrigin> {
+        self.dispatch.observe_call(attempt, see)
     }
 
     /// Takes in that a call which [waited](Self::begin_wait) begins now, at `replica`.

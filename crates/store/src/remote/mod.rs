@@ -17,17 +17,19 @@ mod options;
 mod pipeline;
 mod redis;
 mod secret;
+mod server;
 mod socket;
 mod sql;
 mod template;
 mod tls;
 
 pub use dynamodb::{AwsCredentials, DynamoDbOptions, DynamoDbValue};
-pub use http::{HeaderValue, HttpConnector, HttpOptions, HttpSocket, NotConnected};
+pub use http::{HeaderValue, HttpConnector, HttpOptions, HttpSocket, NotConnected, with_traceparent};
 pub use memcached::MemcachedOptions;
 pub use options::RemoteOptions;
 pub use redis::RedisOptions;
 pub use secret::Secret;
+pub use server::ServerAddress;
 pub use sql::{SqlOptions, SqlValue};
 pub use tls::{TlsOptions, client_config};
 

@@ -177,7 +177,7 @@ impl DynamoDbOptions {
     }
 
     /// The URL to which requests are sent.
-    pub(super) fn url(&self) -> Result<Uri, OpenCause> {
+    pub(crate) fn url(&self) -> Result<Uri, OpenCause> {
         let default = || format!("https://dynamodb.{}.amazonaws.com", self.region);
         let text = self.endpoint.clone().unwrap_or_else(default);
         let wrong = |detail: &str| {

@@ -13,6 +13,7 @@ mod client;
 mod connector;
 mod freshness;
 mod options;
+mod traceparent;
 mod url;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(crate) use answer::settled;
 pub(crate) use client::{Budget, Client, host};
 pub use connector::{HttpConnector, NotConnected, Socket as HttpSocket};
 pub use options::{HeaderValue, HttpOptions};
+pub use traceparent::with_traceparent;
 pub(crate) use url::address;
 
 use options::{Change, Urls};
@@ -281,6 +283,7 @@ impl Http {
         (*request.method_mut(), *request.uri_mut()) = (method, url);
         *request.headers_mut() = self.headers.clone();
         let headers = request.headers_mut();
+        headers.extend(traceparent::header());
         headers.entry(USER_AGENT).or_insert(hyper::header::HeaderValue::from_static("sherwood"));
         if carries {
             let kind = hyper::header::HeaderValue::from_static("application/octet-stream");

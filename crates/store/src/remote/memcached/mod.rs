@@ -24,7 +24,7 @@ use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
 
 /// Default port of memcached.
-const PORT: u16 = 11211;
+pub(super) const PORT: u16 = 11211;
 
 /// Options of a memcached server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -23,7 +23,7 @@ use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
 
 /// Default port of Redis.
-const PORT: u16 = 6379;
+pub(super) const PORT: u16 = 6379;
 
 /// Longest key in bytes that Redis accepts.
 const KEY_BYTES_MAX: usize = 512 << 20;

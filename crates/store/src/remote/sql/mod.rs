@@ -25,7 +25,7 @@ use bytes::Bytes;
 use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
 use crate::remote::{Each, all, named_each, tls};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
-use address::Address;
+pub(super) use address::Address;
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
 use pool::{Driver, Lease, Link, Pool};
@@ -56,13 +56,15 @@ struct StatementPlan {
 impl SqlOptions {
     /// Checks the options that need neither a file nor a server: addresses, ranges and statements.
     pub(crate) fn validate(&self, kind: StoreKind) -> Result<(), OpenCause> {
-        let (dialect, port) = match kind {
-            StoreKind::MySql => (Dialect::MySql, mysql::PORT),
-            _ => (Dialect::Postgres, postgres::PORT),
-        };
+        let dialect = if kind == StoreKind::MySql { Dialect::MySql } else { Dialect::Postgres };
         StatementPlan::new(self, dialect)?;
-        Address::parse(&self.address, port).map(drop)
+        Address::parse(&self.address, port(kind)).map(drop)
     }
+}
+
+/// Returns the default port of a server of this kind.
+pub(super) fn port(kind: StoreKind) -> u16 {
+    if kind == StoreKind::MySql { mysql::PORT } else { postgres::PORT }
 }
 
 impl StatementPlan {
