@@ -1,5 +1,6 @@
 //! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: latency of requests against their SLOs.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,7 @@ use super::aside::aside;
 use super::partitions::views;
 use crate::clock::millis;
 use crate::core::Core;
-use crate::http::JsonBody;
-use crate::http::{Problem, listed};
+use crate::http::{Problem, WholeBody, listed};
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
@@ -76,23 +76,24 @@ fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
 /// A finished request reported by an application that looks up its caches itself.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Report {
+struct Report<'a> {
     latency_us: u64,
     /// Name of the backend of the request's slowest query; null if the request made no query.
-    blocking: Option<String>,
+    #[serde(borrow)]
+    blocking: Option<Cow<'a, str>>,
     /// The request's class, for the SLO of that class.
-    class: Option<String>,
+    #[serde(borrow)]
+    class: Option<Cow<'a, str>>,
     /// The request's tenant, for that tenant's SLO and for decisions within it; the default tenant
     /// where absent.
-    tenant: Option<String>,
+    #[serde(borrow)]
+    tenant: Option<Cow<'a, str>>,
     /// Time at which the request ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
 }
 
-pub(crate) async fn reports(
-    State(core): State<Arc<Core>>,
-    JsonBody(reports): JsonBody<Vec<Report>>,
-) -> Result<Json<Value>, Problem> {
+pub(crate) async fn reports(State(core): State<Arc<Core>>, body: WholeBody) -> Result<Json<Value>, Problem> {
+    let reports: Vec<Report<'_>> = body.json()?;
     if reports.len() > REPORTS_MAX {
         return Err(Problem::bad_request(format!(
             "{} reports; a body has at most {REPORTS_MAX}",

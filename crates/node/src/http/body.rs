@@ -11,6 +11,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use futures_util::TryStreamExt;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::reply::Problem;
@@ -51,6 +52,14 @@ impl<S: HasBuffers + Send + Sync> FromRequest<Arc<S>> for WholeBody {
 }
 
 impl WholeBody {
+    /// Parses the body as JSON, whose texts the result may borrow.
+    ///
+    /// # Errors
+    /// Names the JSON path of the problem.
+    pub(crate) fn json<'de, T: Deserialize<'de>>(&'de self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.bytes).map_err(|error| refused::<T>(&self.bytes, &error))
+    }
+
     /// Reads a body of at most `bytes_max` as a value to store.
     pub(crate) async fn of_value(
         body: Body,
@@ -106,14 +115,22 @@ impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for J
 
     async fn from_request(request: Request, state: &Arc<S>) -> Result<Self, Problem> {
         let body = WholeBody::from_request(request, state).await?;
-        let mut json = serde_json::Deserializer::from_slice(&body.bytes);
-        let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        body.json().map(Self)
+    }
+}
+
+/// Returns the error of a body that is not `T`, with the JSON path of the problem. Keeping track of
+/// the path makes parsing slower, so that this is a second pass.
+fn refused<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error) -> Problem {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    match serde_path_to_error::deserialize::<_, T>(&mut json) {
+        Err(error) => {
             let path = error.path().to_string();
             Problem::bad_request(format!("reading the body: {}, at {path}", error.into_inner()))
                 .with("path", path)
-        })?;
-        json.end().map_err(|error| Problem::bad_request(format!("reading the body: {error}")))?;
-        Ok(Self(value))
+        }
+        // There is more after the value.
+        Ok(_) => Problem::bad_request(format!("reading the body: {error}")),
     }
 }
 
