@@ -14,6 +14,7 @@
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
 #   scripts/bench.sh connectors   each connector beside the client library used directly (ten minutes): Debian's mariadb-server, postgresql,
 #                                 redis-server and memcached are started for it; CONNECTORS names one of mysql, postgres, redis, memcached, http
+#   scripts/bench.sh ingest       reports and OpenTelemetry spans that a node takes for a second of its processor time (2 minutes)
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
 #   scripts/bench.sh reclaim      nanoseconds to evict an item for a smaller budget, with values of 100 bytes, 1 and 4 KiB
 #   scripts/bench.sh ghost        cost of a sampled miss ratio curve per access, and its error
@@ -233,6 +234,10 @@ items() {
   SHERWOOD=$sherwood scripts/items.py
 }
 
+ingest() {
+  SHERWOOD=$sherwood ROUNDS=$rounds scripts/ingest.py
+}
+
 engine() {
   cargo run --quiet --release --locked --manifest-path scripts/engine/Cargo.toml -- throughput "$rounds" --json
 }
@@ -339,12 +344,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape large items connectors engine reclaim ghost between lcs demo real)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape large items connectors ingest engine reclaim ghost between lcs demo real)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | large | items | connectors | engine | reclaim | ghost | between | lcs | demo | real | sim | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | large | items | connectors | ingest | engine | reclaim | ghost | between | lcs | demo | real | sim | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, large, items, connectors, engine, reclaim, ghost, between, lcs, demo, real, sim, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, large, items, connectors, ingest, engine, reclaim, ghost, between, lcs, demo, real, sim, depth" >&2
       exit 2
       ;;
   esac
