@@ -64,6 +64,7 @@ test_packages() {
   command -v npm >/dev/null || printf 'npm '
   command -v chromium >/dev/null || printf 'chromium '
   command -v promtool >/dev/null || printf 'prometheus '
+  command -v tmux >/dev/null || printf 'tmux '
   command -v systemd-analyze >/dev/null || printf 'systemd '
 }
 

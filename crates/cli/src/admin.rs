@@ -25,6 +25,11 @@ pub(crate) struct AdminNode {
 }
 
 impl AdminNode {
+    /// Returns the URL as it was given.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Sends a request without a body, and returns the answer.
     ///
     /// # Errors

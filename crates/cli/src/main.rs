@@ -33,7 +33,10 @@ mod serve;
 mod sim;
 mod stderr;
 mod tenants;
+mod terminal;
 mod token;
+mod top;
+mod words;
 
 use std::process::ExitCode;
 
@@ -70,6 +73,8 @@ enum Command {
     Policy(policy::Args),
     /// Shows how a node divides cache and units among its tenants
     Tenants(tenants::Args),
+    /// Shows a running node live: latencies, partitions, tenants, decisions
+    Top(top::Args),
     /// Simulates a service of application servers and backends under an allocation policy
     Sim(sim::Args),
     /// Checks a configuration file and says what is wrong with it
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
         Command::Mrc(args) => mrc::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Tenants(args) => tenants::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Backend(args) => backend::run(&args),

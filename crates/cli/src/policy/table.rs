@@ -8,6 +8,7 @@ use sherwood_policy::tenants::{Division, trade_sentence};
 
 use super::input::Input;
 use crate::mrc::bytes;
+use crate::words;
 
 /// Most sentences about trades; the JSON document has all.
 const TRADES_MAX: usize = 12;
@@ -54,10 +55,7 @@ pub(super) fn text(input: &Input, division: &Division, throughput: &[f64], time:
 
 /// Shortens a name, and escapes control characters, which a terminal would interpret.
 pub(crate) fn plain(name: &str) -> String {
-    name.chars()
-        .take(NAME_MAX)
-        .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })
-        .collect()
+    words::escaped(&name.chars().take(NAME_MAX).collect::<String>())
 }
 
 #[cfg(test)]

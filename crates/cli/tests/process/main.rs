@@ -27,6 +27,7 @@ mod sim;
 mod support;
 mod tenants;
 mod tickets;
+mod top;
 mod tour;
 mod trace;
 mod units;

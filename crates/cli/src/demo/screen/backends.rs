@@ -10,7 +10,7 @@ use ratatui::widgets::{Cell, Row, Table, Widget};
 
 use super::super::live::{Live, LiveBackend};
 use super::slowdowns::is_slowed;
-use super::words;
+use crate::words;
 
 /// Draws the backends in `columns` columns under a common heading. When rows are scarce,
 /// slowed-down backends come first, then the largest; those shown keep their order.

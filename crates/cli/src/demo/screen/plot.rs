@@ -10,7 +10,7 @@ use ratatui::widgets::canvas::{Canvas, Context, Line};
 use super::super::live::Live;
 use super::slowdowns::{Period, Slowdowns};
 use super::view::{SCENARIO_MINUTES, is_warming_up};
-use super::words;
+use crate::words;
 
 /// Draws the curve, a line at the bound, the periods of slowdowns, and the scenario's minutes.
 ///

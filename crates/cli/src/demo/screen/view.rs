@@ -11,7 +11,8 @@ use ratatui::widgets::{Paragraph, Widget};
 use super::super::live::Live;
 use super::layout::Layout;
 use super::slowdowns::Slowdowns;
-use super::{backends, plot, words};
+use super::{backends, plot};
+use crate::words;
 
 /// Draws the whole screen at any size.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slowdowns) {

@@ -1,14 +1,14 @@
-//! Formatting of figures, and text that fits a given width.
+//! Figures and texts on the screen: short forms that fit a given width.
 
 use std::time::Duration;
 
 use ratatui::text::Span;
 
 /// Placeholder for a missing figure.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 
 /// Formats milliseconds with their unit; seconds from 10 s on.
-pub(super) fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1e3;
     match milliseconds {
         ..9.95 => format!("{milliseconds:.1} ms"),
@@ -19,7 +19,7 @@ pub(super) fn duration(duration: Duration) -> String {
 
 /// Formats milliseconds without a unit, in four columns up to 10 s; from there on seconds with
 /// their unit.
-pub(super) fn short_duration(duration: Duration) -> String {
+pub(crate) fn short_duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1e3;
     match milliseconds {
         ..9.95 => format!("{milliseconds:.1}"),
@@ -29,7 +29,7 @@ pub(super) fn short_duration(duration: Duration) -> String {
 }
 
 /// Formats a remaining time.
-pub(super) fn left(left: Duration) -> String {
+pub(crate) fn left(left: Duration) -> String {
     match (left.as_secs() / 60, left.as_secs() % 60) {
         (0, seconds) => format!("{seconds} s left"),
         (minutes, seconds) => format!("{minutes} min {seconds:02} s left"),
@@ -37,18 +37,18 @@ pub(super) fn left(left: Duration) -> String {
 }
 
 /// Formats MiB without the unit, in four columns up to 10 GiB.
-pub(super) fn mebibytes(bytes: u64) -> String {
+pub(crate) fn mebibytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes < 99.95 { format!("{mebibytes:.1}") } else { format!("{mebibytes:.0}") }
 }
 
 /// Formats a ratio as a whole number of percent.
-pub(super) fn percent(ratio: f64) -> String {
+pub(crate) fn percent(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:.0}%", ratio.clamp(0.0, 1.0) * 100.0) } else { NONE.to_owned() }
 }
 
 /// Formats a count with thousands separators.
-pub(super) fn count(count: u64) -> String {
+pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<&str> = digits
         .as_bytes()
@@ -60,7 +60,7 @@ pub(super) fn count(count: u64) -> String {
 }
 
 /// Formats a count with its noun, with a plural `s`; zero is written as "no".
-pub(super) fn counted(number: u64, noun: &str) -> String {
+pub(crate) fn counted(number: u64, noun: &str) -> String {
     match number {
         0 => format!("no {noun}s"),
         1 => format!("1 {noun}"),
@@ -68,13 +68,18 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
     }
 }
 
+/// Escapes control characters, which could move the cursor.
+pub(crate) fn escaped(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
+}
+
 /// Width of `text` in columns.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
 /// Shortens `text` to at most `columns`; `…` replaces its end where it is cut.
-pub(super) fn shortened(text: &str, columns: usize) -> String {
+pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -88,7 +93,7 @@ pub(super) fn shortened(text: &str, columns: usize) -> String {
 }
 
 /// Draws a bar of `ratio` of `columns`, in eighths of a column; any value above 0 is visible.
-pub(super) fn bar(ratio: f64, columns: usize) -> String {
+pub(crate) fn bar(ratio: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let ratio = if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 1.0) };
     let eighths = (ratio * columns as f64 * 8.0).round() as usize;

@@ -1,0 +1,137 @@
+//! A node at one moment, from the answers of its admin API.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::admin::AdminNode;
+use crate::exit::Failure;
+
+/// Seconds of history that are asked for: as many as a wide screen has columns.
+const HISTORY_S: u64 = 180;
+
+/// The answers of a node at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) history: History,
+    pub(super) partitions: Vec<Partition>,
+    pub(super) slo: Slo,
+    pub(super) control: Control,
+}
+
+/// The answer of `GET /v1/history`, as far as it is shown.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct History {
+    pub(super) version: String,
+    pub(super) now_ms: u64,
+    pub(super) started_ms: u64,
+    pub(super) cache_total_bytes: u64,
+    pub(super) requests: Requests,
+    pub(super) backends: Vec<Backend>,
+    pub(super) tenants: Vec<Tenant>,
+    pub(super) events: Vec<Event>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Requests {
+    pub(super) p50_ms: Vec<Option<f64>>,
+    pub(super) p90_ms: Vec<Option<f64>>,
+    pub(super) p99_ms: Vec<Option<f64>>,
+    pub(super) per_s: Vec<Option<f64>>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(super) struct Backend {
+    pub(super) name: String,
+    pub(super) blocking: Vec<Option<f64>>,
+    pub(super) query_p99_ms: Vec<Option<f64>>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(super) struct Tenant {
+    pub(super) name: String,
+    /// Throughput in relation to that of the baseline.
+    pub(super) normalized: Vec<Option<f64>>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(super) struct Event {
+    pub(super) unix_ms: u64,
+    pub(super) message: String,
+}
+
+/// An element of the answer of `GET /v1/partitions`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Partition {
+    pub(super) name: String,
+    pub(super) backend: String,
+    pub(super) allocated_bytes: u64,
+    pub(super) used_bytes: u64,
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+}
+
+/// The answer of `GET /v1/slo`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Slo {
+    pub(super) percentile: f64,
+    pub(super) bound_ms: f64,
+    pub(super) current_ms: Option<f64>,
+    pub(super) violation_ratio: f64,
+    pub(super) classes: Vec<ClassSlo>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct ClassSlo {
+    pub(super) name: String,
+    pub(super) percentile: f64,
+    pub(super) bound_ms: f64,
+    pub(super) current_ms: Option<f64>,
+}
+
+/// The answer of `GET /v1/control`, as far as it is shown.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Control {
+    pub(super) policy: String,
+    pub(super) dry_run: bool,
+    pub(super) between: Option<String>,
+    pub(super) guard: Option<Guard>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Guard {
+    pub(super) frozen_s: Option<f64>,
+}
+
+impl Seen {
+    /// Asks a node, whose clock showed `now_ms` at the last time, for what it is now.
+    ///
+    /// # Errors
+    /// If the node does not answer, or not as a node of this version.
+    pub(super) fn ask(node: &AdminNode, now_ms: u64) -> Result<Self, Failure> {
+        let after_ms = now_ms.saturating_sub(HISTORY_S * 1000);
+        Ok(Self {
+            history: read(node, &format!("/v1/history?step_s=1&after_ms={after_ms}"))?,
+            partitions: read(node, "/v1/partitions")?,
+            slo: read(node, "/v1/slo")?,
+            control: read(node, "/v1/control")?,
+        })
+    }
+
+    /// Time since the node started.
+    pub(super) fn uptime(&self) -> Duration {
+        Duration::from_millis(self.history.now_ms.saturating_sub(self.history.started_ms))
+    }
+}
+
+fn read<T: for<'a> Deserialize<'a>>(node: &AdminNode, path: &str) -> Result<T, Failure> {
+    let answer: Value = node.get(path)?;
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::failed(format!("reading {path}: {error}; the node is of another version")))
+}
+
+/// Returns the latest value of a column.
+pub(super) fn last(column: &[Option<f64>]) -> Option<f64> {
+    column.last().copied().flatten()
+}

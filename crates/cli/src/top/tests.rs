@@ -1,0 +1,196 @@
+//! Tests of the picture, drawn into memory.
+
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Rect;
+
+use super::screen;
+use super::seen::{
+    Backend, ClassSlo, Control, Event, Guard, History, Partition, Requests, Seen, Slo, Tenant,
+};
+use super::state::{List, Sort, State, Wish};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A node that has run for half an hour, and answered so often so far.
+fn seen(times: u64) -> Seen {
+    let column = |values: [f64; 5]| values.map(Some).to_vec();
+    let backend = |name: &str, blocking: f64, p99: f64| Backend {
+        name: name.to_owned(),
+        blocking: vec![None, Some(blocking)],
+        query_p99_ms: vec![None, Some(p99)],
+    };
+    let partition = |name: &str, mib: u64, used: u64, hits: u64, misses: u64| Partition {
+        name: name.to_owned(),
+        backend: name.to_owned(),
+        allocated_bytes: mib << 20,
+        used_bytes: used << 20,
+        hits: hits * times,
+        misses: misses * times,
+    };
+    Seen {
+        history: History {
+            version: "0.1.0".to_owned(),
+            now_ms: 1_800_000,
+            started_ms: 0,
+            cache_total_bytes: 512 << 20,
+            requests: Requests {
+                p50_ms: column([11.0, 12.0, 11.0, 13.0, 12.0]),
+                p90_ms: column([40.0, 41.0, 60.0, 90.0, 80.0]),
+                p99_ms: column([90.0, 95.0, 149.0, 310.0, 220.0]),
+                per_s: column([900.0, 1_250.0, 1_000.0, 1_100.0, 1_234.0]),
+            },
+            backends: vec![backend("catalog", 12.0, 8.7), backend("prices", 41.0, 212.0)],
+            tenants: vec![
+                Tenant { name: "gold".to_owned(), normalized: vec![Some(1.31)] },
+                Tenant { name: "silver".to_owned(), normalized: vec![Some(0.93)] },
+            ],
+            events: vec![
+                event(1_700_000, "kept the budgets: no partition has a claim to more"),
+                event(1_797_000, "moved 3.1 MiB: prices +3.1 MiB (blocked 77% of the slow requests)"),
+            ],
+        },
+        partitions: vec![
+            partition("catalog", 300, 290, 900, 100),
+            partition("prices", 200, 180, 300, 300),
+            partition("a \u{1b}[31mred\none", 12, 0, 0, 0),
+        ],
+        slo: Slo {
+            percentile: 99.0,
+            bound_ms: 150.0,
+            current_ms: Some(220.0),
+            violation_ratio: 0.073,
+            classes: vec![ClassSlo {
+                name: "page".to_owned(),
+                percentile: 95.0,
+                bound_ms: 100.0,
+                current_ms: Some(80.0),
+            }],
+        },
+        control: Control {
+            policy: "robinhood".to_owned(),
+            dry_run: true,
+            between: None,
+            guard: Some(Guard { frozen_s: None }),
+        },
+    }
+}
+
+fn event(unix_ms: u64, message: &str) -> Event {
+    Event { unix_ms, message: message.to_owned() }
+}
+
+/// The state after two answers, a second apart.
+fn state() -> State {
+    let mut state = State::new("http://127.0.0.1:8080".to_owned());
+    state.update(Ok(seen(1)), Duration::ZERO);
+    state.update(Ok(seen(2)), SECOND);
+    state
+}
+
+fn drawn(state: &State, columns: u16, rows: u16) -> String {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+    screen::render(buffer.area, &mut buffer, state);
+    let line = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..rows).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn press(state: &mut State, code: KeyCode) -> Wish {
+    state.press(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+#[test]
+fn node_is_shown_with_latencies_partitions_and_decisions() {
+    insta::assert_snapshot!(drawn(&state(), 80, 24));
+}
+
+#[test]
+fn small_terminal_shows_the_slo_and_the_first_partitions() {
+    insta::assert_snapshot!(drawn(&state(), 60, 8));
+}
+
+#[test]
+fn terminal_of_any_size_can_be_drawn() {
+    let mut help = state();
+    press(&mut help, KeyCode::Char('?'));
+    for (columns, rows) in [(1, 1), (2, 3), (20, 2), (7, 40), (300, 5), (300, 90)] {
+        drawn(&state(), columns, rows);
+        drawn(&help, columns, rows);
+        drawn(&State::default(), columns, rows);
+    }
+}
+
+#[test]
+fn one_look_as_text_has_every_partition_and_no_keys() {
+    let text = screen::text(&state(), 100);
+    for part in ["P99 220 ms, bound 150 ms: VIOLATED", "violated 7.3% of the time", "catalog", "prices"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("quits"), "{text}");
+}
+
+#[test]
+fn control_characters_in_names_are_shown_and_not_interpreted() {
+    let text = screen::text(&state(), 100);
+    assert!(text.contains("a \\u{1b}[31mred\\none"), "{text}");
+}
+
+#[test]
+fn ratios_and_rates_are_of_the_time_between_two_answers() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('n'));
+    let row = &state.rows[1];
+    assert_eq!((row.name.as_str(), row.hit_ratio, row.misses_per_s), ("catalog", Some(0.9), Some(100.0)));
+    // The counts of a node that was restarted begin anew.
+    state.update(Ok(seen(1)), SECOND);
+    assert_eq!((state.rows[1].hit_ratio, state.rows[1].misses_per_s), (Some(0.9), None));
+}
+
+#[test]
+fn keys_sort_the_partitions_and_turn_to_other_lists() {
+    let mut state = state();
+    let first = |state: &State| state.rows[0].name.clone();
+    assert_eq!((state.sort, first(&state).as_str()), (Sort::Blocking, "prices"));
+    for (key, name) in [('s', "catalog"), ('m', "prices"), ('l', "prices")] {
+        press(&mut state, KeyCode::Char(key));
+        assert_eq!(first(&state), name, "{key}");
+    }
+    press(&mut state, KeyCode::Tab);
+    let tenants = drawn(&state, 80, 24);
+    assert!(
+        state.list == List::Tenants && tenants.contains("silver") && tenants.contains("0.93"),
+        "{tenants}"
+    );
+    press(&mut state, KeyCode::Tab);
+    let events = drawn(&state, 80, 24);
+    assert!(events.contains("3 s ago  moved 3.1 MiB"), "{events}");
+    press(&mut state, KeyCode::Down);
+    let events = drawn(&state, 80, 24);
+    assert!(!events.contains("3 s ago") && events.contains("100 s ago  kept"), "{events}");
+    press(&mut state, KeyCode::PageDown);
+    assert_eq!(state.offset, 1, "the last event stays");
+}
+
+#[test]
+fn node_that_does_not_answer_is_away_until_it_does() {
+    let mut state = state();
+    state.update(Err("asking http://127.0.0.1:8080: Connection refused".to_owned()), SECOND);
+    let away = drawn(&state, 80, 24);
+    assert!(away.contains("away: asking") && away.contains("catalog"), "{away}");
+    state.update(Ok(seen(3)), SECOND);
+    assert!(!drawn(&state, 80, 24).contains("away"));
+}
+
+#[test]
+fn escape_closes_the_help_before_it_quits() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('?'));
+    assert!(drawn(&state, 80, 24).contains("sort partitions by blocking"));
+    assert_eq!(press(&mut state, KeyCode::Esc), Wish::Redraw);
+    assert!(!drawn(&state, 80, 24).contains("sort partitions by blocking"));
+    assert_eq!(press(&mut state, KeyCode::Char('p')), Wish::Redraw);
+    assert!(drawn(&state, 80, 24).contains("PAUSED"));
+    assert_eq!(press(&mut state, KeyCode::Esc), Wish::Quit);
+}

@@ -1,0 +1,104 @@
+//! `sherwood top` in a terminal of tmux, before a node that ends and starts again.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use crate::page::can_type;
+use crate::support::{Server, TIMEOUT};
+
+fn sherwood(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sherwood")).args(args).output().unwrap()
+}
+
+/// A terminal with a server of tmux of its own.
+struct Tmux<'a>(&'a Path);
+
+impl Tmux<'_> {
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new("tmux").arg("-S").arg(self.0.join("tmux")).args(args).output().unwrap()
+    }
+
+    /// Waits until the screen has this text, and returns the screen.
+    fn shows(&self, text: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let screen = self.run(&["capture-pane", "-p"]).stdout;
+            let screen = String::from_utf8_lossy(&screen).into_owned();
+            if screen.contains(text) {
+                return screen;
+            }
+            assert!(start.elapsed() < TIMEOUT, "no {text:?} on the screen: {screen}");
+        }
+    }
+}
+
+impl Drop for Tmux<'_> {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+const CONFIG: &str = "
+[memory]
+total = \"16MiB\"
+[admin]
+bind = \"PORT\"
+[[backend]]
+name = \"catalog\"
+[[backend]]
+name = \"prices\"
+";
+
+#[test]
+fn terminal_shows_a_node_that_ends_and_starts_again() {
+    if !can_type(&[("tmux", "tmux")]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.toml");
+    let start = |bind: &str| {
+        fs::write(&path, CONFIG.replace("PORT", bind)).unwrap();
+        Server::start(&["--config", path.to_str().unwrap()])
+    };
+    let node = start("127.0.0.1:0");
+    let url = format!("http://{}", node.address("admin"));
+    let tmux = Tmux(directory.path());
+    let command = format!(
+        "{} top --interval 100ms --url {url}; echo ended with $?; read -r line",
+        env!("CARGO_BIN_EXE_sherwood")
+    );
+    let session = tmux.run(&["new-session", "-d", "-x", "90", "-y", "24", "sh", "-c", &command]);
+    assert!(session.status.success(), "{}", String::from_utf8_lossy(&session.stderr));
+    let screen = tmux.shows("prices");
+    assert!(screen.contains("catalog") && screen.contains("never violated"), "{screen}");
+    tmux.run(&["send-keys", "Tab"]);
+    tmux.shows("no tenants with a measured throughput");
+    tmux.run(&["send-keys", "?"]);
+    tmux.shows("sort partitions by");
+    tmux.run(&["send-keys", "?"]);
+    tmux.run(&["resize-window", "-x", "40", "-y", "8"]);
+    node.signal(libc::SIGTERM);
+    assert!(node.end().0.success());
+    tmux.shows("away:");
+    let _node = start(url.trim_start_matches("http://"));
+    tmux.shows("not known yet");
+    tmux.run(&["send-keys", "q"]);
+    tmux.shows("ended with 0");
+}
+
+#[test]
+fn one_look_is_text_and_a_pipe_is_no_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.toml");
+    fs::write(&path, CONFIG.replace("PORT", "127.0.0.1:0")).unwrap();
+    let node = Server::start(&["--config", path.to_str().unwrap()]);
+    let url = format!("http://{}", node.address("admin"));
+    let look = sherwood(&["top", "--once", "--url", &url]);
+    let text = String::from_utf8_lossy(&look.stdout);
+    assert!(look.status.success() && text.contains("catalog") && !text.contains('\u{1b}'), "{text}");
+    let refused = sherwood(&["top", "--url", &url]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("give --once"));
+}
