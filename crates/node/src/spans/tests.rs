@@ -1,7 +1,34 @@
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
 use axum::http::{HeaderMap, HeaderValue};
 
 use super::context::TRACEPARENT;
 use super::*;
+
+/// An allocator that counts the blocks that a thread has asked for.
+struct Counting;
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+thread_local! {
+    static BLOCKS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged; only a counter is added.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = BLOCKS.try_with(|blocks| blocks.set(blocks.get() + 1));
+        // SAFETY: the caller guarantees `layout`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller guarantees `block` and `layout`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
 
 fn sampler(ratio: f64) -> Spans {
     Spans {
@@ -37,6 +64,20 @@ fn parent_decides_whatever_the_ratio() {
     assert_eq!(sampled(&sampler(0.0), &parent("01"), 10), 10);
     assert_eq!(sampled(&sampler(1.0), &parent("00"), 10), 0);
     assert_eq!(sampled(&sampler(1.0), &parent("zz"), 10), 10, "a malformed header is none");
+}
+
+#[test]
+fn request_that_is_not_sampled_allocates_nothing() {
+    let blocks = |spans: &Spans, headers: &HeaderMap| {
+        let before = BLOCKS.get();
+        let trace = spans.sample(headers);
+        (trace.is_some(), BLOCKS.get() - before)
+    };
+    let unsampled = HeaderValue::from_static("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00");
+    let unsampled = HeaderMap::from_iter([(TRACEPARENT, unsampled)]);
+    assert_eq!(blocks(&sampler(1.0), &unsampled), (false, 0));
+    assert_eq!(blocks(&sampler(0.0), &HeaderMap::new()), (false, 0));
+    assert!(matches!(blocks(&sampler(1.0), &HeaderMap::new()), (true, 1..)), "they are counted");
 }
 
 #[test]

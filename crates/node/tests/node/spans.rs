@@ -247,6 +247,47 @@ fn attempt_that_times_out_ends_with_the_timeout() {
     hanging.be(Mood::Answer);
 }
 
+#[test]
+fn retry_has_a_span_that_refers_to_the_queries_which_joined_meanwhile() {
+    let collector = Collector::start();
+    let replicas = [Fake::new([]), Fake::new([])];
+    replicas.iter().for_each(|replica| replica.be(Mood::Hang));
+    let stores = replicas.iter().map(|replica| replica.clone() as Arc<dyn Store>).collect();
+    let setup = Setup { spans: Some(collector.export()), ..setup(vec![("a", stores)]) };
+    let node = Node::start(setup).expect("starts");
+    let http = Http::of(&node);
+    let body = json!({"queries": [query("a", 1)]}).to_string();
+    let first = http.send("POST", "/v1/requests", &body);
+    eventually("the call", || replicas.iter().any(|replica| replica.calls() > 0));
+    let second = http.send("POST", "/v1/requests", &body);
+    eventually("it joins", || http.metric("sherwood_backend_joined_keys_total{backend=\"a\"}") >= 1.0);
+    replicas.iter().for_each(|replica| replica.be(Mood::Fail));
+    assert_eq!((answer(first).status, answer(second).status), (200, 200));
+    node.stop();
+    let all = attempts(&collector);
+    let number = |span: &Span| match attribute(&span.attributes, "sherwood.attempt") {
+        Some(Attribute::IntValue(number)) => *number,
+        other => panic!("{other:?}"),
+    };
+    let queries: Vec<_> =
+        collector.spans().into_iter().filter(|span| span.kind == SpanKind::Client as i32).collect();
+    let parent = |span: &Span| queries.iter().position(|query| query.span_id == span.parent_span_id);
+    let mut shown: Vec<_> = all
+        .iter()
+        .map(|(span, _)| {
+            let links =
+                span.links.iter().map(|link| queries.iter().position(|query| query.span_id == link.span_id));
+            let replica = attribute(&span.attributes, "sherwood.replica").cloned();
+            (number(span), parent(span), links.collect::<Vec<_>>(), replica)
+        })
+        .collect();
+    shown.sort_by_key(|(number, ..)| *number);
+    let [(1, Some(first), none, one), (2, parent, links, other)] = &shown[..] else { panic!("{shown:?}") };
+    assert_eq!((none.len(), *parent), (0, Some(*first)));
+    assert_eq!(links, &[Some(1 - *first)]);
+    assert_ne!(one, other, "another replica");
+}
+
 /// An HTTP service that answers every request with `1`, and the heads of its requests.
 fn service() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
