@@ -28,9 +28,10 @@ build: need-build ## target/release/sherwood
 demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
 	target/release/sherwood demo $(ARGS)
 
-dist: need-dist ## packages in target/dist: Debian's, and its debug symbols
-	$(CARGO) build --release --locked -p sherwood
-	scripts/dist/deb.sh target/release/sherwood target/dist
+dist: need-dist ## packages in target/dist: Debian's, its debug symbols, and the Helm chart
+	$(CARGO) build --profile packaged --locked -p sherwood
+	SIZE_MAX=40000000 scripts/dist/deb.sh target/packaged/sherwood target/dist
+	tar -czf target/dist/sherwood-chart.tgz -C deploy/helm --exclude=ci sherwood
 
 test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check

@@ -43,6 +43,7 @@ dist_packages() {
   has_c_compiler || printf 'gcc libc6-dev '
   command -v objcopy >/dev/null || printf 'binutils '
   command -v python3 >/dev/null || printf 'python3 '
+  command -v musl-gcc >/dev/null || printf 'musl-tools '
 }
 
 # The Debian packages that the tests lack.

@@ -5,6 +5,8 @@
 #
 #   scripts/dist/deb.sh target/release/sherwood target/dist
 #   scripts/dist/deb.sh target/debug/sherwood DIR -Znone        with flags for dpkg-deb
+#
+# With SIZE_MAX in the environment, a program of more bytes is refused.
 set -euo pipefail
 umask 022
 
@@ -62,6 +64,9 @@ build_id=$(readelf -n "$binary" | sed -n 's/.*Build ID: //p')
 # Function names stay, for backtraces; lines and types go into the other package.
 mkdir -p "$root/usr/bin"
 objcopy --strip-debug "$binary" "$root/usr/bin/sherwood"
+size=$(stat -c %s "$root/usr/bin/sherwood")
+[ "$size" -le "${SIZE_MAX:-$size}" ] ||
+  { echo "$0: the program has $size bytes without debug information, more than $SIZE_MAX" >&2 && exit 1; }
 
 share=$root/usr/share
 mkdir -p "$share"/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
