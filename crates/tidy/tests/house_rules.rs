@@ -130,9 +130,10 @@ fn pages_of_the_book_are_listed_and_link_within_it() {
     let names: Vec<&str> = pages.iter().filter_map(|(path, _)| path.strip_prefix(folder)).collect();
     assert_none(markdown::unlisted_pages(&tree.text("docs/src/SUMMARY.md"), &names));
     assert_none(pages.iter().flat_map(|(page, text)| {
-        let links = markdown::relative_links(text).into_iter();
-        links.filter(|(_, target)| target.starts_with("../")).map(move |(line, target)| {
-            format!("{page}:{line}: the book has no page {target}; link to a page of {folder}")
+        markdown::relative_links(text).into_iter().filter_map(move |(line, target)| {
+            let path = target.split('#').next().filter(|path| !path.is_empty())?;
+            let within = markdown::resolve(page, path).is_some_and(|file| file.starts_with(folder));
+            (!within).then(|| format!("{page}:{line}: {target} is not in {folder}, so the book lacks it"))
         })
     }));
 }

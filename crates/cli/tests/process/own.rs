@@ -1,5 +1,5 @@
-//! Executes the pages that put a node in front of the reader's own servers, and the README's
-//! section on them.
+//! Executes the pages that put a node beside the reader's own servers and applications, and the
+//! README's section on them.
 
 use crate::page::{Execution, Reader, can_type, free_port};
 
@@ -8,6 +8,7 @@ const REDIS: &str = include_str!("../../../../docs/src/front-redis.md");
 const MYSQL: &str = include_str!("../../../../docs/src/front-mysql.md");
 const POSTGRESQL: &str = include_str!("../../../../docs/src/front-postgresql.md");
 const EXISTING: &str = include_str!("../../../../docs/src/existing-caches.md");
+const OPENTELEMETRY: &str = include_str!("../../../../docs/src/opentelemetry.md");
 const HTTP: &str = include_str!("../../../../docs/src/front-http.md");
 
 /// The reader's Redis server.
@@ -112,6 +113,13 @@ fn page_on_postgresql_works_as_written() {
 fn page_on_http_works_as_written() {
     if can_type(&[("python3", "python3"), ("curl", "curl")]) {
         follow(&["8000", "11311", "8080"], &[], HTTP);
+    }
+}
+
+#[test]
+fn page_on_opentelemetry_works_as_written() {
+    if can_type(&[("curl", "curl")]) {
+        follow(&["8080"], &[], OPENTELEMETRY);
     }
 }
 
