@@ -83,6 +83,9 @@ impl Options {
     pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
         let Self { total_bytes, item_bytes_max, key_bytes_max, shards, threads, eviction: _, ghost_rate } =
             *self;
+        if total_bytes == 0 {
+            return Err(OptionsError::NoMemory);
+        }
         if !(1..=ITEM_BYTES_LIMIT).contains(&item_bytes_max) {
             return Err(OptionsError::ItemBytesMax { bytes: item_bytes_max });
         }
@@ -92,7 +95,9 @@ impl Options {
         if !shards.is_power_of_two() || shards > SHARDS_LIMIT {
             return Err(OptionsError::Shards { shards });
         }
-        self.validate_total()?;
+        if total_bytes / u64::from(shards) > SHARD_BYTES_LIMIT {
+            return Err(OptionsError::ShardBytes { total_bytes, shards });
+        }
         if threads == 0 {
             return Err(OptionsError::NoThread);
         }
@@ -100,18 +105,6 @@ impl Options {
             return Err(OptionsError::GhostRate { rate: ghost_rate });
         }
         validate_partitions(partitions, total_bytes)
-    }
-
-    /// Checks that a cache of these options can have their total.
-    pub(crate) fn validate_total(&self) -> Result<(), OptionsError> {
-        let Self { total_bytes, shards, .. } = *self;
-        if total_bytes == 0 {
-            return Err(OptionsError::NoMemory);
-        }
-        if total_bytes / u64::from(shards) > SHARD_BYTES_LIMIT {
-            return Err(OptionsError::ShardBytes { total_bytes, shards });
-        }
-        Ok(())
     }
 
     /// Number of stripes (parts that readers lock singly) of each shard's lock.

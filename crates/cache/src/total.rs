@@ -8,14 +8,22 @@ use thiserror::Error;
 use crate::engine::Cache;
 use crate::ledger::PlanError;
 use crate::memory::held_max;
-use crate::options::{Options, OptionsError};
+use crate::options::SHARD_BYTES_LIMIT;
 
 /// Reason why the total was not changed.
-#[derive(Clone, Debug, PartialEq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ResizeError {
-    /// The cache cannot have this total.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
+    /// The total is out of the range of this cache.
+    #[error(
+        "a total of {total_bytes} bytes: a cache that started with so few shards can have 1 to {bytes_max}; start it anew \
+         with that total"
+    )]
+    Total {
+        /// The total given.
+        total_bytes: u64,
+        /// Largest total of the cache: 16 GiB for each of its shards.
+        bytes_max: u64,
+    },
     /// The plan does not fit the total.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -42,7 +50,9 @@ impl Cache {
     /// # Errors
     /// As those of [`Self::resize`] for any plan.
     pub fn check_total(&self, total_bytes: u64) -> Result<(), ResizeError> {
-        Ok(Options { total_bytes, ..self.options }.validate_total()?)
+        let bytes_max = u64::from(self.options.shards) * SHARD_BYTES_LIMIT;
+        let is_possible = (1..=bytes_max).contains(&total_bytes);
+        if is_possible { Ok(()) } else { Err(ResizeError::Total { total_bytes, bytes_max }) }
     }
 
     /// The total in force: the bytes that keys, values, index and metadata may take.

@@ -8,7 +8,7 @@ use super::model::contents;
 use super::{
     A, B, ITEM, ITEM_VALUE, LRU, at, budgets, cache, cache_with, cache_with_classes, classes, has, put,
 };
-use crate::{Access, Cache, Change, DeadlineClass, NewItem, Options, Refused, Value, Work};
+use crate::{Access, Cache, Change, DeadlineClass, NewItem, Options, Refused, ResizeError, Value, Work};
 
 fn value(cache: &Cache, partition: PartitionId, key: &[u8], access: &Access) -> Option<Vec<u8>> {
     cache.get(partition, key, access, |item| match item.value {
@@ -386,4 +386,15 @@ fn stores_evict_towards_a_lowered_ceiling_without_changing_the_plan() {
     assert_eq!(cache.ceiling(), 40 * ITEM);
     put(&cache, A, "40");
     assert_eq!(cache.used_bytes(), 11 * ITEM);
+}
+
+#[test]
+fn total_beyond_what_the_shards_can_address_is_refused() {
+    let cache = cache_with(Options { total_bytes: 100, shards: 2, ..LRU }, &[100]);
+    let before = cache.total_bytes();
+    let resized = cache.resize((32 << 30) + 1, &budgets(&[100]));
+    let refused = ResizeError::Total { total_bytes: (32 << 30) + 1, bytes_max: 32 << 30 };
+    assert_eq!((resized, cache.total_bytes()), (Err(refused), before));
+    cache.resize(32 << 30, &budgets(&[100])).unwrap();
+    assert_eq!(cache.total_bytes(), 32 << 30);
 }

@@ -71,7 +71,7 @@ pub(crate) enum ApplyError {
     Plan(#[from] PlanError),
     /// The cache cannot have the total.
     #[error(transparent)]
-    Total(#[from] ResizeError),
+    Resize(#[from] ResizeError),
     /// The total is that of separate caches.
     #[error("the total of caches that are instances of others is changed by a restart")]
     TotalOfInstances,
