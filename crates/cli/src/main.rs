@@ -16,6 +16,7 @@ mod cache_dir;
 mod chart;
 mod check_config;
 mod completions;
+mod config_schema;
 mod demo;
 mod descriptors;
 mod duration;
@@ -79,6 +80,8 @@ enum Command {
     Sim(sim::Args),
     /// Checks a configuration file and says what is wrong with it
     CheckConfig(check_config::Args),
+    /// Prints the JSON Schema of configuration files, for editors
+    ConfigSchema(config_schema::Args),
     /// Looks at the backends of a configuration
     Backend(backend::Args),
     /// Checks that a node serves, for health checks of containers
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
+        Command::ConfigSchema(args) => config_schema::run(&args),
         Command::Backend(args) => backend::run(&args),
         Command::Ready(args) => ready::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),

@@ -30,6 +30,7 @@ fn help_of_every_command_matches_its_snapshot() {
     insta::assert_snapshot!("sim-ablate", help(&["sim", "ablate"]));
     insta::assert_snapshot!("sim-record", help(&["sim", "record"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
+    insta::assert_snapshot!("config-schema", help(&["config-schema"]));
     insta::assert_snapshot!("backend", help(&["backend"]));
     insta::assert_snapshot!("backend-check", help(&["backend", "check"]));
     insta::assert_snapshot!("ready", help(&["ready"]));

@@ -4,10 +4,12 @@
 //! guessed unit is off by a factor of a thousand. Units of sizes are binary (KiB, 1,024 bytes) or
 //! decimal (kB, 1,000 bytes).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A number of bytes, 0 to `u64::MAX`, written like `"64MiB"`, `"1.5 GB"` or as plain bytes.
@@ -82,6 +84,43 @@ impl fmt::Display for Span {
         let micros = u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX);
         if micros == 0 { f.write_str("0s") } else { write_largest(f, micros, &DURATIONS_US) }
     }
+}
+
+/// Schema of the texts and numbers that are read; the pattern admits sizes of parts of a byte.
+impl JsonSchema for ByteSize {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ByteSize".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let units = SIZES.iter().chain(&DECIMAL_SIZES);
+        json_schema!({ "type": ["string", "integer"], "pattern": pattern(units), "minimum": 0 })
+    }
+}
+
+/// Schema of the texts that are read; the pattern admits parts of a microsecond.
+impl JsonSchema for Span {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": pattern(DURATIONS_US.iter()) })
+    }
+}
+
+/// Returns a regular expression of a decimal number with one of the units.
+fn pattern<'a>(units: impl Iterator<Item = &'a (&'a str, u64)>) -> String {
+    let units: Vec<_> = units.map(|&(unit, _)| unit).collect();
+    format!(r"^[0-9]+(\.[0-9]+)? *({})$", units.join("|"))
 }
 
 impl<'de> Deserialize<'de> for ByteSize {

@@ -30,6 +30,8 @@ mod entropy;
 mod errors;
 mod events;
 mod gateway;
+#[cfg(test)]
+mod golden;
 mod history;
 mod http;
 mod listen;
@@ -40,6 +42,7 @@ mod passed;
 mod recording;
 mod reload;
 mod resident;
+mod schema;
 mod setup;
 mod shadow;
 mod slos;

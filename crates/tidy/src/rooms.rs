@@ -21,6 +21,7 @@ pub const PURE_DEPENDENCIES: &[&str] = &[
     "rand_core",
     "rand_xoshiro",
     "rapidhash",
+    "schemars",
     "serde",
     "serde_json",
     "smallvec",

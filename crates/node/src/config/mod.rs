@@ -19,7 +19,9 @@ mod problem;
 mod raw;
 mod read;
 mod resolve;
+mod schema;
 mod scope;
+mod spanned;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +37,7 @@ pub use meaning::{
     Writes,
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
+pub use schema::schema;
 pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::WriteTo;

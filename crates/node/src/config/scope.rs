@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use toml::Spanned;
+use crate::config::spanned::Spanned;
 
 use super::problem::{Origin, Problems};
 use super::raw::Key;

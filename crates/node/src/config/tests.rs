@@ -1,4 +1,5 @@
-//! Checks that the example file and the book's page have every key that the code accepts.
+//! Checks that the example file has every key that the code accepts, and that the reference made of
+//! the code is up to date.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,6 @@ use super::raw::{
 use super::*;
 
 mod example;
-mod page;
+mod reference;
 
 const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");

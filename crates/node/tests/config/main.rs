@@ -1,6 +1,6 @@
 //! Tests of whole configurations: resolved values, and messages of refused ones.
 
-#![allow(clippy::disallowed_methods, reason = "tests of a driver read the example files")]
+#![allow(clippy::disallowed_methods, reason = "tests of a driver read files and run validators")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -353,9 +353,15 @@ mod meaning {
 mod access;
 mod classes;
 mod freshness;
+#[path = "../../../listener/tests/common/missing.rs"]
+mod missing;
+#[path = "../../../listener/tests/common/programs.rs"]
+#[allow(dead_code, reason = "no client library is run here")]
+mod programs;
 mod rails;
 mod refusals;
 mod remote;
+mod schema;
 mod tenants;
 
 #[test]

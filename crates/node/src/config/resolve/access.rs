@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use toml::Spanned;
+use crate::config::spanned::Spanned;
 
 use crate::config::problem::Problems;
 use crate::config::raw::{Key, RawAdmin, RawListener, RawServerTls};

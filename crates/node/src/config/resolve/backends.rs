@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_cache::DeadlineOptions;
 use sherwood_path::WriteTo;
 use sherwood_store::StoreOptions;
-use toml::Spanned;
 
 use super::{classes, dispatch, freshness, stores, tickets};
 use crate::config::meaning::{BackendConfig, Freshness, Writes};

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::config::spanned::Spanned;
 use sherwood_model::BackendId;
-use toml::Spanned;
 
 use crate::config::flags::Flags;
 use crate::config::meaning::{BackendConfig, Listener, Mode, Protocol, Route, WriteThrough};

@@ -1,7 +1,7 @@
 //! `tenant` of a `[[listener]]`.
 
+use crate::config::spanned::Spanned;
 use sherwood_model::TenantId;
-use toml::Spanned;
 
 use super::tenants::Resolved;
 use crate::config::problem::{Origin, Problems};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_model::{BackendId, DEADLINE_MAX, TenantId};
-use toml::Spanned;
 
 use crate::config::meaning::BackendConfig;
 use crate::config::problem::{Origin, Problems};

@@ -1,7 +1,7 @@
 //! Stores in DynamoDB: `store = { kind = "dynamodb" }`.
 
+use crate::config::spanned::Spanned;
 use sherwood_store::{AwsCredentials, DynamoDbOptions, DynamoDbValue, Secret};
-use toml::Spanned;
 
 use super::remote::{remote, text};
 use crate::config::problem::{Origin, Problems};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toml::Spanned;
+use crate::config::spanned::Spanned;
 
 use crate::config::flags::Flags;
 use crate::config::meaning::{Control, Listener, Partition};

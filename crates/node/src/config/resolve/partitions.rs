@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::config::spanned::Spanned;
 use sherwood_model::{BackendId, TenantId};
 use sherwood_policy::StartSize;
-use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
 use super::instances;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_store::{
     HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
     StoreOptions, TlsOptions,
 };
-use toml::Spanned;
 
 use super::stores::{counts, sizes};
 use crate::config::problem::{Origin, Problems};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
+use crate::config::spanned::Spanned;
 use sherwood_model::{BackendId, Legs, ResourceKind, Unit};
-use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
 use crate::config::meaning::BackendConfig;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_dispatch::{Percent, QueueChoice, TicketOptions};
-use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
 use crate::config::problem::{Origin, Problems};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_model::{Slo, TenantId};
-use toml::Spanned;
 
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawScopedSlo, RawSlo};

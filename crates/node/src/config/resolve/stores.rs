@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
-use toml::Spanned;
 
 use super::{dynamodb, remote};
 use crate::config::problem::{Origin, Problems};

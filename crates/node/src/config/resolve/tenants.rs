@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::config::spanned::Spanned;
 use sherwood_dispatch::OverRate;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::base_shares;
-use toml::Spanned;
 
 use super::backends::{NAMES, PREFIX_BYTES_MAX, is_name, overlap};
 use super::resources::{self, CACHE};
