@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_model::{Demand, ReplicaId};
+use sherwood_model::{Demand, Instant, ReplicaId};
 
 use crate::slab::Id;
 use crate::{FetchError, Waiters};
@@ -23,6 +23,9 @@ pub enum Action<K, V, W> {
         keys: Vec<K>,
         /// The most urgent demand (deadline, class) of those who wait for the keys.
         demand: Demand,
+        /// The time at which the keys were asked for, or a further attempt was made: the call has
+        /// waited since.
+        since: Instant,
         /// The rest of the backend's timeout; when it is over an [`Action::Cancel`] follows.
         timeout: Duration,
     },

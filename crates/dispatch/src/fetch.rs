@@ -71,6 +71,8 @@ pub(crate) struct Attempt<K> {
     /// The number of earlier attempts of the fetch.
     pub(crate) number: u32,
     pub(crate) replica: ReplicaId,
+    /// The time at which the keys were asked for, or a further attempt was made.
+    pub(crate) since: Instant,
     pub(crate) state: AttemptState,
     /// The keys to ask for; moved into the call when the attempt starts.
     pub(crate) keys: Vec<K>,

@@ -64,6 +64,8 @@ pub enum StoreFailure {
     /// The change was refused at once because of its client's rate. The text tells when to try
     /// again.
     Refused(String),
+    /// The backend did not answer in time.
+    TimedOut(String),
     /// The change has failed.
     Failed(String),
 }

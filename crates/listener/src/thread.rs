@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sherwood_model::Instant;
+use sherwood_model::query_times::Sampling;
 
 use super::account::Account;
 use super::batch::{InputBatch, ROOM_BYTES};
@@ -35,7 +36,6 @@ use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use super::tenants::TenantSlot;
 use super::thread_group::{NewConnection, ThreadGroup, WakeTokens};
-use super::times::TimedRounds;
 use crate::clock::Moment;
 
 /// Most connections accepted in a row before the open ones have their turns.
@@ -79,7 +79,8 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     output: Lendable<Output>,
     /// The bytes that the thread's own three buffers hold.
     account: Account,
-    rounds: TimedRounds,
+    /// The choice of the rounds that are timed.
+    sampling: Sampling,
     /// True while a round is timed.
     timing: bool,
 }
@@ -125,7 +126,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             batch: InputBatch::new(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
             output: Lendable::new(Output::default()),
-            rounds: TimedRounds::new(number),
+            sampling: Sampling::new(number as u64),
             timing: false,
         }
     }
@@ -203,9 +204,10 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         Some(due.since(now))
     }
 
-    /// Serves a round of `events`, which is timed if it is drawn.
+    /// Serves a round of `events`, which is timed if there may be input and the round is drawn.
     fn serve_timed(&mut self, moment: Moment, events: &mut Vec<Event>) {
-        if events.is_empty() || !self.rounds.next() {
+        let has_input = events.iter().any(|event| matches!(event, Event::Connection { readable: true, .. }));
+        if !has_input || !self.sampling.choose() {
             return self.serve(moment, events);
         }
         self.timing = true;

@@ -48,7 +48,9 @@ impl Answer {
             (Self::IfStored(_), Err(failure)) => {
                 let (code, reason) = match failure {
                     StoreFailure::Refused(reason) => (&b"SERVER_ERROR rejected: "[..], reason),
-                    StoreFailure::Failed(reason) => (&b"SERVER_ERROR "[..], reason),
+                    StoreFailure::TimedOut(reason) | StoreFailure::Failed(reason) => {
+                        (&b"SERVER_ERROR "[..], reason)
+                    }
                 };
                 out.extend_from_slice(code);
                 out.extend(reason.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));

@@ -10,13 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sherwood_cache::Refused;
+use sherwood_model::PartitionId;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome, Recorder};
-use sherwood_model::{PartitionId, SplitMix64};
 
 use super::backends::{FetchFailure, FetchResult, StoreFailure};
 
-/// Of this many rounds of the event loop with input, one is timed.
-const ROUNDS: u64 = 64;
 /// Most runs of equal commands that are noted in a client's turn; further commands are not timed.
 const RUNS_MAX: usize = 1024;
 
@@ -113,6 +111,7 @@ fn of_write(result: &Result<(), StoreFailure>) -> QueryOutcome {
     match result {
         Ok(()) => QueryOutcome::Stored,
         Err(StoreFailure::Refused(_)) => QueryOutcome::Rejected,
+        Err(StoreFailure::TimedOut(_)) => QueryOutcome::Timeout,
         Err(StoreFailure::Failed(_)) => QueryOutcome::Error,
     }
 }
@@ -127,51 +126,11 @@ pub(super) fn of_set(stored: Result<bool, Refused>) -> QueryOutcome {
     }
 }
 
-/// Chooses one of each 64 rounds of an event loop, at random: clients whose commands repeat with
-/// any period have all of them timed.
-pub(super) struct TimedRounds {
-    /// Number of rounds among the current 64 that are over.
-    over: u64,
-    /// Number of the one that is timed.
-    timed: u64,
-    random: SplitMix64,
-}
-
-impl TimedRounds {
-    /// Creates the choice of a thread, whose number starts the random sequence.
-    pub(super) fn new(thread: usize) -> Self {
-        let mut random = SplitMix64::new(thread as u64);
-        Self { over: 0, timed: random.next_u64() % ROUNDS, random }
-    }
-
-    /// Returns true if the next round is timed.
-    pub(super) fn next(&mut self) -> bool {
-        let is_timed = self.over == self.timed;
-        self.over += 1;
-        if self.over == ROUNDS {
-            (self.over, self.timed) = (0, self.random.next_u64() % ROUNDS);
-        }
-        is_timed
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use sherwood_model::query_times::{LatencyHistogram, QueryTimes};
 
     use super::*;
-
-    #[test]
-    fn one_of_64_rounds_is_timed_whatever_the_period_of_the_commands() {
-        let mut rounds = TimedRounds::new(0);
-        let mut of_remainder = [0; 8];
-        for block in 0..1000 {
-            let timed: Vec<_> = (0..ROUNDS).filter(|_| rounds.next()).collect();
-            let [round] = timed[..] else { panic!("{timed:?} of block {block}") };
-            of_remainder[(round % 8) as usize] += 1;
-        }
-        assert!(of_remainder.iter().all(|count| (60..200).contains(count)), "{of_remainder:?}");
-    }
 
     #[test]
     fn only_queries_of_a_timed_round_are_recorded() {

@@ -17,6 +17,7 @@ use sherwood_dispatch::{
     AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
     Stats,
 };
+use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
 use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts, Fetched,
@@ -38,6 +39,7 @@ use crate::shadow::Shadow;
 use crate::spans::{AttemptEnd, AttemptSpan, AttemptSpans};
 use crate::tenants::TenantNetwork;
 use crate::tickets::{Schedulers, Turn};
+use crate::times::SharedRecorder;
 use crate::waiter::Waiter;
 use crate::write::{PendingWrite, Written};
 
@@ -119,6 +121,8 @@ pub(crate) struct BackendDriver {
     /// The rates of tenants' traffic, if it has any.
     pub(crate) network: Option<Arc<TenantNetwork>>,
     recording: Arc<Recording>,
+    /// Times for which keys and writes have waited for their calls.
+    times: SharedRecorder,
     state: Mutex<State>,
     calls: Mutex<HashMap<AttemptId, RunningCall>>,
     /// The spans of calls that sampled requests wait for; none if no spans are exported.
@@ -155,6 +159,7 @@ pub(crate) struct BackendParts {
     pub(crate) recording: Arc<Recording>,
     /// The spans of calls that sampled requests wait for; none if no spans are exported.
     pub(crate) spans: Option<AttemptSpans>,
+    pub(crate) times: SharedRecorder,
 }
 
 impl BackendDriver {
@@ -182,6 +187,7 @@ impl BackendDriver {
             schedulers,
             recording,
             spans,
+            times,
         } = parts;
         let local = match &schedulers {
             None => options,
@@ -216,6 +222,7 @@ impl BackendDriver {
             id,
             network,
             recording,
+            times,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
             spans: spans.map(Arc::new),
@@ -366,6 +373,7 @@ impl BackendDriver {
                         let Some(order) = state.machine.take_write(now, write) else { continue };
                         if let Some(pending) = state.writes.get_mut(&write) {
                             pending.note_sent(order.replicas.len());
+                            self.times.record(pending.waited(now));
                         }
                         orders.push(order);
                     }
@@ -375,7 +383,7 @@ impl BackendDriver {
                             pending.end(self, outcome, sent);
                         }
                     }
-                    Action::Call { attempt, replica, keys, demand, timeout } => {
+                    Action::Call { attempt, replica, keys, demand, since, timeout } => {
                         let other = match &self.schedulers {
                             Some(_) => state.machine.begin_wait(attempt),
                             None => None,
@@ -386,7 +394,7 @@ impl BackendDriver {
                             })
                         });
                         let (replicas, expires_at) = (Candidates { replica, other }, now + timeout);
-                        calls.push(StartedCall { attempt, replicas, keys, demand, expires_at, span });
+                        calls.push(StartedCall { attempt, replicas, keys, demand, since, expires_at, span });
                     }
                     action => actions.push(action),
                 }
@@ -456,7 +464,7 @@ impl BackendDriver {
     /// Calls a replica, after the turn has come if calls need one. Returns its reply, and the units
     /// that it reported.
     async fn reply_to(self: &Arc<Self>, call: StartedCall) -> (Reply<Found>, Option<f64>) {
-        let StartedCall { attempt, replicas, keys, demand, expires_at, span } = call;
+        let StartedCall { attempt, replicas, keys, demand, since, expires_at, span } = call;
         let Candidates { mut replica, other } = replicas;
         let end = |end| span.iter().for_each(|span| span.end(end));
         let mut ticket = None;
@@ -475,8 +483,13 @@ impl BackendDriver {
             }
         }
         let store = Arc::clone(&self.replicas[replica.index()]);
+        let sent = self.clock.now();
+        self.times.record(keys.chunk_by(|a, b| a.partition == b.partition).map(|keys| {
+            let kind = QueryKind::queued(keys[0].partition, Operation::Get);
+            (kind, sent - since, keys.len() as u64)
+        }));
         let asked: Vec<_> = keys.into_iter().map(|key| key.key).collect();
-        let (count, sent) = (asked.len(), self.clock.now());
+        let count = asked.len();
         let key_bytes: usize = asked.iter().map(Bytes::len).sum();
         let answer = match &span {
             None => store.get_each(asked).await,
@@ -567,6 +580,8 @@ struct StartedCall {
     replicas: Candidates,
     keys: Vec<FetchKey>,
     demand: Demand,
+    /// The time since which the call has waited.
+    since: Instant,
     /// The time at which the call ends without an answer.
     expires_at: Instant,
     /// The span of the call, if a sampled request waits for it.

@@ -31,6 +31,7 @@ use crate::spans::Spans;
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::tickets::Scheduler;
+use crate::times::SharedRecorder;
 use crate::tls::Certificates;
 use crate::traces::TraceIntake;
 use sherwood_listener::{Address, Meter, Reading};
@@ -85,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) event_streams: Arc<Semaphore>,
     /// The times of queries.
     pub(crate) times: Arc<QueryTimes>,
+    /// The times of the gateway's queries.
+    pub(crate) request_times: SharedRecorder,
     /// The listeners' counters, by address; empty until they serve.
     pub(crate) meters: Mutex<Vec<(Address, Meter)>>,
     /// Lets one piece of blocking admin work run at a time.

@@ -53,6 +53,7 @@ mod telemetry;
 mod tenants;
 mod threads;
 mod tickets;
+mod times;
 mod tls;
 mod traces;
 mod vital;

@@ -26,6 +26,7 @@ use axum::routing::post;
 use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
 use sherwood_dispatch::AdmitChoice;
+use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, CachePlan, PartitionId, ResourceKind, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
@@ -63,6 +64,7 @@ use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
+use crate::times::SharedRecorder;
 use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
 use crate::{admin, gateway};
@@ -304,6 +306,7 @@ struct Engine {
     memory: Arc<Mapped>,
     /// The rates of tenants' traffic, if it has any.
     network: Option<Arc<TenantNetwork>>,
+    times: Arc<QueryTimes>,
 }
 
 impl Engine {
@@ -328,7 +331,7 @@ impl Engine {
         }
         let network = setup.tenancy.as_ref().and_then(|tenancy| TenantNetwork::new(tenancy, clock));
         let network = network.map(Arc::new);
-        Ok(Self { clock, entropy, policy, budgets, cache, memory, network })
+        Ok(Self { clock, entropy, policy, budgets, cache, memory, network, times: Arc::default() })
     }
 }
 
@@ -381,7 +384,7 @@ impl Parts {
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
         let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
-        let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network } = engine;
+        let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network, times } = engine;
         let names = Arc::new(names(setup));
         let tenancy = setup.tenancy.clone().map(Arc::new);
         let traffic = tenancy.as_ref().map(|tenancy| {
@@ -459,7 +462,8 @@ impl Parts {
             losses,
             instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
-            times: Arc::default(),
+            request_times: SharedRecorder::new(&times),
+            times,
             meters: Mutex::default(),
             aside: Arc::new(Semaphore::new(1)),
             refusals: Arc::new(Refusals::default()),
@@ -594,6 +598,7 @@ fn backends(
                 let (stores, servers) = (&backend.stores, &backend.servers);
                 AttemptSpans::new(Arc::clone(spans), engine.clock, &backend.name, stores, servers)
             }),
+            times: SharedRecorder::new(&engine.times),
         };
         BackendDriver::start(
             parts,

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_dispatch::TenantRefusal;
-use sherwood_model::ReplicaId;
+use sherwood_model::query_times::{Operation, QueryKind};
+use sherwood_model::{Instant, ReplicaId};
 use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
 use sherwood_store::{Cause, Fault, Found, Store, StoreError};
 use tokio::sync::oneshot;
@@ -70,6 +71,11 @@ impl WriteError {
         }
     }
 
+    /// Returns true if a replica did not answer in time.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Late(_))
+    }
+
     /// Returns whether the write failed because every replica is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Failed { error, outcome: WriteOutcome::NotDone } if is_read_only(error))
@@ -107,11 +113,20 @@ pub(crate) struct PendingWrite {
     client: oneshot::Sender<Result<(), WriteError>>,
     /// Answers by replica; none while it has not answered.
     answers: Vec<Option<Result<(), StoreError>>>,
+    /// The kind of its wait for its turn; none if it is of no partition.
+    kind: Option<QueryKind>,
+    /// The time since which it has waited for its turn.
+    since: Instant,
 }
 
 impl PendingWrite {
-    fn new(client: oneshot::Sender<Result<(), WriteError>>) -> Self {
-        Self { client, answers: Vec::new() }
+    fn new(client: oneshot::Sender<Result<(), WriteError>>, kind: Option<QueryKind>, since: Instant) -> Self {
+        Self { client, answers: Vec::new(), kind, since }
+    }
+
+    /// Returns the time for which the write has waited until `now`, with its kind.
+    pub(crate) fn waited(&self, now: Instant) -> Option<(QueryKind, Duration, u64)> {
+        Some((self.kind?, now - self.since, 1))
     }
 
     /// Notes that `replicas` replicas were sent the write, and expects their answers.
@@ -127,7 +142,7 @@ impl PendingWrite {
 
     /// Sends the client the outcome of its write.
     pub(crate) fn end(self, backend: &BackendDriver, outcome: WriteOutcome, sent: bool) {
-        let Self { client, answers } = self;
+        let Self { client, answers, .. } = self;
         let result = match (outcome, sent) {
             (WriteOutcome::Acknowledged, _) => Ok(()),
             (_, false) => Err(WriteError::NoTurn(backend.turn_timeout)),
@@ -156,9 +171,11 @@ impl BackendDriver {
         let network = self.network.as_ref();
         let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
         let (tenant, bytes) = (write.options.tenant, write.key.len() + value_bytes);
+        let operation = if let Change::Put(_) = &write.change { Operation::Set } else { Operation::Delete };
+        let kind = write.partition.map(|partition| QueryKind::queued(partition, operation));
         let accepted = self.drive(|state, now, cache| {
             let id = state.machine.handle_write(now, cache, write)?;
-            state.writes.insert(id, PendingWrite::new(client));
+            state.writes.insert(id, PendingWrite::new(client, kind, now));
             Ok(())
         });
         if let Err(refused) = accepted {

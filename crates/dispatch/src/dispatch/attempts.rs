@@ -106,8 +106,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let stored = |key: &Id| self.keys.get(*key).expect("a key is stored until it ends").key.clone();
         let keys = asked.as_ref().unwrap_or(&fetch.keys).iter().map(stored).collect();
         let (number, asked_keys) = (fetch.made, fetch.open);
-        let state = AttemptState::Queued;
-        let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, state, keys, asked });
+        let (since, state) = (if number == 0 { fetch.asked_at } else { now }, AttemptState::Queued);
+        let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, since, state, keys, asked });
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
         if number > 0 {
@@ -132,6 +132,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         while let Some(AttemptId(id)) = self.replicas[replica.index()].queue.start_next(now) {
             let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
             attempt.state = AttemptState::Started(now);
+            let since = attempt.since;
             let keys = std::mem::take(&mut attempt.keys);
             self.counters.calls += 1;
             if attempt.number == 0 {
@@ -141,7 +142,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             fetch.started = fetch.started.saturating_add(1);
             let Fetch { demand, expires_at, .. } = *fetch;
             let timeout = expires_at - now;
-            self.actions.push_back(Action::Call { attempt: AttemptId(id), replica, keys, demand, timeout });
+            let attempt = AttemptId(id);
+            self.actions.push_back(Action::Call { attempt, replica, keys, demand, since, timeout });
         }
     }
 

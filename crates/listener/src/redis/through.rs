@@ -68,7 +68,9 @@ impl Writes {
             Err(StoreFailure::Refused(reason)) => {
                 reply::error(out, format!("REJECTED {reason}").as_bytes());
             }
-            Err(StoreFailure::Failed(reason)) => reply::error(out, format!("ERR {reason}").as_bytes()),
+            Err(StoreFailure::TimedOut(reason) | StoreFailure::Failed(reason)) => {
+                reply::error(out, format!("ERR {reason}").as_bytes())
+            }
         }
     }
 }

@@ -8,10 +8,12 @@
 mod histogram;
 mod kinds;
 mod recorder;
+mod sampling;
 
 pub use histogram::{CLASSIC_BOUNDS_NS, LatencyHistogram, NativeBuckets};
 pub use kinds::KINDS_MAX;
 pub use recorder::{QueryTimes, Recorder};
+pub use sampling::Sampling;
 
 use crate::PartitionId;
 

@@ -5,6 +5,7 @@ mod deadline;
 mod held;
 mod json;
 mod spans;
+mod times;
 mod traffic;
 
 use std::sync::Arc;
@@ -192,7 +193,11 @@ impl Running<'_> {
         self.recorded = true;
         let now = self.core.clock.now();
         self.core.telemetry.request(now, now, self.counted, finished);
-        self.stages.iter().for_each(|stage| record_queries(self.core, now, stage));
+        let is_sampled = self.core.request_times.samples();
+        for stage in &self.stages {
+            record_queries(self.core, now, stage);
+            times::record(self.core, stage, is_sampled);
+        }
         if let Some(span) = &mut *self.span {
             span.add_queries(&self.stages);
         }

@@ -97,6 +97,7 @@ impl Backends for Behind {
             let write = Write { key, change, partition: Some(partition), options };
             backend.write_through(write).await.map_err(|error| match error.over_rate() {
                 Some(_) => StoreFailure::Refused(error.to_string()),
+                None if error.is_late() => StoreFailure::TimedOut(error.to_string()),
                 None => StoreFailure::Failed(error.to_string()),
             })
         }

@@ -39,8 +39,8 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
             }
         }
     }
-    let help = "Time of a query for a key, until its answer was sent or its fetch ended; those answered \
-                from the cache alone are sampled at listeners, one input batch in 64";
+    let help = "Time of a query for a key until it was answered; hits, and others that the cache alone \
+                answers, are sampled: of 64 input batches one is timed";
     family(encoder, "query_duration_seconds", help, ended.into_iter())?;
     let help = "Time for which keys waited for the start of their call to a backend";
     family(encoder, "query_queue_seconds", help, queued.into_iter())

@@ -100,6 +100,9 @@ fn counters_of_listeners_are_in_the_metrics() {
     assert_eq!((metric(0, "connections", ""), metric(1, "connections", "")), (1.0, 0.0));
     assert_eq!(metric(0, "accepted_connections_total", ""), 1.0);
     assert_eq!(metric(0, "read_bytes_total", ""), 14.0);
+    let fetched = r#"{partition="catalog",operation="get",outcome="fetched"}"#;
+    let fetched = format!("sherwood_query_duration_seconds_count{fetched}");
+    assert_eq!(Http::of(&node).metric(&fetched), 1.0);
     // Sent bytes are counted after they were sent.
     eventually("both answers", || metric(0, "written_bytes_total", "") == 46.0);
 }

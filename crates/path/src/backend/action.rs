@@ -24,6 +24,9 @@ pub enum Action<K, V, W> {
         keys: Vec<FetchKey<K>>,
         /// The most urgent demand (deadline, class) of those who wait for the keys.
         demand: Demand,
+        /// The time at which the keys were asked for, or a further attempt was made: the call has
+        /// waited since.
+        since: Instant,
         /// Time left for the reply. After it an [`Action::Cancel`] follows.
         timeout: Duration,
     },

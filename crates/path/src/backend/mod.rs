@@ -377,8 +377,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             return Some(action);
         }
         Some(match self.dispatch.poll_action()? {
-            Fetching::Call { attempt, replica, keys, demand, timeout } => {
-                Action::Call { attempt, replica, keys, demand, timeout }
+            Fetching::Call { attempt, replica, keys, demand, since, timeout } => {
+                Action::Call { attempt, replica, keys, demand, since, timeout }
             }
             Fetching::Cancel { attempt, replica, reason } => Action::Cancel { attempt, replica, reason },
             Fetching::Probe { replica, key, timeout } => Action::Probe { replica, key, timeout },

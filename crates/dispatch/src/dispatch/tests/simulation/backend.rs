@@ -288,7 +288,7 @@ impl Backend {
 
     fn carry_out(&mut self, action: Action<Key, Value, Waiter>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         match action {
-            Action::Call { attempt, replica, keys, demand: _, timeout } => {
+            Action::Call { attempt, replica, keys, timeout, .. } => {
                 assert!((1..=self.options.batch_keys_max as usize).contains(&keys.len()));
                 assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a key twice in {keys:?}");
                 assert!(timeout > Duration::ZERO && timeout <= self.options.timeout);
