@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_protobuf, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -31,19 +31,21 @@ use crate::telemetry::Rbc;
 pub(crate) use format::Format;
 
 /// Encodes all metrics of the node.
-pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> String {
+pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> Vec<u8> {
     let mut registry = Registry::with_prefix("sherwood");
     registry.register_collector(Box::new(Reading(Arc::clone(core))));
     // The names of these are common to all programs.
     let mut shared = Registry::default();
     shared.register_collector(Box::new(process::Process));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode_registry(&mut text, &shared).expect("strings take everything");
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("strings take everything");
-    match format {
-        Format::OpenMetrics => text,
-        Format::Text => format::classic(&text),
+    if format == Format::Protobuf {
+        let encode =
+            |registry| prometheus_protobuf::encode_to_vec(registry).expect("memory takes everything");
+        return [encode(&shared), encode(&registry)].concat();
     }
+    let mut open = String::new();
+    text::encode_registry(&mut open, &shared).expect("strings take everything");
+    text::encode(&mut open, &registry).expect("strings take everything");
+    if format == Format::Text { format::classic(&open).into_bytes() } else { open.into_bytes() }
 }
 
 /// A label and its value on one sample.

@@ -71,6 +71,16 @@ name = "orders"
 store = { kind = "synthetic", bytes = "8B", latency = "0s" }
 "#;
 
+const NODE_OF_PRICES: &str = r#"
+[memory]
+total = "16MiB"
+[admin]
+bind = "127.0.0.1:0"
+[[backend]]
+name = "prices"
+store = { kind = "synthetic", bytes = "8B", latency = "200ms" }
+"#;
+
 #[test]
 fn configuration_and_rules_pass_promtool() {
     if !can_type(&[("promtool", "prometheus")]) {
@@ -102,7 +112,7 @@ fn slow_backend_fires_the_burn_rate_alert_and_the_dashboard_has_data() {
     let targets = format!("\"{}\", \"{}\"", node.address("admin"), tenants.address("admin"));
     fs::write(directory.path().join("prometheus.yml"), configuration(&targets, &receiver)).unwrap();
     fs::write(directory.path().join("sherwood.rules.yml"), hastened(RULES)).unwrap();
-    let prometheus = Prometheus::start(directory.path());
+    let prometheus = Prometheus::start(directory.path(), &[]);
     let mut traffic = Traffic { nodes: [node.address("admin"), tenants.address("admin")], requests: 0 };
 
     // All is well: two burn rates, of all requests and of the class, are known and zero.
@@ -125,6 +135,48 @@ fn slow_backend_fires_the_burn_rate_alert_and_the_dashboard_has_data() {
         let data = || !prometheus.query(query).expect("it runs").unwrap().is_empty();
         wait(&format!("{query} has data"), || data() || query.contains(LATE));
     }
+}
+
+#[test]
+fn quantiles_follow_from_classic_and_from_native_histograms() {
+    if !can_type(&[("prometheus", "prometheus")]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let node = serve(directory.path(), "node", NODE_OF_PRICES);
+    let targets = format!("\"{}\"", node.address("admin"));
+    let start = |name: &str, options: &[&str]| {
+        let own = directory.path().join(name);
+        fs::create_dir(&own).unwrap();
+        // No alert is sent.
+        fs::write(own.join("prometheus.yml"), configuration(&targets, "127.0.0.1:9")).unwrap();
+        fs::write(own.join("sherwood.rules.yml"), RULES).unwrap();
+        Prometheus::start(&own, options)
+    };
+    let classic = start("classic", &[]);
+    let native = start("native", &["--enable-feature=native-histograms"]);
+    let mut traffic = Traffic { nodes: [node.address("admin"), String::new()], requests: 0 };
+    for (prometheus, suffix, by) in [(&classic, "_bucket", "by (le)"), (&native, "", "")] {
+        let selected = format!("sherwood_query_duration_seconds{suffix}{{partition=\"prices\"}}[10s]");
+        let query = format!("histogram_quantile(0.5, sum {by} (rate({selected})))");
+        // A median of no queries is not a number.
+        let value =
+            |sample: &Value| sample["value"][1].as_str()?.parse().ok().filter(|of: &f64| of.is_finite());
+        let mut median = None;
+        wait(&format!("{query} has a value"), || {
+            let key = traffic.next_key("prices");
+            let body = json!({"queries": [{"backend": "prices", "keys": [key]}]});
+            traffic.post(0, "/v1/requests", &body);
+            let samples = prometheus.query(&query).and_then(Result::ok).unwrap_or_default();
+            median = samples.first().and_then(value);
+            median.is_some()
+        });
+        // The backend takes at least 0.2 s, and native buckets are 9% wide.
+        assert!(median.is_some_and(|median| median > 0.18), "{query}: {median:?}");
+    }
+    let of_native = |query: &str| native.query(query).unwrap().unwrap().len();
+    assert_eq!(of_native("sherwood_query_duration_seconds_bucket"), 0, "it keeps native buckets alone");
+    assert!(of_native("sherwood_uptime_seconds") > 0, "other metrics are there as well");
 }
 
 /// Writes a certificate and its key, `cert.pem` and `key.pem`.

@@ -20,14 +20,15 @@ pub(crate) struct Prometheus {
 
 impl Prometheus {
     /// Starts Prometheus with the configuration `prometheus.yml` in `directory`, which receives its
-    /// data as well.
-    pub(crate) fn start(directory: &Path) -> Self {
+    /// data as well, and with these options.
+    pub(crate) fn start(directory: &Path, options: &[&str]) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let process = Command::new("prometheus")
             .arg(format!("--config.file={}", directory.join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
             .arg("--log.level=warn")
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

@@ -84,6 +84,6 @@ async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
 
 async fn exposition(State(core): State<Arc<Core>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     let format = metrics::Format::preferred(&headers);
-    let text = aside::aside(core, move |core| metrics::exposition(core, format)).await?;
-    Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text))
+    let body = aside::aside(core, move |core| metrics::exposition(core, format)).await?;
+    Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], body))
 }

@@ -12,23 +12,29 @@ pub(crate) enum Format {
     Text,
     /// The text format of OpenMetrics 1.0.
     OpenMetrics,
+    /// Messages of Protocol Buffers, each after its length: Prometheus' format for native
+    /// histograms.
+    Protobuf,
 }
 
 impl Format {
-    /// Returns the format that `headers` prefer, as Prometheus' libraries choose: OpenMetrics where
-    /// `Accept` names it with at least the quality of `text/plain`, else the classic text.
+    /// Formats from the least to the most expressive.
+    const ALL: [Self; 3] = [Self::Text, Self::OpenMetrics, Self::Protobuf];
+
+    /// Returns the format that `headers` prefer, as Prometheus' libraries choose: of those that
+    /// `Accept` names with the highest quality the most expressive one, and the classic text if it
+    /// names none.
     #[must_use]
     pub(crate) fn preferred(headers: &HeaderMap) -> Self {
         let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
-        let (mut text, mut open) = (0.0_f32, 0.0_f32);
-        for range in values.flat_map(|value| value.split(',')) {
-            match accepted(range) {
-                Some((Self::Text, quality)) => text = text.max(quality),
-                Some((Self::OpenMetrics, quality)) => open = open.max(quality),
-                None => {}
-            }
-        }
-        if open > 0.0 && open >= text { Self::OpenMetrics } else { Self::Text }
+        let named: Vec<_> = values.flat_map(|value| value.split(',')).filter_map(accepted).collect();
+        let quality = |format: Self| {
+            let of_format = named.iter().filter(|(named, _)| *named == format);
+            of_format.map(|(_, quality)| *quality).fold(0.0, f32::max)
+        };
+        let wanted = Self::ALL.into_iter().filter(|format| quality(*format) > 0.0);
+        // The last of equals.
+        wanted.max_by(|a, b| quality(*a).total_cmp(&quality(*b))).unwrap_or(Self::Text)
     }
 
     /// Returns the media type.
@@ -37,6 +43,9 @@ impl Format {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 }
@@ -46,23 +55,30 @@ impl Format {
 fn accepted(range: &str) -> Option<(Format, f32)> {
     let mut parts = range.split(';').map(str::trim);
     let kind = parts.next()?.to_ascii_lowercase();
-    let (mut version, mut quality) = (None, 1.0_f32);
+    let (mut version, mut message, mut encoding, mut quality) = (None, None, None, 1.0_f32);
     for parameter in parts {
         let Some((name, value)) = parameter.split_once('=') else { continue };
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().trim_matches('"'));
         match name.as_str() {
-            "version" => version = Some(value.to_owned()),
+            "version" => version = Some(value),
+            "proto" => message = Some(value),
+            "encoding" => encoding = Some(value),
             "q" => quality = value.parse().ok().filter(|quality| (0.0..=1.0).contains(quality))?,
             _ => {}
         }
     }
-    match (kind.as_str(), version.as_deref()) {
-        ("application/openmetrics-text", None | Some("0.0.1" | "1.0.0")) => {
-            Some((Format::OpenMetrics, quality))
-        }
-        ("text/plain", None | Some("0.0.4")) => Some((Format::Text, quality)),
-        _ => None,
-    }
+    let format = match (kind.as_str(), version, message, encoding) {
+        ("text/plain", None | Some("0.0.4"), ..) => Format::Text,
+        ("application/openmetrics-text", None | Some("0.0.1" | "1.0.0"), ..) => Format::OpenMetrics,
+        (
+            "application/vnd.google.protobuf",
+            _,
+            Some("io.prometheus.client.MetricFamily"),
+            Some("delimited"),
+        ) => Format::Protobuf,
+        _ => return None,
+    };
+    Some((format, quality))
 }
 
 /// Rewrites the OpenMetrics text `open`, in which each family's help comes before its type, as
@@ -112,6 +128,22 @@ mod tests {
     }
 
     #[test]
+    fn protobuf_is_sent_where_it_is_named_with_the_highest_quality() {
+        let protobuf =
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        // As Prometheus 2.42 asks where native histograms are enabled.
+        let prometheus = format!(
+            "{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,\
+             application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+        );
+        assert_eq!(preferred(&[&prometheus]), Format::Protobuf);
+        assert_eq!(preferred(&[protobuf]), Format::Protobuf);
+        assert_eq!(preferred(&[&format!("{protobuf};q=0.4"), "text/plain;q=0.5"]), Format::Text);
+        let open = "application/openmetrics-text;q=0.5";
+        assert_eq!(preferred(&[&format!("{protobuf};q=0.4,{open}")]), Format::OpenMetrics);
+    }
+
+    #[test]
     fn classic_text_is_sent_to_all_others() {
         for accept in [
             &[][..],
@@ -119,6 +151,8 @@ mod tests {
             &["text/html, */*;q=0.8"],
             &["text/plain"],
             &["application/openmetrics-text;q=0"],
+            &["application/vnd.google.protobuf"],
+            &["application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text"],
             &["application/openmetrics-text;q=0.4, text/plain;q=0.5"],
             &["application/openmetrics-text;version=2.0.0"],
             &["application/openmetrics-text;q=NaN"],

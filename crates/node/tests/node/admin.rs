@@ -1,10 +1,12 @@
 //! Every endpoint of the admin API, with the exact names of its fields.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
+use prost::Message;
 use serde_json::{Value, json};
 use sherwood_cache::{DeadlineClasses, DeadlineOptions};
 use sherwood_model::{Slo, TenantId};
@@ -367,6 +369,10 @@ fn metrics_are_valid_openmetrics_with_stable_names() {
     let open = answer(http.send_with("GET", "/metrics", accept, ""));
     assert!(open.head.contains("application/openmetrics-text"), "{}", open.head);
     insta::assert_snapshot!("metrics", families(&open.body));
+    let times = "sherwood_query_duration_seconds_count{partition=\"catalog\",operation=\"get\",outcome=";
+    assert_eq!(http.metric(&format!("{times}\"fetched\"}}")), 1.0);
+    let queued = "sherwood_query_queue_seconds_count{partition=\"catalog\",operation=\"get\"}";
+    assert_eq!(http.metric(queued), 1.0);
     let classic = http.ask("GET", "/metrics", "");
     assert!(classic.head.contains("text/plain; version=0.0.4"), "{}", classic.head);
     assert_eq!(sample_names(&classic.body), sample_names(&open.body));
@@ -374,6 +380,35 @@ fn metrics_are_valid_openmetrics_with_stable_names() {
     let outcome =
         |result| http.metric(&format!("sherwood_slo_requests_total{{class=\"\",result=\"{result}\"}}"));
     assert_eq!(outcome("met") + outcome("missed"), 1.0);
+}
+
+#[test]
+fn scraper_that_asks_for_protobuf_gets_all_families_and_native_histograms() {
+    let fake = Fake::new([("a/1", &b"1"[..])]);
+    let node = Node::start(setup(vec![("catalog", vec![fake as Arc<dyn Store>])])).unwrap();
+    let http = Http::of(&node);
+    http.request(&json!({"queries": [{"backend": "catalog", "keys": ["a/1"]}]}));
+    let accept = "accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                  encoding=delimited,text/plain;q=0.5\r\n";
+    let mut bytes = Vec::new();
+    http.send_with("GET", "/metrics", accept, "").read_to_end(&mut bytes).unwrap();
+    let head_bytes = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    let head = String::from_utf8_lossy(&bytes[..head_bytes]).to_ascii_lowercase();
+    assert!(head.contains("content-type: application/vnd.google.protobuf; proto=io.prometheus"), "{head}");
+    let mut body = &bytes[head_bytes..];
+    let mut families = Vec::new();
+    while !body.is_empty() {
+        families.push(MetricFamily::decode_length_delimited(&mut body).unwrap());
+    }
+    let classic = http.ask("GET", "/metrics", "").body;
+    let named = classic.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let names: Vec<_> = families.iter().map(|family| family.name.as_str()).collect();
+    assert_eq!(names, named.collect::<Vec<_>>());
+    let times = families.iter().find(|family| family.name == "sherwood_query_duration_seconds").unwrap();
+    let histogram = times.metric[0].histogram.as_ref().unwrap();
+    assert_eq!((histogram.sample_count, histogram.schema, histogram.bucket.len()), (1, 3, 20));
+    let native: u64 = histogram.positive_span.iter().map(|span| u64::from(span.length)).sum();
+    assert_eq!((histogram.zero_count + native, histogram.bucket[19].cumulative_count), (1, 1));
 }
 
 /// Returns the samples of a text without their values, in order.
@@ -432,8 +467,13 @@ fn families(text: &str) -> String {
 fn sample_labels(line: &str, family: &str, kind: &str) -> String {
     let (sample, value) = line.rsplit_once(' ').unwrap();
     assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
-    let suffix = if kind == "counter" { "_total" } else { "" };
-    let rest = sample.strip_prefix(&format!("{family}{suffix}")).unwrap_or_else(|| panic!("{line}"));
+    let suffixes = match kind {
+        "counter" => &["_total"][..],
+        "histogram" => &["_sum", "_count", "_bucket"],
+        _ => &[""],
+    };
+    let name = |suffix: &&str| sample.strip_prefix(&format!("{family}{suffix}"));
+    let rest = suffixes.iter().find_map(name).unwrap_or_else(|| panic!("{line}"));
     let Some(labels) = rest.strip_prefix('{') else {
         assert_eq!(rest, "", "{line}");
         return String::new();
@@ -456,6 +496,8 @@ fn sample_labels(line: &str, family: &str, kind: &str) -> String {
         });
         labels = &value[end.expect("a label's value ends") + 1..];
     }
+    // Buckets alone have a bound.
+    names.retain(|name| name != "le");
     names.join(", ")
 }
 
