@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::exit::Failure;
 use crate::token::TokenFile;
 
-/// Longest time to connect, and between two parts of an answer.
+/// Longest time to connect, and between two parts of an answer, by default.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest answer: some thousand tenants with 16 resources each.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -22,9 +22,17 @@ pub(crate) struct AdminNode {
     url: String,
     #[command(flatten)]
     token_file: TokenFile,
+    /// Longest time to connect, and between two parts of an answer.
+    #[arg(skip = TIMEOUT)]
+    timeout: Duration,
 }
 
 impl AdminNode {
+    /// Limits the time to connect, and between two parts of an answer.
+    pub(crate) fn within(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
     /// Returns the URL as it was given.
     pub(crate) fn url(&self) -> &str {
         &self.url
@@ -70,8 +78,14 @@ impl AdminNode {
              Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
-        talk(host, &request).map_err(|error| {
-            Failure::failed(format!("asking {}: {error}; start a node there, or give its --url", self.url))
+        talk(host, &request, self.timeout).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Failure::failed(format!("asking {}: no answer within {} s", self.url, self.timeout.as_secs()))
+            }
+            _ => Failure::failed(format!(
+                "asking {}: {error}; start a node there, or give its --url",
+                self.url
+            )),
         })
     }
 
@@ -114,13 +128,13 @@ fn host(url: &str) -> Result<&str, Failure> {
     Ok(host)
 }
 
-fn talk(host: &str, request: &str) -> io::Result<Vec<u8>> {
+fn talk(host: &str, request: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     let address = host.to_socket_addrs()?.next();
     let address =
         address.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
@@ -144,7 +158,8 @@ mod tests {
 
     #[test]
     fn error_of_a_node_is_reported_in_its_words() {
-        let node = AdminNode { url: "http://n:1".to_owned(), token_file: TokenFile::default() };
+        let node =
+            AdminNode { url: "http://n:1".to_owned(), token_file: TokenFile::default(), timeout: TIMEOUT };
         let read = |answer: &str| node.read(answer.as_bytes());
         assert_eq!(read("HTTP/1.1 200 OK\r\n\r\n[1]").unwrap(), serde_json::json!([1]));
         let Err(Failure::Failed(said)) = read("HTTP/1.1 409 Conflict\r\n\r\n{\"error\":\"no tenants\"}")

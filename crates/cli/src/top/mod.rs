@@ -24,6 +24,8 @@ use state::{State, Wish};
 
 /// Time that the screen waits for a key before it looks for answers.
 const LOOK: Duration = Duration::from_millis(50);
+/// Time within which a node must answer, so that one that hangs is soon seen to be away.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Columns of the text that `--once` prints.
 const TEXT_COLUMNS: u16 = 100;
 
@@ -52,8 +54,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { node, interval, once } = args;
+    let node = node.clone().within(ANSWER_MAX);
     // A wrong flag or an absent node is better said where the shell still shows it.
-    let first = Seen::ask(node, 0)?;
+    let first = Seen::ask(&node, 0)?;
     let mut state = State::new(node.url().to_owned());
     state.update(Ok(first), Duration::ZERO);
     if *once {
@@ -65,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let stop = interrupt::stop_flag()?;
-    let (asked, answers) = ask_again_and_again(node.clone(), *interval);
+    let (asked, answers) = ask_again_and_again(node, *interval);
     let mut terminal = Terminal::start().map_err(on_terminal)?;
     while !stop.load(Relaxed) {
         if step(&mut terminal, &mut state, &asked, &answers)? == Wish::Quit {

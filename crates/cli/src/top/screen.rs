@@ -105,7 +105,7 @@ fn verdict(area: Rect, buf: &mut Buffer, state: &State) {
         percent if percent > 0.0 => format!("violated {percent:.1}% of the time"),
         _ => "never violated".to_owned(),
     };
-    let right = if state.is_paused { "PAUSED, p goes on".to_owned() } else { so_far };
+    let right = if state.is_paused { "PAUSED: p resumes".to_owned() } else { so_far };
     ends(area, buf, badge(format!(" {text} "), style), Some(Line::raw(right)));
 }
 
@@ -172,7 +172,7 @@ fn list(area: Rect, buf: &mut Buffer, state: &State, seen: &Seen) {
 }
 
 fn partitions(area: Rect, buf: &mut Buffer, state: &State) {
-    let rows = &state.rows[state.offset.min(state.rows.len())..];
+    let rows: Vec<&Row> = state.rows.iter().skip(state.offset).take(area.height.into()).collect();
     let name = state.rows.iter().map(|row| words::width(&plain(&row.name))).max().unwrap_or(0);
     let name = name.clamp(9, NAME_MAX) as u16;
     let widths = fitting([name, 11, 6, 9, 9, 9, 8], area.width);
@@ -213,7 +213,7 @@ fn partitions(area: Rect, buf: &mut Buffer, state: &State) {
     };
     let header = TableRow::new(kept(header, &widths).collect::<Vec<_>>());
     let constraints = kept(widths, &widths).chain([bar]).map(Constraint::Length);
-    Table::new(rows.iter().map(figures), constraints).header(header).column_spacing(1).render(area, buf);
+    Table::new(rows.into_iter().map(figures), constraints).header(header).column_spacing(1).render(area, buf);
 }
 
 /// Leaves out columns that do not fit, the least important first, by a width of 0.

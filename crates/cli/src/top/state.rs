@@ -28,7 +28,7 @@ pub(super) enum List {
     Events,
 }
 
-/// The caller's part of what a key asks for.
+/// The work of the caller after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Quit,
@@ -160,10 +160,12 @@ const PAGE: isize = 10;
 
 /// Returns the rows of the partitions; ratios and rates are of the time since the answers `before`.
 fn rows(seen: &Seen, before: Option<&Seen>, elapsed: Duration) -> Vec<Row> {
-    let row = |partition: &super::seen::Partition| {
+    // The partitions of a node keep their places.
+    let at_same_place = |index: usize| before?.partitions.get(index);
+    let row = |(index, partition): (usize, &super::seen::Partition)| {
         let backend = seen.history.backends.iter().find(|backend| backend.name == partition.backend);
-        let earlier = before
-            .and_then(|before| before.partitions.iter().find(|earlier| earlier.name == partition.name))
+        let earlier = at_same_place(index)
+            .filter(|earlier| earlier.name == partition.name)
             // Counts that fall are those of a node that was restarted.
             .filter(|earlier| earlier.hits <= partition.hits && earlier.misses <= partition.misses);
         let (hits, misses) = earlier.map_or((partition.hits, partition.misses), |earlier| {
@@ -180,5 +182,5 @@ fn rows(seen: &Seen, before: Option<&Seen>, elapsed: Duration) -> Vec<Row> {
             blocking: backend.and_then(|backend| last(&backend.blocking)).unwrap_or(0.0),
         }
     };
-    seen.partitions.iter().map(row).collect()
+    seen.partitions.iter().enumerate().map(row).collect()
 }
