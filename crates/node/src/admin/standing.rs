@@ -1,6 +1,5 @@
 //! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: latency of requests against their SLOs.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::aside::aside;
 use super::partitions::views;
 use crate::clock::millis;
 use crate::core::Core;
-use crate::http::{Problem, WholeBody, listed};
+use crate::http::{Problem, Text, WholeBody, listed};
 use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
@@ -80,14 +79,14 @@ struct Report<'a> {
     latency_us: u64,
     /// Name of the backend of the request's slowest query; null if the request made no query.
     #[serde(borrow)]
-    blocking: Option<Cow<'a, str>>,
+    blocking: Option<Text<'a>>,
     /// The request's class, for the SLO of that class.
     #[serde(borrow)]
-    class: Option<Cow<'a, str>>,
+    class: Option<Text<'a>>,
     /// The request's tenant, for that tenant's SLO and for decisions within it; the default tenant
     /// where absent.
     #[serde(borrow)]
-    tenant: Option<Cow<'a, str>>,
+    tenant: Option<Text<'a>>,
     /// Time at which the request ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
 }

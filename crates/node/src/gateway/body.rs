@@ -10,7 +10,7 @@ use sherwood_model::deadline_within;
 
 use super::json;
 use crate::config::STALE_OK_MAX;
-use crate::http::KEY_BYTES_MAX;
+use crate::http::{KEY_BYTES_MAX, Text};
 
 /// Upper bound of the values in one answer, bytes.
 pub(crate) const VALUES_BYTES_MAX: usize = 16 << 20;
@@ -30,10 +30,10 @@ pub(crate) const CLASS_BYTES_MAX: usize = 64;
 pub(crate) struct AskedRequest<'a> {
     /// A name for requests of this kind, counted in the metrics.
     #[serde(borrow)]
-    pub(crate) class: Option<Cow<'a, str>>,
+    pub(crate) class: Option<Text<'a>>,
     /// The tenant whose partitions are looked up; the default tenant where absent.
     #[serde(borrow)]
-    pub(crate) tenant: Option<Cow<'a, str>>,
+    pub(crate) tenant: Option<Text<'a>>,
     /// Time from arrival by which the client wants all answers, above 0 and up to 24 hours.
     pub(crate) deadline_ms: Option<f64>,
     /// True, the default, if the answer carries the values.
@@ -64,20 +64,6 @@ pub(crate) struct AskedQuery<'a> {
     pub(crate) stale_ok_ms: Option<f64>,
     /// True if a failure of this query does not count against the request.
     pub(crate) best_effort: Option<bool>,
-}
-
-/// A text borrowed from the body unless it has escapes. (Serde borrows a `Cow` that is a field, but
-/// not one within a vector.)
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl std::ops::Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
 }
 
 /// The answer to a request.

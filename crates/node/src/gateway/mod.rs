@@ -59,11 +59,12 @@ async fn respond(
 ) -> Result<Response, Problem> {
     let arrival = span.as_ref().map_or_else(|| core.clock.now(), |span| span.arrival());
     let asked = AskedRequest::parse(&body).map_err(refused)?;
+    let within = deadline::within(headers, asked.deadline_ms).map_err(refused)?;
+    let stages = resolve(core, &asked, arrival, within).map_err(refused)?;
+    // Known names only: those of a refused request are of any length.
     if let Some(span) = span {
         span.note_asked(&asked);
     }
-    let within = deadline::within(headers, asked.deadline_ms).map_err(refused)?;
-    let stages = resolve(core, &asked, arrival, within).map_err(refused)?;
     if let Some(class) = &asked.class {
         core.telemetry
             .slos()

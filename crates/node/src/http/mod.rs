@@ -15,6 +15,7 @@ mod body;
 mod drain;
 mod form;
 mod reply;
+mod text;
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -47,6 +48,7 @@ use drain::Drain;
 pub(crate) use body::{BODY_BYTES_MAX, HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
 pub(crate) use form::{EndsLine, form};
 pub(crate) use reply::{InPath, Problem, listed};
+pub(crate) use text::Text;
 
 /// Timeout of the head of a request, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);

@@ -5,7 +5,7 @@ use opentelemetry::{SpanId, TraceId};
 
 /// The header with the caller's trace and span.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The header with what vendors of tracing keep along a trace.
+/// The header with vendor-specific data of the trace.
 pub(super) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Bit of the flags that says that the caller's span is recorded.

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use opentelemetry::trace::TraceState;
 use opentelemetry::{SpanId, TraceId};
 use opentelemetry_sdk::trace::SpanData;
@@ -44,6 +44,9 @@ use crate::entropy::Entropy;
 use context::{Parent, TRACEPARENT, TRACESTATE};
 use queue::SpanQueue;
 
+/// Longest `tracestate` that is passed on, bytes: what W3C asks to propagate at least. Each span
+/// and link has a copy.
+const STATE_BYTES_MAX: usize = 512;
 /// Longest time for which a stopping node exports the spans that wait.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
@@ -109,7 +112,8 @@ impl Spans {
                 (TraceId::from(u128::from(self.entropy.draw()) << 64 | u128::from(low.max(1))), None)
             }
         };
-        let state = headers.get(TRACESTATE).filter(|_| parent.is_some());
+        let is_short = |state: &&HeaderValue| state.len() <= STATE_BYTES_MAX;
+        let state = headers.get(TRACESTATE).filter(|_| parent.is_some()).filter(is_short);
         let state = state.and_then(|header| header.to_str().ok()?.parse::<TraceState>().ok());
         let span = self.new_id();
         Some(Arc::new(RequestTrace {

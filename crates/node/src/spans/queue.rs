@@ -15,7 +15,8 @@ pub(super) const QUEUE_MAX: usize = 4_096;
 /// OpenTelemetry.
 pub(super) const BATCH_MAX: usize = 512;
 
-/// A bounded queue of spans. Spans that do not fit are dropped, so nobody waits for the collector.
+/// A bounded queue of spans. Spans that do not fit are dropped, so that no request waits for the
+/// collector.
 #[derive(Debug, Default)]
 pub(super) struct SpanQueue {
     spans: Mutex<VecDeque<SpanData>>,

@@ -137,6 +137,20 @@ fn dropped(http: Http, reason: &str) -> f64 {
 }
 
 #[test]
+fn texts_of_a_caller_do_not_grow_its_spans() {
+    let collector = Collector::start();
+    let node = start(SpanExport { sample_ratio: 0.0, ..collector.export() });
+    let state = vec!["a=b"; 200].join(",");
+    let headers = format!("traceparent: {PARENT}-01\r\ntracestate: {state}\r\n");
+    let body = json!({"tenant": "t".repeat(10_000), "queries": [query("a", 1)]});
+    assert_eq!(send(Http::of(&node), &headers, &body).status, 422);
+    node.stop();
+    let [span] = &collector.spans()[..] else { panic!("one span") };
+    assert_eq!((span.trace_state.as_str(), text(&span.attributes, "sherwood.tenant")), ("", None));
+    assert_eq!(attribute(&span.attributes, "http.response.status_code"), Some(&Attribute::IntValue(422)));
+}
+
+#[test]
 fn sampled_request_has_a_span_below_the_callers_and_one_for_each_query() {
     let collector = Collector::start();
     let node = start(SpanExport { sample_ratio: 0.0, ..collector.export() });
