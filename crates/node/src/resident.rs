@@ -101,10 +101,18 @@ impl Limit {
     }
 }
 
+/// Time within which resident memory follows a lowered limit. Chosen: twice what a cache of 1 GiB
+/// of small items takes to empty its pages.
+const SETTLE: Duration = Duration::from_secs(10);
+
 /// Compares the process with its limit, and sets the cache's ceiling accordingly.
 #[derive(Debug)]
 pub(crate) struct Watch {
     limit: Arc<Limit>,
+    /// The limit at the last check.
+    last_bytes_max: u64,
+    /// The time at which the limit was lowered last, and by how many bytes.
+    lowered: (Instant, u64),
     /// Allowance for the buffers of clients, bytes: their present size, or a decaying earlier one.
     buffers_bytes: u64,
     reading: Reading,
@@ -150,7 +158,9 @@ impl Watch {
     /// Keeps the process within the limit.
     pub(crate) fn new(limit: Arc<Limit>) -> Self {
         Self {
+            last_bytes_max: limit.bytes_max(),
             limit,
+            lowered: (Instant::ZERO, 0),
             buffers_bytes: 0,
             reading: Reading::default(),
             next_read: Instant::ZERO,
@@ -168,9 +178,10 @@ impl Watch {
     ) -> Duration {
         if now >= self.next_look {
             self.grant(buffers.bytes());
+            self.follow(now);
             let resident = self.resident(Counted::of(cache, memory), resident_bytes, now);
-            let resident = self.without_excess(resident, |excess| memory.return_excess(excess));
-            cache.set_ceiling(self.ceiling(resident, cache.used_bytes(), cache.ceiling()));
+            let resident = self.without_excess(resident, now, |excess| memory.return_excess(excess));
+            cache.set_ceiling(self.ceiling(resident, (cache.used_bytes(), cache.ceiling()), now));
             self.next_look = now + if resident > self.limit.bytes_near() { LOOK_NEAR } else { LOOK_FAR };
         }
         self.next_look - now
@@ -190,8 +201,8 @@ impl Watch {
 
     /// Asks `return_excess` for the bytes above the limit, which says how many of them are warm
     /// memory and so will be returned, and returns the resident bytes that will be left.
-    fn without_excess(&self, resident: u64, return_excess: impl FnOnce(usize) -> usize) -> u64 {
-        let excess = resident.saturating_sub(self.limit.bytes_max());
+    fn without_excess(&self, resident: u64, now: Instant, return_excess: impl FnOnce(usize) -> usize) -> u64 {
+        let excess = resident.saturating_sub(self.bytes_max(now));
         resident.saturating_sub(return_excess(excess as usize) as u64)
     }
 
@@ -202,10 +213,27 @@ impl Watch {
         self.buffers_bytes = held.max(fades);
     }
 
+    /// Notes at `now` if the limit was lowered.
+    fn follow(&mut self, now: Instant) {
+        let bytes_max = self.limit.bytes_max();
+        let before = std::mem::replace(&mut self.last_bytes_max, bytes_max);
+        if bytes_max < before {
+            self.lowered = (now, before - bytes_max);
+        }
+    }
+
+    /// Returns the limit, which falls gradually after it was lowered: the pages of evicted items
+    /// are emptied step by step, and more evictions would not hasten that.
+    fn bytes_max(&self, now: Instant) -> u64 {
+        let (at, by) = self.lowered;
+        let left = 1.0 - now.since(at).as_secs_f64() / SETTLE.as_secs_f64();
+        self.limit.bytes_max() + (by as f64 * left.max(0.0)) as u64
+    }
+
     /// Returns the cache's next ceiling when the process takes `resident` bytes without the buffers
     /// of clients.
-    fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
-        let excess = resident.saturating_sub(self.limit.bytes_max());
+    fn ceiling(&self, resident: u64, (used, ceiling): (u64, u64), now: Instant) -> u64 {
+        let excess = resident.saturating_sub(self.bytes_max(now));
         let total_bytes = self.limit.total_bytes();
         if excess == 0 {
             return ceiling.saturating_add(total_bytes / RISE_LOOKS).min(total_bytes);
@@ -231,6 +259,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    const LATER: Instant = Instant::from_secs(60);
 
     /// A process of 10 MiB at the start, with a cache of 64 MiB and 16 MiB of slack.
     fn watch() -> Watch {
@@ -239,23 +268,23 @@ mod tests {
 
     #[test]
     fn cache_ceiling_rises_to_the_total_while_memory_is_within_the_limit() {
-        assert_eq!(watch().ceiling(90 * MIB, 64 * MIB, 64 * MIB), 64 * MIB);
-        assert_eq!(watch().ceiling(90 * MIB, 10 * MIB, 10 * MIB), 11 * MIB);
-        let rise = |ceiling, _| watch().ceiling(0, 0, ceiling);
+        assert_eq!(watch().ceiling(90 * MIB, (64 * MIB, 64 * MIB), LATER), 64 * MIB);
+        assert_eq!(watch().ceiling(90 * MIB, (10 * MIB, 10 * MIB), LATER), 11 * MIB);
+        let rise = |ceiling, _| watch().ceiling(0, (0, ceiling), LATER);
         assert_eq!((0..RISE_LOOKS).fold(0, rise), 64 * MIB);
     }
 
     #[test]
     fn cache_ceiling_falls_below_used_bytes_while_memory_is_over_the_limit_and_waits_for_eviction() {
-        let lowered = watch().ceiling(91 * MIB, 60 * MIB, 64 * MIB);
+        let lowered = watch().ceiling(91 * MIB, (60 * MIB, 64 * MIB), LATER);
         assert_eq!(lowered, 58 * MIB, "twice the excess at the knee");
-        assert_eq!(watch().ceiling(91 * MIB, 60 * MIB, lowered), lowered);
+        assert_eq!(watch().ceiling(91 * MIB, (60 * MIB, lowered), LATER), lowered);
         assert_eq!(
-            watch().ceiling(94 * MIB, 58 * MIB, lowered),
+            watch().ceiling(94 * MIB, (58 * MIB, lowered), LATER),
             38 * MIB,
             "five times at four times the knee"
         );
-        assert_eq!(watch().ceiling(u64::MAX, 58 * MIB, lowered), 8 * MIB);
+        assert_eq!(watch().ceiling(u64::MAX, (58 * MIB, lowered), LATER), 8 * MIB);
     }
 
     #[test]
@@ -263,25 +292,43 @@ mod tests {
         let watch = watch();
         watch.limit.set(32 * MIB, 8 * MIB);
         assert_eq!(watch.limit.bytes_max(), 50 * MIB);
-        assert_eq!(watch.ceiling(50 * MIB, 10 * MIB, 32 * MIB), 32 * MIB);
-        assert_eq!(watch.ceiling(u64::MAX, 30 * MIB, 32 * MIB), 4 * MIB);
+        assert_eq!(watch.ceiling(50 * MIB, (10 * MIB, 32 * MIB), LATER), 32 * MIB);
+        assert_eq!(watch.ceiling(u64::MAX, (30 * MIB, 32 * MIB), LATER), 4 * MIB);
+    }
+
+    #[test]
+    fn lowered_limit_is_followed_gradually() {
+        let mut watch = watch();
+        let lowered_at = LATER;
+        watch.limit.set(32 * MIB, 16 * MIB);
+        watch.follow(lowered_at);
+        let limit_after =
+            |watch: &Watch, seconds| watch.bytes_max(lowered_at + Duration::from_secs(seconds)) / MIB;
+        assert_eq!([0, 5, 10, 60].map(|seconds| limit_after(&watch, seconds)), [90, 74, 58, 58]);
+        watch.limit.set(64 * MIB, 16 * MIB);
+        watch.follow(lowered_at + Duration::from_secs(60));
+        assert_eq!(limit_after(&watch, 60), 90, "a raised limit holds at once");
     }
 
     #[test]
     fn warm_memory_goes_before_items_are_evicted() {
         let watch = watch();
-        let within = watch.without_excess(90 * MIB, |excess| {
+        let within = watch.without_excess(90 * MIB, LATER, |excess| {
             assert_eq!(excess, 0, "ends what an earlier check asked for");
             0
         });
         assert_eq!(within, 90 * MIB);
-        let left = watch.without_excess(96 * MIB, |excess| {
+        let left = watch.without_excess(96 * MIB, LATER, |excess| {
             assert_eq!(excess as u64, 6 * MIB);
             excess
         });
-        assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 64 * MIB, "nothing is evicted");
-        let left = watch.without_excess(96 * MIB, |excess| excess - MIB as usize);
-        assert_eq!(watch.ceiling(left, 60 * MIB, 64 * MIB), 58 * MIB, "twice the megabyte that is left");
+        assert_eq!(watch.ceiling(left, (60 * MIB, 64 * MIB), LATER), 64 * MIB, "nothing is evicted");
+        let left = watch.without_excess(96 * MIB, LATER, |excess| excess - MIB as usize);
+        assert_eq!(
+            watch.ceiling(left, (60 * MIB, 64 * MIB), LATER),
+            58 * MIB,
+            "twice the megabyte that is left"
+        );
     }
 
     #[test]

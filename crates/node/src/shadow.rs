@@ -68,7 +68,11 @@ impl Shadow {
     /// If there cannot be such a cache; then the present ones stay.
     pub(crate) fn resize(&self, total_bytes: u64) -> Result<(), OptionsError> {
         let simulated = Simulated::new(total_bytes, &self.partitions, self.hash)?;
-        *self.simulated.write().unwrap_or_else(PoisonError::into_inner) = simulated;
+        let mut present = self.simulated.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *present, simulated);
+        drop(present);
+        // Freed while nobody waits for the lock.
+        drop(old);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
 //! sherwood-mc-*, -rd-* memcached and Redis listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
+//! sherwood-ending    waits for a listener that a reload has removed
 //! sherwood-keeper    evicts what is over budget, in small steps, where listeners do not; returns memory
 //! ```
 

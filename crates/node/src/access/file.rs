@@ -177,9 +177,12 @@ impl<T> Reloading<T> {
         Arc::clone(&state.value)
     }
 
-    /// Replaces the contents until the files change.
+    /// Replaces the contents by others that were read from the files a moment ago. The next look
+    /// reads the files again, in case they have changed since.
     pub(crate) fn set(&self, value: T) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).value = Arc::new(value);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.value = Arc::new(value);
+        state.stamps.clear();
     }
 
     fn look(&self, state: &mut State<T>) {

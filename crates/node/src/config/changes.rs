@@ -148,11 +148,23 @@ impl ListenerChanges {
         }
     }
 
-    /// The addresses of listeners that are neither added nor removed, but differ. Listeners whose
-    /// port the system chooses are told apart by it.
+    /// The addresses of listeners that are neither added nor removed, but differ.
     fn altered(&self) -> impl Iterator<Item = &Address> {
-        let is_chosen = |address: &&Address| address.tcp().is_none_or(|address| address.port() != 0);
-        self.removed.iter().filter(is_chosen).filter(|address| self.added.contains(address))
+        let is_altered = |removed: &&Address| self.added.iter().any(|added| are_in_conflict(removed, added));
+        self.removed.iter().filter(is_altered)
+    }
+}
+
+/// True if only one listener at a time can have these addresses. Port 0 stands for a different port
+/// each time.
+fn are_in_conflict(a: &Address, b: &Address) -> bool {
+    match (a, b) {
+        (Address::Unix(a), Address::Unix(b)) => a.path == b.path,
+        (Address::Tcp(a), Address::Tcp(b)) => {
+            let is_any = a.ip().is_unspecified() || b.ip().is_unspecified();
+            a.port() == b.port() && a.port() != 0 && (is_any || a.ip() == b.ip())
+        }
+        _ => false,
     }
 }
 
@@ -286,6 +298,14 @@ mod tests {
         let listeners = changes(|text| text + &listener(0, "") + &listener(7, "protocol = \"redis\"\n"));
         let added = ["listener 127.0.0.1:0 added", "listener 127.0.0.1:7 added"];
         assert_eq!(listeners, Ok(added.map(str::to_owned).to_vec()));
+        let at =
+            |bind: &str| config(&(BASE.to_owned() + &format!("[[listener]]\nbackend = \"a\"\n{bind}\n")));
+        let altered = |old: &str, new: &str| Changes::between(&at(old), &at(new)).is_err();
+        let unix = "bind = \"unix:/tmp/s\"";
+        assert!(altered(unix, &format!("{unix}\npermissions = \"0660\"")));
+        let port = "bind = \"127.0.0.1:7\"";
+        assert!(altered(port, "auth_file = \"p\"\nnetwork = \"trusted\"\nbind = \"0.0.0.0:7\""));
+        assert!(!altered(port, "bind = \"127.0.0.2:7\"") && !altered(port, unix));
         let ttl = changes(|text| text + "ttl = \"1s\"\n").expect_err("needs a restart");
         assert!(ttl[0].contains("[[backend]] \"b\""), "{ttl:?}");
         assert_eq!(

@@ -40,7 +40,7 @@ struct Ending {
     thread: JoinHandle<()>,
 }
 
-/// A listener whose port is open and whose files are read. It serves nobody yet.
+/// A listener whose port is open and whose files are read. It serves no client yet.
 struct Ready {
     setup: ListenerSetup,
     bound: Bound,
@@ -147,7 +147,7 @@ impl Listeners {
             removed.running.stop();
             let address = removed.running.address().clone();
             let end = || end(removed.running);
-            // Without a thread, nobody waits until the last clients have their answers.
+            // Without a thread, the node does not wait until the last clients have their answers.
             if let Ok(thread) = thread::Builder::new().name("sherwood-ending".to_owned()).spawn(end) {
                 self.ending.push(Ending { address, thread });
             }

@@ -64,10 +64,11 @@ pub(super) fn apply(
     for &(partition, pin) in &changes.pins {
         control.pin(partition, pin);
     }
-    control.apply(checked);
+    // Before a larger total is in force, so that the ceiling stays at the total.
     if let (Some(total_bytes), Some(limit)) = (changes.total_bytes, &core.resident_limit) {
         limit.set(total_bytes, setup::slack_bytes(new));
     }
+    control.apply(checked);
     if changes.slo.is_some() {
         core.telemetry.set_slo(new.slo, core.clock.now());
     }

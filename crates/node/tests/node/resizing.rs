@@ -308,3 +308,41 @@ fn reload_changes_the_total_of_one_lru_that_partitions_share() {
     eventually("the cache has shrunk", || used() <= 12 * MIB);
     node.stop();
 }
+
+#[test]
+fn reload_changes_the_total_of_tenants_by_their_weights() {
+    let with_total = |total: &str| {
+        let text = format!(
+            "[memory]\ntotal = \"{total}\"\n[admin]\nbind = \"127.0.0.1:0\"\n[control]\npolicy = \"static\"\n\
+             [[backend]]\nname = \"a\"\n[[tenant]]\nname = \"gold\"\nweight = 3.0\nmin = \"2MiB\"\n\
+             [[tenant]]\nname = \"silver\"\n"
+        );
+        let policies = sherwood_policy::available_without_options();
+        parse("a.toml", &text, &Flags::default(), policies).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let [large, small] = ["64MiB", "16MiB"].map(with_total);
+    let node = Node::start(Setup::from_config(&large).unwrap()).unwrap();
+    let http = Http::of(&node);
+    let bases = || {
+        let tenants = http.get("/v1/tenants")["tenants"].clone();
+        [0, 1].map(|index| tenants[index]["base"]["cache_bytes"].as_u64().unwrap())
+    };
+    let allocated = || allocated(http).iter().sum::<u64>();
+    assert_eq!((bases(), allocated()), ([48 * MIB, 16 * MIB], 64 * MIB));
+    node.reload(&large, &small).unwrap();
+    assert_eq!(bases(), [12 * MIB, 4 * MIB]);
+    assert!(allocated() <= 16 * MIB, "{}", allocated());
+    node.reload(&small, &large).unwrap();
+    assert_eq!(bases(), [48 * MIB, 16 * MIB]);
+    eventually("tenants have the larger total", || allocated() == 64 * MIB);
+    // The least bytes of a tenant exceed its part.
+    assert!(
+        node.reload(&large, &{
+            let mut tiny = with_total("16MiB");
+            tiny.memory.total_bytes = 2 * MIB;
+            tiny
+        })
+        .is_err()
+    );
+    node.stop();
+}

@@ -248,7 +248,9 @@ fn node_without_schedulers_speaks_no_http2() {
             let codec = tonic_prost::ProstCodec::<GetTicketRequest, GetTicketRequest>::default();
             let path = "/sherwood.v1.Tickets/GetTicket".parse().unwrap();
             let answer = calls.unary(tonic::Request::new(GetTicketRequest::default()), path, codec).await;
-            assert_eq!(code(answer), Code::Unknown);
+            // The connection breaks; when the client notices decides which of the two it is.
+            let code = code(answer);
+            assert!(matches!(code, Code::Unknown | Code::Cancelled), "{code:?}");
         }
     });
     node.stop();
