@@ -18,7 +18,8 @@ use super::backends::{FetchFailure, FetchResult, StoreFailure};
 /// Most runs of equal commands that are noted in a client's turn; further commands are not timed.
 const RUNS_MAX: usize = 1024;
 
-/// The times of the queries that one thread has executed.
+/// The times of the queries that one thread has executed, on cache lines of their own.
+#[repr(align(128))]
 pub(super) struct ThreadTimes {
     /// True while a round is timed. Written by the thread alone.
     timing: AtomicBool,
@@ -109,7 +110,7 @@ fn of_fetch(result: &FetchResult) -> QueryOutcome {
 
 fn of_write(result: &Result<(), StoreFailure>) -> QueryOutcome {
     match result {
-        Ok(()) => QueryOutcome::Stored,
+        Ok(()) => QueryOutcome::Written,
         Err(StoreFailure::Refused(_)) => QueryOutcome::Rejected,
         Err(StoreFailure::TimedOut(_)) => QueryOutcome::Timeout,
         Err(StoreFailure::Failed(_)) => QueryOutcome::Error,

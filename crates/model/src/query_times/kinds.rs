@@ -21,7 +21,7 @@ const _: () = assert!(PLACES.is_power_of_two() && PLACES >= 2 * KINDS_MAX);
 
 /// The kinds of query that have a histogram, at most [`KINDS_MAX`], shared by all who record.
 ///
-/// Kinds get a histogram as they occur. Once there are 142 with a partition, further ones are
+/// Kinds get a histogram as they occur. Once there are 138 with a partition, further ones are
 /// recorded together, without the partition. A look-up of a known kind writes no memory, so
 /// threads may share the table.
 #[derive(Debug)]

@@ -59,10 +59,12 @@ pub enum QueryOutcome {
     NotFound,
     /// The cache had a stale value, which was returned.
     Stale,
-    /// The value was stored; where it goes to a backend, there.
+    /// The value was stored in the cache.
     Stored,
     /// The value was not stored, since the present one did not allow it.
     NotStored,
+    /// The backend acknowledged the write.
+    Written,
     /// A bound, a rate or an admission rule refused the query.
     Rejected,
     /// The backend did not answer in time.
@@ -73,7 +75,7 @@ pub enum QueryOutcome {
 
 impl QueryOutcome {
     /// All outcomes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Hit,
         Self::Miss,
         Self::Fetched,
@@ -81,6 +83,7 @@ impl QueryOutcome {
         Self::Stale,
         Self::Stored,
         Self::NotStored,
+        Self::Written,
         Self::Rejected,
         Self::Timeout,
         Self::Error,
@@ -97,6 +100,7 @@ impl QueryOutcome {
             Self::Stale => "stale",
             Self::Stored => "stored",
             Self::NotStored => "not_stored",
+            Self::Written => "written",
             Self::Rejected => "rejected",
             Self::Timeout => "timeout",
             Self::Error => "error",

@@ -7,7 +7,8 @@ use axum::extract::{Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
-use sherwood_model::{BackendId, Tags, TenantId};
+use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome};
+use sherwood_model::{BackendId, PartitionId, Tags, TenantId};
 use sherwood_path::{Change, Write, WriteOptions, WriteOutcome, WriteRefused};
 use sherwood_store::{Fault, Found};
 
@@ -49,8 +50,29 @@ pub(crate) async fn put(
     let partition = core.partition(tenant, id);
     let options = WriteOptions { tenant, ..WriteOptions::default() };
     let write = Write { key: Bytes::from(key), change: Change::Put(value), partition, options };
-    let written = backend.write_through(write).await;
+    let written = write_timed(&core, backend, partition, write).await;
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
+}
+
+/// Makes a write, and records its time as one of `partition`.
+async fn write_timed(
+    core: &Core,
+    backend: &Arc<BackendDriver>,
+    partition: Option<PartitionId>,
+    write: Write<Bytes, Found>,
+) -> Result<(), WriteError> {
+    let operation = if let Change::Put(_) = &write.change { Operation::Set } else { Operation::Delete };
+    let begun_at = core.clock.now();
+    let written = backend.write_through(write).await;
+    let outcome = match &written {
+        Ok(()) => QueryOutcome::Written,
+        Err(WriteError::Refused { .. }) => QueryOutcome::Rejected,
+        Err(WriteError::Late(_)) => QueryOutcome::Timeout,
+        Err(_) => QueryOutcome::Error,
+    };
+    let took = core.clock.now() - begun_at;
+    core.request_times.record(partition.map(|of| (QueryKind::ended(of, operation, outcome), took, 1)));
+    written
 }
 
 /// Returns the tenant that writes, whose name may follow the key.
@@ -101,7 +123,7 @@ pub(crate) async fn remove(
     };
     let options = WriteOptions { tenant, ..WriteOptions::default() };
     let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None, options };
-    match backend.write_through(write).await {
+    match write_timed(&core, backend, core.partition(tenant, id), write).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         // The cache has removed it, which is all there is to do for a read-only backend.
         Err(error) if error.is_read_only() => Ok(StatusCode::NO_CONTENT),

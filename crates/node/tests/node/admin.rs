@@ -411,6 +411,21 @@ fn scraper_that_asks_for_protobuf_gets_all_families_and_native_histograms() {
     assert_eq!((histogram.zero_count + native, histogram.bucket[19].cumulative_count), (1, 1));
 }
 
+#[test]
+fn writes_are_timed_until_the_backend_acknowledges_them() {
+    let fake = Fake::new([]);
+    let node = Node::start(setup(vec![("catalog", vec![fake as Arc<dyn Store>])])).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "1").status, 204);
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+    for operation in ["set", "delete"] {
+        let labels = format!("partition=\"catalog\",operation=\"{operation}\",outcome=\"written\"");
+        assert_eq!(http.metric(&format!("sherwood_query_duration_seconds_count{{{labels}}}")), 1.0);
+    }
+    let waited = "sherwood_query_queue_seconds_count{partition=\"catalog\",operation=\"set\"}";
+    assert_eq!(http.metric(waited), 1.0);
+}
+
 /// Returns the samples of a text without their values, in order.
 fn sample_names(text: &str) -> Vec<&str> {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
