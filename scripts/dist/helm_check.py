@@ -5,8 +5,11 @@
 
 Each file of values in the chart's ci/ is linted and rendered, Kubernetes' own schemas accept the
 result, and the node its configuration and its memory. Each file with one wrong value is refused.
+The schema of config is the node's own; with REWRITE in the environment it is copied.
 """
 
+import json
+import os
 import pathlib
 import re
 import subprocess
@@ -15,6 +18,10 @@ import tempfile
 
 import kubernetes_validate
 import yaml
+
+# Tables and keys of the configuration that the chart writes itself.
+OWN_TABLES = {"listener", "admin"}
+OWN_KEYS = {"snapshot"}
 
 CHART = pathlib.Path(__file__).resolve().parents[2] / "deploy/helm/sherwood"
 HELM = pathlib.Path(sys.executable).parent / "helm"
@@ -44,6 +51,10 @@ REFUSED = [
     ("tier", "config.server.threads=257", "threads"),
     ("tier", 'config.admin={"bind": "off"}', "admin"),
     ("tier", 'config.backend=[{"timeout": "1s"}]', "name"),
+    ("tier", 'config.backend=[{"name": "a", "timeuot": "1s"}]', "timeuot"),
+    ("tier", 'config.backend=[{"name": "a", "timeout": "soon"}]', "timeout"),
+    ("tier", 'config.slo={"percentile": 101}', "percentile"),
+    ("tier", 'config.control={"policy": true}', "policy"),
     ("tier", 'snapshot.maxTime="601s"', "maxTime"),
     ("tier-tls", 'serviceMonitor.serverName=""', "serverName"),
     ("sidecar", "application.containers=[]", "containers"),
@@ -62,6 +73,42 @@ def helm(*arguments):
 def mib(size):
     """Returns a size such as 1GiB or 3.5Mi in MiB."""
     return float(re.match(r"[0-9.]+", size)[0]) * MIB[re.search("[MGT]", size)[0]]
+
+
+def node_schema(sherwood, values_schema):
+    """Returns the schema of values with the node's own schema of its configuration in it."""
+    printed = subprocess.run([sherwood, "config-schema"], check=True, capture_output=True, text=True).stdout
+    node = json.loads(printed)
+    definitions = node["$defs"]
+    memory = definitions.pop("Memory")
+    for key in OWN_KEYS:
+        del memory["properties"][key]
+    # The pod's memory is computed from these two.
+    for key in ("total", "buffers"):
+        memory["properties"][key] = {"allOf": [memory["properties"][key], {"$ref": f"#/definitions/{key}"}]}
+    memory["required"] = ["total", "buffers"]
+    tables = {name: table for name, table in node["properties"].items() if name not in OWN_TABLES}
+    schema = {**values_schema, "$defs": definitions}
+    schema["properties"] = dict(schema["properties"])
+    schema["properties"]["config"] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**tables, "memory": memory},
+        "required": ["memory"],
+    }
+    return schema
+
+
+def check_schema(sherwood):
+    """Checks, or brings about, that the chart knows the node's configuration."""
+    path = CHART / "values.schema.json"
+    kept = json.loads(path.read_text())
+    wanted = node_schema(sherwood, kept)
+    if "REWRITE" in os.environ:
+        path.write_text(json.dumps(wanted, indent=1, ensure_ascii=False) + "\n")
+    else:
+        assert kept == wanted, f"{path} has another configuration than the node: run this test with REWRITE=1"
+    print("ok schema of the configuration")
 
 
 def check_rendered(name, sherwood):
@@ -108,6 +155,7 @@ def check_refused(name, setting, reason):
 def main():
     """Checks all files of values, and all refusals."""
     sherwood = pathlib.Path(sys.argv[1]).resolve()
+    check_schema(sherwood)
     names = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
     assert len(names) >= 3, names
     for name in names:
