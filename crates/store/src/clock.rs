@@ -51,7 +51,8 @@ pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock = 0;
     // SAFETY: a thread with a `JoinHandle` has been neither joined nor detached, so its id is
     // valid; the call writes only to a live, exclusively borrowed integer.
-    let answer = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t() as libc::pthread_t, &raw mut clock) };
+    let answer =
+        unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t() as libc::pthread_t, &raw mut clock) };
     if answer == 0 { read(clock).unwrap_or_default() } else { Duration::ZERO }
 }
 
