@@ -23,7 +23,6 @@ use std::thread::Thread;
 use std::time::Duration;
 use std::{io, mem};
 
-use axum::routing::post;
 use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
 use sherwood_dispatch::AdmitChoice;
@@ -34,6 +33,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Refusals;
+use crate::admin;
 use crate::backend::{BackendDriver, BackendParts};
 use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
@@ -68,7 +68,6 @@ use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService
 use crate::times::SharedRecorder;
 use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
-use crate::{admin, gateway};
 use sherwood_listener::Address;
 
 pub use error::StartError;
@@ -637,7 +636,7 @@ fn address_of(port: Option<&Port>) -> Option<SocketAddr> {
 
 /// The routes of the HTTP port.
 fn router(core: Arc<Core>) -> Router {
-    admin::router(core, post(gateway::handle))
+    admin::router(core)
 }
 
 /// The routes of the HTTP port over HTTP/2; none if there is nothing to serve by it.

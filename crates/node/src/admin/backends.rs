@@ -1,9 +1,11 @@
 //! `/v1/backends`: lists the backends, and changes the limits of an embedded store at run time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sherwood_store::{Limit, Limits};
@@ -13,14 +15,66 @@ use crate::http::JsonBody;
 use crate::http::{InPath, Problem};
 
 /// A backend, as the admin API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Backend")]
 pub(crate) struct BackendView {
     name: String,
     /// Kind of its stores; null if it has none.
     kind: Option<String>,
     replicas: usize,
     /// The limits in force; null for a backend that cannot be limited.
-    limits: Option<Limits>,
+    limits: Option<LimitsView>,
+}
+
+/// The limits of an embedded store; null where there is none.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Limits")]
+pub(crate) struct LimitsView {
+    /// Share of a core.
+    cpu_ratio: Option<f64>,
+    ops_per_s: Option<f64>,
+    /// Calls at a time.
+    slots: Option<u32>,
+}
+
+impl From<Limits> for LimitsView {
+    fn from(limits: Limits) -> Self {
+        let Limits { slots, ops_per_s, cpu_ratio } = limits;
+        Self { cpu_ratio, ops_per_s, slots }
+    }
+}
+
+/// The limits of a backend after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LimitedBackend")]
+pub(crate) struct LimitedView {
+    backend: String,
+    #[serde(flatten)]
+    limits: LimitsView,
+}
+
+/// Schema of a change: one limit, or null to lift it.
+pub(crate) struct LimitChange;
+
+impl JsonSchema for LimitChange {
+    fn schema_name() -> Cow<'static, str> {
+        "LimitChange".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "One limit to set; null lifts it.",
+            "properties": {
+                "slots": { "type": ["integer", "null"], "minimum": 1, "maximum": 65_536 },
+                "ops_per_s": { "type": ["number", "null"], "minimum": 0.001, "maximum": 1e9 },
+                "cpu_ratio": { "type": ["number", "null"], "minimum": 0.001, "maximum": 1024 },
+            },
+            "additionalProperties": false,
+            "minProperties": 1,
+            "maxProperties": 1,
+        })
+    }
 }
 
 pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<BackendView>> {
@@ -31,7 +85,7 @@ pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<BackendView>
             name: name.clone(),
             kind: store.map(|store| store.kind().to_string()),
             replicas: replicas.len(),
-            limits: store.filter(|store| store.kind().is_embedded()).map(|store| store.limits()),
+            limits: store.filter(|store| store.kind().is_embedded()).map(|store| store.limits().into()),
         }
     };
     Json(core.names.backends().iter().enumerate().map(view).collect())
@@ -41,7 +95,7 @@ pub(crate) async fn limit(
     State(core): State<Arc<Core>>,
     InPath(name): InPath<String>,
     JsonBody(body): JsonBody<Map<String, Value>>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<LimitedView>, Problem> {
     let limit = one_limit(body)?;
     let Some(id) = core.names.backend_id(&name) else {
         return Err(Problem::not_found("backend", &name, core.names.backends()));
@@ -55,9 +109,8 @@ pub(crate) async fn limit(
         replica.set_limit(limit).map_err(Problem::unprocessable)?;
     }
     // All replicas have the same limits.
-    let Limits { slots, ops_per_s, cpu_ratio } = backend.replicas[0].limits();
-    let view = json!({ "backend": name, "slots": slots, "ops_per_s": ops_per_s, "cpu_ratio": cpu_ratio });
-    core.events.say("backend", format!("{name} limited by hand: {}", words(limit)), view.clone());
+    let view = LimitedView { backend: name.clone(), limits: backend.replicas[0].limits().into() };
+    core.events.say("backend", format!("{name} limited by hand: {}", words(limit)), json!(view));
     Ok(Json(view))
 }
 

@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::aside::aside;
+use crate::control::ControlView;
 use crate::core::Core;
 use crate::http::JsonBody;
 use crate::http::Problem;
 
-pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<ControlView>, Problem> {
     aside(core, |core| Json(core.control().view())).await
 }
 
-#[derive(Debug, Deserialize)]
+/// A change of the control loop; absent fields stay as they are.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ControlChange")]
 pub(crate) struct Change {
     policy: Option<String>,
     dry_run: Option<bool>,
@@ -27,7 +30,7 @@ pub(crate) struct Change {
 pub(crate) async fn change(
     State(core): State<Arc<Core>>,
     JsonBody(change): JsonBody<Change>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ControlView>, Problem> {
     aside(core, move |core| {
         let mut control = core.control();
         let Change { policy, dry_run, guard } = change;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sherwood_model::history::{
@@ -24,7 +25,7 @@ use crate::slos::SloScope;
 type Column = Vec<Option<f64>>;
 
 /// The options of a request for the history.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     /// Seconds between the points: 1 or 5, by default 5.
@@ -33,12 +34,13 @@ pub(crate) struct Asked {
     after_ms: Option<u64>,
     /// Read by [`crate::http::form`].
     #[serde(rename = "pretty")]
+    #[schemars(skip)]
     _pretty: Option<IgnoredAny>,
 }
 
 /// A part of the history, as the admin API shows it. Every column has a value for each time in
 /// `at_ms`, and covers the time since the point before.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HistoryView {
     version: &'static str,
     /// Present time of the node, milliseconds since 1970.
@@ -71,7 +73,7 @@ pub(crate) struct HistoryView {
     events: Vec<EventView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct RequestColumns {
     p50_ms: Column,
     p90_ms: Column,
@@ -79,7 +81,7 @@ struct RequestColumns {
     per_s: Column,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SloColumns {
     /// The requests that it covers: `all`, `class` or `tenant`.
     scope: &'static str,
@@ -91,7 +93,7 @@ struct SloColumns {
     violations: Vec<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BackendColumns {
     name: String,
     blocking: Column,
@@ -100,13 +102,13 @@ struct BackendColumns {
     query_p99_ms: Column,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct PartitionColumns {
     name: String,
     bytes: Column,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct DeadlineColumns {
     /// Upper bound of the class; null where deadlines are not divided into classes.
     upto_ms: Option<f64>,
@@ -114,13 +116,13 @@ struct DeadlineColumns {
     missed: Vec<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TenantColumns {
     name: String,
     normalized: Column,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct EventView {
     unix_ms: u64,
     kind: &'static str,

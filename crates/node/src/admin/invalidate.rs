@@ -11,8 +11,8 @@ use std::thread;
 use axum::Json;
 use axum::extract::State;
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sherwood_cache::{Access, AccessFlags, Item, ItemKind};
 use sherwood_model::{BackendId, PartitionId};
 use sherwood_path::Invalidation;
@@ -27,13 +27,23 @@ use crate::http::Problem;
 /// millisecond.
 const STEP_PLACES: usize = 256;
 
-#[derive(Debug, Deserialize)]
+/// The keys of a backend to remove: by name, prefix or tag, one of the three.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Invalidation")]
 pub(crate) struct Asked {
     backend: String,
     keys: Option<Vec<String>>,
     prefix: Option<String>,
     tag: Option<String>,
+}
+
+/// The result of an invalidation.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Invalidated")]
+pub(crate) struct RemovedView {
+    /// Number of items removed.
+    removed: u64,
 }
 
 /// Selection of the items that a walk through the cache removes: by a key's prefix or a tag.
@@ -66,7 +76,7 @@ impl Which {
 pub(crate) async fn handle(
     State(core): State<Arc<Core>>,
     JsonBody(Asked { backend, keys, prefix, tag }): JsonBody<Asked>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RemovedView>, Problem> {
     let (id, _) = keys::backend_named(&core, &backend)?;
     let turns = Arc::clone(&core.walks);
     let removed = match (keys, prefix, tag) {
@@ -82,7 +92,7 @@ pub(crate) async fn handle(
             return Err(Problem::bad_request(error));
         }
     };
-    Ok(Json(json!({ "removed": removed })))
+    Ok(Json(RemovedView { removed }))
 }
 
 /// Removes keys of a backend by name. Returns the number of items removed.

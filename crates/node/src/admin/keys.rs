@@ -6,6 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome};
 use sherwood_model::{BackendId, PartitionId, Tags, TenantId};
@@ -20,7 +21,7 @@ use crate::http::{InPath, Problem, listed};
 use crate::write::WriteError;
 
 /// Query parameters of a request that writes a key.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Writer {
     /// Name of the writing tenant; the default tenant where absent.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sherwood_cache::Curve;
 
@@ -12,7 +13,8 @@ use crate::core::Core;
 use crate::http::{InPath, Problem};
 
 /// A partition's miss ratio curve, as the admin API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "MissRatioCurve")]
 pub(crate) struct CurveView {
     partition: String,
     /// Present budget of the partition, bytes.

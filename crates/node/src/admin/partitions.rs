@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use sherwood_cache::ClassUsage;
 use sherwood_model::PartitionId;
 
@@ -20,7 +21,8 @@ use crate::http::{InPath, Problem};
 use crate::names::PartitionName;
 
 /// A partition of the cache, as the admin API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Partition")]
 pub(crate) struct PartitionView {
     pub(crate) name: String,
     pub(crate) backend: String,
@@ -46,7 +48,8 @@ pub(crate) struct PartitionView {
 }
 
 /// A deadline class of a partition, as the admin API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PartitionClass")]
 pub(crate) struct ClassView {
     /// Upper bound of the class's deadlines in milliseconds; null where there is only one class.
     upto_ms: Option<f64>,
@@ -66,7 +69,8 @@ impl ClassView {
 }
 
 /// An external cache that the node resizes, as the admin API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Instance")]
 pub(crate) struct InstanceView {
     kind: &'static str,
     address: String,
@@ -118,9 +122,22 @@ pub(crate) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<Parti
     aside(core, |core| Json(views(core))).await
 }
 
+/// The size and the limits of a partition after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PinnedPartition")]
+pub(crate) struct PinnedView {
+    allocated_bytes: u64,
+    dry_run: bool,
+    /// Maximum of the partition's budget, bytes; null for no limit.
+    max_bytes: Option<u64>,
+    min_bytes: u64,
+    name: String,
+}
+
 /// A change to a partition; absent fields stay as they are.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "PartitionChange")]
 pub(crate) struct Change {
     allocated_bytes: Option<u64>,
     min_bytes: Option<u64>,
@@ -132,11 +149,11 @@ pub(crate) async fn change(
     State(core): State<Arc<Core>>,
     InPath(name): InPath<String>,
     JsonBody(asked): JsonBody<Change>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<PinnedView>, Problem> {
     aside(core, move |core| set(core, &name, &asked)).await?
 }
 
-fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> {
+fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<PinnedView>, Problem> {
     let Some(partition) = core.names.partition_named(name) else {
         let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
         return Err(Problem::not_found("partition", name, &known));
@@ -180,14 +197,14 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
     }
     let view = views(core).swap_remove(partition.index());
     let PartitionView { name, allocated_bytes, min_bytes, max_bytes, dry_run, .. } = view;
-    Ok(Json(json!({
-        "name": name,
+    Ok(Json(PinnedView {
         // An instance may take a while to reach its size.
-        "allocated_bytes": asked.allocated_bytes.unwrap_or(allocated_bytes),
-        "min_bytes": min_bytes,
-        "max_bytes": max_bytes,
-        "dry_run": dry_run,
-    })))
+        allocated_bytes: asked.allocated_bytes.unwrap_or(allocated_bytes),
+        dry_run,
+        max_bytes,
+        min_bytes,
+        name,
+    }))
 }
 
 fn resize(

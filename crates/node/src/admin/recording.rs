@@ -1,5 +1,6 @@
 //! `/v1/recording`: the measurements that a simulation of this node needs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use sherwood_model::BackendId;
 
 use super::aside::aside;
@@ -18,8 +19,9 @@ use crate::http::Problem;
 use crate::recording::{Calls, Recorded, RecordedRequestKind};
 
 /// A recording of requests and calls, as the admin API shows it.
-#[derive(Debug, Serialize)]
-struct RecordingView {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Recording")]
+pub(crate) struct RecordingView {
     recorded_s: f64,
     /// Total size of the cache.
     total_bytes: u64,
@@ -32,14 +34,27 @@ struct RecordingView {
     backends: Vec<BackendView>,
 }
 
-#[derive(Debug, Serialize)]
+/// Requests of one kind: those that query the same set of backends.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RecordedRequests")]
 struct KindView {
     requests: u64,
     /// Mean and standard deviation of the number of keys that a request queries, by backend.
-    keys: Map<String, Value>,
+    keys: BTreeMap<String, KeysView>,
 }
 
-#[derive(Debug, Serialize)]
+/// Number of keys that a request queries.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RecordedKeys")]
+struct KeysView {
+    /// Standard deviation.
+    deviation: f64,
+    mean: f64,
+}
+
+/// Calls to a backend.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RecordedBackend")]
 struct BackendView {
     name: String,
     /// Timeout of a fetch; null if the backend has no store.
@@ -56,7 +71,7 @@ struct BackendView {
 }
 
 /// The options of a new recording.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Begin {
     /// Seconds after which the recording ends by itself.
@@ -91,8 +106,8 @@ pub(crate) async fn end(State(core): State<Arc<Core>>) -> Result<StatusCode, Pro
     if core.recording.end(core.clock.now()) { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
 }
 
-pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
-    aside(core, |core| view(core).map(|view| Json(json!(view)))).await?
+pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<RecordingView>, Problem> {
+    aside(core, |core| view(core).map(Json)).await?
 }
 
 fn none() -> Problem {
@@ -113,7 +128,7 @@ fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
         let keys = backends.iter().zip(kind.keys).map(|(&backend, (sum, squares))| {
             let mean = sum / count;
             let deviation = (squares / count - mean * mean).max(0.0).sqrt();
-            (core.names.backend(backend).to_owned(), json!({"mean": mean, "deviation": deviation}))
+            (core.names.backend(backend).to_owned(), KeysView { deviation, mean })
         });
         KindView { requests: kind.requests, keys: keys.collect() }
     };

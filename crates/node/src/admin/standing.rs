@@ -1,13 +1,14 @@
 //! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: latency of requests against their SLOs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
 
 use super::aside::aside;
@@ -21,61 +22,105 @@ use crate::telemetry::Rbc;
 /// Upper bound of reported requests in one body of `POST /v1/reports`.
 const REPORTS_MAX: usize = 100_000;
 
-pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
+/// Request blocking counts (RBC), as the admin API shows them.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BlockingCounts")]
+pub(crate) struct RbcView {
+    /// Percentiles of latency between which requests are counted, as ratios.
+    band: [f64; 2],
+    /// Number of requests that each backend blocked, by its slowest query.
+    counts: BTreeMap<String, u64>,
+    /// Age of the oldest request that was counted, which may be beyond the window if requests are
+    /// few.
+    reached_s: f64,
+    window_s: f64,
+}
+
+pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Result<Json<RbcView>, Problem> {
     aside(core, blocking_counts).await.map(Json)
 }
 
-fn blocking_counts(core: &Arc<Core>) -> Value {
-    let band = core.control().band();
-    let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
-    let counts: Map<_, _> =
-        core.names.backends().iter().zip(counts).map(|(name, count)| (name.clone(), count.into())).collect();
-    let Band { low, high } = band;
-    json!({
-        "window_s": core.telemetry.rbc_window().as_secs_f64(),
-        "reached_s": reach.as_secs_f64(),
-        "band": [low / 100.0, high / 100.0],
-        "counts": counts,
+fn blocking_counts(core: &Arc<Core>) -> RbcView {
+    let Band { low, high } = core.control().band();
+    let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), Band { low, high });
+    RbcView {
+        band: [low / 100.0, high / 100.0],
+        counts: core.names.backends().iter().cloned().zip(counts).collect(),
+        reached_s: reach.as_secs_f64(),
+        window_s: core.telemetry.rbc_window().as_secs_f64(),
+    }
+}
+
+/// The SLO and its observations since the start, as the admin API shows them.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Slo")]
+pub(crate) struct SloView {
+    bound_ms: f64,
+    /// The SLOs of classes.
+    classes: Vec<ScopedSloView>,
+    /// The latest observation; null before the first.
+    current_ms: Option<f64>,
+    /// The largest observation.
+    max_ms: Option<f64>,
+    observations: u64,
+    /// The percentile of request latency, in percent.
+    percentile: f64,
+    /// The SLOs of tenants.
+    tenants: Vec<ScopedSloView>,
+    violation_ratio: f64,
+    violations: u64,
+    window_s: f64,
+}
+
+/// The SLO of a class or of a tenant.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ScopedSlo")]
+struct ScopedSloView {
+    bound_ms: f64,
+    current_ms: Option<f64>,
+    max_ms: Option<f64>,
+    name: String,
+    observations: u64,
+    percentile: f64,
+    violation_ratio: f64,
+    violations: u64,
+}
+
+pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<SloView> {
+    let (slo, standing) = core.telemetry.slo();
+    Json(SloView {
+        bound_ms: millis(slo.bound),
+        classes: slos(&core, |to| matches!(to, SloScope::Class(_))),
+        current_ms: standing.current.map(millis),
+        max_ms: standing.max.map(millis),
+        observations: standing.observations,
+        percentile: slo.percentile,
+        tenants: slos(&core, |to| matches!(to, SloScope::Tenant(_))),
+        violation_ratio: standing.violation_ratio(),
+        violations: standing.violations,
+        window_s: slo.window.as_secs_f64(),
     })
 }
 
-pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
-    let (slo, standing) = core.telemetry.slo();
-    Json(json!({
-        "percentile": slo.percentile,
-        "bound_ms": millis(slo.bound),
-        "window_s": slo.window.as_secs_f64(),
-        "current_ms": standing.current.map(millis),
-        "max_ms": standing.max.map(millis),
-        "violation_ratio": standing.violation_ratio(),
-        "violations": standing.violations,
-        "observations": standing.observations,
-        "classes": slos(&core, |to| matches!(to, SloScope::Class(_))),
-        "tenants": slos(&core, |to| matches!(to, SloScope::Tenant(_))),
-    }))
-}
-
-/// Returns the SLOs whose scope (a class or a tenant) is `wanted`, as JSON.
-fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<Value> {
-    let shown = |(to, slo, standing): (&SloScope, Slo, SloStanding)| {
-        json!({
-            "name": core.names.slo_scope(to),
-            "percentile": slo.percentile,
-            "bound_ms": millis(slo.bound),
-            "current_ms": standing.current.map(millis),
-            "max_ms": standing.max.map(millis),
-            "violation_ratio": standing.violation_ratio(),
-            "violations": standing.violations,
-            "observations": standing.observations,
-        })
+/// Returns the SLOs whose scope (a class or a tenant) is `wanted`.
+fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<ScopedSloView> {
+    let shown = |(to, slo, standing): (&SloScope, Slo, SloStanding)| ScopedSloView {
+        bound_ms: millis(slo.bound),
+        current_ms: standing.current.map(millis),
+        max_ms: standing.max.map(millis),
+        name: core.names.slo_scope(to).to_owned(),
+        observations: standing.observations,
+        percentile: slo.percentile,
+        violation_ratio: standing.violation_ratio(),
+        violations: standing.violations,
     };
     core.telemetry.slos().standings().filter(|(to, ..)| wanted(to)).map(shown).collect()
 }
 
 /// A finished request reported by an application that looks up its caches itself.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Report<'a> {
+pub(crate) struct Report<'a> {
     latency_us: u64,
     /// Name of the backend of the request's slowest query; null if the request made no query.
     #[serde(borrow)]
@@ -91,7 +136,19 @@ struct Report<'a> {
     t: Option<u64>,
 }
 
-pub(crate) async fn reports(State(core): State<Arc<Core>>, body: WholeBody) -> Result<Json<Value>, Problem> {
+/// The number of reports that were taken.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Reported")]
+pub(crate) struct ReportedView {
+    accepted: usize,
+    /// Reports that were older than the window.
+    dropped: usize,
+}
+
+pub(crate) async fn reports(
+    State(core): State<Arc<Core>>,
+    body: WholeBody,
+) -> Result<Json<ReportedView>, Problem> {
     let reports: Vec<Report<'_>> = body.json()?;
     if reports.len() > REPORTS_MAX {
         return Err(Problem::bad_request(format!(
@@ -138,7 +195,7 @@ pub(crate) async fn reports(State(core): State<Arc<Core>>, body: WholeBody) -> R
         .into_iter()
         .filter(|&(t, counted, request)| core.telemetry.request(now, ended(t), counted, request))
         .count();
-    Ok(Json(json!({"accepted": accepted, "dropped": reports.len() - accepted})))
+    Ok(Json(ReportedView { accepted, dropped: reports.len() - accepted }))
 }
 
 /// Answers with a text page of the node's state, for terminals.
@@ -149,7 +206,7 @@ pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Proble
 /// List of the HTTP port's paths, shown on the text page.
 const PATHS: &str = "
 GET     / /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/history /v1/backends
-GET     /v1/tenants /v1/events /metrics
+GET     /v1/tenants /v1/events /v1/openapi.json /metrics
 POST    /v1/requests /v1/reports /v1/traces /v1/invalidate /v1/recording /v1/reload
 PUT     /v1/keys/BACKEND/KEY /v1/partitions/NAME /v1/tenants/NAME /v1/control /v1/backends/NAME/limit
 DELETE  /v1/keys/BACKEND/KEY

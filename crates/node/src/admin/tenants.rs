@@ -6,13 +6,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{Share, TenantSeen, TenantTerms, described_curve, described_demand};
 
 use super::aside::aside;
-use crate::control::{ChangeError, Control, ControlChange, SaidTrade, TenantLevels};
+use crate::control::{
+    ChangeError, Control, ControlChange, DivisionView, SaidTrade, TenantLevels, TenantsView,
+};
 use crate::core::Core;
 use crate::http::{InPath, JsonBody, Problem};
 use crate::tenants::{TenancySetup, TermsError};
@@ -22,7 +25,7 @@ const WEIGHTS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;
 /// Most tenants, those of the node and those added to a what-if together.
 const TENANTS_MAX: usize = 1_024;
 
-pub(crate) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn list(State(core): State<Arc<Core>>) -> Result<Json<TenantsView>, Problem> {
     aside(core, |core| Ok(Json(tenants(&core.control())?.view(&core.names)))).await?
 }
 
@@ -31,9 +34,19 @@ pub(crate) async fn trades(State(core): State<Arc<Core>>) -> Result<Json<Vec<Sai
     aside(core, |core| Ok(Json(tenants(&core.control())?.trades_view()))).await?
 }
 
+/// The terms of a tenant after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TenantTerms")]
+pub(crate) struct TermsView {
+    min_bytes: u64,
+    name: String,
+    weight: f64,
+}
+
 /// A change of a tenant's terms; absent fields stay as they are.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "TenantChange")]
 pub(crate) struct Change {
     weight: Option<f64>,
     min_bytes: Option<u64>,
@@ -43,11 +56,11 @@ pub(crate) async fn change(
     State(core): State<Arc<Core>>,
     InPath(name): InPath<String>,
     JsonBody(asked): JsonBody<Change>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<TermsView>, Problem> {
     aside(core, move |core| set(core, &name, &asked)).await?
 }
 
-fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> {
+fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<TermsView>, Problem> {
     let mut control = core.control();
     tenants(&control)?;
     let tenant = tenant_called(core, name)?;
@@ -63,11 +76,11 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
     let data = json!({ "tenant": name, "weight": weight, "min_bytes": min.bytes });
     let said = format!("{name} has weight {weight} and at least {} bytes", min.bytes);
     core.events.say("tenants", said, data);
-    Ok(Json(json!({ "name": name, "weight": weight, "min_bytes": min.bytes })))
+    Ok(Json(TermsView { min_bytes: min.bytes, name: name.to_owned(), weight: *weight }))
 }
 
 /// Other weights, and more tenants, under which a division is computed.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WhatIf {
     #[serde(default)]
@@ -77,8 +90,9 @@ pub(crate) struct WhatIf {
 }
 
 /// A tenant that a what-if adds.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AddedTenant")]
 struct Added {
     name: String,
     #[serde(default = "one")]
@@ -93,8 +107,9 @@ struct Added {
 }
 
 /// Miss ratios by size.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AddedCurve")]
 struct Curve {
     ticks_bytes: Vec<u64>,
     miss_ratio: Vec<f64>,
@@ -109,11 +124,11 @@ fn one() -> f64 {
 pub(crate) async fn what_if(
     State(core): State<Arc<Core>>,
     JsonBody(asked): JsonBody<WhatIf>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<DivisionView>, Problem> {
     aside(core, move |core| divide(core, asked)).await?
 }
 
-fn divide(core: &Core, asked: WhatIf) -> Result<Json<Value>, Problem> {
+fn divide(core: &Core, asked: WhatIf) -> Result<Json<DivisionView>, Problem> {
     let control = core.control();
     let levels = tenants(&control)?;
     let setup = core.tenancy.as_deref().ok_or_else(no_tenants)?;

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 use sherwood_dispatch::{BetaDecision, DeadlineCounts, Percent};
 
 use crate::backend::BackendDriver;
@@ -21,6 +23,19 @@ struct WithTarget {
     target: Percent,
     /// The latest decision in words; none before the first one.
     line: Option<String>,
+}
+
+/// A backend whose admission has a target of missed deadlines.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Admission")]
+pub(crate) struct AdmissionView {
+    backend: String,
+    /// Percentile of latencies that estimates take, in percent.
+    beta: f64,
+    /// The latest decision in words; null before the first one.
+    line: Option<String>,
+    /// Share of deadlines that may be missed.
+    target_ratio: f64,
 }
 
 impl AdmissionTargets {
@@ -68,14 +83,12 @@ impl AdmissionTargets {
     }
 
     /// The backends with a target, as the admin API shows them.
-    pub(crate) fn view(&self) -> Value {
-        let backends = self.backends.iter().map(|WithTarget { backend, target, line }| {
-            json!({
-                "backend": backend.name,
-                "target_ratio": target.ratio(),
-                "beta": backend.stats().beta.percent(),
-                "line": line,
-            })
+    pub(crate) fn view(&self) -> Vec<AdmissionView> {
+        let backends = self.backends.iter().map(|WithTarget { backend, target, line }| AdmissionView {
+            backend: backend.name.clone(),
+            beta: backend.stats().beta.percent(),
+            line: line.clone(),
+            target_ratio: target.ratio(),
         });
         backends.collect()
     }

@@ -1,6 +1,10 @@
 //! The guard's events and state, as text and as JSON.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 use sherwood_model::Instant;
 use sherwood_policy::{GuardStanding, Harm};
 
@@ -35,16 +39,30 @@ pub(super) fn tripped(names: &Names, now: Instant, harm: &Harm) -> (String, Valu
 const NAMED_MAX: usize = 6;
 
 /// The state of the guard as the admin API shows it.
-pub(super) fn described(names: &Names, now: Instant, standing: &GuardStanding) -> Value {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Guard")]
+pub(crate) struct GuardView {
+    /// Remaining time of a freeze; null without one.
+    frozen_s: Option<f64>,
+    /// The allocation that it would roll back to, by partition.
+    good_bytes: BTreeMap<String, u64>,
+    /// The SLO's percentile under that allocation.
+    good_tail_ms: Option<f64>,
+    /// Number of rollbacks.
+    trips: u64,
+    /// Time for which moves have looked harmful.
+    worse_s: Option<f64>,
+}
+
+pub(super) fn described(names: &Names, now: Instant, standing: &GuardStanding) -> GuardView {
     let GuardStanding { trips, frozen_until, worse_since, good_bytes, good_tail } = standing;
     let bytes = names.partitions().iter().zip(good_bytes);
-    let bytes: Map<_, _> = bytes.map(|(partition, &bytes)| (partition.name.clone(), bytes.into())).collect();
     let frozen = frozen_until.filter(|&until| until > now);
-    json!({
-        "trips": trips,
-        "frozen_s": frozen.map(|until| until.since(now).as_secs_f64()),
-        "worse_s": worse_since.map(|since| now.since(since).as_secs_f64()),
-        "good_tail_ms": good_tail.map(millis),
-        "good_bytes": bytes,
-    })
+    GuardView {
+        frozen_s: frozen.map(|until| until.since(now).as_secs_f64()),
+        good_bytes: bytes.map(|(partition, &bytes)| (partition.name.clone(), bytes)).collect(),
+        good_tail_ms: good_tail.map(millis),
+        trips: *trips,
+        worse_s: worse_since.map(|since| now.since(since).as_secs_f64()),
+    }
 }

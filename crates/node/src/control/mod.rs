@@ -15,12 +15,13 @@ mod rates;
 mod tenants;
 mod tenants_view;
 mod total;
+mod view;
 mod what_if;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sherwood_cache::Cache;
 use sherwood_model::{Band, CachePlan, Instant, PartitionId, Plan};
 use sherwood_policy::tenants::TenantTerms;
@@ -34,6 +35,8 @@ use crate::telemetry::Telemetry;
 use actuator::ApplyError;
 use losses::Noticed;
 use pins::PinError;
+use tenants_view::TenantDecisionView;
+use view::DecisionView;
 use what_if::WhatIf;
 
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
@@ -46,6 +49,8 @@ pub use pins::Pin;
 pub(crate) use rates::RateLimits;
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels};
+pub(crate) use tenants_view::{DivisionView, TenantsView};
+pub(crate) use view::ControlView;
 
 /// The policy under which partitions have no sizes of their own.
 const SHARING: &str = "shared-lru";
@@ -286,7 +291,11 @@ impl Control {
             let (line, data) = guard::tripped(&self.parts.names, now, harm);
             self.parts.events.warn("guard", line, data);
         }
-        self.parts.events.say("decision", decision.line.clone(), described(&self.parts.names, &decision));
+        self.parts.events.say(
+            "decision",
+            decision.line.clone(),
+            json!(DecisionView::of(&self.parts.names, &decision)),
+        );
         self.latest = Some(decision);
     }
 
@@ -315,7 +324,7 @@ impl Control {
             self.apply_division(&plan);
         }
         if let Some(decision) = round.decision {
-            let data = tenants_view::decision(&decision);
+            let data = json!(TenantDecisionView::of(&decision));
             self.parts.events.say("tenants", decision.line, data);
         }
     }
@@ -365,48 +374,23 @@ impl Control {
     }
 
     /// The state of the control loop as the admin API shows it.
-    pub(crate) fn view(&self) -> Value {
+    pub(crate) fn view(&self) -> ControlView {
         let Options { delta, rbc_window, band, tax, .. } = &self.options;
-        let mut view = json!({
-            "policy": self.policy(),
-            "available": sherwood_policy::available_without_options(),
-            "dry_run": self.levels.dry_run(),
-            "delta_ms": millis(*delta),
-            "rbc_window_ms": millis(*rbc_window),
-            "band": [band.low, band.high],
-            "tax_ratio": tax,
-            "guard": self.guard().map(|standing| guard::described(&self.parts.names, self.parts.clock.now(), &standing)),
-            "decisions": self.decisions,
-            "admission": self.parts.admission.view(),
-            "latest": self.latest.as_ref().map(|decision| described(&self.parts.names, decision)),
-        });
-        if let Some(tenants) = self.levels.tenants() {
-            view["between"] = tenants.levels().between().policy().name().into();
+        let ControlParts { names, clock, admission, .. } = &self.parts;
+        let between = self.levels.tenants().map(|tenants| tenants.levels().between().policy().name());
+        ControlView {
+            admission: admission.view(),
+            available: sherwood_policy::available_without_options(),
+            band: [band.low, band.high],
+            between,
+            decisions: self.decisions,
+            delta_ms: millis(*delta),
+            dry_run: self.levels.dry_run(),
+            guard: self.guard().map(|standing| guard::described(names, clock.now(), &standing)),
+            latest: self.latest.as_ref().map(|decision| DecisionView::of(names, decision)),
+            policy: self.policy(),
+            rbc_window_ms: millis(*rbc_window),
+            tax_ratio: *tax,
         }
-        view
     }
-}
-
-/// Returns a decision of the control loop as JSON.
-fn described(names: &Names, decision: &Decision) -> Value {
-    let moves: Vec<_> = decision
-        .moves
-        .iter()
-        .map(|step| {
-            json!({
-                "partition": names.partitions()[step.partition.index()].name,
-                "before_bytes": step.before_bytes,
-                "after_bytes": step.after_bytes,
-                "reason": step.reason.to_string(),
-            })
-        })
-        .collect();
-    json!({
-        "policy": decision.policy,
-        "applied": decision.apply,
-        "kept": decision.kept.map(|kept| kept.to_string()),
-        "pending_bytes": decision.pending_bytes,
-        "moves": moves,
-        "line": decision.line,
-    })
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sherwood_model::{Instant, PartitionId, Plan, RequestSnapshot, TenantId};
 use sherwood_policy::tenants::{
@@ -28,7 +29,8 @@ pub(crate) struct TenantLevels {
 }
 
 /// The sentence of a trade.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Trade")]
 pub(crate) struct SaidTrade {
     /// Wall time of the decision, milliseconds since 1970.
     pub(crate) unix_ms: u64,

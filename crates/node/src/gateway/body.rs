@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sherwood_model::deadline_within;
 
@@ -25,8 +26,9 @@ const KEY_OVERHEAD_BYTES: usize = 1024;
 pub(crate) const CLASS_BYTES_MAX: usize = 64;
 
 /// A request of `POST /v1/requests`, as parsed.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with `queries`")]
+#[schemars(rename = "Request")]
 pub(crate) struct AskedRequest<'a> {
     /// A name for requests of this kind, counted in the metrics.
     #[serde(borrow)]
@@ -47,8 +49,9 @@ pub(crate) struct AskedRequest<'a> {
 }
 
 /// A query of a request, as parsed.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with `backend` and `keys`")]
+#[schemars(rename = "Query")]
 pub(crate) struct AskedQuery<'a> {
     /// Name of a configured backend.
     #[serde(borrow)]
@@ -67,7 +70,8 @@ pub(crate) struct AskedQuery<'a> {
 }
 
 /// The answer to a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Answer")]
 pub(crate) struct RequestAnswer<'a> {
     /// Time from arrival to the answer of the last key.
     pub(crate) latency_ms: f64,
@@ -78,7 +82,8 @@ pub(crate) struct RequestAnswer<'a> {
 }
 
 /// The answer for one key.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "KeyAnswer")]
 pub(crate) struct KeyAnswer<'a> {
     /// Name of the backend.
     pub(crate) backend: &'a str,
@@ -87,6 +92,7 @@ pub(crate) struct KeyAnswer<'a> {
     /// `hit`, `stale` (cached and no longer fresh), `miss` (fetched from the backend), `rejected`
     /// (no room for it at the backend, in the answer or in the node), `timeout`, `error` or
     /// `not_found`.
+    #[schemars(extend("enum" = ["hit", "stale", "miss", "rejected", "timeout", "error", "not_found"]))]
     pub(crate) status: &'static str,
     /// The value, unless the request said `"values": false`.
     #[serde(skip_serializing_if = "Option::is_none")]

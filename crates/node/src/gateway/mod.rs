@@ -32,7 +32,8 @@ use crate::http::{EndsLine, Problem, WholeBody, listed};
 use crate::slos::Counted;
 use crate::waiter::{Arrival, Waiter};
 
-use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
+pub(crate) use body::{AskedRequest, RequestAnswer};
+use body::{Form, KeyAnswer, Refusal, VALUES_BYTES_MAX};
 use held::{Held, Lack, Room};
 use spans::RequestSpan;
 use traffic::Traffic;

@@ -47,7 +47,7 @@ use drain::Drain;
 
 pub(crate) use body::{BODY_BYTES_MAX, HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
 pub(crate) use form::{EndsLine, form};
-pub(crate) use reply::{InPath, Problem, listed};
+pub(crate) use reply::{InPath, Problem, ProblemBody, listed};
 pub(crate) use text::Text;
 
 /// Timeout of the head of a request, and of an idle connection.

@@ -8,8 +8,18 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+
+/// The body of an error reply.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemBody {
+    /// Attempt, offending value, accepted range and remedy, in words.
+    error: String,
+}
 
 /// An error reply of the admin API: `{"error": "…"}` and further fields for programs.
 #[derive(Debug)]
@@ -22,7 +32,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, error: impl ToString) -> Self {
-        Self { status, body: json!({ "error": error.to_string() }), retry_in: None }
+        Self { status, body: json!(ProblemBody { error: error.to_string() }), retry_in: None }
     }
 
     pub(crate) fn bad_request(error: impl ToString) -> Self {

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::ops::Deref;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// A text borrowed from the body unless it has escapes. (Serde borrows a `Cow` that is a field, but
 /// not one within a vector or an option.)
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline, description = "A text.")]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 impl Deref for Text<'_> {

@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::*;
 use crate::programs;
 
+const REMEDY: &str =
+    "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -28,9 +31,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Runs `check-jsonschema`; none if it is not installed.
 fn check(arguments: &[&str], files: &[PathBuf]) -> Option<(bool, String)> {
     let program = programs::python().with_file_name("check-jsonschema");
-    let remedy =
-        "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
-    let output = programs::run(Command::new(program).args(arguments).args(files), remedy)?;
+    let output = programs::run(Command::new(program).args(arguments).args(files), REMEDY)?;
     Some((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
@@ -45,6 +46,15 @@ fn validator_accepts_the_schema_and_every_configuration_of_the_repository() {
     assert!(all.len() > 5, "{all:?}");
     let (valid, said) = check(&["--schemafile", schema.to_str().unwrap()], &all).unwrap();
     assert!(valid, "{said}");
+}
+
+#[test]
+fn validator_accepts_the_openapi_document() {
+    let program = programs::python().with_file_name("openapi-spec-validator");
+    let document = root().join("docs/openapi.json");
+    let mut command = Command::new(program);
+    let Some(output) = programs::run(command.args(["--schema", "3.1"]).arg(document), REMEDY) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]

@@ -17,6 +17,9 @@ mod deadlines;
 mod faults;
 mod freshness;
 mod gateway;
+#[path = "../../src/golden.rs"]
+#[allow(dead_code, reason = "JSON is made elsewhere")]
+mod golden;
 mod instances;
 mod invalidation;
 mod listeners;
@@ -27,6 +30,7 @@ mod policies;
 #[path = "../../../listener/tests/common/programs.rs"]
 #[allow(dead_code, reason = "no client library is run here without a login")]
 mod programs;
+mod reference;
 mod reporters;
 mod resizing;
 mod spans;
