@@ -222,7 +222,7 @@ fn bounds(key: &Value) -> Vec<(String, Option<String>)> {
             ("integer", bound) => {
                 let beyond = bound as i64 + step;
                 // Numbers that the type of the key cannot have are refused as such.
-                (beyond >= 0 && beyond < 1 << 31).then(|| beyond.to_string())
+                (0..1 << 31).contains(&beyond).then(|| beyond.to_string())
             }
             // Far enough for numbers that are rounded to hundredths.
             (_, 0.0) => Some((0.1 * step as f64).to_string()),
@@ -243,10 +243,10 @@ fn ranges_of_the_schema_are_those_of_the_code() {
             if !refused.is_empty() {
                 wrong.push(format!("{}: the bound is refused: {refused:?}", placed.file(&bound)));
             }
-            if let Some(beyond) = beyond {
-                if placed.read(&placed.file(&beyond)).is_ok() {
-                    wrong.push(format!("{}: the value beyond the bound is accepted", placed.file(&beyond)));
-                }
+            if let Some(beyond) = beyond
+                && placed.read(&placed.file(&beyond)).is_ok()
+            {
+                wrong.push(format!("{}: the value beyond the bound is accepted", placed.file(&beyond)));
             }
         }
     });
