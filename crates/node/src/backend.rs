@@ -324,6 +324,11 @@ impl BackendDriver {
         lock(&self.state).machine.set_times(timeout, retry, probe);
     }
 
+    /// Sets the lifetimes of values that are stored from now on.
+    pub(crate) fn set_lifetimes(&self, rules: &Rules) {
+        lock(&self.state).machine.take_lifetimes(rules);
+    }
+
     /// Sets the units per second of all tenants' reads, or writes, together, and of each tenant by
     /// its id, or none if the total pays for all of them; no effect without tenants.
     pub(crate) fn set_rates(self: &Arc<Self>, kind: DemandKind, total_per_s: f64, per_s: &[f64]) {

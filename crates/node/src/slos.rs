@@ -139,6 +139,12 @@ impl Slos {
         }
     }
 
+    /// Replaces the SLO at this position of the setup by one with the same window; its counts of
+    /// observations start anew.
+    pub(crate) fn set(&self, index: usize, slo: Slo, now: Instant) {
+        lock(&self.0[index].1).monitor = SloMonitor::new(slo, now);
+    }
+
     /// Observes the SLOs that are due, and returns when the next is due; none where there are none.
     pub(crate) fn observe(&self, now: Instant) -> Option<Instant> {
         let observe = |(_, kept): &(_, Mutex<Kept>)| {

@@ -89,7 +89,7 @@ pub struct Node {
     workers: Vec<Worker>,
     /// True once the runtime has run the last [check](Node::is_responsive).
     runtime_checked: Arc<AtomicBool>,
-    snapshot: Option<SnapshotSetup>,
+    snapshot: Mutex<Option<SnapshotSetup>>,
     http: Vec<tokio::task::JoinHandle<io::Result<()>>>,
     runtime: Runtime,
 }
@@ -151,7 +151,7 @@ impl Node {
         let (admin, otlp) = (admin_address, otlp_address);
         let workers = vec![control, keeper];
         let scheme = setup.access.scheme();
-        let snapshot = setup.snapshot;
+        let snapshot = Mutex::new(setup.snapshot);
         Ok(Self {
             core,
             admin,
@@ -272,7 +272,7 @@ impl Node {
         workers.into_iter().for_each(Worker::stop);
         // Abandoned fetches could still fill the cache.
         runtime.shutdown_timeout(TASKS_END);
-        if let Some(snapshot) = snapshot {
+        if let Some(snapshot) = snapshot.into_inner().expect("no panics while held") {
             snapshot::keep(&snapshot, &core);
         }
     }

@@ -76,6 +76,13 @@ pub enum Lifetime {
 }
 
 impl Rules {
+    /// Takes over the lifetimes of other rules: of values, by prefix, with their jitter, and of
+    /// absent values. How stale values are kept and served stays.
+    pub fn take_lifetimes(&mut self, of: &Self) {
+        (self.ttl, self.jitter_ratio, self.negative_ttl) = (of.ttl, of.jitter_ratio, of.negative_ttl);
+        self.by_prefix.clone_from(&of.by_prefix);
+    }
+
     /// Returns the lifetime of a value of `key` for which the store sets `good_for`: the shorter of
     /// that and the rule of the key, less its jitter. O(prefixes).
     #[must_use]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sherwood_dispatch::{ProbeOptions, RetryOptions};
 use sherwood_model::{BackendId, PartitionId, Slo, TenantId};
+use sherwood_path::Rules;
 use sherwood_policy::GuardOptions;
 
 use sherwood_listener::Address;
@@ -27,12 +28,16 @@ pub(crate) struct Changes {
     pub(crate) pins: Vec<(PartitionId, Pin)>,
     /// `[slo]`, with the same window.
     pub(crate) slo: Option<Slo>,
+    /// `[[slo.class]]` and `[[slo.tenant]]`, by their positions, with the same windows.
+    pub(crate) slos: Vec<(usize, Slo)>,
     /// `[tenants] policy`.
     pub(crate) between: Option<String>,
     /// `weight` and `min` of tenants; none where it stays.
     pub(crate) terms: Vec<(TenantId, Option<f64>, Option<u64>)>,
     /// `timeout`, `dispatch.retry` and `dispatch.probe` of backends.
     pub(crate) times: Vec<(BackendId, Times)>,
+    /// `ttl`, `ttl_rules`, `ttl_jitter` and `negative_ttl` of backends.
+    pub(crate) lifetimes: Vec<(BackendId, Rules)>,
     /// True if `users` of a tenant differ.
     pub(crate) users: bool,
     /// The listeners added and removed.
@@ -80,6 +85,13 @@ impl Changes {
             let (old, new) = (Times::of(&old.dispatch), Times::of(&new.dispatch));
             (old != new).then(|| (BackendId::from_index(index), new))
         });
+        let backends = old.backends.iter().zip(&new.backends).enumerate();
+        let lifetimes = backends.filter_map(|(index, (old, new))| {
+            let (old, new) = (&old.freshness.rules, &new.freshness.rules);
+            (old != new).then(|| (BackendId::from_index(index), new.clone()))
+        });
+        let slos = old.slos.iter().zip(&new.slos).enumerate();
+        let slos = slos.filter_map(|(index, (old, new))| (old != new).then_some((index, new.slo)));
         let tenants =
             |config: &Config| config.tenancy.clone().map(|tenancy| tenancy.tenants).unwrap_or_default();
         let terms =
@@ -99,9 +111,11 @@ impl Changes {
             guard: (old.control.guard != new.control.guard).then_some(new.control.guard),
             pins: pins.collect(),
             slo: (old.slo != new.slo).then_some(new.slo),
+            slos: slos.collect(),
             between: between(new).filter(|new| between(old).as_ref() != Some(new)),
             terms: terms.collect(),
             times: times.collect(),
+            lifetimes: lifetimes.collect(),
             users: users(old) != users(new),
             listeners: ListenerChanges::between(&old.listeners, &new.listeners),
         })
@@ -116,6 +130,7 @@ impl Changes {
         add(self.dry_run.is_some(), "[control] dry_run");
         add(self.guard.is_some(), "[control.guard]");
         add(self.slo.is_some(), "[slo]");
+        add(!self.slos.is_empty(), "[[slo.class]], [[slo.tenant]]");
         add(self.between.is_some(), "[tenants] policy");
         let pins = self.pins.iter().map(|(id, _)| &config.partitions[id.index()].name);
         names.extend(pins.map(|name| format!("min, max and dry_run of partition {name}")));
@@ -123,6 +138,8 @@ impl Changes {
         names.extend(terms.map(|name| format!("weight and min of tenant {name}")));
         let times = self.times.iter().map(|(id, _)| &config.backends[id.index()].name);
         names.extend(times.map(|name| format!("timeout, retry and probe of backend {name}")));
+        let lifetimes = self.lifetimes.iter().map(|(id, _)| &config.backends[id.index()].name);
+        names.extend(lifetimes.map(|name| format!("lifetimes of backend {name}")));
         names.extend(self.users.then(|| "users of tenants".to_owned()));
         let ListenerChanges { kept: _, added, removed } = &self.listeners;
         names.extend(added.iter().map(|address| format!("listener {address} added")));
@@ -188,6 +205,12 @@ fn adopt(old: &Config, new: &Config) -> Config {
     adopted.control.dry_run = new.control.dry_run;
     adopted.control.guard = new.control.guard;
     adopted.slo = Slo { window: old.slo.window, ..new.slo };
+    let scopes = |config: &Config| config.slos.iter().map(|slo| slo.to.clone()).collect::<Vec<_>>();
+    if scopes(old) == scopes(new) {
+        for (adopted, new) in adopted.slos.iter_mut().zip(&new.slos) {
+            adopted.slo = Slo { window: adopted.slo.window, ..new.slo };
+        }
+    }
     if old.partitions.len() == new.partitions.len() {
         for (adopted, new) in adopted.partitions.iter_mut().zip(&new.partitions) {
             (adopted.bytes_min, adopted.bytes_max) = (new.bytes_min, new.bytes_max);
@@ -210,6 +233,7 @@ fn adopt(old: &Config, new: &Config) -> Config {
         for (adopted, new) in adopted.backends.iter_mut().zip(&new.backends) {
             let Times { timeout, retry, probe } = Times::of(&new.dispatch);
             adopted.dispatch = sherwood_dispatch::Options { timeout, retry, probe, ..adopted.dispatch };
+            adopted.freshness.rules.take_lifetimes(&new.freshness.rules);
         }
     }
     adopted
@@ -227,7 +251,7 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
         "[tenants], [[tenant]], [[resource]]",
     );
     compare(adopted.slo != new.slo, "[slo] window");
-    compare(adopted.slos != new.slos, "[[slo.class]], [[slo.tenant]]");
+    compare(adopted.slos != new.slos, "[[slo.class]] and [[slo.tenant]] added or removed, or their windows");
     compare(adopted.deadlines != new.deadlines, "[[deadline]]");
     compare(adopted.schedulers != new.schedulers, "[[scheduler]]");
     compare(adopted.control != new.control, "[control] other than policy, dry_run and guard");
@@ -245,7 +269,10 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
     if adopted.backends.len() == new.backends.len() {
         let differ = adopted.backends.iter().zip(&new.backends).filter(|(old, new)| old != new);
         names.extend(differ.map(|(_, new)| {
-            format!("[[backend]] {:?} other than timeout, dispatch.retry and dispatch.probe", new.name)
+            format!(
+                "[[backend]] {:?} other than timeout, lifetimes, dispatch.retry and dispatch.probe",
+                new.name
+            )
         }));
     } else {
         names.push("[[backend]] added or removed".to_owned());
@@ -306,8 +333,19 @@ mod tests {
         let port = "bind = \"127.0.0.1:7\"";
         assert!(altered(port, "auth_file = \"p\"\nnetwork = \"trusted\"\nbind = \"0.0.0.0:7\""));
         assert!(!altered(port, "bind = \"127.0.0.2:7\"") && !altered(port, unix));
-        let ttl = changes(|text| text + "ttl = \"1s\"\n").expect_err("needs a restart");
-        assert!(ttl[0].contains("[[backend]] \"b\""), "{ttl:?}");
+        assert_eq!(changes(|text| text + "ttl = \"1s\"\n"), Ok(vec!["lifetimes of backend b".to_owned()]));
+        let stale = changes(|text| text + "stale.if_error = \"90s\"\n").expect_err("needs a restart");
+        assert!(stale[0].contains("[[backend]] \"b\""), "{stale:?}");
+        let class = |name, bound| format!("[[slo.class]]\nname = \"{name}\"\nbound = \"{bound}\"\n");
+        let classes = |old: String, new: String| {
+            let (old, new) = (config(&(BASE.to_owned() + &old)), config(&(BASE.to_owned() + &new)));
+            Changes::between(&old, &new).map(|changes| changes.names(&new))
+        };
+        assert_eq!(
+            classes(class("page", "90ms"), class("page", "80ms")),
+            Ok(vec!["[[slo.class]], [[slo.tenant]]".to_owned()])
+        );
+        assert!(classes(class("page", "90ms"), class("feed", "90ms")).is_err());
         assert_eq!(
             changes(|text| text + "[[backend]]\nname = \"c\"\n").expect_err("needs a restart").len(),
             2

@@ -83,9 +83,15 @@ fn instances(config: &Config) -> Option<InstancesSetup> {
     (!each.is_empty()).then_some(InstancesSetup { total_bytes: config.memory.total_bytes, each })
 }
 
-/// Snapshot of a node with these backends. The fingerprint covers the options that change their
-/// values or the values' time-to-live, but not those of connections and dispatch.
+/// Snapshot of a node with these backends.
 fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
+    let config::Snapshot { path, time_max } = snapshot.clone();
+    SnapshotSetup { path, time_max, fingerprint: fingerprint(config) }
+}
+
+/// Returns the fingerprint of the options that change backends' values or the values' time-to-live,
+/// but not those of connections and dispatch.
+pub(crate) fn fingerprint(config: &Config) -> u64 {
     let backends = config.backends.iter();
     let values: Vec<_> = backends
         .map(|config::BackendConfig { name, prefix, freshness, replicas, .. }| {
@@ -93,9 +99,7 @@ fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
             (name, prefix, &freshness.rules, sources)
         })
         .collect();
-    let fingerprint = SeededState::new(0).hash_bytes(format!("{values:?}").as_bytes());
-    let config::Snapshot { path, time_max } = snapshot.clone();
-    SnapshotSetup { path, time_max, fingerprint }
+    SeededState::new(0).hash_bytes(format!("{values:?}").as_bytes())
 }
 
 fn cores() -> usize {

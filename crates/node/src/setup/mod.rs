@@ -3,7 +3,7 @@
 
 mod configured;
 
-pub(crate) use configured::{listeners, slack_bytes};
+pub(crate) use configured::{fingerprint, listeners, slack_bytes};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

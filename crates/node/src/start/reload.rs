@@ -31,6 +31,10 @@ impl Node {
         let prepared = listeners.prepare(&self.core, &setup::listeners(new), kept, new.tenancy.as_ref());
         let prepared = prepared.map_err(refused)?;
         apply(&self.core, &changes, new, || listeners.adopt(&self.core, prepared).map_err(refused))?;
+        if let Some(snapshot) = &mut *self.snapshot.lock().expect("no panics while held") {
+            // The next start compares it with the configuration.
+            snapshot.fingerprint = setup::fingerprint(new);
+        }
         Ok(changes.names(new))
     }
 }
@@ -71,6 +75,14 @@ pub(super) fn apply(
     control.apply(checked);
     if changes.slo.is_some() {
         core.telemetry.set_slo(new.slo, core.clock.now());
+    }
+    for &(index, slo) in &changes.slos {
+        core.telemetry.slos().set(index, slo, core.clock.now());
+    }
+    for (backend, rules) in &changes.lifetimes {
+        if let Some(driver) = core.backend(*backend) {
+            driver.set_lifetimes(rules);
+        }
     }
     for (backend, times) in &changes.times {
         if let Some(driver) = core.backend(*backend) {

@@ -346,3 +346,31 @@ fn reload_changes_the_total_of_tenants_by_their_weights() {
     );
     node.stop();
 }
+
+#[test]
+fn reload_changes_lifetimes_of_values_and_the_slo_of_a_class() {
+    let with = |rules: &str, bound: &str| {
+        let text = format!(
+            "[admin]\nbind = \"127.0.0.1:0\"\n[control]\npolicy = \"static\"\n\
+             [[slo.class]]\nname = \"page\"\nbound = \"{bound}\"\n\
+             [[backend]]\nname = \"a\"\n{rules}\nstore = {{ kind = \"compute\", n = 1, bytes = \"1KB\" }}\n"
+        );
+        let policies = sherwood_policy::available_without_options();
+        parse("a.toml", &text, &Flags::default(), policies).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let before = with("", "90ms");
+    let after = with("ttl_rules = [{ prefix = \"7\", ttl = \"0s\" }]", "80ms");
+    let node = Node::start(Setup::from_config(&before).unwrap()).unwrap();
+    let http = Http::of(&node);
+    let misses = || http.get("/v1/partitions")[0]["misses"].as_u64().unwrap();
+    (0..2).for_each(|_| fill(http, "a", 70..72));
+    assert_eq!(misses(), 2, "they are cached");
+    let changed = ["[[slo.class]], [[slo.tenant]]", "lifetimes of backend a"].map(str::to_owned);
+    assert_eq!(node.reload(&before, &after), Ok(changed.to_vec()));
+    (0..2).for_each(|_| fill(http, "a", 72..74));
+    assert_eq!(misses(), 6, "values with a lifetime of zero are not");
+    (0..2).for_each(|_| fill(http, "a", 80..82));
+    assert_eq!(misses(), 8);
+    assert_eq!(http.get("/v1/slo")["classes"][0]["bound_ms"], 80.0);
+    node.stop();
+}

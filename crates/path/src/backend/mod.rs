@@ -25,9 +25,9 @@ pub use key::FetchKey;
 pub use options::{BackendOptions, WriteTo};
 pub use rates::{BackendUse, CallCost, Units};
 
-use crate::WriteId;
 use crate::fences::{Fences, Lifted};
 use crate::revalidation::FailedKeys;
+use crate::{Rules, WriteId};
 use fill::{fill, filling, note_missed};
 use rates::TenantWrites;
 use running::RunningWrite;
@@ -355,6 +355,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// [`Dispatch::set_times`].
     pub fn set_times(&mut self, timeout: Duration, retry: RetryOptions, probe: ProbeOptions) {
         self.dispatch.set_times(timeout, retry, probe);
+    }
+
+    /// Takes over the [lifetimes](Rules::take_lifetimes) of other rules, for values that are stored
+    /// from now on.
+    pub fn take_lifetimes(&mut self, of: &Rules) {
+        self.options.rules.take_lifetimes(of);
     }
 
     /// Makes estimates of the replicas' queues take another percentile of latencies (β).
