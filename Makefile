@@ -11,6 +11,8 @@ DYNALITE := target/dynalite
 DASHBOARD := target/dashboard
 # The program that builds the book, without its server.
 MDBOOK := target/tools/bin/mdbook
+# The target of a static program.
+MUSL := $(shell uname -m)-unknown-linux-musl
 # The tool that builds fuzz targets; each version supports nightly compilers from its release date on.
 CARGO_FUZZ := target/tools/bin/cargo-fuzz
 # Python with pymemcache, for tests of a listener with a real client.
@@ -28,9 +30,11 @@ build: need-build ## target/release/sherwood
 demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
 	target/release/sherwood demo $(ARGS)
 
-dist: need-dist ## packages in target/dist: Debian's, its debug symbols, and the Helm chart
+dist: need-dist ## packages in target/dist: Debian's, a static program, debug symbols, and the Helm chart
 	$(CARGO) build --profile packaged --locked -p sherwood
 	SIZE_MAX=40000000 scripts/dist/deb.sh target/packaged/sherwood target/dist
+	$(CARGO) build --profile packaged --locked -p sherwood --target $(MUSL)
+	scripts/dist/static.sh target/$(MUSL)/packaged/sherwood target/dist
 	tar -czf target/dist/sherwood-chart.tgz -C deploy/helm --exclude=ci sherwood
 
 test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, tests, schedules

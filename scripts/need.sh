@@ -125,6 +125,17 @@ need_c_compiler() {
   has_c_compiler || lack "a C compiler" "$(apt_line gcc libc6-dev)"
 }
 
+# The standard library for static programs.
+need_musl() {
+  local target
+  target=$(uname -m)-unknown-linux-musl
+  if ! command -v rustup >/dev/null; then
+    lack "rustup, which brings Rust's library for $target" "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+  elif ! rustup target list --installed | grep -qx "$target"; then
+    rustup target add "$target" >&2 || lack "Rust's library for $target" "rustup target add $target"
+  fi
+}
+
 # libFuzzer is written in C++ and needs features of a nightly compiler.
 need_fuzzing() {
   command -v c++ >/dev/null || lack "a C++ compiler" "$(apt_line g++)"
@@ -154,6 +165,7 @@ case "${1:-}" in
     need_rust
     command -v dpkg-deb >/dev/null || lack "dpkg-deb, to build a Debian package" "a Debian system, or the package dpkg of this one"
     install_debian_packages dist_packages
+    need_musl
     ;;
   test)
     need_rust
