@@ -42,9 +42,10 @@ type Report struct {
 type Counts struct {
 	// Reports that the node took.
 	Sent uint64
-	// Reports dropped because the queue was full, and those of batches that failed.
+	// Reports dropped because the queue was full, those of batches that failed, and those that the
+	// node refused.
 	Lost uint64
-	// Error of the last batch that failed.
+	// Error of the last batch of which a report was lost.
 	LastError error
 }
 
@@ -190,25 +191,25 @@ func (r *Reporter) drain(batch []body) {
 }
 
 func (r *Reporter) send(batch []body) {
-	err := r.post(batch)
+	lost, err := r.post(batch)
 	r.count(func(counts *Counts) {
-		if err == nil {
-			counts.Sent += uint64(len(batch))
-		} else {
-			counts.Lost += uint64(len(batch))
+		counts.Sent += uint64(len(batch) - lost)
+		counts.Lost += uint64(lost)
+		if err != nil {
 			counts.LastError = err
 		}
 	})
 }
 
-func (r *Reporter) post(batch []body) error {
+// post sends a batch and returns the number of reports that the node did not take.
+func (r *Reporter) post(batch []body) (int, error) {
 	text, err := json.Marshal(batch)
 	if err != nil {
-		return err
+		return len(batch), err
 	}
 	request, err := http.NewRequestWithContext(r.context, http.MethodPost, r.url, bytes.NewReader(text))
 	if err != nil {
-		return err
+		return len(batch), err
 	}
 	request.Header.Set("content-type", "application/json")
 	if r.options.Token != "" {
@@ -216,12 +217,22 @@ func (r *Reporter) post(batch []body) error {
 	}
 	answer, err := r.client.Do(request)
 	if err != nil {
-		return err
+		return len(batch), err
 	}
 	defer answer.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("reporting %d requests: %s: %s", len(batch), answer.Status, said)
 	}
-	return err
+	if err != nil {
+		return len(batch), err
+	}
+	var view struct {
+		Refused int    `json:"refused"`
+		Error   string `json:"error"`
+	}
+	if json.Unmarshal(said, &view) != nil || view.Refused == 0 {
+		return 0, nil
+	}
+	return min(view.Refused, len(batch)), fmt.Errorf("%d of %d reports were refused: %s", view.Refused, len(batch), view.Error)
 }

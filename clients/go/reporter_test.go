@@ -42,6 +42,20 @@ func TestReportsArriveInBatches(t *testing.T) {
 	}
 }
 
+func TestReportsThatTheNodeRefusesAreLost(t *testing.T) {
+	node := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+		_, _ = answer.Write([]byte(`{"accepted":1,"dropped":0,"refused":1,"error":"report 0: no backend"}`))
+	}))
+	defer node.Close()
+	reporter := New(node.URL, Options{Interval: never})
+	reporter.Report(Report{Latency: time.Millisecond, Blocking: "unknown"})
+	reporter.Report(Report{Latency: time.Millisecond})
+	reporter.Close(context.Background())
+	if counts := reporter.Counts(); counts.Sent != 1 || counts.Lost != 1 || counts.LastError == nil {
+		t.Fatal(counts)
+	}
+}
+
 func TestAbsentNodeLosesReports(t *testing.T) {
 	node := httptest.NewServer(nil)
 	node.Close()

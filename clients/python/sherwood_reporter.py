@@ -78,18 +78,20 @@ class Reporter:
                 self._send(batch)
 
     def _send(self, batch):
-        error = None
+        error, refused = None, 0
         try:
             body = json.dumps(batch).encode()
             request = urllib.request.Request(self._url, body, self._headers, method="POST")
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                answer.read()
+                said = json.loads(answer.read() or "{}")
+            refused = said.get("refused", 0)
+            if refused:
+                error = ValueError(f"{refused} of {len(batch)} reports were refused: {said.get('error')}")
         # No error may end the thread.
         except Exception as caught:
-            error = caught
+            error, refused = caught, len(batch)
         with self._changed:
-            if error is None:
-                self.sent += len(batch)
-            else:
-                self.lost += len(batch)
+            self.sent += len(batch) - refused
+            self.lost += refused
+            if error is not None:
                 self.last_error = error

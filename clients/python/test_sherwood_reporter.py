@@ -20,6 +20,7 @@ class Node(http.server.BaseHTTPRequestHandler):
         self.server.got.append((self.path, self.headers["authorization"], json.loads(body)))
         self.send_response(200)
         self.end_headers()
+        self.wfile.write(self.server.answer)
 
     def log_message(self, *_):
         pass
@@ -28,7 +29,7 @@ class Node(http.server.BaseHTTPRequestHandler):
 class Reports(unittest.TestCase):
     def test_reports_arrive_in_batches(self):
         server = http.server.HTTPServer(("127.0.0.1", 0), Node)
-        server.got = []
+        server.got, server.answer = [], b""
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -45,6 +46,19 @@ class Reports(unittest.TestCase):
         self.assertGreater(first.pop("t"), 1_600_000_000_000)
         self.assertEqual(first, {"latency_us": 250_000, "blocking": "a", "class": "page", "tenant": "shop"})
         self.assertEqual((reporter.sent, reporter.lost), (3, 0))
+
+    def test_reports_that_the_node_refuses_are_lost(self):
+        server = http.server.HTTPServer(("127.0.0.1", 0), Node)
+        server.got, server.answer = [], b'{"accepted":1,"dropped":0,"refused":1,"error":"report 0: no backend"}'
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        reporter = Reporter(f"http://127.0.0.1:{server.server_port}", interval_s=NEVER_S)
+        reporter.report(0.1, "unknown")
+        reporter.report(0.1, "a")
+        reporter.close()
+        self.assertEqual((reporter.sent, reporter.lost), (1, 1))
+        self.assertIn("no backend", str(reporter.last_error))
 
     def test_absent_node_loses_reports_and_does_not_raise(self):
         with socket.socket() as taken:

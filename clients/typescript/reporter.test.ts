@@ -38,6 +38,19 @@ test("reports arrive in batches", async () => {
   assert.deepEqual([reporter.sent, reporter.lost], [3, 0]);
 });
 
+test("reports that the node refuses are lost", async () => {
+  const node = createServer((_, answer) => {
+    answer.end('{"accepted":1,"dropped":0,"refused":1,"error":"report 0: no backend"}');
+  });
+  const reporter = new Reporter(await listening(node), { intervalMs: NEVER_MS });
+  reporter.report({ latencyMs: 1, blocking: "unknown" });
+  reporter.report({ latencyMs: 1, blocking: "a" });
+  await reporter.close();
+  node.close();
+  assert.deepEqual([reporter.sent, reporter.lost], [1, 1]);
+  assert.match(String(reporter.lastError), /no backend/);
+});
+
 test("an absent node loses reports and throws nothing", async () => {
   const gone = createServer();
   const url = await listening(gone);

@@ -109,7 +109,10 @@ export class Reporter {
       });
       const said = await answer.text();
       if (!answer.ok) throw new Error(`reporting ${batch.length} requests: ${answer.status}: ${said}`);
-      this.sent += batch.length;
+      const { refused = 0, error } = JSON.parse(said || "{}") as { refused?: number; error?: string };
+      this.sent += batch.length - refused;
+      this.lost += refused;
+      if (refused > 0) this.lastError = new Error(`${refused} of ${batch.length} reports were refused: ${error}`);
     } catch (error) {
       this.lost += batch.length;
       this.lastError = error;

@@ -9,14 +9,15 @@ use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
 
 use super::aside::aside;
 use super::partitions::views;
 use crate::clock::millis;
 use crate::core::Core;
-use crate::http::{Problem, Text, WholeBody, listed};
-use crate::slos::SloScope;
+use crate::http::{Problem, Text, WholeBody, json_at, listed};
+use crate::slos::{Counted, SloScope};
 use crate::telemetry::Rbc;
 
 /// Upper bound of reported requests in one body of `POST /v1/reports`.
@@ -143,59 +144,99 @@ pub(crate) struct ReportedView {
     accepted: usize,
     /// Reports that were older than the window.
     dropped: usize,
+    /// Reports that were refused because they are malformed or name something unknown; absent if
+    /// none was.
+    #[serde(skip_serializing_if = "is_zero")]
+    refused: usize,
+    /// The reason for the first report that was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Records reports, without those that are malformed or name something unknown. If all are, the
+/// body is refused for the first one's reason.
 pub(crate) async fn reports(
     State(core): State<Arc<Core>>,
     body: WholeBody,
 ) -> Result<Json<ReportedView>, Problem> {
-    let reports: Vec<Report<'_>> = body.json()?;
+    let reports = each_report(&body)?;
     if reports.len() > REPORTS_MAX {
         return Err(Problem::bad_request(format!(
             "{} reports; a body has at most {REPORTS_MAX}",
             reports.len()
         )));
     }
-    let mut finished = Vec::with_capacity(reports.len());
-    for (index, report) in reports.iter().enumerate() {
-        let blocking = match &report.blocking {
-            Some(name) => Some(core.names.backend_id(name).ok_or_else(|| {
-                let known = listed(core.names.backends());
-                let error = format!("report {index}: no backend is called {name:?}; known: {known}");
-                Problem::unprocessable(error).with("path", format!("[{index}].blocking"))
-            })?),
-            None => None,
-        };
-        let tenant = match &report.tenant {
-            Some(name) => core.names.tenant_id(name).ok_or_else(|| {
-                let known = listed(core.names.tenants());
-                let error = format!("report {index}: no tenant is called {name:?}; known: {known}");
-                Problem::unprocessable(error).with("path", format!("[{index}].tenant"))
-            })?,
-            None => core.names.default_tenant().unwrap_or(core.names.nobody()),
-        };
-        core.telemetry.slos().check_class(report.class.as_deref()).map_err(|known| {
-            let class = report.class.as_deref().unwrap_or_default();
-            let error = format!(
-                "report {index}: no class with an SLO is called {class:?}; known: {}",
-                listed(&known)
-            );
-            Problem::unprocessable(error).with("path", format!("[{index}].class"))
-        })?;
-        let counted = core.telemetry.slos().counted(report.class.as_deref(), tenant);
-        finished.push((
-            report.t,
-            counted,
-            FinishedRequest::new(Duration::from_micros(report.latency_us), blocking).of(tenant),
-        ));
+    let (mut finished, mut first, total) = (Vec::with_capacity(reports.len()), None, reports.len());
+    for (index, report) in reports.into_iter().enumerate() {
+        match report.and_then(|report| finish(&core, index, &report)) {
+            Ok(one) => finished.push(one),
+            Err(problem) => _ = first.get_or_insert(problem),
+        }
     }
+    let error = match first {
+        Some(problem) if finished.is_empty() => return Err(problem),
+        first => first.map(|problem| problem.error().to_owned()),
+    };
     let now = core.clock.now();
     let ended = |t: Option<u64>| t.map_or(now, |t| core.clock.at_unix(Duration::from_millis(t)));
+    let taken = finished.len();
     let accepted = finished
         .into_iter()
         .filter(|&(t, counted, request)| core.telemetry.request(now, ended(t), counted, request))
         .count();
-    Ok(Json(ReportedView { accepted, dropped: reports.len() - accepted }))
+    Ok(Json(ReportedView { accepted, dropped: taken - accepted, refused: total - taken, error }))
+}
+
+/// Reads the reports of a body. Only a body with a malformed one is read report by report, as that
+/// takes twice the time.
+fn each_report(body: &WholeBody) -> Result<Vec<Result<Report<'_>, Problem>>, Problem> {
+    let whole = match body.json::<Vec<Report<'_>>>() {
+        Ok(reports) => return Ok(reports.into_iter().map(Ok).collect()),
+        Err(whole) => whole,
+    };
+    let Ok(unread) = body.json::<Vec<&RawValue>>() else { return Err(whole) };
+    let mut reports = Vec::with_capacity(unread.len());
+    for (index, raw) in unread.into_iter().enumerate() {
+        reports.push(json_at(raw.get().as_bytes(), &format!("[{index}]")));
+    }
+    Ok(reports)
+}
+
+/// Converts the report at `index` of a body.
+fn finish(
+    core: &Core,
+    index: usize,
+    report: &Report<'_>,
+) -> Result<(Option<u64>, Counted, FinishedRequest), Problem> {
+    let unknown = |field: &str, error: String| {
+        Problem::unprocessable(format!("report {index}: {error}")).with("path", format!("[{index}].{field}"))
+    };
+    let blocking = match &report.blocking {
+        Some(name) => Some(core.names.backend_id(name).ok_or_else(|| {
+            let known = listed(core.names.backends());
+            unknown("blocking", format!("no backend is called {name:?}; known: {known}"))
+        })?),
+        None => None,
+    };
+    let tenant = match &report.tenant {
+        Some(name) => core.names.tenant_id(name).ok_or_else(|| {
+            let known = listed(core.names.tenants());
+            unknown("tenant", format!("no tenant is called {name:?}; known: {known}"))
+        })?,
+        None => core.names.default_tenant().unwrap_or(core.names.nobody()),
+    };
+    let slos = core.telemetry.slos();
+    slos.check_class(report.class.as_deref()).map_err(|known| {
+        let class = report.class.as_deref().unwrap_or_default();
+        unknown("class", format!("no class with an SLO is called {class:?}; known: {}", listed(&known)))
+    })?;
+    let latency = Duration::from_micros(report.latency_us);
+    let counted = slos.counted(report.class.as_deref(), tenant);
+    Ok((report.t, counted, FinishedRequest::new(latency, blocking).of(tenant)))
 }
 
 /// Answers with a text page of the node's state, for terminals.

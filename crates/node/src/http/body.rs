@@ -57,7 +57,7 @@ impl WholeBody {
     /// # Errors
     /// Names the JSON path of the problem.
     pub(crate) fn json<'de, T: Deserialize<'de>>(&'de self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.bytes).map_err(|error| refused::<T>(&self.bytes, &error))
+        json_at(without_mark(&self.bytes), "")
     }
 
     /// Reads a body of at most `bytes_max` as a value to store.
@@ -68,6 +68,19 @@ impl WholeBody {
     ) -> Result<Self, Problem> {
         read(body, buffers, bytes_max, BODY_TIMEOUT).await
     }
+}
+
+/// Parses the part of a body that has this JSON path, which is empty for the whole body.
+///
+/// # Errors
+/// Names the JSON path of the problem.
+pub(crate) fn json_at<'de, T: Deserialize<'de>>(json: &'de [u8], at: &str) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|error| refused::<T>(json, &error, at))
+}
+
+/// Returns a JSON text without the byte order mark that some programs write before it.
+pub(crate) fn without_mark(json: &[u8]) -> &[u8] {
+    json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
 }
 
 async fn read(
@@ -119,13 +132,17 @@ impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for J
     }
 }
 
-/// Returns the error of a body that is not `T`, with the JSON path of the problem. Keeping track of
-/// the path makes parsing slower, so that this is a second pass.
-fn refused<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error) -> Problem {
+/// Returns the error of JSON that is not `T`, with the JSON path of the problem below `at`. Keeping
+/// track of the path makes parsing slower, so that this is a second pass.
+fn refused<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error, at: &str) -> Problem {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize::<_, T>(&mut json) {
         Err(error) => {
-            let path = error.path().to_string();
+            let path = match (at, error.path().to_string().as_str()) {
+                ("", path) => path.to_owned(),
+                (at, ".") => at.to_owned(),
+                (at, path) => format!("{at}.{path}"),
+            };
             Problem::bad_request(format!("reading the body: {}, at {path}", error.into_inner()))
                 .with("path", path)
         }

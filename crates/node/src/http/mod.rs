@@ -45,7 +45,9 @@ use crate::tls::Tls;
 use activity::Activity;
 use drain::Drain;
 
-pub(crate) use body::{BODY_BYTES_MAX, HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody};
+pub(crate) use body::{
+    BODY_BYTES_MAX, HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody, json_at, without_mark,
+};
 pub(crate) use form::{EndsLine, form};
 pub(crate) use reply::{InPath, Problem, ProblemBody, listed};
 pub(crate) use text::Text;

@@ -242,15 +242,39 @@ fn reported_requests_enter_the_slo_window_unless_they_are_too_old() {
     ]));
     assert_eq!((answer.status, answer.json()), (200, json!({"accepted": 4, "dropped": 1})));
     assert_eq!(http.metric("sherwood_reports_dropped_total"), 1.0);
-    let unknown =
-        post(json!([{"latency_us": 1, "blocking": "catalog"}, {"latency_us": 1, "blocking": "other"}]));
-    assert!(unknown.refusal(422).contains("known: catalog, plain"));
-    assert_eq!(unknown.json()["path"], "[1].blocking");
-    assert_eq!(http.metric("sherwood_requests_total"), 4.0, "one bad report, and none of its body counts");
-    let malformed = post(json!([{"latency_us": -1}]));
-    assert!(malformed.refusal(400).contains("latency_us"));
-    assert_eq!(malformed.json()["path"], "[0].latency_us");
     assert_eq!(post(json!([])).json(), json!({"accepted": 0, "dropped": 0}));
+}
+
+#[test]
+fn malformed_or_unknown_report_costs_itself() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let post = |body: &str| http.ask("POST", "/v1/reports", body);
+    let good = r#"{"latency_us": 1, "blocking": "catalog"}"#;
+    for (bad, reason) in [
+        (r#"{"latency_us": 1, "blocking": "other"}"#, "known: catalog, plain"),
+        (r#"{"latency_us": 1, "tenant": "silver"}"#, "no tenant is called"),
+        (
+            r#"{"latency_us": -1}"#,
+            "invalid value: integer `-1`, expected u64 at line 1 column 17, at [1].latency_us",
+        ),
+        (r#"{"latency_us": 99999999999999999999}"#, "[1].latency_us"),
+        (r#"{"latency_us": null}"#, "[1].latency_us"),
+        (r#"{"latency_us": 1, "class": "\ud800"}"#, "[1].class"),
+        (r#"{"latency_us": 1, "unknown": 2}"#, "unknown field"),
+        ("7", "at [1]"),
+    ] {
+        let answer = post(&format!("[{good}, {bad}, {good}]")).json();
+        assert_eq!((&answer["accepted"], &answer["refused"]), (&json!(2), &json!(1)), "{bad}");
+        assert!(answer["error"].as_str().is_some_and(|error| error.contains(reason)), "{bad}: {answer}");
+        let alone = post(&format!("[{bad}]"));
+        assert!([400, 422].contains(&alone.status), "{bad}: {}", alone.body);
+    }
+    assert_eq!(post(&format!("\u{feff}[{good}]")).json(), json!({"accepted": 1, "dropped": 0}));
+    assert_eq!(http.metric("sherwood_requests_total"), 17.0);
+    for body in ["", "{}", "[", "[{} {}]"] {
+        assert_eq!(post(body).status, 400, "{body}");
+    }
 }
 
 #[test]
