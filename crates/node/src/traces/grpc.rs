@@ -9,15 +9,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-use prost::Message;
+use bytes::Buf;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstEncoder;
 
+use super::export::Export;
 use super::http::{DECODED_RATIO, EXPORT_BYTES_MAX, answer, decompress};
 use super::intake;
 use crate::core::Core;
@@ -105,7 +104,7 @@ struct Messages;
 
 impl Codec for Messages {
     type Encode = ExportTraceServiceResponse;
-    type Decode = ExportTraceServiceRequest;
+    type Decode = Export;
     type Encoder = ProstEncoder<ExportTraceServiceResponse>;
     type Decoder = Self;
 
@@ -119,11 +118,11 @@ impl Codec for Messages {
 }
 
 impl Decoder for Messages {
-    type Item = ExportTraceServiceRequest;
+    type Item = Export;
     type Error = Status;
 
     fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
-        Self::Item::decode(message)
+        Export::from_protobuf(message.copy_to_bytes(message.remaining()))
             .map(Some)
             .map_err(|error| Status::invalid_argument(format!("reading OTLP's protobuf: {error}")))
     }
@@ -132,12 +131,12 @@ impl Decoder for Messages {
 /// The call, after its message was read.
 struct Intake(Arc<Core>);
 
-impl UnaryService<ExportTraceServiceRequest> for Intake {
+impl UnaryService<Export> for Intake {
     type Response = ExportTraceServiceResponse;
     type Future = Ready<Result<tonic::Response<Self::Response>, Status>>;
 
-    fn call(&mut self, request: tonic::Request<ExportTraceServiceRequest>) -> Self::Future {
-        let rejected = intake::take(&self.0, request.get_ref());
-        ready(Ok(tonic::Response::new(answer(rejected))))
+    fn call(&mut self, request: tonic::Request<Export>) -> Self::Future {
+        let refused = intake::take(&self.0, request.into_inner());
+        ready(Ok(tonic::Response::new(answer(refused))))
     }
 }

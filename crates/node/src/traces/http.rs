@@ -9,11 +9,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::read::MultiGzDecoder;
 use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
 use prost::Message;
 
-use super::intake;
+use super::export::{Export, Refused};
+use super::{intake, json};
 use crate::core::Core;
 use crate::http::{Problem, WholeBody};
 
@@ -36,8 +37,8 @@ pub(crate) async fn export(
     if !hold.take(DECODED_RATIO * bytes.len()) {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, core.buffers.spent()));
     }
-    let export = if is_json { from_json(&bytes)? } else { from_protobuf(&bytes)? };
-    let answer = answer(intake::take(&core, &export));
+    let export = if is_json { from_json(&bytes)? } else { from_protobuf(bytes)? };
+    let answer = answer(intake::take(&core, export));
     Ok(if is_json {
         axum::Json(answer).into_response()
     } else {
@@ -45,11 +46,11 @@ pub(crate) async fn export(
     })
 }
 
-/// The answer to an export of which this number of spans was refused.
-pub(super) fn answer(rejected_spans: u64) -> ExportTraceServiceResponse {
-    let partial_success = (rejected_spans > 0).then(|| ExportTracePartialSuccess {
-        rejected_spans: i64::try_from(rejected_spans).unwrap_or(i64::MAX),
-        error_message: "spans without a trace id of 16 bytes were refused".to_owned(),
+/// Returns the answer to an export of which these spans were refused.
+pub(super) fn answer(refused: Refused) -> ExportTraceServiceResponse {
+    let partial_success = refused.first.map(|first| ExportTracePartialSuccess {
+        rejected_spans: i64::try_from(refused.spans).unwrap_or(i64::MAX),
+        error_message: format!("malformed spans were refused, the first because: {first}"),
     });
     ExportTraceServiceResponse { partial_success }
 }
@@ -57,8 +58,8 @@ pub(super) fn answer(rejected_spans: u64) -> ExportTraceServiceResponse {
 fn is_json(headers: &HeaderMap) -> Result<bool, Problem> {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     match value.split(';').next().unwrap_or("").trim() {
-        PROTOBUF => Ok(false),
-        JSON => Ok(true),
+        media if media.eq_ignore_ascii_case(PROTOBUF) => Ok(false),
+        media if media.eq_ignore_ascii_case(JSON) => Ok(true),
         other => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!("content-type is {other:?}; it must be {PROTOBUF} or {JSON}"),
@@ -68,8 +69,9 @@ fn is_json(headers: &HeaderMap) -> Result<bool, Problem> {
 
 fn is_compressed(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get(CONTENT_ENCODING).map(|value| value.to_str().unwrap_or("?")) {
-        None | Some("identity") => Ok(false),
-        Some("gzip") => Ok(true),
+        None => Ok(false),
+        Some(coding) if coding.eq_ignore_ascii_case("identity") => Ok(false),
+        Some(coding) if ["gzip", "x-gzip"].iter().any(|gzip| coding.eq_ignore_ascii_case(gzip)) => Ok(true),
         Some(other) => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!("content-encoding is {other:?}; it must be gzip, or left out"),
@@ -93,12 +95,12 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Problem> {
     Ok(plain)
 }
 
-fn from_json(bytes: &[u8]) -> Result<ExportTraceServiceRequest, Problem> {
-    serde_json::from_slice(bytes)
+fn from_json(bytes: &[u8]) -> Result<Export, Problem> {
+    json::export(bytes)
         .map_err(|error| Problem::bad_request(format!("reading the body as OTLP's JSON: {error}")))
 }
 
-fn from_protobuf(bytes: &[u8]) -> Result<ExportTraceServiceRequest, Problem> {
-    ExportTraceServiceRequest::decode(bytes)
+fn from_protobuf(bytes: Vec<u8>) -> Result<Export, Problem> {
+    Export::from_protobuf(bytes.into())
         .map_err(|error| Problem::bad_request(format!("reading the body as OTLP's protobuf: {error}")))
 }

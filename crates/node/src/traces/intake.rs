@@ -1,13 +1,13 @@
 //! Spans of an export as spans of requests.
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use sherwood_model::{SpanRole, TraceSpan, Traces};
 
+use super::export::{Export, Refused, ResourceSpans};
 use super::record_ended;
 use super::rule::Owner;
 use crate::core::Core;
@@ -24,20 +24,20 @@ const ATTEMPT: &str = "sherwood.attempt";
 /// The attribute of a resource that tells processes of a service apart.
 const INSTANCE: &str = "service.instance.id";
 
-/// Adds the spans of an export, records what has ended, and returns the number of spans that were
-/// refused because they are malformed.
-pub(super) fn take(core: &Core, export: &ExportTraceServiceRequest) -> u64 {
+/// Adds the spans of an export, records what has ended, and returns the spans that were refused
+/// because they are malformed.
+pub(super) fn take(core: &Core, export: Export) -> Refused {
+    let Export { resources, mut refused } = export;
     let own = core.spans.as_ref().map(|spans| spans.instance());
-    let is_own = |resource: &&ResourceSpans| own.is_some() && instance(resource) == own;
-    let (own, others): (Vec<_>, Vec<_>) = export.resource_spans.iter().partition(is_own);
-    let spans = spans_of(&others);
-    let (now, mut refused) = (core.clock.now(), 0);
+    let is_own = |resource: &&ResourceSpans| own.is_some() && text(&resource.attributes, INSTANCE) == own;
+    let (own, others): (Vec<_>, Vec<_>) = resources.iter().partition(is_own);
+    let now = core.clock.now();
     let now_unix_ns = u64::try_from(core.clock.unix(now).as_nanos()).unwrap_or(u64::MAX);
     let mut traces = core.traced.traces();
-    traces.count_own(spans_of(&own).count() as u64);
-    for span in spans {
+    traces.count_own(own.iter().map(|resource| resource.spans.len() as u64).sum());
+    for span in others.iter().flat_map(|resource| &resource.spans) {
         let Some(trace) = trace_id(&span.trace_id) else {
-            refused += 1;
+            refused.count("a span's trace id is not of 16 bytes, or zero");
             continue;
         };
         if let Some(role) = role(core, span, &mut traces) {
@@ -47,16 +47,6 @@ pub(super) fn take(core: &Core, export: &ExportTraceServiceRequest) -> u64 {
     }
     record_ended(core, &mut traces);
     refused
-}
-
-fn spans_of<'a>(resources: &[&'a ResourceSpans]) -> impl Iterator<Item = &'a Span> {
-    let scopes = resources.iter().copied().flat_map(|resource| &resource.scope_spans);
-    scopes.flat_map(|scope| &scope.spans)
-}
-
-/// Returns the id of the process whose spans these are.
-fn instance(spans: &ResourceSpans) -> Option<&str> {
-    text(&spans.resource.as_ref()?.attributes, INSTANCE)
 }
 
 /// Sixteen bytes that are not all zero.

@@ -7,13 +7,17 @@
 //! | file | contents |
 //! |---|---|
 //! | `rule` | rules by which client spans belong to backends |
+//! | `export` | an export, of which malformed spans are left out; OTLP's protobuf |
+//! | `json` | OTLP's JSON |
 //! | `intake` | spans of an export as spans of requests |
 //! | `http` | the HTTP call: media types, compression, answers |
 //! | `grpc` | the gRPC call, on a port of its own |
 
+mod export;
 mod grpc;
 mod http;
 mod intake;
+mod json;
 mod rule;
 
 use std::sync::{Mutex, MutexGuard};

@@ -138,6 +138,36 @@ fn unreadable_exports_are_refused() {
 }
 
 #[test]
+fn malformed_span_of_an_export_costs_itself_and_is_counted_in_the_answer() {
+    let node = node();
+    let http = Http::of(&node);
+    let mut bad = spans(1, 10, &[]);
+    bad[0]["startTimeUnixNano"] = json!("yesterday");
+    let mut zero = spans(2, 10, &[]);
+    zero[0]["traceId"] = json!("0".repeat(32));
+    let body = export(&[bad, zero, spans(3, 10, &[])].concat());
+    let sent = http.send_with("POST", "/v1/traces", "content-type: Application/JSON\r\n", &body);
+    let answer = crate::support::answer(sent);
+    assert_eq!((answer.status, &answer.json()["partialSuccess"]["rejectedSpans"]), (200, &json!("2")));
+    let reason = answer.json()["partialSuccess"]["errorMessage"].to_string();
+    assert!(reason.contains("yesterday"), "{reason}");
+    eventually("the good one counts", || finished(http) >= 1.0);
+    let scope = ScopeSpans {
+        spans: vec![Span { trace_id: vec![1; 16], ..Span::default() }],
+        schema_url: "BAD!".to_owned(),
+        ..ScopeSpans::default()
+    };
+    let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    let mut body = ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec();
+    let at = body.windows(4).position(|part| part == b"BAD!").expect("it is there");
+    body[at] = 0xff;
+    let headers = "content-type: application/x-protobuf\r\n";
+    let mut stream = http.begin_with("POST", "/v1/traces", headers, body.len());
+    stream.write_all(&body).unwrap();
+    assert_eq!(crate::support::answer(stream).status, 200, "a text that is not used may be no UTF-8");
+}
+
+#[test]
 fn exports_of_64_mib_are_refused_compressed_or_not() {
     let node = node();
     let http = Http::of(&node);
