@@ -1,14 +1,21 @@
 //! The use of a connection, by which an idle one is noticed.
 
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Counts of a connection's requests. A connection by HTTP/1 has timeouts of its own, so only one
 /// by HTTP/2, or one that has sent no request, is idle.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     is_http1: AtomicBool,
+    /// True after the first byte that the client has sent.
+    heard: AtomicBool,
     /// Requests since the connection was opened.
     begun: AtomicU64,
     /// Requests in flight.
@@ -27,8 +34,13 @@ impl Activity {
         Running(Arc::clone(self))
     }
 
-    /// Returns once the connection has been idle for `timeout`, and for at most twice as long.
-    pub(super) async fn idle(&self, timeout: Duration) {
+    /// Returns once the client has sent nothing for `first` from the start, or the connection has
+    /// been idle for `timeout`, and for at most twice as long.
+    pub(super) async fn idle(&self, first: Duration, timeout: Duration) {
+        tokio::time::sleep(first).await;
+        if !self.heard.load(Relaxed) {
+            return;
+        }
         let mut seen = self.begun.load(Relaxed);
         loop {
             tokio::time::sleep(timeout).await;
@@ -47,24 +59,81 @@ impl Drop for Running {
     }
 }
 
+/// A stream that notes the first byte that is read.
+pub(super) struct Heard<S> {
+    stream: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> Heard<S> {
+    pub(super) fn new(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.activity.heard.store(true, Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     /// Returns true if a connection counts as idle, whose timeout is over by now.
     async fn is_idle(activity: &Activity) -> bool {
         let timeout = Duration::from_millis(1);
-        let mut idle = pin!(activity.idle(timeout));
+        let mut idle = pin!(activity.idle(Duration::ZERO, timeout));
         let mut polled = |cx: &mut Context<'_>| idle.as_mut().poll(cx);
-        if polled(&mut Context::from_waker(Waker::noop())).is_ready() {
-            return true;
+        for _ in 0..2 {
+            if polled(&mut Context::from_waker(Waker::noop())).is_ready() {
+                return true;
+            }
+            // Timers end in their order.
+            tokio::time::sleep(2 * timeout).await;
         }
-        // Timers end in their order.
-        tokio::time::sleep(2 * timeout).await;
         matches!(polled(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
     }
 
@@ -76,6 +145,11 @@ mod tests {
     fn connection_without_requests_in_flight_is_idle_unless_http1() {
         run(async {
             let activity = Arc::new(Activity::default());
+            assert!(is_idle(&activity).await, "nothing was sent");
+            let (mut client, server) = tokio::io::duplex(8);
+            client.write_all(b"PRI").await.expect("sent");
+            Heard::new(server, Arc::clone(&activity)).read_u8().await.expect("received");
+            assert!(activity.heard.load(Relaxed));
             assert!(is_idle(&activity).await, "no request yet");
             let running = activity.begin(true);
             assert!(!is_idle(&activity).await);

@@ -42,7 +42,7 @@ use tower_service::Service;
 
 use crate::access::Refusals;
 use crate::tls::Tls;
-use activity::Activity;
+use activity::{Activity, Heard};
 use drain::Drain;
 
 pub(crate) use body::{
@@ -74,8 +74,11 @@ pub(crate) const HTTP2_CONNECTION_BYTES_MAX: usize =
 /// frame.
 const STREAM_BYTES: u32 = 16 << 10;
 /// Time without a frame after which the client of an HTTP/2 connection is sent a ping, and the
-/// timeout of its answer.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// timeout of its answer: one that is silent is away after fourteen seconds.
+const PING_INTERVAL: Duration = Duration::from_secs(7);
+/// Timeout of the first byte on a connection. A port of gRPC has few connections, which silent
+/// clients could occupy.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a client that takes nothing of its answer, where the system supports one.
 #[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -194,8 +197,10 @@ impl Port {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
+        let stream = Heard::new(stream, Arc::clone(&activity));
         let connection = connection(stream, self.routers.clone(), Arc::clone(&activity));
-        let connection = clients.watch(connection, async move { activity.idle(HEAD_TIMEOUT).await });
+        let idle = async move { activity.idle(FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT).await };
+        let connection = clients.watch(connection, idle);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("a connection ended: {error}");
