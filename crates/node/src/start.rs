@@ -100,8 +100,9 @@ impl Node {
     /// # Errors
     /// See [`StartError`]; nothing keeps running.
     pub fn start(mut setup: Setup) -> Result<Self, StartError> {
-        if let Some(snapshot) = &setup.snapshot {
-            snapshot.try_out()?;
+        let without_snapshot = setup.snapshot.as_ref().map(SnapshotSetup::try_out).transpose()?.flatten();
+        if without_snapshot.is_some() {
+            setup.snapshot = None;
         }
         let engine = Engine::new(&setup, Clock::start())?;
         let mut passed = mem::take(&mut setup.passed);
@@ -122,6 +123,9 @@ impl Node {
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, (keeper.thread(), resident_limit), stopping.clone())?);
         // Before the first request is served: see `snapshot`.
+        if let Some(reason) = without_snapshot {
+            core.events.warn("node", reason, serde_json::Value::Null);
+        }
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
         }

@@ -1,5 +1,8 @@
 //! Checks the snapshot's path, which must be free or have a file that a node wrote: a snapshot is
 //! removed after reading, and writing replaces it, so a mistyped path could destroy another file.
+//!
+//! A file that is not known for a node's may be a snapshot whose beginning is damaged. It does not
+//! prevent the start, but is neither read nor replaced.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::SnapshotSetup;
-use super::file::{FAMILY, HEAD_BYTES, fill};
+use super::file::{FAMILY, HEAD_BYTES, checksum, fill};
 
 /// A foreign file at the snapshot's path.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub(super) struct Foreign {
     pub(super) path: PathBuf,
     /// Kind of the file, such as `a directory`.
     pub(super) what: &'static str,
+    /// True for a plain file that can be read, which may be a damaged snapshot.
+    pub(super) may_be_damaged: bool,
 }
 
 /// Looks for a foreign file at the snapshot's path and the two beside it.
@@ -24,7 +29,7 @@ pub(super) struct Foreign {
 pub(super) fn foreign(setup: &SnapshotSetup) -> io::Result<Option<Foreign>> {
     for path in [setup.path.clone(), setup.beside(".part"), setup.beside(".read")] {
         if let Some(what) = foreign_at(&path)? {
-            return Ok(Some(Foreign { path, what }));
+            return Ok(Some(Foreign { path, what, may_be_damaged: what == UNKNOWN }));
         }
     }
     Ok(None)
@@ -43,7 +48,7 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Some("a file that this user may not read")
             }
-            file => (!begins_as_ours(file?)?).then_some("a file that is no snapshot of Sherwood"),
+            file => (!begins_as_ours(file?)?).then_some(UNKNOWN),
         },
     })
 }
@@ -53,8 +58,14 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
 fn begins_as_ours(mut file: File) -> io::Result<bool> {
     let mut begin = vec![0; UNWRITTEN_BYTES];
     let length = fill(&mut file, &mut begin)?;
-    Ok(begin[HEAD_BYTES..].starts_with(FAMILY) || begin[..length].iter().all(|byte| *byte == 0))
+    let has_our_sum = begin[12..HEAD_BYTES] == checksum(&begin[..12]).to_le_bytes();
+    Ok(has_our_sum
+        || begin[HEAD_BYTES..].starts_with(FAMILY)
+        || begin[..length].iter().all(|byte| *byte == 0))
 }
+
+/// The kind of a file that no node wrote, or whose beginning is damaged.
+const UNKNOWN: &str = "a file that is no snapshot of Sherwood, or a damaged one";
 
 /// Number of leading zero bytes by which a file counts as one whose data did not reach the disk.
 /// Disk images have data earlier: the latest start is that of btrfs, whose first block is at 64

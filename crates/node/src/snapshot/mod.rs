@@ -52,12 +52,21 @@ use write::{try_out, write};
 
 impl SnapshotSetup {
     /// Checks at start-up that the file can be written and that it would replace no foreign file.
-    pub(crate) fn try_out(&self) -> Result<(), StartError> {
+    /// Returns the reason for which the node has to do without snapshots, if there is one: a file
+    /// in the place that may be a damaged snapshot or not.
+    pub(crate) fn try_out(&self) -> Result<Option<String>, StartError> {
         let failed = |error| StartError::Snapshot { path: self.path.display().to_string(), error };
-        if let Some(Foreign { path, what }) = foreign(self).map_err(failed)? {
-            return Err(StartError::SnapshotPlace { path: path.display().to_string(), what });
+        if let Some(Foreign { path, what, may_be_damaged }) = foreign(self).map_err(failed)? {
+            let path = path.display().to_string();
+            if !may_be_damaged {
+                return Err(StartError::SnapshotPlace { path, what });
+            }
+            return Ok(Some(format!(
+                "cold start: {path} is {what}; it stays as it is, and no snapshot is written: remove it, or choose another \
+                 path ([memory] snapshot)"
+            )));
         }
-        try_out(self).map_err(failed)
+        try_out(self).map(|()| None).map_err(failed)
     }
 
     fn beside(&self, ending: &str) -> PathBuf {

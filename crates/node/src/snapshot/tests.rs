@@ -276,7 +276,7 @@ fn unwritable_snapshot_path_is_an_error_at_start() {
 }
 
 #[test]
-fn foreign_file_at_the_snapshots_path_is_refused_and_unchanged() {
+fn foreign_file_at_the_snapshots_path_is_left_unchanged() {
     let world = World::new(Eviction::S3Fifo);
     let SnapshotSetup { path, .. } = &world.setup;
     let refused = || {
@@ -284,13 +284,14 @@ fn foreign_file_at_the_snapshots_path_is_refused_and_unchanged() {
         assert!(error.contains("choose another path"), "{error}");
         error
     };
+    let left = || world.setup.try_out().expect("the node starts").expect("without snapshots");
     for beside in ["", ".part", ".read"] {
         let path = world.setup.beside(beside);
         let late = [vec![0; 65_600], vec![1]].concat();
         for precious in [&b"x"[..], &[b'x'; 100], &late] {
             fs::write(&path, precious).unwrap();
-            let named = format!("the place of {}, which is a file that is no snapshot", path.display());
-            assert!(refused().contains(&named));
+            let named = format!("cold start: {} is a file that is no snapshot", path.display());
+            assert!(left().contains(&named));
             assert_eq!(fs::read(&path).unwrap(), precious);
         }
         fs::remove_file(&path).unwrap();
@@ -312,13 +313,15 @@ fn file_that_a_node_wrote_is_accepted_at_the_snapshots_path_damaged_or_not() {
     damaged[0] ^= 1;
     let mut of_another_version = sound.clone();
     of_another_version[file::HEAD_BYTES + 7] += 1;
+    let mut without_magic = sound.clone();
+    without_magic[file::HEAD_BYTES..file::HEAD_BYTES + 8].fill(0xff);
     // Files whose data did not reach the disk when the power failed.
     let (empty, zeros) = (Vec::new(), vec![0; 100_000]);
-    for bytes in [sound, damaged, of_another_version, empty, zeros] {
+    for bytes in [sound, damaged, without_magic, of_another_version, empty, zeros] {
         for beside in ["", ".part", ".read"] {
             fs::write(world.setup.beside(beside), &bytes).unwrap();
         }
-        world.setup.try_out().unwrap();
+        assert_eq!(world.setup.try_out().unwrap(), None);
     }
 }
 
