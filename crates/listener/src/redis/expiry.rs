@@ -86,7 +86,7 @@ fn set_expiry(
         }
         match at <= session.unix_ms() {
             true => (Change::Remove, true),
-            false => (Change::Touch(Some(session.instant(at))), true),
+            false => (old.expiring(Some(session.instant(at))), true),
         }
     })?;
     note_touch(session, changed);
@@ -97,7 +97,7 @@ fn set_expiry(
 /// Executes the Redis command `PERSIST key`.
 pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let changed = session.update(arg(args, 1), |old| match old {
-        Some(old) if old.expires.is_some() => (Change::Touch(None), true),
+        Some(old) if old.expires.is_some() => (old.expiring(None), true),
         _ => (Change::Keep, false),
     })?;
     note_touch(session, changed);

@@ -20,8 +20,8 @@ pub(super) const DATABASE: Failure = Failure::text(
 );
 /// Error for scripts and functions. Redis has no counterpart.
 pub(super) const SCRIPTS: Failure = Failure::text(
-    "ERR scripts are refused: the cache executes no programs of clients; what locks and counters need instead is in \
-     docs/src/redis.md, Locks (SET NX PX; WATCH, MULTI and EXEC)",
+    "ERR scripts are refused, except for those of known clients' locks: the cache executes no programs of clients; what \
+     locks and counters need instead is in docs/src/redis.md, Locks (SET NX PX; DELEX; WATCH, MULTI and EXEC)",
 );
 pub(super) const DATABASE_NUMBER: Failure =
     Failure::text("ERR value is out of range, value must between -2147483648 and 2147483647");

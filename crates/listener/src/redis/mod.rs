@@ -6,6 +6,7 @@
 //! | `conversation` | bytes to requests, requests to answers |
 //! | `session` | one command: look-up, arity, errors, access to the cache |
 //! | `table` | the table of commands |
+//! | `compare`, `scripts` | commands that compare a value, and the scripts of locks that stand for them |
 //! | `strings`, `bits`, `lcs`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
@@ -15,11 +16,12 @@
 //!
 //! Values are strings, and there is one database. A listener is look-aside or read-through, like a
 //! memcached one; `GET` and `MGET` read through. A command that is not in the table gets Redis's
-//! error for unknown commands: lists and scripts are not supported.
+//! error for unknown commands: lists are not supported.
 
 mod aside;
 mod bits;
 mod clients;
+mod compare;
 mod connection;
 mod conversation;
 mod decimal;
@@ -34,6 +36,7 @@ mod listing;
 mod many;
 mod multi;
 mod numbers;
+mod scripts;
 mod server;
 mod session;
 mod strings;
@@ -55,6 +58,7 @@ use sherwood_wire::resp::{Limits, reply};
 pub(super) use self::conversation::Redis;
 
 use self::clients::Clients;
+use self::scripts::Scripts;
 use super::options::ListenerOptions;
 
 /// The Redis version this implementation was compared with, reported by `HELLO` and `INFO`: clients
@@ -94,12 +98,24 @@ struct Hub {
     order: Mutex<()>,
     /// Position in the random sequence of `RANDOMKEY`.
     draws: AtomicU64,
+    scripts: Mutex<Scripts>,
 }
 
 impl Hub {
     /// Creates the shared state; `seed` starts the random sequence of `RANDOMKEY`.
     fn new(seed: u64) -> Arc<Self> {
-        Arc::new(Self { clients: Clients::default(), order: Mutex::default(), draws: AtomicU64::new(seed) })
+        let draws = AtomicU64::new(seed);
+        Arc::new(Self {
+            clients: Clients::default(),
+            order: Mutex::default(),
+            draws,
+            scripts: Mutex::default(),
+        })
+    }
+
+    /// Returns the scripts that clients have sent.
+    fn scripts(&self) -> MutexGuard<'_, Scripts> {
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks out all other commands that write several keys, until the guard is dropped.

@@ -8,7 +8,7 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use sherwood_cache::OUTDATED;
-use sherwood_cache::{Access, Change, Item, ItemKind, Marks, Received, Refused, Value};
+use sherwood_cache::{Access, Change, Item, ItemKind, Marks, NewCas, Received, Refused, Value};
 use sherwood_model::query_times::{Operation, QueryOutcome};
 use sherwood_model::{Instant, PartitionId, Tags};
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
@@ -125,6 +125,14 @@ pub(super) struct Changed<R> {
     pub(super) target: Target,
     /// True if the key existed.
     found: bool,
+impl Old<'_> {
+    /// Returns a change of the item's expiry. It gives the item a new number, so that it counts as
+    /// a change of a watched key even if the previous expiry is restored.
+    pub(super) fn expiring(self, expires: Option<Instant>) -> Change<'static> {
+        Change::Amend { expires, marks: self.marks, cas: NewCas::Next }
+    }
+}
+
     pub(super) result: Result<R, Refused>,
 }
 
@@ -434,7 +442,7 @@ impl Session<'_> {
             self.note(target, Operation::Delete, removed);
             removed
         });
-        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
+        self.count_removal(removed);
         removed
     }
 
@@ -446,6 +454,10 @@ impl Session<'_> {
     pub(super) fn unix_ms_of(&self, at: Instant) -> i64 {
         i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
     }
+    pub(super) fn count_removal(&self, removed: bool) {
+        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
+    }
+
 
     /// Converts a wall time to a monotonic one. A past one becomes now, and one centuries ahead the
     /// latest instant before `NEVER`.
@@ -484,7 +496,7 @@ fn is_http(name: &[u8]) -> bool {
 
 fn unknown(args: Args<'_>) -> Failure {
     let name = arg(args, 0);
-    let of_scripts = ["eval", "evalsha", "eval_ro", "evalsha_ro", "script", "fcall", "fcall_ro", "function"];
+    let of_scripts = ["eval_ro", "evalsha_ro", "fcall", "fcall_ro", "function"];
     if of_scripts.iter().any(|one| is(name, one)) {
         return SCRIPTS;
     }

@@ -4,6 +4,7 @@ use sherwood_cache::{Change, Item, NewItem};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, reply};
 
+use super::compare::Comparison;
 use super::failure::{Failure, SYNTAX, TOO_LONG};
 use super::session::{Changed, CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;
@@ -14,8 +15,8 @@ pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -
     session.values(args, 1, out)
 }
 
-/// Executes the Redis command `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT
-/// seconds | PXAT milliseconds | KEEPTTL]`.
+/// Executes the Redis command `SET key value [NX | XX | IFEQ value | IFNE value] [GET] [EX seconds |
+/// PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`.
 pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (key, value) = (arg(args, 1), arg(args, 2));
     let options = Options::parse(args, 3, OptionSyntax::Set)?;
@@ -44,7 +45,7 @@ pub(super) fn expiry_of_set(session: &Session<'_>, args: Args<'_>, name: &str) -
 
 /// The error of a `SET` that a write-through listener refuses.
 const CONDITIONAL_SET: Failure = Failure::text(
-    "ERR NX, XX, GET and KEEPTTL are refused by a write-through listener: they depend on a value that only the store knows",
+    "ERR NX, XX, IFEQ, IFNE, GET and KEEPTTL are refused by a write-through listener: they depend on a value that only the store knows",
 );
 
 /// Executes a `SET` with options that depend on the present item.
@@ -61,7 +62,7 @@ fn set_if(
         if options.get {
             bulk_or_null(session, old, out);
         }
-        let stores = options.only.is_none_or(|only| (only == Only::IfThere) == old.is_some());
+        let stores = options.only.is_none_or(|only| only.allows(old));
         if !stores {
             return (Change::Keep, false);
         }
@@ -139,8 +140,8 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
         reply::bulk(out, old.value);
         let change = match expires {
             Some(at) if at <= session.moment.now => Change::Remove,
-            Some(at) => Change::Touch(Some(at)),
-            None if options.persist => Change::Touch(None),
+            Some(at) => old.expiring(Some(at)),
+            None if options.persist => old.expiring(None),
             None => Change::Touch(old.expires),
         };
         (change, Ok(()))
@@ -231,17 +232,29 @@ pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
 /// The parsed options of `SET` and `GETEX`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options<'a> {
-    only: Option<Only>,
+    only: Option<Only<'a>>,
     get: bool,
     keep_ttl: bool,
     persist: bool,
     expire: Option<Expire<'a>>,
 }
 
+/// The condition under which a `SET` stores its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Only {
+enum Only<'a> {
     IfThere,
     IfNotThere,
+    If(Comparison<'a>),
+}
+
+impl Only<'_> {
+    fn allows(self, old: Option<Old<'_>>) -> bool {
+        match self {
+            Self::IfThere => old.is_some(),
+            Self::IfNotThere => old.is_none(),
+            Self::If(comparison) => comparison.holds(old.map(|old| old.value)),
+        }
+    }
 }
 
 /// An expiry as given in a command, with its unit.
@@ -266,14 +279,12 @@ impl<'a> Options<'a> {
         while let Some(word) = args.get(index) {
             index += 1;
             match word {
-                _ if syntax == OptionSyntax::Set && is(word, "nx") && options.only != Some(Only::IfThere) => {
-                    options.only = Some(Only::IfNotThere);
-                }
-                _ if syntax == OptionSyntax::Set
-                    && is(word, "xx")
-                    && options.only != Some(Only::IfNotThere) =>
-                {
-                    options.only = Some(Only::IfThere);
+                _ if syntax == OptionSyntax::Set && is(word, "nx") => options.allow(Only::IfNotThere)?,
+                _ if syntax == OptionSyntax::Set && is(word, "xx") => options.allow(Only::IfThere)?,
+                _ if syntax == OptionSyntax::Set && (is(word, "ifeq") || is(word, "ifne")) => {
+                    let comparison = Comparison::parse(args, index - 1).ok_or(SYNTAX)?;
+                    options.allow(Only::If(comparison))?;
+                    index += 1;
                 }
                 _ if syntax == OptionSyntax::Set && is(word, "get") => options.get = true,
                 _ if syntax == OptionSyntax::Set && is(word, "keepttl") && options.expire.is_none() => {
@@ -297,6 +308,14 @@ impl<'a> Options<'a> {
             }
         }
         Ok(options)
+    }
+
+    /// Sets the condition; a repeated one is accepted, another one is not.
+    fn allow(&mut self, only: Only<'a>) -> Result<(), Failure> {
+        match self.only.replace(only) {
+            Some(other) if other != only => Err(SYNTAX),
+            _ => Ok(()),
+        }
     }
 }
 

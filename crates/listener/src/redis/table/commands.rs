@@ -3,17 +3,17 @@
 //! Redis 7.0.
 
 use super::super::{
-    bits, connection, describe, expiry, keys, lcs, listing, many, numbers, server, strings, transaction,
-    watch,
+    bits, compare, connection, describe, expiry, keys, lcs, listing, many, numbers, scripts, server, strings,
+    transaction, watch,
 };
 use super::rows::{
-    ADMIN, CLIENT, FAST, KEY, KEYS, NO_AUTH, NO_KEYS, NONE, PAIRS, READ, READ_FAST, STALE, STALE_FAST, STORE,
-    STORE_FAST, SUB_KEY, TWO_KEYS, WRITE, WRITE_FAST, bitmap, connection, generic, server, string,
-    transactions,
+    ADMIN, CLIENT, FAST, KEY, KEYS, NO_AUTH, NO_KEYS, NONE, PAIRS, READ, READ_FAST, SCRIPT_KEY, STALE,
+    STALE_FAST, STORE, STORE_FAST, SUB_KEY, TWO_KEYS, WRITE, WRITE_FAST, bitmap, connection, generic, server,
+    string, transactions,
 };
 use super::{Command, container};
 
-pub(in super::super) static COMMANDS: [Command; 65] = [
+pub(in super::super) static COMMANDS: [Command; 70] = [
     string("append", 3, STORE_FAST, KEY, "2.0.0", "Add to the end of a value.", strings::append),
     connection("auth", -2, NO_AUTH, "1.0.0", "Say who asks.", connection::auth),
     bitmap("bitcount", -2, READ, "2.6.0", "Count the bits of a value that are set.", bits::bitcount),
@@ -25,8 +25,12 @@ pub(in super::super) static COMMANDS: [Command; 65] = [
     string("decr", 2, STORE_FAST, KEY, "1.0.0", "Subtract one from a number.", numbers::decr),
     string("decrby", 3, STORE_FAST, KEY, "1.0.0", "Subtract from a number.", numbers::decrby),
     generic("del", -2, WRITE, KEYS, "1.0.0", "Remove keys.", keys::del),
+    string("delex", -2, WRITE_FAST, KEY, "8.4.0", "Remove a key if it has a value.", compare::delex),
+    string("delifeq", 3, WRITE_FAST, KEY, "9.0.0", "Remove a key if it has a value.", compare::delifeq),
     transactions("discard", 1, NO_KEYS, "2.0.0", "Forget the commands since MULTI.", transaction::discard),
     connection("echo", 2, STALE_FAST, "1.0.0", "Answer what was sent.", connection::echo),
+    generic("eval", -3, STORE, SCRIPT_KEY, "2.6.0", "Execute a known script of a lock.", scripts::eval),
+    generic("evalsha", -3, STORE, SCRIPT_KEY, "2.6.0", "The same, by its digest.", scripts::evalsha),
     transactions("exec", 1, NO_KEYS, "1.2.0", "Execute the commands since MULTI.", transaction::exec),
     generic("exists", -2, READ_FAST, KEYS, "1.0.0", "Count which of the keys are there.", keys::exists),
     generic("expire", -3, WRITE_FAST, KEY, "1.0.0", "Let a key expire after some seconds.", expiry::expire),
@@ -138,6 +142,7 @@ pub(in super::super) static COMMANDS: [Command; 65] = [
     ),
     connection("reset", 1, NO_AUTH, "6.2.0", "Forget what was agreed on a connection.", connection::reset),
     generic("scan", -2, READ, NO_KEYS, "2.8.0", "List some keys and where to go on.", listing::scan),
+    server("script", -2, STALE, "2.6.0", "Manage scripts.", container).with(&SCRIPT_SUBCOMMANDS),
     connection(
         "select",
         2,
@@ -230,4 +235,11 @@ static OBJECT_SUBCOMMANDS: [Command; 5] = [
     generic("object|help", 2, STALE, NO_KEYS, "6.2.0", "List the subcommands.", keys::object_help),
     generic("object|idletime", 3, READ, SUB_KEY, "2.2.3", "Not tracked.", keys::idletime),
     generic("object|refcount", 3, READ, SUB_KEY, "2.2.3", "Tell how many share a value.", keys::refcount),
+];
+
+static SCRIPT_SUBCOMMANDS: [Command; 4] = [
+    server("script|exists", -3, STALE, "2.6.0", "Tell which scripts are remembered.", scripts::exists),
+    server("script|flush", -2, STALE, "2.6.0", "Forget the remembered scripts.", scripts::flush),
+    server("script|help", 2, STALE, "5.0.0", "List the subcommands.", scripts::help),
+    server("script|load", 3, STALE, "2.6.0", "Remember a known script.", scripts::load),
 ];

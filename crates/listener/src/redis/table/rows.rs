@@ -38,6 +38,9 @@ pub(super) const PAIRS: [i64; 3] = [1, -1, 2];
 /// Key positions of a subcommand whose first argument is the only key.
 pub(super) const SUB_KEY: [i64; 3] = [2, 2, 1];
 
+/// Key positions of a script with one key.
+pub(super) const SCRIPT_KEY: [i64; 3] = [3, 3, 1];
+
 /// Returns the row of a command in Redis's group `string`.
 pub(super) const fn string(
     name: &'static str,
