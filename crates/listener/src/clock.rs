@@ -17,11 +17,25 @@ pub trait Clock: Send + Sync {
     /// it.
     fn at_unix(&self, unix: Duration) -> Instant;
 
+    /// Returns the processor time of the process so far; zero where it is not known.
+    fn cpu_times(&self) -> CpuTimes {
+        CpuTimes::default()
+    }
+
     /// Returns the monotonic and the wall time now.
     fn moment(&self) -> Moment {
         let now = self.now();
         Moment { now, unix_secs: self.unix(now).as_secs() }
     }
+}
+
+/// Processor time of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Time in the program.
+    pub user: Duration,
+    /// Time in the system on behalf of the program.
+    pub system: Duration,
 }
 
 /// A moment, in monotonic time and in wall time.

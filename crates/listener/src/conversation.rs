@@ -15,6 +15,7 @@ use sherwood_model::PartitionId;
 use super::input::Input;
 use super::output::Output;
 use super::shared::Shared;
+use super::sockets::Peer;
 use super::store::StoreWrite;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
@@ -47,6 +48,9 @@ pub(super) trait Conversation: Send + 'static {
     /// [full](Output::is_full), or keys have to be fetched. Appends the answers to `output`, which
     /// is not full at the call and may exceed its bound by one answer.
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance;
+
+    /// Tells the addresses of the connection, once, before anything else.
+    fn introduce(&mut self, _peer: Peer) {}
 
     /// Returns the keys of the commands at the start of `input` that a quick scan finds: only for
     /// [prefetching](super::ahead).

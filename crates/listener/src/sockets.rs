@@ -4,7 +4,7 @@
 //! same traits and runs the same event loop; see [`SingleThread`](super::SingleThread).
 
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 /// A connection that never blocks: a call that cannot be carried out now fails with
@@ -16,6 +16,11 @@ pub trait Socket {
     /// Returns true until the handshake is over.
     fn is_opening(&self) -> bool {
         false
+    }
+
+    /// Returns the addresses of the connection, as far as they are known.
+    fn peer(&self) -> Peer {
+        Peer::default()
     }
 
     /// Reads received bytes into the start of `buffer`; returns 0 when the other side has finished.
@@ -56,6 +61,23 @@ pub trait Socket {
     /// # Errors
     /// As `shutdown`.
     fn shut_down(&self, how: Shutdown) -> io::Result<()>;
+}
+
+/// The addresses of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Address of the client; none for a UNIX socket.
+    pub client: Option<SocketAddr>,
+    /// The address that it has connected to; none for a UNIX socket.
+    pub local: Option<SocketAddr>,
+    /// Number of the socket's file descriptor; -1 without one.
+    pub descriptor: i32,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self { client: None, local: None, descriptor: -1 }
+    }
 }
 
 /// The sockets and wake-ups that a thread waits for.

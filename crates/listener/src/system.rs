@@ -5,18 +5,18 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, read, write};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
-use rustix::net::{accept_with, recv, send, sendmsg, shutdown, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags};
+use rustix::net::{accept_with, getpeername, getsockname, recv, send, sendmsg, shutdown, sockopt};
 
-use super::sockets::{Event, Signal, Socket, Sockets};
+use super::sockets::{Event, Peer, Signal, Socket, Sockets};
 
 /// Most events taken from the system at once. The clock is read anew after them.
 const EVENTS_MAX: usize = 256;
@@ -29,6 +29,15 @@ const INCOMING: u64 = u64::MAX;
 const RAISED: u64 = u64::MAX - 1;
 
 impl Socket for OwnedFd {
+    fn peer(&self) -> Peer {
+        let tcp = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
+        Peer {
+            client: getpeername(self).ok().flatten().and_then(tcp),
+            local: getsockname(self).ok().and_then(tcp),
+            descriptor: self.as_raw_fd(),
+        }
+    }
+
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(recv(self, buffer, RecvFlags::empty()).map(|(bytes, _)| bytes)?)
     }

@@ -21,7 +21,7 @@ use sherwood_model::query_times::Sampling;
 use super::account::Account;
 use super::batch::{InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
-use super::conversation::Protocol;
+use super::conversation::{Conversation, Protocol};
 use super::counters::Count;
 use super::foreign;
 use super::idle::IdleTime;
@@ -467,7 +467,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             self.group.remove_client(self.number);
             return;
         }
-        let conversation = self.protocol.open(&self.shared, self.number);
+        let mut conversation = self.protocol.open(&self.shared, self.number);
+        conversation.introduce(socket.peer());
         let account = self.shared.service.account();
         let token =
             self.clients.insert(|token| Connection::new(token, socket, conversation, permit, account));

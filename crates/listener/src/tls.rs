@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustls::{ServerConfig, ServerConnection};
 
 use super::connection::retry;
-use super::sockets::{Event, Socket, Sockets};
+use super::sockets::{Event, Peer, Socket, Sockets};
 
 /// Bytes to be encrypted that a session takes before the system has taken what it encrypted.
 const OUTPUT_BYTES: usize = 32 << 10;
@@ -167,6 +167,10 @@ impl<S: Socket> TlsSocket<S> {
 }
 
 impl<S: Socket> Socket for TlsSocket<S> {
+    fn peer(&self) -> Peer {
+        self.socket.peer()
+    }
+
     const HAS_HANDSHAKE: bool = true;
 
     fn is_opening(&self) -> bool {

@@ -110,6 +110,10 @@ impl listener::Clock for Clock {
     fn at_unix(&self, unix: Duration) -> Instant {
         self.at_unix(unix)
     }
+
+    fn cpu_times(&self) -> listener::CpuTimes {
+        crate::metrics::cpu_times()
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,16 @@
 //! written by the client's thread, and names, which rarely change.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sherwood_model::Instant;
+use sherwood_wire::resp::Version;
 
+use super::table::COMMANDS;
+use crate::sockets::Peer;
 use crate::tenants::TenantSlot;
 
 /// The connected clients of a listener; at most its maximum number of connections.
@@ -31,8 +36,13 @@ pub(super) struct Card {
     commands: AtomicU64,
     /// The number of commands queued since `MULTI`, plus one; 0 without.
     queued: AtomicU64,
+    /// Position of the last command in the table, plus one; 0 before the first.
+    last: AtomicUsize,
+    /// True if the client speaks version 3 of the protocol.
+    resp3: AtomicBool,
     /// Index of the slot of the client's tenant.
     slot: AtomicUsize,
+    peer: OnceLock<Peer>,
     names: Mutex<Names>,
 }
 
@@ -87,19 +97,44 @@ impl Clients {
 
     /// Returns the answer to `CLIENT LIST`: one line per client of the slot whose id is `wanted`,
     /// in the order of connection.
-    pub(super) fn list(&self, now: Instant, slot: TenantSlot, wanted: impl Fn(u64) -> bool) -> String {
+    pub(super) fn list(
+        &self,
+        now: Instant,
+        slot: TenantSlot,
+        unix: Option<&Path>,
+        wanted: impl Fn(u64) -> bool,
+    ) -> String {
         let open = lock(&self.open);
         let listed = open.values().filter(|card| card.is_of(slot) && wanted(card.id));
-        listed.map(|card| card.line(now) + "\n").collect()
+        listed.map(|card| card.line(now, unix) + "\n").collect()
     }
 }
 
 impl Card {
-    /// Records input at `now` and adds `commands` executed commands. Called only by the client's
-    /// own thread.
-    pub(super) fn note(&self, now: Instant, commands: u64) {
+    /// Records the addresses of the client's connection.
+    pub(super) fn introduce(&self, peer: Peer) {
+        // It is told once.
+        let _ = self.peer.set(peer);
+    }
+
+    /// Records input at `now`, adds `commands` executed commands and notes the position of the last
+    /// one. Called only by the client's own thread.
+    pub(super) fn note(&self, now: Instant, commands: u64, last: Option<usize>) {
         self.seen.store(now.as_nanos(), Relaxed);
         self.add_commands(commands);
+        self.note_last(last);
+    }
+
+    /// Records the position of the latest command in the table.
+    pub(super) fn note_last(&self, last: Option<usize>) {
+        if let Some(last) = last {
+            self.last.store(last + 1, Relaxed);
+        }
+    }
+
+    /// Records the version of the protocol that the client has chosen.
+    pub(super) fn note_version(&self, version: Version) {
+        self.resp3.store(version == Version::Resp3, Relaxed);
     }
 
     /// Adds executed commands. Called only by the client's own thread.
@@ -121,18 +156,32 @@ impl Card {
     }
 
     /// Returns the client's line of `CLIENT LIST`, with the fields that apply to this listener.
-    pub(super) fn line(&self, now: Instant) -> String {
+    /// `unix` is the path of the listener's socket if it is a UNIX socket.
+    pub(super) fn line(&self, now: Instant, unix: Option<&Path>) -> String {
         let Names { name, user, library, library_version } = self.names().clone();
         let user = if user.is_empty() { "default" } else { &user };
         let age = now.since(self.since).as_secs();
         let idle = now.since(Instant::from_nanos(self.seen.load(Relaxed))).as_secs();
         let queued = self.queued.load(Relaxed) as i64 - 1;
         let flags = if queued < 0 { "N" } else { "x" };
+        let Peer { client, local, descriptor } = self.peer.get().copied().unwrap_or_default();
+        let (address, local) = (address(client, unix), address(local, unix));
+        let last = self.last.load(Relaxed).checked_sub(1).map_or("NULL", |at| COMMANDS[at].name);
+        let resp = if self.resp3.load(Relaxed) { 3 } else { 2 };
         format!(
-            "id={} name={name} age={age} idle={idle} flags={flags} db=0 sub=0 psub=0 multi={queued} user={user} \
-             lib-name={library} lib-ver={library_version}",
+            "id={} addr={address} laddr={local} fd={descriptor} name={name} age={age} idle={idle} flags={flags} db=0 sub=0 \
+             psub=0 multi={queued} cmd={last} user={user} resp={resp} lib-name={library} lib-ver={library_version}",
             self.id
         )
+    }
+}
+
+/// Formats an address as Redis does, with port 0 after the path of a UNIX socket.
+fn address(tcp: Option<SocketAddr>, unix: Option<&Path>) -> String {
+    match (tcp, unix) {
+        (Some(address), _) => address.to_string(),
+        (None, Some(path)) => format!("{}:0", path.display()),
+        (None, None) => String::new(),
     }
 }
 

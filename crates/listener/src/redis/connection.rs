@@ -1,5 +1,7 @@
 //! Redis commands about the client's connection.
 
+use std::path::Path;
+
 use sherwood_wire::resp::{Args, Version, integer, reply};
 
 use super::VERSION;
@@ -41,6 +43,7 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) ->
     };
     session.client.log_out(replies);
     session.card.note_queued(None);
+    session.card.note_version(Version::default());
     session.enter(TenantSlot::default());
     {
         let mut names = session.card.names();
@@ -118,6 +121,7 @@ pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
         session.card.names().name = name;
     }
     session.client.version = version;
+    session.card.note_version(version);
     reply::map(out, version, 7);
     let text = [("server", "redis"), ("version", VERSION)];
     for (name, value) in text {
@@ -188,9 +192,17 @@ pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mu
     Ok(())
 }
 
+impl Session<'_> {
+    /// Returns the path of the listener's UNIX socket, if it has one.
+    fn unix_path(&self) -> Option<&Path> {
+        self.shared.options.bind.unix().map(|place| place.path.as_path())
+    }
+}
+
 /// Executes the Redis command `CLIENT INFO`.
 pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
-    let line = session.card.line(session.moment.now) + "\n";
+    session.card.note_last(session.last);
+    let line = session.card.line(session.moment.now, session.unix_path()) + "\n";
     reply::text(out, session.version(), &line);
     Ok(())
 }
@@ -198,16 +210,18 @@ pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Outp
 /// Executes the Redis command `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`.
 pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (now, slot, clients) = (session.moment.now, session.client.slot, &session.hub.clients);
+    let unix = session.unix_path();
+    session.card.note_last(session.last);
     let list = match args.get(2) {
-        None => clients.list(now, slot, |_| true),
+        None => clients.list(now, slot, unix, |_| true),
         Some(word) if is(word, "id") && args.len() > 3 => {
             let ids: Result<Vec<_>, _> =
                 args.from(3).map(|id| integer(id).ok_or(Failure::text("ERR Invalid client ID"))).collect();
             let ids = ids?;
-            clients.list(now, slot, |id| ids.contains(&(id as i64)))
+            clients.list(now, slot, unix, |id| ids.contains(&(id as i64)))
         }
         Some(word) if is(word, "type") && args.len() == 4 => match arg(args, 3) {
-            kind if is(kind, "normal") => clients.list(now, slot, |_| true),
+            kind if is(kind, "normal") => clients.list(now, slot, unix, |_| true),
             kind if ["master", "replica", "slave", "pubsub"].iter().any(|one| is(kind, one)) => String::new(),
             kind => return Err(Failure::about("ERR Unknown client type '", kind, "'")),
         },

@@ -16,6 +16,7 @@ use crate::foreign::refuse;
 use crate::input::Input;
 use crate::output::Output;
 use crate::shared::Shared;
+use crate::sockets::Peer;
 use crate::tenants::TenantSlot;
 
 /// The Redis protocol, as a listener serves it.
@@ -83,6 +84,7 @@ impl Conversation for Client {
         let Input { bytes: input, received } = input;
         let Self { hub, shared, thread, parser, state, has_spoken, card } = self;
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
+        let calls = hub.calls.of(thread, shared.options.threads);
         if !*has_spoken && let Some(next) = refuse(shared, counters, Redis::NAME, moment, input, output) {
             return Advance { consumed: 0, next };
         }
@@ -95,6 +97,8 @@ impl Conversation for Client {
             card,
             moment,
             commands: 0,
+            last: None,
+            calls,
             received,
             exclusive: None,
         };
@@ -137,13 +141,17 @@ impl Conversation for Client {
             }
             session.commands += 1;
         };
-        session.card.note(moment.now, session.commands);
+        session.card.note(moment.now, session.commands, session.last);
         *has_spoken |= consumed > 0;
         Advance { consumed, next }
     }
 
     fn kept_bytes(&self) -> usize {
         self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes())
+    }
+
+    fn introduce(&mut self, peer: Peer) {
+        self.card.introduce(peer);
     }
 
     fn slot(&self) -> TenantSlot {
@@ -161,6 +169,7 @@ impl Conversation for Client {
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { hub, shared, thread, state, card, .. } = self;
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
+        let calls = hub.calls.of(thread, shared.options.threads);
         let (client, exclusive) = (state, None);
         let mut session = Session {
             shared,
@@ -171,6 +180,8 @@ impl Conversation for Client {
             card,
             moment,
             commands: 0,
+            last: None,
+            calls,
             received: None,
             exclusive,
         };

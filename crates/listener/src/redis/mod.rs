@@ -11,7 +11,7 @@
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
 //! | `aside` | answers sent in portions |
-//! | `clients` | registry of connected clients |
+//! | `clients`, `calls` | registry of connected clients, and counts of their commands |
 //! | `decimal`, `glob` | Redis's decimal arithmetic and patterns |
 //!
 //! Values are strings, and there is one database. A listener is look-aside or read-through, like a
@@ -20,6 +20,7 @@
 
 mod aside;
 mod bits;
+mod calls;
 mod clients;
 mod compare;
 mod connection;
@@ -57,6 +58,7 @@ use sherwood_wire::resp::{Limits, reply};
 
 pub(super) use self::conversation::Redis;
 
+use self::calls::Calls;
 use self::clients::Clients;
 use self::scripts::Scripts;
 use super::options::ListenerOptions;
@@ -99,6 +101,7 @@ struct Hub {
     /// Position in the random sequence of `RANDOMKEY`.
     draws: AtomicU64,
     scripts: Mutex<Scripts>,
+    calls: Calls,
 }
 
 impl Hub {
@@ -110,6 +113,7 @@ impl Hub {
             order: Mutex::default(),
             draws,
             scripts: Mutex::default(),
+            calls: Calls::default(),
         })
     }
 

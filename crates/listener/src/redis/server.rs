@@ -9,6 +9,7 @@ use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is};
 use super::words;
+use crate::clock::CpuTimes;
 use crate::counters::Count;
 use crate::output::Output;
 use crate::standing::TenantStanding;
@@ -48,13 +49,15 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
 /// A section of the answer to `INFO`: its name and the function that writes it.
 type Section = (&'static str, fn(&Session<'_>, &mut String) -> std::fmt::Result);
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 11] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Persistence", persistence),
     ("Stats", stats),
     ("Replication", replication),
+    ("CPU", cpu),
+    ("Commandstats", command_stats),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
     ("Tenant", tenant),
@@ -62,14 +65,19 @@ const SECTIONS: [Section; 9] = [
 
 /// Executes the Redis command `INFO [section …]`.
 pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let all = args.len() == 1
-        || args.from(1).any(|word| ["all", "default", "everything"].iter().any(|all| is(word, all)));
+    let asked = |words: &[&str]| args.from(1).any(|word| words.iter().any(|one| is(word, one)));
+    let (all, default) = (asked(&["all", "everything"]), args.len() == 1 || asked(&["default"]));
     let mut text = String::new();
     for (name, write) in SECTIONS {
-        if name == "Tenant" && session.shared.service.standings.is_none() {
+        let is_absent = match name {
+            "Tenant" => session.shared.service.standings.is_none(),
+            "Commandstats" => session.shared.service.users.slots() > 1,
+            _ => false,
+        };
+        if is_absent {
             continue;
         }
-        if all || args.from(1).any(|word| is(word, name)) {
+        if all || default && name != "Commandstats" || args.from(1).any(|word| is(word, name)) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -150,6 +158,21 @@ fn replication(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "role:master\r\nconnected_slaves:0\r\n")
 }
 
+/// Writes the section `cpu` of `INFO`: processor time of the whole node.
+fn cpu(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let CpuTimes { user, system } = session.shared.clock.cpu_times();
+    write!(text, "used_cpu_sys:{:.6}\r\nused_cpu_user:{:.6}\r\n", system.as_secs_f64(), user.as_secs_f64())
+}
+
+/// Writes the section `commandstats` of `INFO`. The time of single commands is not measured, so 0
+/// is reported.
+fn command_stats(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let mut calls = session.hub.calls.since_reset();
+    calls.try_for_each(|(name, calls)| {
+        write!(text, "cmdstat_{name}:calls={calls},usec=0,usec_per_call=0.00\r\n")
+    })
+}
+
 fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "cluster_enabled:0\r\n")
 }
@@ -176,7 +199,7 @@ const POLICY: &str = "allkeys-lru";
 
 /// Returns Redis's settings with the values that this listener reports, in the order of their
 /// names.
-fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
+fn settings(session: &Session<'_>) -> [(&'static str, String); 20] {
     let options = &session.shared.options;
     let service = &session.shared.service;
     let unix = options.bind.unix();
@@ -195,6 +218,7 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
         ("notify-keyspace-events", String::new()),
         ("port", port(session).to_string()),
         ("proto-max-bulk-len", options.item_size_max.to_string()),
+        ("replicaof", String::new()),
         ("requirepass", String::new()),
         ("save", String::new()),
         ("tcp-keepalive", "0".to_owned()),
@@ -240,6 +264,9 @@ pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Ou
 /// Executes the Redis command `CONFIG RESETSTAT`.
 pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     session.shared.reset(session.client.slot);
+    if session.shared.service.users.slots() == 1 {
+        session.hub.calls.reset();
+    }
     out.extend_from_slice(reply::OK);
     Ok(())
 }

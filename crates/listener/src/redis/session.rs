@@ -15,6 +15,7 @@ use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
 use super::Hub;
 use super::aside::Aside;
+use super::calls::ThreadCalls;
 use super::clients::Card;
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, Watched};
@@ -41,6 +42,10 @@ pub(super) struct Session<'a> {
     pub(super) moment: Moment,
     /// Commands executed but not yet recorded in the client's `card`.
     pub(super) commands: u64,
+    /// Position of the last of them in the table.
+    pub(super) last: Option<usize>,
+    /// The counts of calls of the client's thread.
+    pub(super) calls: &'a ThreadCalls,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
     /// The locked keys of a transaction while it is executed.
@@ -120,11 +125,6 @@ impl<'i> Old<'i> {
     }
 }
 
-/// The result of a change to a key.
-pub(super) struct Changed<R> {
-    pub(super) target: Target,
-    /// True if the key existed.
-    found: bool,
 impl Old<'_> {
     /// Returns a change of the item's expiry. It gives the item a new number, so that it counts as
     /// a change of a watched key even if the previous expiry is restored.
@@ -133,6 +133,11 @@ impl Old<'_> {
     }
 }
 
+/// The result of a change to a key.
+pub(super) struct Changed<R> {
+    pub(super) target: Target,
+    /// True if the key existed.
+    found: bool,
     pub(super) result: Result<R, Refused>,
 }
 
@@ -190,7 +195,8 @@ impl Session<'_> {
     /// Returns the command of a request, which it may execute as far as its arguments' number and
     /// its client tell.
     fn command(&mut self, args: Args<'_>) -> Result<&'static Command, Failure> {
-        let command = table::find(arg(args, 0)).ok_or_else(|| unknown(args))?;
+        let at = table::position(arg(args, 0)).ok_or_else(|| unknown(args))?;
+        let command = &table::COMMANDS[at];
         let command = match (command.subcommands, args.get(1)) {
             ([], _) | (_, None) => command,
             (subcommands, Some(sub)) => table::subcommand(subcommands, sub).ok_or_else(|| {
@@ -204,6 +210,8 @@ impl Session<'_> {
         if self.is_outside() && !command.flags.contains(&"no_auth") {
             return Err(self.turned_away(NO_AUTH));
         }
+        self.last = Some(at);
+        self.calls.count(at);
         Ok(command)
     }
 
@@ -446,6 +454,10 @@ impl Session<'_> {
         removed
     }
 
+    pub(super) fn count_removal(&self, removed: bool) {
+        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
+    }
+
     /// Returns the current time in milliseconds since 1970.
     pub(super) fn unix_ms(&self) -> i64 {
         self.unix_ms_of(self.moment.now)
@@ -454,10 +466,6 @@ impl Session<'_> {
     pub(super) fn unix_ms_of(&self, at: Instant) -> i64 {
         i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
     }
-    pub(super) fn count_removal(&self, removed: bool) {
-        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
-    }
-
 
     /// Converts a wall time to a monotonic one. A past one becomes now, and one centuries ahead the
     /// latest instant before `NEVER`.

@@ -99,11 +99,15 @@ impl Command {
     }
 }
 
-/// Finds a command in the table by its name, in any case. A binary search over numbers: about six
+/// Finds a command in the table by its name, in any case. A binary search over numbers: about seven
 /// comparisons.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-    let at = PACKED.binary_search(&packed(name)?).ok()?;
-    Some(&COMMANDS[at])
+    position(name).map(|at| &COMMANDS[at])
+}
+
+/// Returns the position in the table of the command with this name, in any case.
+pub(super) fn position(name: &[u8]) -> Option<usize> {
+    PACKED.binary_search(&packed(name)?).ok()
 }
 
 /// Finds a subcommand by its name, in any case.

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
+use sherwood_listener::CpuTimes;
 
 use super::{family, gauges, one};
 use crate::core::Core;
@@ -88,7 +90,20 @@ fn ticks(stat: &str, number: usize) -> Option<f64> {
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    Some((ticks(stat, 14)? + ticks(stat, 15)?) / TICKS_PER_SECOND)
+    let [user, system] = user_and_system_seconds(stat)?;
+    Some(user + system)
+}
+
+fn user_and_system_seconds(stat: &str) -> Option<[f64; 2]> {
+    Some([ticks(stat, 14)? / TICKS_PER_SECOND, ticks(stat, 15)? / TICKS_PER_SECOND])
+}
+
+/// Returns the processor time of the process so far; zero if it cannot be read.
+pub(crate) fn cpu_times() -> CpuTimes {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let times = user_and_system_seconds(&stat).unwrap_or_default();
+    let [user, system] = times.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    CpuTimes { user, system }
 }
 
 /// Returns when the process started, seconds of Unix time; the system counts from its boot.

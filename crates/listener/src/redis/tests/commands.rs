@@ -396,12 +396,31 @@ fn client_list_contains_clients_while_they_are_connected() {
     let (mut first, mut second) = (listener.client(), listener.client());
     listener.check(&mut first, &[("CLIENT SETNAME a", "+OK")]);
     let list = listener.ask(&mut second, "CLIENT LIST");
-    assert!(list.contains("id=1 name=a ") && list.contains("id=2 name= "), "{list}");
+    assert!(list.contains("id=1 addr= laddr= fd=-1 name=a "), "{list}");
+    assert!(list.contains("id=2 ") && list.contains(" cmd=client user=default resp=2 "), "{list}");
+    listener.ask(&mut first, "HELLO 3");
+    let info = listener.ask(&mut first, "CLIENT INFO");
+    assert!(info.contains(" cmd=client user=default resp=3 "), "{info}");
     let one = listener.ask(&mut second, "CLIENT LIST ID 1 7");
     assert!(one.contains("id=1") && !one.contains("id=2"), "{one}");
     drop(first);
     assert!(!listener.ask(&mut second, "CLIENT LIST").contains("id=1 "));
-    assert!(listener.ask(&mut second, "INFO stats").contains("total_commands_processed:4"));
+    assert!(listener.ask(&mut second, "INFO stats").contains("total_commands_processed:6"));
+}
+
+#[test]
+fn info_has_calls_of_commands_and_processor_time() {
+    let listener = Listener::plain();
+    let mut client = listener.client();
+    listener.check(&mut client, &[("SET k v", "+OK"), ("GET k", "$1 v"), ("get k", "$1 v")]);
+    let info = listener.ask(&mut client, "INFO commandstats");
+    assert!(info.contains("cmdstat_get:calls=2,usec=0,usec_per_call=0.00 cmdstat_info:calls=1,"), "{info}");
+    assert!(!listener.ask(&mut client, "INFO").contains("cmdstat"), "not by default, as in Redis");
+    assert!(listener.ask(&mut client, "INFO all").contains("cmdstat_set:calls=1,"));
+    assert!(listener.ask(&mut client, "INFO cpu").contains("used_cpu_sys:0.000000 used_cpu_user:0.000000"));
+    listener
+        .check(&mut client, &[("CONFIG RESETSTAT", "+OK"), ("CONFIG GET replicaof", "*2 $9 replicaof $0")]);
+    assert!(!listener.ask(&mut client, "INFO commandstats").contains("cmdstat_get"));
 }
 
 #[test]

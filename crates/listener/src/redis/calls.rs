@@ -1,0 +1,93 @@
+//! Counts of the calls of each command, for `INFO commandstats`.
+//!
+//! Each thread has counts of its own, summed when read. They are those of all tenants, so that a
+//! listener with several tenants does not tell them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::table::COMMANDS;
+
+/// Counts by the position of the command in the table.
+type Sums = [u64; COMMANDS.len()];
+
+/// The counts of one thread, on cache lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct ThreadCalls([AtomicU64; COMMANDS.len()]);
+
+impl ThreadCalls {
+    /// Counts a call. Called only by the thread that owns the counts.
+    pub(super) fn count(&self, command: usize) {
+        let calls = &self.0[command];
+        calls.store(calls.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+}
+
+/// The counts of all threads of a listener.
+#[derive(Debug)]
+pub(super) struct Calls {
+    threads: OnceLock<Box<[ThreadCalls]>>,
+    /// The sums at the last `CONFIG RESETSTAT`.
+    baseline: Mutex<Sums>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { threads: OnceLock::new(), baseline: Mutex::new([0; COMMANDS.len()]) }
+    }
+}
+
+impl Calls {
+    /// Returns the counts of a thread of a listener with `threads` of them.
+    pub(super) fn of(&self, thread: usize, threads: usize) -> &ThreadCalls {
+        let none = |_| ThreadCalls([const { AtomicU64::new(0) }; COMMANDS.len()]);
+        &self.threads.get_or_init(|| (0..threads).map(none).collect())[thread]
+    }
+
+    /// Returns the names of the commands called since the last reset, with their calls.
+    pub(super) fn since_reset(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let sums = self.sums();
+        let baseline = *self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = move |at: usize| sums[at].wrapping_sub(baseline[at]);
+        COMMANDS
+            .iter()
+            .enumerate()
+            .map(move |(at, command)| (command.name, calls(at)))
+            .filter(|(_, calls)| *calls > 0)
+    }
+
+    /// Begins to count from zero.
+    pub(super) fn reset(&self) {
+        let sums = self.sums();
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = sums;
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = [0_u64; COMMANDS.len()];
+        for thread in self.threads.get().into_iter().flatten() {
+            for (sum, calls) in sums.iter_mut().zip(&thread.0) {
+                *sum = sum.wrapping_add(calls.load(Relaxed));
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_all_threads_are_counted_from_the_last_reset() {
+        let calls = Calls::default();
+        calls.of(0, 2).count(0);
+        calls.of(1, 2).count(0);
+        calls.of(1, 2).count(1);
+        let told = |calls: &Calls| calls.since_reset().collect::<Vec<_>>();
+        assert_eq!(told(&calls), [(COMMANDS[0].name, 2), (COMMANDS[1].name, 1)]);
+        calls.reset();
+        calls.of(0, 2).count(1);
+        assert_eq!(told(&calls), [(COMMANDS[1].name, 1)]);
+    }
+}
