@@ -277,7 +277,19 @@ impl Link for Connection {
         }
     }
 
-    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+    fn ended_early(&self) -> bool {
+        false
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
+
+    async fn prepare(&mut self, sql: &str) -> Result<(), Cause> {
+        self.columns(sql).await.map(drop)
+    }
+
+    async fn columns(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
         self.meter.allow(BESIDE_BYTES);
         match self.statement(sql).await {
             Ok(statement) => Ok(names(&statement)),
