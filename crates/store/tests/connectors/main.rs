@@ -3,7 +3,7 @@
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`),
 //! each started on a free loopback port with a temporary folder, and stopped by the test that
 //! started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds TLS, with
-//! certificates made by the test.
+//! certificates made by the test; another one ends connections of databases.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -18,8 +18,10 @@ mod faults;
 mod gate;
 mod http;
 mod mariadb;
+mod kept;
 mod memcached;
 mod postgres;
+mod proxy;
 mod redis;
 mod servers;
 

@@ -4,10 +4,10 @@ use std::error::Error as _;
 use std::io;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, Severity};
 
 use super::socket::Exceeded;
-use crate::remote::sql::address::Address;
+use crate::remote::sql::address::{Address, is_end_within};
 use crate::remote::tls;
 use crate::{Cause, escape};
 
@@ -39,6 +39,9 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
             (_, Some(inner)) if inner.is::<rustls::Error>() => {
                 untrusted(inner.downcast_ref().map_or_else(|| inner.to_string(), tls::words))
             }
+            (io::ErrorKind::Other, _) if phase == Phase::Statement && is_end_within(error) => {
+                address.reset(error)
+            }
             (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other, _) => {
                 protocol(detail)
             }
@@ -57,6 +60,29 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
         }
         _ => protocol(detail),
     }
+}
+
+/// True if `error` says that the connection ended, at a time when no byte of the answer had come,
+/// or `has_come` instead. A server that ends an idle connection says so in an error of its own.
+pub(super) fn is_end(error: &Error, has_come: bool) -> bool {
+    if let Some(error) = error.as_db_error() {
+        return is_fatal(error);
+    }
+    let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let is_reset = io.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof
+        )
+    });
+    (error.is_closed() || is_reset) && !has_come
+}
+
+fn is_fatal(error: &DbError) -> bool {
+    matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic)) || error.severity() == "FATAL"
 }
 
 /// The part of a PostgreSQL error that is quoted. Its `DETAIL` is not, since it contains rows and

@@ -7,6 +7,7 @@
 //! it ([`Metered`]) bounds them.
 
 mod cell;
+mod clear;
 mod error;
 mod parameter;
 mod socket;
@@ -31,6 +32,7 @@ use crate::remote::host::{Deadline, HostPort};
 use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, OpenCause};
+use clear::{Clear, Watch};
 use error::Phase;
 use parameter::Parameter;
 use socket::{Encrypt, Meter, Metered};
@@ -66,7 +68,8 @@ impl Postgres {
         }
         let encrypt = match (&options.remote.tls, &address) {
             (Some(tls), Address::Tcp(HostPort { host, .. })) => {
-                Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
+                let (config, server_name) = (tls::client_config(tls)?, tls::server_name(tls, host)?);
+                Some(Encrypt { config, server_name, watch: Watch::default() })
             }
             // As in PostgreSQL's own clients, a UNIX socket is not encrypted.
             _ => None,
@@ -85,14 +88,17 @@ impl Driver for Postgres {
         let server = &self.server;
         let deadline = Deadline::new(server.options.remote.connect_timeout());
         let (socket, meter) = Metered::new(socket::dial(&server.address, deadline).await?);
+        let watch = Watch::default();
         meter.allow(BESIDE_BYTES);
         let log_in = async {
             Ok::<_, Error>(match server.encrypt.clone() {
                 Some(encrypt) => {
+                    let encrypt = Encrypt { watch: watch.clone(), ..encrypt };
                     let (client, connection) = server.config.connect_raw(socket, encrypt).await?;
                     (client, tokio::spawn(connection))
                 }
                 None => {
+                    let socket = Clear::new(socket, watch.clone());
                     let (client, connection) = server.config.connect_raw(socket, NoTls).await?;
                     (client, tokio::spawn(connection))
                 }
@@ -106,7 +112,11 @@ impl Driver for Postgres {
                     client,
                     task: Some(task),
                     meter,
+                    watch,
                     statements: HashMap::new(),
+                    has_answered: false,
+                    is_begun: false,
+                    ended_early: false,
                     runtime,
                 })
             }
@@ -159,13 +169,27 @@ pub(super) struct Connection {
     /// The task that reads the connection's socket; none once its result was taken.
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
+    watch: Watch,
     /// Prepared statements of the connection by their text: at most
     /// [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a key list, and the writes.
     statements: HashMap<String, Statement>,
+    /// True if the connection has answered a statement.
+    has_answered: bool,
+    /// True if the server has begun to answer the last statement.
+    is_begun: bool,
+    /// True if the connection ended before the answer to the last statement began.
+    ended_early: bool,
     runtime: Handle,
 }
 
 impl Connection {
+    /// Prepares for a statement with an answer of at most `bytes`.
+    fn expect(&mut self, bytes: u64) {
+        self.meter.allow(bytes);
+        self.watch.expect();
+        (self.is_begun, self.ended_early) = (false, false);
+    }
+
     /// The cause of a call that failed with `error`, or with the error that ended the connection's
     /// task.
     async fn cause(&mut self, error: Error, bytes_max: u64) -> Cause {
@@ -175,7 +199,10 @@ impl Connection {
             Some(task) => task.await.ok().and_then(Result::err),
             None => None,
         };
-        error::cause(address, Phase::Statement, bytes_max, ended.as_ref().unwrap_or(&error))
+        let error = ended.as_ref().unwrap_or(&error);
+        let is_end = error::is_end(error, self.watch.has_come());
+        self.ended_early = self.has_answered && !self.is_begun && is_end;
+        error::cause(address, Phase::Statement, bytes_max, error)
     }
 
     async fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
@@ -193,7 +220,9 @@ impl Connection {
         let fit = |(kind, bytes)| Parameter::new(kind, bytes).unwrap_or(Parameter::NULL);
         let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
         let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
+        self.watch.expect();
         let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
+        self.is_begun = true;
         let mut wrong = None;
         while let Some(row) = rows.try_next().await? {
             let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
@@ -218,6 +247,7 @@ impl Connection {
     }
 
     async fn settle<T>(&mut self, result: Result<T, Failed>, bytes_max: u64) -> Result<T, Cause> {
+        self.has_answered |= result.is_ok();
         match result {
             Ok(value) => Ok(value),
             Err(Failed::Known(cause)) => Err(cause),
@@ -264,7 +294,7 @@ impl Link for Connection {
     }
 
     async fn version(&mut self) -> Result<String, Cause> {
-        self.meter.allow(BESIDE_BYTES);
+        self.expect(BESIDE_BYTES);
         match self.client.simple_query("SHOW server_version").await {
             Ok(said) => {
                 let version = said.iter().find_map(|said| match said {
@@ -278,7 +308,7 @@ impl Link for Connection {
     }
 
     fn ended_early(&self) -> bool {
-        false
+        self.ended_early
     }
 
     fn remark(&self) -> Option<&'static str> {
@@ -290,7 +320,7 @@ impl Link for Connection {
     }
 
     async fn columns(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
-        self.meter.allow(BESIDE_BYTES);
+        self.expect(BESIDE_BYTES);
         match self.statement(sql).await {
             Ok(statement) => Ok(names(&statement)),
             Err(error) => Err(self.cause(error, 0).await),
@@ -298,22 +328,20 @@ impl Link for Connection {
     }
 
     async fn ping(&mut self) -> Result<(), Cause> {
-        self.meter.allow(BESIDE_BYTES);
-        match self.client.check_connection().await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.cause(error, 0).await),
-        }
+        self.expect(BESIDE_BYTES);
+        let answered = self.client.check_connection().await;
+        self.settle(answered.map_err(Failed::Told), 0).await
     }
 
     async fn rows(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Cause> {
-        self.meter.allow(budget.left.saturating_add(BESIDE_BYTES));
+        self.expect(budget.left.saturating_add(BESIDE_BYTES));
         let bytes_max = budget.bytes_max;
         let result = self.select(sql, bound, budget).await;
         self.settle(result, bytes_max).await
     }
 
     async fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Cause> {
-        self.meter.allow(BESIDE_BYTES);
+        self.expect(BESIDE_BYTES);
         let result = self.execute(sql, bound).await;
         self.settle(result, BESIDE_BYTES).await
     }
