@@ -168,7 +168,7 @@ impl Template {
 
     /// True if the statement calls a procedure, which may have committed changes before it fails.
     pub(crate) fn is_call(&self) -> bool {
-        self.verb().eq_ignore_ascii_case("call")
+        is_call(self.before.first().map_or(self.after.as_str(), |(text, _)| text))
     }
 
     /// The first word of the statement.
@@ -218,6 +218,11 @@ impl Template {
         };
         self.parameters().map(bound).collect()
     }
+}
+
+/// True if a statement that starts with `text` calls a procedure.
+pub(crate) fn is_call(text: &str) -> bool {
+    word(text.trim_start()).eq_ignore_ascii_case("call")
 }
 
 /// Pads a list of keys to the number of its placeholders ([`places`]) by repeating the last key.

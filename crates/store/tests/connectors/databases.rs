@@ -1,4 +1,4 @@
-//! MariaDB and PostgreSQL servers as processes of an unprivileged user, since neither runs as root.
+//! MariaDB, PostgreSQL and PgBouncer as processes of an unprivileged user, since none runs as root.
 
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
@@ -87,6 +87,34 @@ impl Database {
         }
         command.args(more(folder.path()));
         Self::start(command, folder, |port| vec!["-p".to_owned(), port.to_string()])
+    }
+
+    /// Starts PgBouncer in front of a PostgreSQL server, in a pool mode, with two connections to
+    /// it; in session mode with more, since each client keeps one.
+    pub(crate) fn pgbouncer(server: &Self, mode: &str) -> Self {
+        let folder = folder_of("postgres");
+        let program = Path::new("/usr/sbin/pgbouncer");
+        let program = if program.exists() { "/usr/sbin/pgbouncer" } else { "pgbouncer" };
+        let command = at(&folder, "postgres", program);
+        let connections = if mode == "session" { 12 } else { 2 };
+        let (settings, port) = (folder.path().join("pgbouncer.ini"), server.port);
+        let write = move |listens| {
+            let text = format!(
+                "[databases]
+                shop = host=127.0.0.1 port={port} dbname=shop user=shop password='{PASSWORD}' pool_size={connections}
+                [pgbouncer]
+                listen_addr = 127.0.0.1
+                listen_port = {listens}
+                unix_socket_dir =
+                pool_mode = {mode}
+                auth_type = any
+                "
+            );
+            let lines: Vec<_> = text.lines().map(str::trim).collect();
+            fs::write(&settings, lines.join("\n")).unwrap();
+            vec![settings.display().to_string()]
+        };
+        Self::start(command, folder, write)
     }
 
     fn start(mut command: Command, folder: TempDir, args: impl FnOnce(u16) -> Vec<String>) -> Self {
@@ -223,7 +251,11 @@ fn spawn(command: &mut Command) -> Child {
         Ok(process) => process,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let program = command.get_program().to_string_lossy().into_owned();
-            let package = if program.contains("mariadb") { "mariadb-server" } else { "postgresql" };
+            let package = match program {
+                _ if program.contains("mariadb") => "mariadb-server",
+                _ if program.contains("pgbouncer") => "pgbouncer",
+                _ => "postgresql",
+            };
             panic!("{program} is not installed: {}", remedy(package));
         }
         Err(error) => panic!("{command:?}: {error}"),

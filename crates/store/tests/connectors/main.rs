@@ -1,9 +1,9 @@
 //! Tests of connectors with real servers, and with sockets that fail.
 //!
-//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`),
-//! each started on a free loopback port with a temporary folder, and stopped by the test that
-//! started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds TLS, with
-//! certificates made by the test.
+//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`,
+//! `pgbouncer`), each started on a free loopback port with a temporary folder, and stopped by the
+//! test that started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds
+//! TLS, with certificates made by the test; another one ends connections of databases.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -11,15 +11,19 @@
 )]
 
 mod certificates;
+mod changes;
 mod database_faults;
 mod databases;
 mod dynamodb;
 mod faults;
 mod gate;
 mod http;
+mod kept;
 mod mariadb;
 mod memcached;
+mod pooler;
 mod postgres;
+mod proxy;
 mod redis;
 mod servers;
 

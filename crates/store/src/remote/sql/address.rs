@@ -77,6 +77,12 @@ impl Address {
     }
 }
 
+/// True if a connection ended within a message. The drivers' libraries read messages with a codec
+/// of tokio's, which has no other sign of it than this text.
+pub(crate) fn is_end_within(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.to_string() == "bytes remaining on stream")
+}
+
 /// Formats the address in the form that [`Address::parse`] accepts.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,6 +15,7 @@ mod mysql;
 mod options;
 mod pool;
 mod postgres;
+mod renewal;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -106,15 +107,24 @@ impl<D: Driver> Sql<D> {
 
     async fn read(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let mut lease = self.pool.take().await?;
-        let found = if keys.is_empty() {
-            self.in_time(lease.link().ping()).await.map(|()| Vec::new())
-        } else if self.plan.query.reads_many() {
-            self.read_lists(&mut lease, keys).await
-        } else {
-            self.read_each(&mut lease, keys).await
-        };
+        let mut found = self.read_on(&mut lease, keys).await;
+        // The server closed a connection just as it was used again, and has not seen the call.
+        if found.is_err() && lease.ended_early() {
+            self.pool.replace(&mut lease).await?;
+            found = self.read_on(&mut lease, keys).await;
+        }
         lease.settle(&found);
         found
+    }
+
+    async fn read_on(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
+        if keys.is_empty() {
+            self.in_time(lease.link().ping()).await.map(|()| Vec::new())
+        } else if self.plan.query.reads_many() {
+            self.read_lists(lease, keys).await
+        } else {
+            self.read_each(lease, keys).await
+        }
     }
 
     async fn read_each(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
@@ -140,7 +150,7 @@ impl<D: Driver> Sql<D> {
                 // The statement may fail for this key alone, which must not affect the others; but
                 // not if the statement itself is invalid.
                 Err(Cause::Statement { .. }) => {
-                    let columns = self.in_time(lease.link().prepare(&sql)).await?;
+                    let columns = self.in_time(lease.link().columns(&sql)).await?;
                     self.plan.shape.check(&columns)?;
                 }
                 // The rest of the answer is not read yet.
@@ -245,23 +255,29 @@ impl<D: Driver> Sql<D> {
     /// Checks that the server accepts the store's statements, without running them.
     async fn report(&self) -> Result<Report, Cause> {
         let mut lease = self.pool.take().await?;
-        let prepared = self.in_time(self.prepare(&mut lease)).await;
+        let mut prepared = self.in_time(self.prepare(&mut lease)).await;
+        if prepared.is_err() && lease.ended_early() {
+            self.pool.replace(&mut lease).await?;
+            prepared = self.in_time(self.prepare(&mut lease)).await;
+        }
         lease.settle(&prepared);
-        let Prepared { server, key_column } = prepared?;
+        let Prepared { server, key_column, remark } = prepared?;
         // A statement whose first column is not the key finds no keys, without any other sign of
         // it.
         let keyed = key_column.map(|name| format!("a row is the value of the key in its column {name}"));
-        Ok(Report { server, details: self.details.iter().cloned().chain(keyed).collect() })
+        let remark = remark.map(str::to_owned);
+        Ok(Report { server, details: self.details.iter().cloned().chain(keyed).chain(remark).collect() })
     }
 
     async fn prepare(&self, lease: &mut Lease<D>) -> Result<Prepared, Cause> {
-        let columns = lease.link().prepare(&self.plan.query.sql(1)).await?;
+        let columns = lease.link().columns(&self.plan.query.sql(1)).await?;
         self.plan.shape.check(&columns)?;
         let key_column = columns.into_iter().next().filter(|_| self.plan.query.reads_many());
         for template in [&self.plan.write, &self.plan.delete].into_iter().flatten() {
             lease.link().prepare(&template.sql(1)).await?;
         }
-        Ok(Prepared { server: lease.link().version().await?, key_column })
+        let link = lease.link();
+        Ok(Prepared { server: link.version().await?, key_column, remark: link.remark() })
     }
 
     fn error(&self, attempt: Attempt) -> impl Fn(Cause) -> StoreError + use<D> {
@@ -332,6 +348,8 @@ struct Prepared {
     server: String,
     /// The key column of a statement that reads several keys.
     key_column: Option<String>,
+    /// The connection's remark, if it has any.
+    remark: Option<&'static str>,
 }
 
 /// The kind of a change: a write or a removal.

@@ -46,8 +46,19 @@ pub(super) trait Link: Send + 'static {
     /// Returns product and version of the server.
     fn version(&mut self) -> impl Future<Output = Result<String, Cause>> + Send;
 
-    /// Prepares a statement on the server and returns the names of its columns.
-    fn prepare(&mut self, sql: &str) -> impl Future<Output = Result<Vec<String>, Cause>> + Send;
+    /// True if a read has to be sent once more on a new connection: this one had answered a
+    /// statement, and ended before the answer to the last one began.
+    fn ended_early(&self) -> bool;
+
+    /// A remark on the connection for reports, if there is any.
+    fn remark(&self) -> Option<&'static str>;
+
+    /// Checks that the server accepts a statement, without running it.
+    fn prepare(&mut self, sql: &str) -> impl Future<Output = Result<(), Cause>> + Send;
+
+    /// Checks that the server accepts a statement that returns rows, without running it, and
+    /// returns the names of its columns.
+    fn columns(&mut self, sql: &str) -> impl Future<Output = Result<Vec<String>, Cause>> + Send;
 
     /// Checks that the server answers on the connection.
     fn ping(&mut self) -> impl Future<Output = Result<(), Cause>> + Send;
@@ -128,6 +139,23 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
+    /// Lends a new connection to a call whose reused one ended before an answer began. The other
+    /// idle ones are likely to have ended as well.
+    ///
+    /// # Errors
+    /// When connecting fails.
+    pub(super) async fn replace(&self, lease: &mut Lease<D>) -> Result<(), Cause> {
+        lease.held.close();
+        self.shared.idle().links.clear();
+        lease.held = self.new_connection().await?;
+        Ok(())
+    }
+
+    async fn new_connection(&self) -> Result<Held<D>, Cause> {
+        let link = self.shared.driver.connect().await?;
+        Ok(Held { link: Some(link), shared: Arc::clone(&self.shared) })
+    }
+
     /// Returns an idle connection that is not broken, or a new one.
     async fn connected(&self) -> Result<Held<D>, Cause> {
         while let Some((link, since)) = self.shared.pop() {
@@ -146,8 +174,7 @@ impl<D: Driver> Pool<D> {
                 }
             }
         }
-        let link = self.shared.driver.connect().await?;
-        Ok(Held { link: Some(link), shared: Arc::clone(&self.shared) })
+        self.new_connection().await
     }
 }
 
@@ -175,6 +202,11 @@ impl<D: Driver> Lease<D> {
     /// Closes the connection in the middle of an answer, while the call continues.
     pub(super) fn abandon(&mut self) {
         self.held.abandon();
+    }
+
+    /// True if the call's connection was a reused one that ended before an answer began.
+    pub(super) fn ended_early(&self) -> bool {
+        self.held.link.as_ref().is_some_and(Link::ended_early)
     }
 
     /// True if the call has abandoned its connection and was not lent another.

@@ -4,7 +4,7 @@ use std::io;
 
 use mysql_async::{DriverError, Error, IoError, ServerError};
 
-use crate::remote::sql::address::Address;
+use crate::remote::sql::address::{Address, is_end_within};
 use crate::remote::tls;
 use crate::{Cause, escape};
 
@@ -48,6 +48,30 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
+/// True if a kept statement failed with `error` because it is outdated: the server does not know
+/// it, or could not adapt it to a changed table.
+pub(super) fn is_of_outdated_statement(error: &Error) -> bool {
+    matches!(error, Error::Server(ServerError { code: 1243 | 1615, .. }))
+}
+
+/// True if `error`, before an answer, says that the connection ended. A server that ends an idle
+/// connection says so in an error of its own.
+pub(super) fn is_end(error: &Error) -> bool {
+    match error {
+        // Shutting down; the connection was killed, or idle for too long.
+        Error::Server(error) => matches!(error.code, 1053 | 1079 | 1927 | 3169 | 4031),
+        Error::Io(IoError::Io(error)) => matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof
+        ),
+        Error::Driver(error) => matches!(error, DriverError::ConnectionClosed),
+        _ => false,
+    }
+}
+
 /// The cause when a MySQL server requires an unsupported authentication method.
 pub(super) fn unknown_login() -> Cause {
     let detail = "it wants the password in a way that is not known here; of MySQL's and MariaDB's, \
@@ -67,6 +91,7 @@ fn of_io(address: &Address, phase: Phase, bytes_max: u64, error: &io::Error) -> 
     match (error.kind(), phase) {
         // Errors of the codec have no kind of their own; a correct server can cause only this one.
         (io::ErrorKind::Other, Phase::Statement) if is_too_large(error) => Cause::TooLarge { bytes_max },
+        (io::ErrorKind::Other, Phase::Statement) if is_end_within(error) => address.reset(error),
         (io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput, _) => {
             protocol(address, error)
         }

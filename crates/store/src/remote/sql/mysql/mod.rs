@@ -12,6 +12,7 @@ mod cell;
 mod error;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
-use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, SslOpts, Value};
+use mysql_async::{ClientIdentity, Column, Conn, Error, Opts, OptsBuilder, Params, SslOpts, Value};
 use rustls::RootCertStore;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -30,9 +31,10 @@ use super::Budget;
 use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
+use super::renewal::Renewal;
 use crate::remote::host::{Deadline, HostPort};
 use crate::remote::sql::address::Address;
-use crate::remote::template::LISTS_MAX;
+use crate::remote::template::{LISTS_MAX, is_call};
 use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
@@ -144,7 +146,16 @@ impl Driver for MySql {
             match deadline.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
                 Some(Ok(Ok(conn))) => {
                     let (address, runtime) = (Arc::clone(&self.address), Handle::current());
-                    return Ok(Connection { address, conn, opts, runtime });
+                    let (statements, has_answered, ended_early) = (HashMap::new(), false, false);
+                    return Ok(Connection {
+                        address,
+                        conn,
+                        opts,
+                        statements,
+                        has_answered,
+                        ended_early,
+                        runtime,
+                    });
                 }
                 Some(Ok(Err(error))) => {
                     let bytes_max = self.options.remote.value_bytes_max;
@@ -220,14 +231,88 @@ pub(super) struct Connection {
     conn: Conn,
     /// The options that the connection was made with, with the address of its server.
     opts: Opts,
+    /// The times at which statements were prepared anew, by their text; as many as there are
+    /// statements.
+    statements: HashMap<String, Renewal>,
+    /// True if the connection has answered a statement.
+    has_answered: bool,
+    /// True if the connection ended before the answer to the last statement began.
+    ended_early: bool,
     runtime: Handle,
 }
 
-impl Connection {
-    fn cause(&self, bytes_max: u64) -> impl Fn(mysql_async::Error) -> Cause + Send + use<> {
-        let address = Arc::clone(&self.address);
-        move |error| error::cause(&address, Phase::Statement, bytes_max, &error)
+/// The failure of a statement.
+enum Failed {
+    /// Detected by this driver.
+    Known(Cause),
+    /// Before an answer.
+    Unanswered(Error),
+    /// Within an answer.
+    Within(Error),
+}
+
+impl From<Cause> for Failed {
+    fn from(cause: Cause) -> Self {
+        Self::Known(cause)
     }
+}
+
+impl Connection {
+    async fn select(&mut self, sql: &str, bound: &[Bytes], budget: &mut Budget) -> Result<Answer, Failed> {
+        let statement = self.conn.prep(sql).await.map_err(Failed::Unanswered)?;
+        let mut result =
+            self.conn.exec_iter(&statement, parameters(bound)).await.map_err(Failed::Unanswered)?;
+        let columns = result.columns().unwrap_or_default();
+        let mut answer = Answer { columns: names(&columns), rows: Vec::new() };
+        while let Some(row) = result.next().await.map_err(Failed::Within)? {
+            let cells = columns.iter().zip(row.unwrap()).map(|(column, value)| cell::cell(column, value));
+            let cells: Vec<_> = cells.collect();
+            budget.spend(&cells)?;
+            answer.rows.push(cells);
+        }
+        // A procedure returns several results; the first one counts.
+        result.drop_result().await.map_err(Failed::Within)?;
+        Ok(answer)
+    }
+
+    async fn execute(&mut self, sql: &str, bound: &[Bytes]) -> Result<u64, Failed> {
+        let statement = self.conn.prep(sql).await.map_err(Failed::Unanswered)?;
+        let result = self.conn.exec_iter(&statement, parameters(bound)).await.map_err(Failed::Unanswered)?;
+        let changed = result.affected_rows();
+        result.drop_result().await.map_err(Failed::Within)?;
+        Ok(changed)
+    }
+
+    /// Returns true if a statement failed because the server has no such statement, or one that no
+    /// longer fits its tables, and it may be run again at once. It was closed then.
+    async fn recovers<T>(&mut self, sql: &str, result: &Result<T, Failed>) -> bool {
+        let is_outdated =
+            matches!(result, Err(Failed::Unanswered(error)) if error::is_of_outdated_statement(error));
+        if !is_outdated || !self.statements.entry(sql.to_owned()).or_default().allow() {
+            return false;
+        }
+        // It is kept, so this asks the server for nothing.
+        match self.conn.prep(sql).await {
+            Ok(statement) => self.conn.close(statement).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn settle<T>(&mut self, result: Result<T, Failed>, bytes_max: u64) -> Result<T, Cause> {
+        self.has_answered |= result.is_ok();
+        let (error, is_begun) = match result {
+            Ok(value) => return Ok(value),
+            Err(Failed::Known(cause)) => return Err(cause),
+            Err(Failed::Unanswered(error)) => (error, false),
+            Err(Failed::Within(error)) => (error, true),
+        };
+        self.ended_early = self.has_answered && !is_begun && error::is_end(&error);
+        Err(error::cause(&self.address, Phase::Statement, bytes_max, &error))
+    }
+}
+
+fn names(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(|column| column.name_str().into_owned()).collect()
 }
 
 impl Link for Connection {
@@ -235,9 +320,17 @@ impl Link for Connection {
         self.conn.is_disconnected()
     }
 
+    fn ended_early(&self) -> bool {
+        self.ended_early
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
+
     async fn version(&mut self) -> Result<String, Cause> {
-        let cause = self.cause(0);
-        let version: Option<String> = self.conn.query_first("SELECT VERSION()").await.map_err(cause)?;
+        let version = self.conn.query_first("SELECT VERSION()").await.map_err(Failed::Unanswered);
+        let version: Option<String> = self.settle(version, 0)?;
         let version: String = version.unwrap_or_default().chars().take(64).collect();
         // Such as `10.11.14-MariaDB-0+deb12u2` and `8.0.36`.
         Ok(match version.split_once("-MariaDB") {
@@ -246,44 +339,37 @@ impl Link for Connection {
         })
     }
 
-    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
-        let cause = self.cause(0);
-        let statement = self.conn.prep(sql).await.map_err(cause)?;
-        Ok(statement.columns().iter().map(|column| column.name_str().into_owned()).collect())
+    async fn prepare(&mut self, sql: &str) -> Result<(), Cause> {
+        self.columns(sql).await.map(drop)
+    }
+
+    async fn columns(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+        let prepared = self.conn.prep(sql).await.map_err(Failed::Unanswered);
+        Ok(names(&self.settle(prepared, 0)?.columns()))
     }
 
     async fn ping(&mut self) -> Result<(), Cause> {
-        let cause = self.cause(0);
-        self.conn.ping().await.map_err(cause)
+        let answered = self.conn.ping().await.map_err(Failed::Unanswered);
+        self.settle(answered, 0)
     }
 
     async fn rows(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Cause> {
-        let cause = self.cause(budget.bytes_max);
-        let statement = self.conn.prep(sql).await.map_err(&cause)?;
-        let mut result = self.conn.exec_iter(&statement, parameters(&bound)).await.map_err(&cause)?;
-        let columns = result.columns().unwrap_or_default();
-        let mut answer = Answer {
-            columns: columns.iter().map(|column| column.name_str().into_owned()).collect(),
-            rows: Vec::new(),
-        };
-        while let Some(row) = result.next().await.map_err(&cause)? {
-            let cells = columns.iter().zip(row.unwrap()).map(|(column, value)| cell::cell(column, value));
-            let cells: Vec<_> = cells.collect();
-            budget.spend(&cells)?;
-            answer.rows.push(cells);
+        let whole = *budget;
+        let mut result = self.select(sql, &bound, budget).await;
+        if self.recovers(sql, &result).await {
+            *budget = whole;
+            result = self.select(sql, &bound, budget).await;
         }
-        // A procedure returns several results; the first one counts.
-        result.drop_result().await.map_err(&cause)?;
-        Ok(answer)
+        self.settle(result, whole.bytes_max)
     }
 
     async fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Cause> {
-        let cause = self.cause(PACKET_BYTES as u64);
-        let statement = self.conn.prep(sql).await.map_err(&cause)?;
-        let result = self.conn.exec_iter(&statement, parameters(&bound)).await.map_err(&cause)?;
-        let changed = result.affected_rows();
-        result.drop_result().await.map_err(&cause)?;
-        Ok(changed)
+        let mut result = self.execute(sql, &bound).await;
+        // A statement that failed has changed nothing, except that a procedure may have committed.
+        if !is_call(sql) && self.recovers(sql, &result).await {
+            result = self.execute(sql, &bound).await;
+        }
+        self.settle(result, PACKET_BYTES as u64)
     }
 }
 

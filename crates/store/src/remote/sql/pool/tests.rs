@@ -53,7 +53,19 @@ impl Link for FakeLink {
         Ok("fake".to_owned())
     }
 
-    async fn prepare(&mut self, _: &str) -> Result<Vec<String>, Cause> {
+    fn ended_early(&self) -> bool {
+        true
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
+
+    async fn prepare(&mut self, _: &str) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    async fn columns(&mut self, _: &str) -> Result<Vec<String>, Cause> {
         Ok(Vec::new())
     }
 
@@ -118,6 +130,19 @@ async fn call_that_closes_its_connection_in_an_answer_gets_another() {
     lease.abandon();
     lease.settle(&FINE);
     assert_eq!(counts.read(), [2, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_reused_connection_ended_gets_a_new_one_and_none_of_the_idle_ones() {
+    let (pool, counts) = pool(2, 1);
+    let (mut lease, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    other.settle(&FINE);
+    assert!(lease.ended_early());
+    pool.replace(&mut lease).await.unwrap();
+    assert_eq!(counts.read(), [3, 0, 2]);
+    lease.settle(&FINE);
+    pool.take().await.unwrap().settle(&FINE);
+    assert_eq!(counts.read(), [3, 0, 2]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,11 @@ use std::error::Error as _;
 use std::io;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, Severity};
 
+use super::clear::Named;
 use super::socket::Exceeded;
-use crate::remote::sql::address::Address;
+use crate::remote::sql::address::{Address, is_end_within};
 use crate::remote::tls;
 use crate::{Cause, escape};
 
@@ -36,8 +37,12 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
         return match (error.kind(), error.get_ref()) {
             (_, Some(inner)) if inner.is::<Exceeded>() && phase == Phase::Connect => protocol(detail),
             (_, Some(inner)) if inner.is::<Exceeded>() => Cause::TooLarge { bytes_max },
+            (_, Some(inner)) if inner.is::<Named>() => Cause::Unsupported { reason: POOLED_TYPE },
             (_, Some(inner)) if inner.is::<rustls::Error>() => {
                 untrusted(inner.downcast_ref().map_or_else(|| inner.to_string(), tls::words))
+            }
+            (io::ErrorKind::Other, _) if phase == Phase::Statement && is_end_within(error) => {
+                address.reset(error)
             }
             (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other, _) => {
                 protocol(detail)
@@ -57,6 +62,62 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
         }
         _ => protocol(detail),
     }
+}
+
+/// The reason when the types of columns are not looked up through a pooler.
+pub(super) const POOLED_TYPE: &str = "a pooler, such as PgBouncer, is in between, and columns of enumerations, citext and other types of the \
+     database are not read through it in statement mode; cast them, as in `column::text`, or use its transaction mode";
+
+/// True if the connection failed as it was to send a statement with a name to a pooler.
+pub(super) fn is_named_statement(error: &Error) -> bool {
+    let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    io.and_then(io::Error::get_ref).is_some_and(|inner| inner.is::<Named>())
+}
+
+/// True if `error` comes from the pooler, or from another client's statement on a connection of it.
+pub(super) fn is_of_pooler(error: &Error) -> bool {
+    let code = error.code().map_or("", |code| code.code());
+    error.is_closed() || ["08P01", "42P05"].contains(&code)
+}
+
+/// True if a kept statement may have failed with `error` because it is outdated: the types of
+/// tables have changed, or the server does not know it, or another one by its name.
+pub(super) fn is_of_outdated_statement(error: &Error) -> bool {
+    let Some(error) = error.as_db_error().filter(|error| !is_fatal(error)) else { return false };
+    match error.code().code() {
+        "0A000" => error.routine() == Some("RevalidateCachedQuery"),
+        // No statement of this name, another one of this name, other parameters than expected.
+        "26000" | "42P05" | "08P01" => true,
+        // No operator or several for these types, a column of another type, no such cast, no such
+        // type.
+        "42883" | "42725" | "42804" | "42846" | "42704" => true,
+        // A type that was dropped; internal errors are not translated.
+        "XX000" => error.message().starts_with("cache lookup failed"),
+        _ => false,
+    }
+}
+
+/// True if `error` says that the connection ended, at a time when no byte of the answer had come,
+/// or `has_come` instead. A server that ends an idle connection says so in an error of its own.
+pub(super) fn is_end(error: &Error, has_come: bool) -> bool {
+    if let Some(error) = error.as_db_error() {
+        return is_fatal(error);
+    }
+    let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let is_reset = io.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof
+        )
+    });
+    (error.is_closed() || is_reset) && !has_come
+}
+
+fn is_fatal(error: &DbError) -> bool {
+    matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic)) || error.severity() == "FATAL"
 }
 
 /// The part of a PostgreSQL error that is quoted. Its `DETAIL` is not, since it contains rows and

@@ -5,15 +5,24 @@
 //! ended here: a cancel request is sent on another connection, as the protocol requires, and the
 //! task and its socket are dropped. The library also accepts answers of any size; the socket below
 //! it ([`Metered`]) bounds them.
+//!
+//! A connection to the server itself keeps its statements prepared. The server answers such a
+//! statement with the columns that it had when it was prepared, or refuses it (`cached plan must
+//! not change result type`), so the columns need no comparison here. Through a pooler statements
+//! are run as [`pooler`] describes.
 
 mod cell;
+mod clear;
 mod error;
 mod parameter;
+mod pooler;
 mod socket;
+mod statement;
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -21,7 +30,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, RowStream, SimpleQueryMessage};
 
 use super::Budget;
 use super::answer::{Answer, Cell};
@@ -29,17 +39,25 @@ use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use crate::remote::host::{Deadline, HostPort};
 use crate::remote::sql::address::Address;
+use crate::remote::template::is_call;
 use crate::remote::tls;
 use crate::{Cause, OpenCause};
+use clear::{Clear, Watch};
 use error::Phase;
 use parameter::Parameter;
 use socket::{Encrypt, Meter, Metered};
+use statement::{Form, Kept, names};
 
 /// Default port of PostgreSQL.
 pub(super) const PORT: u16 = 5432;
 /// Bytes of an answer besides its rows: the description of a statement, notices, and the messages
 /// of a login.
 const BESIDE_BYTES: u64 = 256 << 10;
+
+/// The remark of a check about a connection that a pooler has accepted.
+const POOLED: &str =
+    "a pooler, such as PgBouncer, is in between: statements have no names and are parsed each time";
+const POOLED_CALL: &str = "a pooler, such as PgBouncer, is in between, through which no CALL is run; name the server itself, or use a function";
 
 /// Makes connections to a PostgreSQL server.
 pub(super) struct Postgres {
@@ -54,6 +72,8 @@ struct Server {
     config: Config,
     encrypt: Option<Encrypt>,
     options: SqlOptions,
+    /// True if columns have types that have to be looked up before a pooler is sent a statement.
+    looks_up: AtomicBool,
 }
 
 impl Postgres {
@@ -66,14 +86,16 @@ impl Postgres {
         }
         let encrypt = match (&options.remote.tls, &address) {
             (Some(tls), Address::Tcp(HostPort { host, .. })) => {
-                Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
+                let (config, server_name) = (tls::client_config(tls)?, tls::server_name(tls, host)?);
+                Some(Encrypt { config, server_name, watch: Watch::default() })
             }
             // As in PostgreSQL's own clients, a UNIX socket is not encrypted.
             _ => None,
         };
         config.ssl_mode(if encrypt.is_some() { SslMode::Require } else { SslMode::Disable });
         let cancels = Arc::new(Semaphore::new(options.remote.connections_max.into()));
-        let server = Server { address, config, encrypt, options: options.clone() };
+        let (options, looks_up) = (options.clone(), AtomicBool::new(false));
+        let server = Server { address, config, encrypt, options, looks_up };
         Ok(Self { server: Arc::new(server), cancels })
     }
 }
@@ -85,28 +107,42 @@ impl Driver for Postgres {
         let server = &self.server;
         let deadline = Deadline::new(server.options.remote.connect_timeout());
         let (socket, meter) = Metered::new(socket::dial(&server.address, deadline).await?);
+        let watch = Watch::default();
         meter.allow(BESIDE_BYTES);
         let log_in = async {
-            Ok::<_, Error>(match server.encrypt.clone() {
+            let (client, task) = match server.encrypt.clone() {
                 Some(encrypt) => {
+                    let encrypt = Encrypt { watch: watch.clone(), ..encrypt };
                     let (client, connection) = server.config.connect_raw(socket, encrypt).await?;
                     (client, tokio::spawn(connection))
                 }
                 None => {
+                    let socket = Clear::new(socket, watch.clone());
                     let (client, connection) = server.config.connect_raw(socket, NoTls).await?;
                     (client, tokio::spawn(connection))
                 }
-            })
+            };
+            let is_direct = pooler::is_absent(&client).await?;
+            Ok::<_, Error>((client, task, is_direct))
         };
         match deadline.wait(log_in).await {
-            Some(Ok((client, task))) => {
+            Some(Ok((client, task, is_direct))) => {
+                if !is_direct {
+                    watch.refuse_names(true);
+                }
                 let (server, runtime) = (Arc::clone(server), Handle::current());
                 Ok(Connection {
                     server,
                     client,
                     task: Some(task),
                     meter,
+                    watch,
+                    is_direct,
+                    has_looked_up: false,
                     statements: HashMap::new(),
+                    has_answered: false,
+                    is_begun: false,
+                    ended_early: false,
                     runtime,
                 })
             }
@@ -159,13 +195,31 @@ pub(super) struct Connection {
     /// The task that reads the connection's socket; none once its result was taken.
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
-    /// Prepared statements of the connection by their text: at most
+    watch: Watch,
+    /// True if no pooler is between this connection and the server.
+    is_direct: bool,
+    /// True if the types of columns were looked up, through a pooler.
+    has_looked_up: bool,
+    /// Statements of the connection by their text: at most
     /// [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a key list, and the writes.
-    statements: HashMap<String, Statement>,
+    statements: HashMap<String, Kept>,
+    /// True if the connection has answered a statement.
+    has_answered: bool,
+    /// True if the server has begun to answer the last statement.
+    is_begun: bool,
+    /// True if the connection ended before the answer to the last statement began.
+    ended_early: bool,
     runtime: Handle,
 }
 
 impl Connection {
+    /// Prepares for a statement with an answer of at most `bytes`.
+    fn expect(&mut self, bytes: u64) {
+        self.meter.allow(bytes);
+        self.watch.expect();
+        (self.is_begun, self.ended_early) = (false, false);
+    }
+
     /// The cause of a call that failed with `error`, or with the error that ended the connection's
     /// task.
     async fn cause(&mut self, error: Error, bytes_max: u64) -> Cause {
@@ -175,27 +229,98 @@ impl Connection {
             Some(task) => task.await.ok().and_then(Result::err),
             None => None,
         };
-        error::cause(address, Phase::Statement, bytes_max, ended.as_ref().unwrap_or(&error))
-    }
-
-    async fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
-        if let Some(statement) = self.statements.get(sql) {
-            return Ok(statement.clone());
+        let error = ended.as_ref().unwrap_or(&error);
+        let is_end = error::is_end(error, self.watch.has_come());
+        self.ended_early = self.has_answered && !self.is_begun && is_end;
+        if error::is_named_statement(error) {
+            // The next connection looks up the types of columns first.
+            self.server.looks_up.store(true, Ordering::Relaxed);
+            self.ended_early = true;
         }
-        let statement = self.client.prepare(sql).await?;
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
+        error::cause(address, Phase::Statement, bytes_max, error)
     }
 
-    async fn select(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Failed> {
-        let statement = self.statement(sql).await?;
+    /// Returns a statement, and true if it was not kept. A kept one may be outdated.
+    async fn statement(&mut self, sql: &str) -> Result<(Form, bool), Failed> {
+        if let Some(form) = self.statements.get(sql).and_then(Kept::form) {
+            return Ok((form, false));
+        }
+        let form = match self.is_direct {
+            true => Form::Named(self.client.prepare(sql).await?),
+            false if is_call(sql) => return Err(Cause::Unsupported { reason: POOLED_CALL }.into()),
+            false => Form::Unnamed(pooler::parameters(&self.client, sql).await?.into()),
+        };
+        self.statements.entry(sql.to_owned()).or_default().keep(form.clone());
+        Ok((form, true))
+    }
+
+    /// Returns true if the statement `sql` may be prepared anew now, which then happens at its next
+    /// use.
+    fn renew(&mut self, sql: &str) -> bool {
+        let is_renewed = self.statements.get_mut(sql).is_some_and(Kept::renew);
+        if is_renewed {
+            self.client.clear_type_cache();
+        }
+        is_renewed
+    }
+
+    /// Returns true if a statement failed with `error` because it is outdated, and may be run again
+    /// at once.
+    fn recovers(&mut self, sql: &str, error: &Error) -> bool {
+        error::is_of_outdated_statement(error) && !self.is_closed() && self.renew(sql)
+    }
+
+    /// Returns a statement with its parameters, none where bytes have no form of the parameter's
+    /// type. That is said only of a type which the server has told not long ago.
+    async fn fitted(&mut self, sql: &str, bound: &[Bytes]) -> Result<(Form, Vec<Option<Parameter>>), Failed> {
+        let (form, is_new) = self.statement(sql).await?;
+        let parameters = form.fit(bound);
+        if is_new || parameters.iter().all(Option::is_some) || !self.renew(sql) {
+            return Ok((form, parameters));
+        }
+        let (form, _) = self.statement(sql).await?;
+        let parameters = form.fit(bound);
+        Ok((form, parameters))
+    }
+
+    /// Looks up the types of a statement's columns, if a connection before this one met some that
+    /// have to be.
+    async fn look_up(&mut self, sql: &str, form: &Form) -> Result<(), Failed> {
+        if self.is_direct || self.has_looked_up || !self.server.looks_up.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.has_looked_up = true;
+        let looked_up = pooler::look_up(&self.client, &self.watch, sql, form.kinds()).await;
+        looked_up.map_err(|error| {
+            drop(self.task.take().map(AbortOnDrop));
+            match error::is_of_pooler(&error) {
+                true => Cause::Unsupported { reason: error::POOLED_TYPE }.into(),
+                false => Failed::Told(error),
+            }
+        })
+    }
+
+    async fn described(&mut self, sql: &str) -> Result<Vec<String>, Failed> {
+        let (form, _) = self.statement(sql).await?;
+        self.look_up(sql, &form).await?;
+        Ok(self.names(sql, &form).await?)
+    }
+
+    async fn select(&mut self, sql: &str, bound: &[Bytes], budget: &mut Budget) -> Result<Answer, Failed> {
+        let (form, parameters) = self.fitted(sql, bound).await?;
+        self.look_up(sql, &form).await?;
+        self.watch.expect();
         // A key that is not a value of the parameter's type is bound as null, which equals nothing.
-        let fit = |(kind, bytes)| Parameter::new(kind, bytes).unwrap_or(Parameter::NULL);
-        let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
-        let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
-        let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
+        let parameters: Vec<_> = parameters.into_iter().map(|fit| fit.unwrap_or(Parameter::NULL)).collect();
+        let rows = self.send(sql, &form, &parameters).await?;
+        self.is_begun = true;
+        let mut answer = Answer::default();
+        let mut rows = pin!(rows);
         let mut wrong = None;
         while let Some(row) = rows.try_next().await? {
+            if answer.columns.is_empty() {
+                answer.columns = names(row.columns());
+            }
             let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
             match cells.collect::<Result<Vec<_>, _>>() {
                 Ok(cells) => {
@@ -207,27 +332,60 @@ impl Connection {
                 Err(error) => wrong = Some(unread(&error)),
             }
         }
+        if answer.columns.is_empty() {
+            answer.columns = self.names(sql, &form).await?;
+        }
         wrong.map_or(Ok(answer), |cause| Err(cause.into()))
     }
 
-    async fn execute(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Failed> {
-        let statement = self.statement(sql).await?;
-        let fit = |(kind, bytes)| Parameter::new(kind, bytes).ok_or_else(|| unfit(kind));
-        let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect::<Result<_, _>>()?;
-        Ok(self.client.execute_raw(&statement, parameters).await?)
+    /// Runs a statement that returns rows, and awaits the start of its answer.
+    async fn send(&self, sql: &str, form: &Form, parameters: &[Parameter]) -> Result<RowStream, Error> {
+        match form {
+            Form::Named(statement) => self.client.query_raw(statement, parameters).await,
+            Form::Unnamed(kinds) => {
+                self.client.query_typed_raw(sql, parameters.iter().zip(kinds.iter().cloned())).await
+            }
+        }
+    }
+
+    /// The names of a statement's columns, for an answer that has no row to tell.
+    async fn names(&mut self, sql: &str, form: &Form) -> Result<Vec<String>, Error> {
+        let kinds = match form {
+            Form::Named(statement) => return Ok(names(statement.columns())),
+            Form::Unnamed(kinds) => kinds,
+        };
+        let kept = self.statements.entry(sql.to_owned()).or_default();
+        if let Some(columns) = &kept.columns {
+            return Ok(columns.clone());
+        }
+        let columns = pooler::columns(&self.client, sql, kinds).await?;
+        kept.columns = Some(columns.clone());
+        Ok(columns)
+    }
+
+    async fn execute(&mut self, sql: &str, bound: &[Bytes]) -> Result<u64, Failed> {
+        let (form, parameters) = self.fitted(sql, bound).await?;
+        let fit = |(kind, fit): (_, Option<Parameter>)| fit.ok_or_else(|| unfit(kind));
+        let parameters = form.kinds().iter().zip(parameters).map(fit).collect::<Result<Vec<_>, _>>()?;
+        Ok(match &form {
+            Form::Named(statement) => self.client.execute_raw(statement, parameters).await?,
+            Form::Unnamed(kinds) => {
+                let parameters = parameters.iter().zip(kinds.iter());
+                let typed: Vec<_> =
+                    parameters.map(|(bound, kind)| (bound as &(dyn ToSql + Sync), kind.clone())).collect();
+                self.client.execute_typed(sql, &typed).await?
+            }
+        })
     }
 
     async fn settle<T>(&mut self, result: Result<T, Failed>, bytes_max: u64) -> Result<T, Cause> {
+        self.has_answered |= result.is_ok();
         match result {
             Ok(value) => Ok(value),
             Err(Failed::Known(cause)) => Err(cause),
             Err(Failed::Told(error)) => Err(self.cause(error, bytes_max).await),
         }
     }
-}
-
-fn names(statement: &Statement) -> Vec<String> {
-    statement.columns().iter().map(|column| column.name().to_owned()).collect()
 }
 
 /// The failure of a statement, detected by this driver or by the library.
@@ -263,12 +421,20 @@ impl Link for Connection {
         self.task.is_none() || self.client.is_closed()
     }
 
+    fn ended_early(&self) -> bool {
+        self.ended_early
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        (!self.is_direct).then_some(POOLED)
+    }
+
     async fn version(&mut self) -> Result<String, Cause> {
-        self.meter.allow(BESIDE_BYTES);
+        self.expect(BESIDE_BYTES);
         match self.client.simple_query("SHOW server_version").await {
             Ok(said) => {
                 let version = said.iter().find_map(|said| match said {
-                    SimpleQueryMessage::Row(row) => row.get(0),
+                    SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten(),
                     _ => None,
                 });
                 Ok(format!("PostgreSQL {}", version.unwrap_or_default().chars().take(64).collect::<String>()))
@@ -277,32 +443,44 @@ impl Link for Connection {
         }
     }
 
-    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
-        self.meter.allow(BESIDE_BYTES);
-        match self.statement(sql).await {
-            Ok(statement) => Ok(names(&statement)),
-            Err(error) => Err(self.cause(error, 0).await),
-        }
+    async fn prepare(&mut self, sql: &str) -> Result<(), Cause> {
+        self.expect(BESIDE_BYTES);
+        let prepared = self.statement(sql).await.map(drop);
+        self.settle(prepared, 0).await
+    }
+
+    async fn columns(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+        self.expect(BESIDE_BYTES);
+        let columns = self.described(sql).await;
+        self.settle(columns, 0).await
     }
 
     async fn ping(&mut self) -> Result<(), Cause> {
-        self.meter.allow(BESIDE_BYTES);
-        match self.client.check_connection().await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.cause(error, 0).await),
-        }
+        self.expect(BESIDE_BYTES);
+        let answered = self.client.check_connection().await;
+        self.settle(answered.map_err(Failed::Told), 0).await
     }
 
     async fn rows(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Cause> {
-        self.meter.allow(budget.left.saturating_add(BESIDE_BYTES));
-        let bytes_max = budget.bytes_max;
-        let result = self.select(sql, bound, budget).await;
-        self.settle(result, bytes_max).await
+        let whole = *budget;
+        self.expect(whole.left.saturating_add(BESIDE_BYTES));
+        let mut result = self.select(sql, &bound, budget).await;
+        if matches!(&result, Err(Failed::Told(error)) if self.recovers(sql, error)) {
+            *budget = whole;
+            self.expect(whole.left.saturating_add(BESIDE_BYTES));
+            result = self.select(sql, &bound, budget).await;
+        }
+        self.settle(result, whole.bytes_max).await
     }
 
     async fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Cause> {
-        self.meter.allow(BESIDE_BYTES);
-        let result = self.execute(sql, bound).await;
+        self.expect(BESIDE_BYTES);
+        let mut result = self.execute(sql, &bound).await;
+        // A statement that failed has changed nothing, except that a procedure may have committed.
+        if matches!(&result, Err(Failed::Told(error)) if !is_call(sql) && self.recovers(sql, error)) {
+            self.expect(BESIDE_BYTES);
+            result = self.execute(sql, &bound).await;
+        }
         self.settle(result, BESIDE_BYTES).await
     }
 }

@@ -11,9 +11,10 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
-use tokio_rustls::TlsConnector;
+use tokio_postgres::tls::TlsConnect;
+use tokio_rustls::{TlsConnector, client};
 
+use super::clear::{Clear, Watch};
 use crate::Cause;
 use crate::remote::host::Deadline;
 use crate::remote::sql::address::Address;
@@ -111,50 +112,17 @@ impl AsyncWrite for Metered {
 pub(super) struct Encrypt {
     pub(super) config: Arc<ClientConfig>,
     pub(super) server_name: ServerName<'static>,
+    pub(super) watch: Watch,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Encrypt {
-    type Stream = Encrypted<S>;
+    type Stream = Clear<client::TlsStream<S>>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Stream>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         let handshake = TlsConnector::from(self.config).connect(self.server_name, stream);
-        Box::pin(async move { Ok(Encrypted(handshake.await?)) })
-    }
-}
-
-/// A TLS connection. It does not support channel binding: TLS already protects the password
-/// exchange.
-pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
-
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Box::pin(async move { Ok(Clear::new(handshake.await?, self.watch)) })
     }
 }
 

@@ -1,0 +1,95 @@
+//! Statements that a connection keeps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Column, Statement};
+
+use super::parameter::Parameter;
+use crate::remote::sql::renewal::Renewal;
+
+/// Time after which a kept statement is prepared anew. A change of a column's type may leave the
+/// statement valid, with parameters of the type before: keys are then still compared as that type.
+const KEPT_MAX: Duration = Duration::from_secs(60);
+
+/// The parts of a statement that a connection keeps.
+#[derive(Clone)]
+pub(super) enum Form {
+    /// A statement prepared on the server.
+    Named(Statement),
+    /// The types of the parameters of a statement that is parsed each time.
+    Unnamed(Arc<[Type]>),
+}
+
+impl Form {
+    /// The types of the parameters.
+    pub(super) fn kinds(&self) -> &[Type] {
+        match self {
+            Self::Named(statement) => statement.params(),
+            Self::Unnamed(kinds) => kinds,
+        }
+    }
+
+    /// Converts `bound` to parameters; none for bytes that have no form of the parameter's type.
+    pub(super) fn fit(&self, bound: &[Bytes]) -> Vec<Option<Parameter>> {
+        self.kinds().iter().zip(bound).map(|(kind, bytes)| Parameter::new(kind, bytes.clone())).collect()
+    }
+}
+
+pub(super) fn names(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(|column| column.name().to_owned()).collect()
+}
+
+/// A statement of one connection.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The statement and the time at which it was prepared; none if it has to be prepared.
+    form: Option<(Form, Instant)>,
+    /// The names of the columns, if the form does not have them.
+    pub(super) columns: Option<Vec<String>>,
+    renewal: Renewal,
+}
+
+impl Kept {
+    /// The statement; none if it has to be prepared.
+    pub(super) fn form(&self) -> Option<Form> {
+        self.form.as_ref().filter(|(_, since)| since.elapsed() < KEPT_MAX).map(|(form, _)| form.clone())
+    }
+
+    /// Keeps a statement that was prepared just now.
+    pub(super) fn keep(&mut self, form: Form) {
+        (self.form, self.columns) = (Some((form, Instant::now())), None);
+    }
+
+    /// Forgets the statement, if it may be prepared anew now.
+    pub(super) fn renew(&mut self) -> bool {
+        let is_renewed = self.renewal.allow();
+        if is_renewed {
+            self.form = None;
+        }
+        is_renewed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_statement_is_forgotten_after_a_minute_and_when_it_is_renewed() {
+        let mut kept = Kept::default();
+        assert!(kept.form().is_none());
+        kept.keep(Form::Unnamed(Arc::new([Type::INT4])));
+        tokio::time::advance(KEPT_MAX - Duration::from_millis(1)).await;
+        assert_eq!(kept.form().unwrap().kinds(), [Type::INT4]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(kept.form().is_none());
+        kept.keep(Form::Unnamed(Arc::new([Type::INT8])));
+        assert!(kept.renew() && kept.form().is_none());
+        kept.keep(Form::Unnamed(Arc::new([Type::INT8])));
+        assert!(!kept.renew() && kept.form().is_some(), "at most once a second");
+    }
+}
