@@ -12,6 +12,7 @@
 mod dynamodb;
 mod host;
 mod http;
+mod json;
 mod memcached;
 mod options;
 mod pipeline;

@@ -167,11 +167,11 @@ impl Http {
             let (read, Answer { headers, body, .. }) = self.get(url, call).await?;
             match read {
                 answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
-                answer::Read::Absent => Ok(vec![None; keys.len()]),
+                answer::Read::Absent => Ok(vec![Ok(None); keys.len()]),
             }
         };
         match read.await {
-            Ok(found) => found.into_iter().map(|found| Some(Ok(found))).collect(),
+            Ok(each) => each.into_iter().map(Some).collect(),
             Err(cause) => vec![Some(Err(cause)); keys.len()],
         }
     }
