@@ -17,6 +17,7 @@ mod traceparent;
 mod url;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -343,5 +344,6 @@ const NO_URL: Cause = Cause::Unsupported {
 };
 
 fn found(value: Bytes, headers: &HeaderMap) -> Found {
-    Found { value, flags: 0, good_for: freshness::good_for(headers), tags: freshness::tags(headers) }
+    let good_for = freshness::good_for(headers, SystemTime::now());
+    Found { value, flags: 0, good_for, tags: freshness::tags(headers) }
 }
