@@ -17,6 +17,7 @@ mod dynamodb;
 mod faults;
 mod gate;
 mod http;
+mod kept;
 mod mariadb;
 mod memcached;
 mod postgres;
@@ -27,10 +28,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use sherwood_store::{Found, KeyAnswer, Store, StoreError, StoreOptions, open};
+use sherwood_store::{Found, KeyAnswer, RemoteOptions, Store, StoreError, StoreOptions, open};
 
 fn opened(options: StoreOptions) -> Arc<dyn Store> {
     open("b", &options).expect("valid options")
+}
+
+/// Options whose timeouts do not end a call of a test that works.
+fn patient() -> RemoteOptions {
+    RemoteOptions { connect_timeout_ms: 60_000, answer_timeout_ms: 60_000, ..RemoteOptions::default() }
 }
 
 fn keys(keys: &[&str]) -> Vec<Bytes> {

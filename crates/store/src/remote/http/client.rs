@@ -2,6 +2,7 @@
 //! failure.
 
 use std::error::Error;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use super::connector::{HttpConnector, NotConnected};
+use super::resend::{self, Effect, Link, Over, Resends};
 use super::url;
 use crate::remote::options::RemoteOptions;
 use crate::remote::tls;
@@ -56,7 +58,10 @@ impl Budget {
 
 /// An HTTP client whose connections and waiting times have the bounds of the options.
 pub(crate) struct Client {
-    hyper: legacy::Client<HttpConnector, Full<Bytes>>,
+    /// Keeps connections for later requests.
+    shared: legacy::Client<HttpConnector, Full<Bytes>>,
+    /// Opens a connection for each request.
+    own: legacy::Client<HttpConnector, Full<Bytes>>,
     answer_timeout: Duration,
 }
 
@@ -66,25 +71,48 @@ impl Client {
         let tls = remote.tls.clone().unwrap_or_default();
         let connector = HttpConnector::open(is_secure, &tls, &["h2", "http/1.1"], remote.connect_timeout())?;
         let answer_timeout = remote.answer_timeout();
-        let hyper = legacy::Client::builder(TokioExecutor::new())
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(remote.connections_max.into())
             // An HTTP/2 connection carries many requests: new ones must not be sent on one that
             // hangs.
             .http2_keep_alive_interval(answer_timeout)
-            .http2_keep_alive_timeout(answer_timeout)
-            .build(connector);
-        Ok(Self { hyper, answer_timeout })
+            .http2_keep_alive_timeout(answer_timeout);
+        let own = builder.clone().pool_max_idle_per_host(0).build(connector.clone());
+        let shared = builder.pool_max_idle_per_host(remote.connections_max.into()).build(connector);
+        Ok(Self { shared, own, answer_timeout })
     }
 
-    /// Sends a request and reads the head of the response.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Cause> {
-        let address = host(request.uri());
-        match timeout(self.answer_timeout, self.hyper.request(request)).await {
-            Ok(response) => response.map_err(|error| failure(&error, &address)),
-            Err(_) => Err(Cause::unanswered(address, self.answer_timeout)),
+    /// Sends a request, which `request` makes, and reads the head of the response. A request is
+    /// sent again when the server ended its connection without processing it, or may have begun to,
+    /// if it has no effect.
+    pub(crate) async fn send(
+        &self,
+        effect: Effect,
+        request: impl Fn() -> Result<Request<Full<Bytes>>, Cause>,
+    ) -> Result<Response<Incoming>, Cause> {
+        let mut resends = Resends::new(effect);
+        let mut client = &self.shared;
+        loop {
+            let request = request()?;
+            let url = request.uri().clone();
+            let error = match timeout(self.answer_timeout, client.request(request)).await {
+                Ok(Ok(response)) => {
+                    Link::answered(response.extensions());
+                    return Ok(response);
+                }
+                Ok(Err(error)) => error,
+                Err(_) => return Err(Cause::unanswered(host(&url), self.answer_timeout)),
+            };
+            client = match resends.after(&error) {
+                Some(Over::Shared) => &self.shared,
+                Some(Over::Own) => &self.own,
+                None => {
+                    return Err(resend::refusal(&error).unwrap_or_else(|| failure(&error, &host(&url))));
+                }
+            };
         }
     }
 
@@ -156,14 +184,24 @@ fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
         if let Some(known) = error.downcast_ref().filter(|error| tls::is_refusal(error)) {
             return Cause::Certificate { address, detail: known.to_string() };
         }
-        // The inner error of an `io::Error` is not among its sources.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         innermost = error;
-        next = error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)));
+        next = source(error);
     }
     let unsaid = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
     match unsaid {
         true => Cause::Unreachable { address, detail: innermost.to_string() },
         false => Cause::Reset { address, detail: innermost.to_string() },
     }
+}
+
+/// The first error of type `T` among `error` and the errors that caused it.
+pub(super) fn source_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    error.downcast_ref().or_else(|| source_of(source(error)?))
+}
+
+/// The error that caused `error`.
+fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    // The inner error of an `io::Error` is not among its sources.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)))
 }

@@ -13,6 +13,7 @@ mod client;
 mod connector;
 mod freshness;
 mod options;
+mod resend;
 mod traceparent;
 mod url;
 
@@ -31,6 +32,7 @@ pub(crate) use answer::settled;
 pub(crate) use client::{Budget, Client, host};
 pub use connector::{HttpConnector, NotConnected, Socket as HttpSocket};
 pub use options::{HeaderValue, HttpOptions};
+pub(crate) use resend::Effect;
 pub use traceparent::with_traceparent;
 pub(crate) use url::address;
 
@@ -211,7 +213,7 @@ impl Http {
         let _room = self.room()?;
         let _permit = self.permit().await?;
         let address = host(&url);
-        let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
+        let (head, body) = self.send(Effect::Write, method, &url, value).await?.into_parts();
         self.client.drain(body, &address).await;
         Ok((head.status, head.headers, address))
     }
@@ -260,7 +262,7 @@ impl Http {
     async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
         let _permit = call.unless_stopped(self.permit()).await?;
         let address = host(&url);
-        let sent = self.send(Method::GET, url, None).await;
+        let sent = self.send(Effect::Read, &Method::GET, &url, None).await;
         let (head, body) = sent.inspect_err(|cause| call.stop_if_all(cause))?.into_parts();
         let read = answer::read(head.status, &head.headers, &address);
         let read = read.inspect_err(|cause| call.stop_if_all(cause));
@@ -278,19 +280,27 @@ impl Http {
     }
 
     /// Sends a request and reads the head of the response.
-    async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
-        let carries = body.is_some();
-        let mut request = Request::new(Full::new(body.unwrap_or_default()));
-        (*request.method_mut(), *request.uri_mut()) = (method, url);
-        *request.headers_mut() = self.headers.clone();
-        let headers = request.headers_mut();
-        headers.extend(traceparent::header());
-        headers.entry(USER_AGENT).or_insert(hyper::header::HeaderValue::from_static("sherwood"));
-        if carries {
-            let kind = hyper::header::HeaderValue::from_static("application/octet-stream");
-            headers.entry(CONTENT_TYPE).or_insert(kind);
-        }
-        self.client.send(request).await
+    async fn send(
+        &self,
+        effect: Effect,
+        method: &Method,
+        url: &Uri,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>, Cause> {
+        let request = || {
+            let mut request = Request::new(Full::new(body.clone().unwrap_or_default()));
+            (*request.method_mut(), *request.uri_mut()) = (method.clone(), url.clone());
+            *request.headers_mut() = self.headers.clone();
+            let headers = request.headers_mut();
+            headers.extend(traceparent::header());
+            let text = hyper::header::HeaderValue::from_static;
+            headers.entry(USER_AGENT).or_insert(text("sherwood"));
+            if body.is_some() {
+                headers.entry(CONTENT_TYPE).or_insert(text("application/octet-stream"));
+            }
+            Ok(request)
+        };
+        self.client.send(effect, request).await
     }
 
     fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
