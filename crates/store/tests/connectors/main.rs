@@ -10,6 +10,7 @@
     reason = "tests of a driver: they own sockets and processes"
 )]
 
+mod answers;
 mod certificates;
 mod database_faults;
 mod databases;

@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -194,7 +194,7 @@ impl DynamoDb {
         let _permit = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
         let request = || self.signed(operation, &body);
         let (head, body) = self.client.send(effect, request).await?.into_parts();
-        let body = self.client.body(body, &host(&self.url), budget).await?;
+        let body = self.client.body(&head.headers, body, &host(&self.url), budget).await?;
         Ok((head.status, body))
     }
 
@@ -207,7 +207,10 @@ impl DynamoDb {
             (HeaderName::from_static("x-amz-target"), target),
         ]);
         self.signer.sign(&mut request, body, SystemTime::now())?;
-        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("sherwood"));
+        request.headers_mut().extend([
+            (USER_AGENT, HeaderValue::from_static("sherwood")),
+            (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        ]);
         Ok(request)
     }
 

@@ -1,5 +1,5 @@
-//! The HTTP client of connectors: bounded connections by hyper, with a cause for each kind of
-//! failure.
+//! The HTTP client of connectors: bounded connections by hyper, decoded bodies, and a cause for
+//! each kind of failure.
 
 use std::error::Error;
 use std::io;
@@ -9,11 +9,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::{Request, Response, Uri};
+use hyper::{HeaderMap, Request, Response, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::coding::{self, Coding, Undecodable};
 use super::connector::{HttpConnector, NotConnected};
 use super::resend::{self, Effect, Link, Over, Resends};
 use super::url;
@@ -32,6 +34,10 @@ const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 /// every other key; a new connection costs less.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
+/// Most bytes that are decoded from a coded body within a task of the runtime, which takes about a
+/// millisecond. Larger ones are decoded by a thread that may block.
+const DECODED_IN_TASK_BYTES: u64 = 256 << 10;
+
 /// The bytes of response bodies that one call may still read, over all its requests.
 pub(crate) struct Budget {
     left: AtomicU64,
@@ -48,6 +54,11 @@ impl Budget {
     fn take(&self, bytes: usize) -> bool {
         let left = |left: u64| left.checked_sub(bytes as u64);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+
+    /// The bytes that are left.
+    fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Returns the `bytes` that were taken for a body that is not kept.
@@ -119,12 +130,40 @@ impl Client {
     /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
     /// be reused.
     pub(crate) async fn drain(&self, body: Incoming, address: &str) {
-        let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::new(DISCARDED_BODY_BYTES))).await;
+        let budget = Budget::new(DISCARDED_BODY_BYTES);
+        let _ = timeout(DRAIN_TIMEOUT, self.coded_body(body, address, &budget)).await;
     }
 
-    /// Reads a body, whose bytes are taken from `budget`. If reading fails, they are returned to
-    /// it.
-    pub(crate) async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
+    /// Reads the body of a response with these `headers` and undoes its codings. Its bytes, as
+    /// received and as decoded, are taken from `budget`; if reading fails, they are returned to it.
+    pub(crate) async fn body(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+        address: &str,
+        budget: &Budget,
+    ) -> Result<Bytes, Cause> {
+        let undecodable = |undecodable| match undecodable {
+            Undecodable::TooLarge => Cause::TooLarge { bytes_max: budget.bytes_max },
+            Undecodable::Coding(detail) => {
+                Cause::Protocol { address: address.to_owned(), expected: "the request", detail }
+            }
+        };
+        let codings = coding::codings(headers).map_err(undecodable)?;
+        let coded = self.coded_body(body, address, budget).await?;
+        if codings.is_empty() {
+            return Ok(coded);
+        }
+        let received = coded.len();
+        let bytes_max = budget.left() + received as u64;
+        let decoded = decode(codings, coded, bytes_max).await;
+        budget.give_back(received);
+        let decoded = decoded.map_err(undecodable)?;
+        if budget.take(decoded.len()) { Ok(decoded) } else { Err(undecodable(Undecodable::TooLarge)) }
+    }
+
+    /// Reads a body as received.
+    async fn coded_body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
             Ok(()) => Ok(read.freeze()),
@@ -167,6 +206,21 @@ impl Client {
 /// Host and port of a URL, for errors.
 pub(crate) fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
+}
+
+/// Decodes a body to at most `bytes_max` bytes, without keeping a thread of the runtime from its
+/// other tasks for long.
+async fn decode(codings: Vec<Coding>, coded: Bytes, bytes_max: u64) -> Result<Bytes, Undecodable> {
+    if coded.len() as u64 <= DECODED_IN_TASK_BYTES {
+        match coding::decode(&codings, &coded, bytes_max.min(DECODED_IN_TASK_BYTES)) {
+            Err(Undecodable::TooLarge) if bytes_max > DECODED_IN_TASK_BYTES => {}
+            decoded => return decoded.map(Bytes::from),
+        }
+    }
+    let decoding = spawn_blocking(move || coding::decode(&codings, &coded, bytes_max));
+    // It fails only if the decoder panics, or if the runtime is shutting down.
+    let decoded = decoding.await.map_err(|error| Undecodable::Coding(format!("content coding: {error}")))?;
+    decoded.map(Bytes::from)
 }
 
 /// The cause of a failed request, from the innermost specific error.

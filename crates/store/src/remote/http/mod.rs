@@ -10,6 +10,7 @@
 
 mod answer;
 mod client;
+mod coding;
 mod connector;
 mod freshness;
 mod options;
@@ -24,7 +25,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, SERVER, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::sync::{Semaphore, watch};
 
@@ -268,7 +269,7 @@ impl Http {
         let read = read.inspect_err(|cause| call.stop_if_all(cause));
         let body = match read {
             Ok(answer::Read::Body) => {
-                let body = self.client.body(body, &address, &call.budget).await;
+                let body = self.client.body(&head.headers, body, &address, &call.budget).await;
                 body.inspect_err(|cause| call.stop_if_all(cause))?
             }
             Ok(answer::Read::Absent) | Err(_) => {
@@ -295,6 +296,7 @@ impl Http {
             headers.extend(traceparent::header());
             let text = hyper::header::HeaderValue::from_static;
             headers.entry(USER_AGENT).or_insert(text("sherwood"));
+            headers.entry(ACCEPT_ENCODING).or_insert(text("identity"));
             if body.is_some() {
                 headers.entry(CONTENT_TYPE).or_insert(text("application/octet-stream"));
             }
