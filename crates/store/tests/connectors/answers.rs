@@ -1,7 +1,9 @@
-//! Tests of HTTP and DynamoDB connectors with services whose answers are coded.
+//! Tests of HTTP and DynamoDB connectors with services whose answers are coded, malformed, or state
+//! their freshness.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -47,6 +49,10 @@ impl Service {
     fn http(&self) -> HttpOptions {
         let options = HttpOptions::new(format!("http://{}/{{key}}", self.address));
         HttpOptions { remote: patient(), ..options }
+    }
+
+    fn batch(&self) -> Arc<dyn Store> {
+        opened(StoreOptions::Http(HttpOptions::new(format!("http://{}/{{keys}}", self.address))))
     }
 
     fn dynamodb(&self) -> Arc<dyn Store> {
@@ -160,4 +166,52 @@ async fn decoded_value_has_the_bounds_of_a_value() {
     assert_eq!(small.get_many(keys(&["1024"])).await.unwrap()[0].as_ref().unwrap().value.len(), 1024);
     let usual = opened(StoreOptions::Http(service.http()));
     assert_eq!(usual.get_many(keys(&["3000000"])).await.unwrap()[0].as_ref().unwrap().value.len(), 3_000_000);
+}
+
+#[tokio::test]
+async fn malformed_value_of_a_batch_fails_its_key_alone() {
+    let service = Service::new(|_| {
+        let body = b"\xef\xbb\xbf{\"a\": 18446744073709551616, \"b\": \"\\ud800\", \"c\": NaN, \"d\": null, \"e\": \"1\", \"f\": \"\xff\"}";
+        answer("content-type: Application/JSON\r\n", body)
+    })
+    .await;
+    let found = each(&service.batch(), &["a", "b", "c", "d", "e", "f", "g"]).await;
+    let large = Ok(Some("18446744073709551616".into()));
+    let wrong = Err("protocol");
+    assert_eq!(found, [large, wrong.clone(), wrong.clone(), Ok(None), Ok(Some("1".into())), wrong, Ok(None)]);
+    let none = Service::new(|_| answer("", b"<html>it works</html>")).await;
+    assert_eq!(label(none.batch().get_each(keys(&["a", "b"])).await), "protocol");
+}
+
+#[tokio::test]
+async fn malformed_item_of_a_table_fails_its_key_alone() {
+    let service = Service::new(|_| {
+        let items = r#"{"key":{"S":"a"},"value":{"B":"MQ=="}},{"key":{"S":"b"},"value":{"B":7}}"#;
+        answer("", format!(r#"{{"Responses":{{"orders":[{items}]}},"ConsumedCapacity":null}}"#).as_bytes())
+    })
+    .await;
+    let found = each(&service.dynamodb(), &["a", "b", "c"]).await;
+    assert_eq!(found, [Ok(Some("1".into())), Err("protocol"), Ok(None)]);
+}
+
+#[tokio::test]
+async fn value_whose_answer_has_expired_or_varies_is_for_this_answer_only() {
+    let service = Service::new(|path| match path {
+        "/expired" => answer("Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n", b"1"),
+        "/invalid" => answer("expires: 0\r\n", b"1"),
+        "/varies" => answer("cache-control: max-age=60\r\nvary: Accept, *\r\n", b"1"),
+        "/pragma" => answer("pragma: no-cache\r\n", b"1"),
+        "/later" => answer(
+            "date: Sun, 06 Nov 1994 08:49:37 GMT\r\nexpires: Sun, 06 Nov 1994 08:50:37 GMT\r\nage: 15\r\n",
+            b"1",
+        ),
+        _ => answer("vary: accept-encoding\r\n", b"1"),
+    })
+    .await;
+    let store = opened(StoreOptions::Http(service.http()));
+    let asked = ["expired", "invalid", "varies", "pragma", "later", "unstated"];
+    let found = store.get_many(keys(&asked)).await.unwrap();
+    let good_for: Vec<_> = found.into_iter().map(|found| found.unwrap().good_for).collect();
+    let (none, zero) = (None, Some(Duration::ZERO));
+    assert_eq!(good_for, [zero, zero, zero, zero, Some(Duration::from_secs(45)), none]);
 }
