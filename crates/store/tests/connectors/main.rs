@@ -1,9 +1,9 @@
 //! Tests of connectors with real servers, and with sockets that fail.
 //!
-//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`),
-//! each started on a free loopback port with a temporary folder, and stopped by the test that
-//! started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds TLS, with
-//! certificates made by the test.
+//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`,
+//! `nginx-light`), each started on a free loopback port with a temporary folder, and stopped by the
+//! test that started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds
+//! TLS, with certificates made by the test.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -21,6 +21,7 @@ mod http;
 mod kept;
 mod mariadb;
 mod memcached;
+mod nginx;
 mod postgres;
 mod redis;
 mod servers;
