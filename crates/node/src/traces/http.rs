@@ -57,8 +57,8 @@ pub(super) fn answer(rejected_spans: u64) -> ExportTraceServiceResponse {
 fn is_json(headers: &HeaderMap) -> Result<bool, Problem> {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     match value.split(';').next().unwrap_or("").trim() {
-        PROTOBUF => Ok(false),
-        JSON => Ok(true),
+        kind if kind.eq_ignore_ascii_case(PROTOBUF) => Ok(false),
+        kind if kind.eq_ignore_ascii_case(JSON) => Ok(true),
         other => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!("content-type is {other:?}; it must be {PROTOBUF} or {JSON}"),
@@ -68,8 +68,9 @@ fn is_json(headers: &HeaderMap) -> Result<bool, Problem> {
 
 fn is_compressed(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get(CONTENT_ENCODING).map(|value| value.to_str().unwrap_or("?")) {
-        None | Some("identity") => Ok(false),
-        Some("gzip") => Ok(true),
+        None => Ok(false),
+        Some(coding) if coding.eq_ignore_ascii_case("identity") => Ok(false),
+        Some(coding) if coding.eq_ignore_ascii_case("gzip") => Ok(true),
         Some(other) => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!("content-encoding is {other:?}; it must be gzip, or left out"),
