@@ -48,7 +48,7 @@ fn wants_plain(headers: &HeaderMap) -> bool {
         let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
         values
             .flat_map(|value| value.split(','))
-            .any(|one| one.split(';').next().unwrap_or("").trim() == kind)
+            .any(|one| one.split(';').next().unwrap_or("").trim().eq_ignore_ascii_case(kind))
     };
     accepts("text/plain") && !["application/json", "application/*", "*/*"].into_iter().any(accepts)
 }
@@ -101,6 +101,7 @@ mod tests {
         assert_eq!(body("/line?pretty", None), is(json, indented));
         assert_eq!(body("/line?a=1&pretty=true", Some("application/json, text/plain")), is(json, indented));
         assert_eq!(body("/line", Some("text/plain;q=0.9")), is(plain, indented));
+        assert_eq!(body("/line", Some("Text/Plain")), is(plain, indented));
         assert_eq!(body("/text?pretty", None), is(plain, "ok"));
     }
 }

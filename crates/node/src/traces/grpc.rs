@@ -68,7 +68,7 @@ fn plain(headers: &mut HeaderMap, framed: Vec<u8>) -> Result<Vec<u8>, Status> {
         return Ok(framed);
     }
     match encoding.as_ref().map(|value| value.to_str().unwrap_or("?")) {
-        Some("gzip") => {}
+        Some(coding) if coding.eq_ignore_ascii_case("gzip") => {}
         other => {
             let other = other.unwrap_or("identity");
             return Err(Status::unimplemented(format!(

@@ -168,6 +168,24 @@ fn malformed_span_of_an_export_costs_itself_and_is_counted_in_the_answer() {
 }
 
 #[test]
+fn media_type_and_coding_of_an_export_are_read_in_any_letter_case() {
+    let node = node();
+    let http = Http::of(&node);
+    let mut empty = GzEncoder::new(Vec::new(), Compression::fast());
+    empty.write_all(b"{}").unwrap();
+    let empty = empty.finish().unwrap();
+    for (headers, body) in [
+        ("Content-Type: Application/JSON; charset=UTF-8\r\nContent-Encoding: Identity\r\n", &b"{}"[..]),
+        ("content-type: APPLICATION/JSON\r\ncontent-encoding: GZip\r\n", &empty),
+        ("content-type: application/X-Protobuf\r\n", b""),
+    ] {
+        let mut stream = http.begin_with("POST", "/v1/traces", headers, body.len());
+        stream.write_all(body).unwrap();
+        assert_eq!(crate::support::answer(stream).status, 200, "{headers}");
+    }
+}
+
+#[test]
 fn exports_of_64_mib_are_refused_compressed_or_not() {
     let node = node();
     let http = Http::of(&node);

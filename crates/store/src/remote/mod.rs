@@ -2,7 +2,7 @@
 //!
 //! Each speaks one protocol to one server and owns its connections, which are bounded, made when a
 //! call needs one, and closed when they break. Routing, retries and timeouts of calls belong to the
-//! dispatcher. So a connector opens while its server is down, never sends a request again that the
+//! dispatcher. So a connector opens while its server is down, never sends a change again that the
 //! server may have received, and reports each failure with its [`Cause`](crate::Cause).
 //!
 //! A call may be dropped at any time. The server still answers what was sent, so the answer is read
@@ -12,6 +12,7 @@
 mod dynamodb;
 mod host;
 mod http;
+mod json;
 mod memcached;
 mod options;
 mod pipeline;

@@ -22,7 +22,9 @@ use tokio::task::JoinSet;
 
 use crate::certificates::Authority;
 use crate::servers::Server;
-use crate::{dropped_calls_do_not_affect_others, failure, gate, keys, label, lengths, opened, value, values};
+use crate::{
+    dropped_calls_do_not_affect_others, failure, gate, keys, label, lengths, opened, patient, value, values,
+};
 
 /// Options of a store of the table `orders` at `endpoint`, with credentials that only a server
 /// accepts that does not verify signatures.
@@ -175,10 +177,6 @@ async fn batch_that_exceeds_an_answer_is_requested_in_parts() {
     let refused = store.put("k".into(), vec![b'x'; 400 << 10].into()).await.unwrap_err();
     assert_eq!(refused.cause().label(), "refused");
     assert!(refused.to_string().contains("has 409600 bytes, where 0 to 409591 are accepted"), "{refused}");
-}
-
-fn patient() -> RemoteOptions {
-    RemoteOptions { answer_timeout_ms: 60_000, ..RemoteOptions::default() }
 }
 
 #[tokio::test]

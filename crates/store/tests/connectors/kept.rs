@@ -1,143 +1,383 @@
-//! Tests of connections that databases end while they are kept, and of statements that a connection
-//! keeps.
+//! Tests of HTTP and DynamoDB connectors with servers that end kept connections, at once or
+//! gracefully.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mysql_async::prelude::Queryable;
-use sherwood_store::{Fault as StoreFault, SqlOptions, Store, StoreOptions};
+use sherwood_store::{DynamoDbOptions, Fault, HttpOptions, RemoteOptions, Store, StoreOptions};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
-use crate::databases::Database;
-use crate::proxy::{Fault, Proxy};
-use crate::{keys, label, mariadb, opened, postgres, value};
+use crate::certificates::Authority;
+use crate::{dynamodb, keys, label, opened, patient};
 
-/// True if a message of PostgreSQL's protocol binds a statement, which it then executes.
-fn is_bind(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&b'B')
+/// The reaction of a server to a request.
+#[derive(Clone, Copy)]
+enum Reply {
+    /// An answer, after which the connection is kept.
+    Answer,
+    /// These bytes, after which the connection ends.
+    End(&'static [u8]),
 }
 
-/// True if a packet of MySQL's protocol executes a statement.
-fn is_execute(bytes: &[u8]) -> bool {
-    bytes.get(4) == Some(&0x17)
+/// Numbers of connections and requests that a server has received.
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
 }
 
-/// The options of a store with the table of both kinds of servers, through a proxy.
-fn options(server: &Database, proxy: &Proxy) -> SqlOptions {
-    SqlOptions {
-        address: proxy.address.clone(),
-        write: Some("UPDATE item SET name = :value WHERE id = :key".into()),
-        ..server.options("SELECT name FROM item WHERE id = :key")
+impl Counts {
+    fn of(&self) -> (usize, usize) {
+        (self.connections.load(Ordering::Relaxed), self.requests.load(Ordering::Relaxed))
     }
 }
 
-async fn ends_of_connections_are_met(store: Arc<dyn Store>, proxy: &Proxy) {
-    let seven = Some("seven".to_owned());
-    assert_eq!((value(&store, "7").await, proxy.accepted()), (seven.clone(), 1));
-    // Before the first byte of an answer: the read is sent once more, on a new connection.
-    proxy.expect([Fault::End(0)]);
-    assert_eq!((value(&store, "7").await, proxy.accepted()), (seven.clone(), 2));
-    // The new connection ends as well, and is not replaced.
-    proxy.expect([Fault::End(0), Fault::End(0)]);
-    assert_eq!(label(store.get_many(keys(&["7"])).await), "reset");
-    assert_eq!(proxy.accepted(), 3);
-    // A new connection is not replaced either.
-    proxy.expect([Fault::End(0)]);
-    assert_eq!(label(store.get_many(keys(&["7"])).await), "reset");
-    assert_eq!((value(&store, "7").await, proxy.accepted()), (seven.clone(), 5));
-    // After the first byte, and in the middle of an answer.
-    for (i, bytes) in [1, 3, 12].into_iter().enumerate() {
-        proxy.expect([Fault::End(bytes)]);
-        assert_eq!(label(store.get_many(keys(&["7"])).await), "reset", "after {bytes} bytes");
-        assert_eq!((value(&store, "7").await, proxy.accepted()), (seven.clone(), 6 + i));
-    }
-    // A write may have been done, and is not sent again.
-    store.put("7".into(), "seven".into()).await.unwrap();
-    proxy.expect([Fault::End(0)]);
-    let error = store.put("7".into(), "eight".into()).await.unwrap_err();
-    assert_eq!((error.cause().label(), error.fault()), ("reset", StoreFault::Broken));
-    assert_eq!(value(&store, "7").await, seven);
-    assert!(proxy.is_done());
+/// An answer that is a value to the HTTP connector and an absent item, or an acknowledged write, to
+/// that of DynamoDB.
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+
+/// Starts a server of HTTP/1.1 that replies by the number of the connection and of the request on
+/// it, both from 1. Returns its address.
+async fn replies(reply: impl Fn(usize, usize) -> Reply + Copy + Send + 'static) -> (String, Arc<Counts>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let counts = Arc::<Counts>::default();
+    let counted = Arc::clone(&counts);
+    // The tasks end with the runtime of the test.
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let counts = Arc::clone(&counted);
+            let connection = counts.connections.fetch_add(1, Ordering::Relaxed) + 1;
+            tokio::spawn(async move {
+                let mut request = 0;
+                while read_request(&mut stream).await {
+                    counts.requests.fetch_add(1, Ordering::Relaxed);
+                    request += 1;
+                    match reply(connection, request) {
+                        Reply::Answer => stream.write_all(ANSWER).await.unwrap(),
+                        Reply::End(bytes) => {
+                            let _ = stream.write_all(bytes).await;
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (address, counts)
 }
 
-#[tokio::test]
-async fn read_on_a_kept_postgres_connection_that_ends_is_sent_once_more() {
-    let (server, _admin) = postgres::started(&[]).await;
-    let proxy = Proxy::before(server.port, is_bind).await;
-    let store = opened(StoreOptions::Postgres(options(&server, &proxy)));
-    ends_of_connections_are_met(store, &proxy).await;
-}
-
-#[tokio::test]
-async fn read_on_a_kept_mariadb_connection_that_ends_is_sent_once_more() {
-    let (server, _root) = mariadb::started(&[]).await;
-    let proxy = Proxy::before(server.port, is_execute).await;
-    let store = opened(StoreOptions::MySql(options(&server, &proxy)));
-    ends_of_connections_are_met(store, &proxy).await;
-}
-
-#[tokio::test]
-async fn reads_do_not_fail_when_postgres_ends_idle_connections() {
-    let (mut server, admin) = postgres::started(&[]).await;
-    let store = opened(StoreOptions::Postgres(server.options("SELECT name FROM item WHERE id = :key")));
-    for _ in 0..50 {
-        assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'";
-        admin.query(end, &[]).await.unwrap();
-    }
-    assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-    server.kill();
-    server.restart();
-    assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-}
-
-#[tokio::test]
-async fn reads_do_not_fail_when_mariadb_ends_idle_connections() {
-    let (mut server, mut root) = mariadb::started(&[]).await;
-    let store = opened(StoreOptions::MySql(server.options("SELECT name FROM item WHERE id = :key")));
-    let connections = "SELECT id FROM information_schema.processlist WHERE user = 'shop'";
-    for _ in 0..50 {
-        assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-        let ids: Vec<u64> = root.query(connections).await.unwrap();
-        for id in ids {
-            // One that was killed in an earlier round may have ended since it was listed.
-            let _ = root.query_drop(format!("KILL {id}")).await;
+/// Reads a request and its body; false if the connection ends instead.
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> bool {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte.to_ascii_lowercase()),
+            Err(_) => return false,
         }
     }
-    // The server ends connections that are idle for longer than its timeout.
-    root.query_drop("SET GLOBAL wait_timeout = 1").await.unwrap();
-    assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-    while !root.query::<u64, _>(connections).await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-    server.kill();
-    server.restart();
-    assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.is_ok()
 }
 
-/// An error of MySQL's protocol, in answer to a command.
-fn error_packet(code: u16) -> Vec<u8> {
-    let body =
-        [&[0xff], &code.to_le_bytes()[..], b"#HY000Prepared statement needs to be re-prepared"].concat();
-    let length = u32::try_from(body.len()).unwrap().to_le_bytes();
-    [&length[..3], &[1], &body].concat()
+/// An HTTP and a DynamoDB store of the server at `address`.
+fn stores(scheme: &str, address: &str, remote: &RemoteOptions) -> [Arc<dyn Store>; 2] {
+    let item = format!("{scheme}://{address}/{{key}}");
+    let write = Some(format!("PUT {item}"));
+    let http = HttpOptions { write, remote: remote.clone(), ..HttpOptions::new(item) };
+    let options = dynamodb::options(&format!("{scheme}://{address}"));
+    let dynamodb = DynamoDbOptions { remote: remote.clone(), ..options };
+    [opened(StoreOptions::Http(http)), opened(StoreOptions::DynamoDb(dynamodb))]
+}
+
+fn plain(address: &str) -> [Arc<dyn Store>; 2] {
+    stores("http", address, &patient())
+}
+
+async fn read(store: &Arc<dyn Store>) -> &'static str {
+    label(store.get_many(keys(&["k"])).await)
+}
+
+async fn write(store: &Arc<dyn Store>) -> (&'static str, Option<Fault>) {
+    let written = store.put("k".into(), "1".into()).await;
+    let fault = written.as_ref().err().map(sherwood_store::StoreError::fault);
+    (label(written), fault)
+}
+
+/// Ends each connection at its second request.
+fn once_each(_: usize, request: usize) -> Reply {
+    if request == 1 { Reply::Answer } else { Reply::End(b"") }
 }
 
 #[tokio::test]
-async fn mariadb_statement_that_the_server_no_longer_knows_is_prepared_anew() {
-    let (server, _root) = mariadb::started(&[]).await;
-    let proxy = Proxy::before(server.port, is_execute).await;
-    for code in [1615, 1243] {
-        let store = opened(StoreOptions::MySql(options(&server, &proxy)));
-        assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
-        store.put("7".into(), "seven".into()).await.unwrap();
-        proxy.expect([Fault::Answer(error_packet(code))]);
-        assert_eq!(value(&store, "7").await.as_deref(), Some("seven"), "{code}");
-        proxy.expect([Fault::Answer(error_packet(code))]);
-        store.put("7".into(), "seven".into()).await.unwrap();
-        // Prepared anew at most once a call.
-        let other = opened(StoreOptions::MySql(options(&server, &proxy)));
-        proxy.expect([Fault::Answer(error_packet(code)), Fault::Answer(error_packet(code))]);
-        assert_eq!(label(other.get_many(keys(&["7"])).await), "server", "{code}");
-        assert!(proxy.is_done());
+async fn read_whose_kept_connection_ended_is_sent_again_on_a_new_one() {
+    for at in 0..2 {
+        let (address, counts) = replies(once_each).await;
+        let store = &plain(&address)[at];
+        for _ in 0..10 {
+            assert_eq!(read(store).await, "none", "{}", store.kind());
+        }
+        // Each second read meets the end of the connection that the one before it has left.
+        assert_eq!(counts.of(), (10, 15), "{}", store.kind());
+    }
+}
+
+#[tokio::test]
+async fn reads_at_once_whose_kept_connections_ended_do_not_meet_each_others() {
+    let (address, _) = replies(once_each).await;
+    let names: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let store = &plain(&address)[0];
+    for _ in 0..5 {
+        let found = store.get_many(keys(&names)).await.unwrap();
+        assert!(found.iter().all(Option::is_some));
+    }
+}
+
+#[tokio::test]
+async fn read_is_sent_again_once() {
+    for at in 0..2 {
+        let first = |connection, request| match (connection, request) {
+            (1, 1) => Reply::Answer,
+            _ => Reply::End(b""),
+        };
+        let (address, counts) = replies(first).await;
+        let store = &plain(&address)[at];
+        assert_eq!(read(store).await, "none");
+        assert_eq!((read(store).await, counts.of()), ("reset", (2, 3)), "{}", store.kind());
+    }
+}
+
+#[tokio::test]
+async fn read_on_a_new_connection_that_ends_is_not_sent_again() {
+    for at in 0..2 {
+        let (address, counts) = replies(|_, _| Reply::End(b"")).await;
+        let store = &plain(&address)[at];
+        assert_eq!((read(store).await, counts.of()), ("reset", (1, 1)), "{}", store.kind());
+    }
+}
+
+#[tokio::test]
+async fn read_whose_kept_connection_ends_within_an_answer_is_not_sent_again() {
+    for part in [&b"H"[..], b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"] {
+        let second = move |_, request| if request == 1 { Reply::Answer } else { Reply::End(part) };
+        let (address, counts) = replies(second).await;
+        let store = &plain(&address)[0];
+        assert_eq!(read(store).await, "none");
+        assert_eq!((read(store).await, counts.of()), ("reset", (1, 2)), "{part:?}");
+    }
+}
+
+#[tokio::test]
+async fn outcome_of_a_write_whose_kept_connection_ended_is_unknown() {
+    for at in 0..2 {
+        let (address, counts) = replies(once_each).await;
+        let store = &plain(&address)[at];
+        assert_eq!(write(store).await, ("none", None));
+        assert_eq!(write(store).await, ("reset", Some(Fault::Broken)), "{}", store.kind());
+        assert_eq!(counts.of(), (1, 2), "{}", store.kind());
+        assert_eq!(write(store).await, ("none", None));
+    }
+}
+
+#[tokio::test]
+async fn answer_that_is_sent_twice_is_not_that_of_the_next_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let mut request = 0;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Each value is the number of its request.
+            while read_request(&mut stream).await {
+                request += 1;
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{request:03}").repeat(2);
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let store = &plain(&address)[0];
+    for request in 1..=20 {
+        assert_eq!(crate::value(store, "k").await, Some(format!("{request:03}")));
+    }
+}
+
+/// The reaction of a server of HTTP/2 to a request, by the number of the connection and of the
+/// request on it, both from 1.
+#[derive(Clone, Copy)]
+enum Reaction {
+    /// An answer.
+    Answer,
+    /// None for now.
+    Hold,
+    /// GOAWAY, which names the request of this number as the last one that is processed, and
+    /// answers to the held ones up to it.
+    GoAway(u32),
+    /// The stream is refused.
+    Refuse,
+    /// The connection ends.
+    End,
+}
+
+/// Starts a server of HTTP/2 over TLS. Returns an HTTP and a DynamoDB store of it.
+async fn reacts(
+    reaction: impl Fn(usize, u32) -> Reaction + Copy + Send + 'static,
+) -> ([Arc<dyn Store>; 2], Arc<Counts>) {
+    let authority = Authority::new();
+    let acceptor = TlsAcceptor::from(authority.server("127.0.0.1", false, &["h2"]));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let counts = Arc::<Counts>::default();
+    let counted = Arc::clone(&counts);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, counts) = (acceptor.clone(), Arc::clone(&counted));
+            tokio::spawn(async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    let _ = converse(stream, &counts, reaction).await;
+                }
+            });
+        }
+    });
+    let tls = Some(authority.trusted());
+    let remote = RemoteOptions { tls, connections_max: 16, ..patient() };
+    (stores("https", &address, &remote), counts)
+}
+
+/// Types of frames.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+const NO_ERROR: [u8; 4] = [0; 4];
+
+async fn converse(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    counts: &Counts,
+    reaction: impl Fn(usize, u32) -> Reaction,
+) -> std::io::Result<()> {
+    stream.read_exact(&mut [0; 24]).await?;
+    stream.write_all(&frame(SETTINGS, 0, 0, b"")).await?;
+    let (mut connection, mut requests, mut held) = (0, 0, Vec::new());
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await?;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).await?;
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        match (head[3], head[4] & 1) {
+            (SETTINGS, 0) => stream.write_all(&frame(SETTINGS, 1, 0, b"")).await?,
+            (PING, 0) => stream.write_all(&frame(PING, 1, 0, &payload)).await?,
+            (HEADERS, _) => {
+                // A client may open connections that it does not use.
+                if requests == 0 {
+                    connection = counts.connections.fetch_add(1, Ordering::Relaxed) + 1;
+                }
+                counts.requests.fetch_add(1, Ordering::Relaxed);
+                requests += 1;
+                match reaction(connection, requests) {
+                    Reaction::Answer => stream.write_all(&answer(id)).await?,
+                    Reaction::Hold => held.push(id),
+                    Reaction::GoAway(last) => {
+                        held.push(id);
+                        // The client's streams have odd numbers.
+                        let last = (2 * last).saturating_sub(1);
+                        let payload = [last.to_be_bytes(), NO_ERROR].concat();
+                        stream.write_all(&frame(GOAWAY, 0, 0, &payload)).await?;
+                        for id in held.drain(..).filter(|&id| id <= last) {
+                            stream.write_all(&answer(id)).await?;
+                        }
+                    }
+                    Reaction::Refuse => {
+                        stream.write_all(&frame(RST_STREAM, 0, id, &REFUSED_STREAM)).await?;
+                    }
+                    Reaction::End => return stream.shutdown().await,
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Status 200, the eighth entry of HPACK's table, and the body of [`ANSWER`].
+fn answer(id: u32) -> Vec<u8> {
+    const END_HEADERS: u8 = 4;
+    const END_STREAM: u8 = 1;
+    [frame(HEADERS, END_HEADERS, id, b"\x88"), frame(DATA, END_STREAM, id, b"{}")].concat()
+}
+
+#[tokio::test]
+async fn requests_up_to_the_last_one_of_a_goaway_are_awaited_and_later_ones_sent_again() {
+    let ([store, _], counts) = reacts(|connection, request| match (connection, request) {
+        (1, 2..=6) => Reaction::Hold,
+        (1, 7) => Reaction::GoAway(4),
+        _ => Reaction::Answer,
+    })
+    .await;
+    assert_eq!(read(&store).await, "none");
+    let found = store.get_many(keys(&["a", "b", "c", "d", "e", "f"])).await.unwrap();
+    assert!(found.iter().all(Option::is_some), "{found:?}");
+    assert_eq!(counts.of(), (2, 1 + 6 + 3));
+}
+
+#[tokio::test]
+async fn request_that_was_certainly_not_processed_is_sent_again_whatever_it_does() {
+    for refusal in [Reaction::GoAway(1), Reaction::Refuse] {
+        let reaction = move |connection, request| match (connection, request) {
+            (1, 2) => refusal,
+            _ => Reaction::Answer,
+        };
+        for at in 0..2 {
+            let (stores, counts) = reacts(reaction).await;
+            assert_eq!(read(&stores[at]).await, "none");
+            assert_eq!(write(&stores[at]).await, ("none", None), "{}", stores[at].kind());
+            assert_eq!(counts.of(), (2, 3));
+            let (stores, counts) = reacts(reaction).await;
+            assert_eq!(read(&stores[at]).await, "none");
+            assert_eq!(read(&stores[at]).await, "none", "{}", stores[at].kind());
+            assert_eq!(counts.of(), (2, 3));
+        }
+    }
+}
+
+#[tokio::test]
+async fn request_that_is_never_processed_is_sent_three_times_again_and_counts_against_no_replica() {
+    for refusal in [Reaction::GoAway(0), Reaction::Refuse] {
+        let (stores, counts) = reacts(move |_, _| refusal).await;
+        let mut sent = 0;
+        for store in &stores {
+            sent += 4;
+            assert_eq!((read(store).await, counts.of().1), ("busy", sent), "{}", store.kind());
+            sent += 4;
+            let written = (write(store).await, counts.of().1);
+            assert_eq!(written, (("busy", Some(Fault::Overloaded)), sent), "{}", store.kind());
+        }
+    }
+}
+
+#[tokio::test]
+async fn read_whose_kept_http2_connection_ended_is_sent_again_and_a_write_is_not() {
+    let ends = |_, request| if request == 2 { Reaction::End } else { Reaction::Answer };
+    for at in 0..2 {
+        let (stores, counts) = reacts(ends).await;
+        let store = &stores[at];
+        assert_eq!(read(store).await, "none");
+        assert_eq!((read(store).await, counts.of()), ("none", (2, 3)), "{}", store.kind());
+        assert_eq!(write(store).await, ("reset", Some(Fault::Broken)), "{}", store.kind());
+        assert_eq!(counts.of(), (2, 4));
     }
 }

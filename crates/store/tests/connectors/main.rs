@@ -1,15 +1,16 @@
 //! Tests of connectors with real servers, and with sockets that fail.
 //!
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`,
-//! `pgbouncer`), each started on a free loopback port with a temporary folder, and stopped by the
-//! test that started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of them adds
-//! TLS, with certificates made by the test; another one ends connections of databases.
+//! `pgbouncer`, `nginx-light`), each started on a free loopback port with a temporary folder, and
+//! stopped by the test that started it; npm's `dynalite` stands in for DynamoDB. A proxy in front of
+//! them adds TLS, with certificates made by the test; another one ends connections of databases.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "tests of a driver: they own sockets and processes"
 )]
 
+mod answers;
 mod certificates;
 mod changes;
 mod database_faults;
@@ -19,8 +20,10 @@ mod faults;
 mod gate;
 mod http;
 mod kept;
+mod kept_databases;
 mod mariadb;
 mod memcached;
+mod nginx;
 mod pooler;
 mod postgres;
 mod proxy;
@@ -31,10 +34,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use sherwood_store::{Found, KeyAnswer, Store, StoreError, StoreOptions, open};
+use sherwood_store::{Found, KeyAnswer, RemoteOptions, Store, StoreError, StoreOptions, open};
 
 fn opened(options: StoreOptions) -> Arc<dyn Store> {
     open("b", &options).expect("valid options")
+}
+
+/// Options whose timeouts do not end a call of a test that works.
+fn patient() -> RemoteOptions {
+    RemoteOptions { connect_timeout_ms: 60_000, answer_timeout_ms: 60_000, ..RemoteOptions::default() }
 }
 
 fn keys(keys: &[&str]) -> Vec<Bytes> {

@@ -7,11 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hyper::StatusCode;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::item::Table;
 use super::options::DynamoDbValue;
-use crate::remote::Each;
+use crate::remote::{Each, json};
 use crate::{Cause, Found};
 
 /// An answer of DynamoDB: the status and the body of a response.
@@ -37,20 +36,23 @@ pub(super) struct Batch {
     pub(super) items: BTreeMap<String, Each>,
     /// Keys that were not read.
     pub(super) unprocessed: Vec<String>,
+    /// The problem of an item whose key cannot be read: it may be any that was asked for.
+    pub(super) unreadable: Option<Cause>,
     /// Capacity units consumed; none if the answer does not say.
     pub(super) units: Option<f64>,
 }
 
 impl Batch {
     /// Moves the results of the keys that were read from `rest` to `found`. A key that has neither
-    /// an item nor is unprocessed is absent.
+    /// an item nor is unprocessed is absent, unless an item's key is unreadable.
     pub(super) fn take<'a>(mut self, rest: &mut Vec<&'a str>, found: &mut BTreeMap<&'a str, Each>) {
         let unprocessed: BTreeSet<&str> = self.unprocessed.iter().map(String::as_str).collect();
         rest.retain(|&key| {
             let item = self.items.remove(key);
             let is_left = item.is_none() && unprocessed.contains(key);
             if !is_left {
-                found.insert(key, item.unwrap_or(Ok(None)));
+                let other = || self.unreadable.clone().map_or(Ok(None), Err);
+                found.insert(key, item.unwrap_or_else(other));
             }
             is_left
         });
@@ -60,27 +62,43 @@ impl Batch {
 impl Answer<'_> {
     /// Reads the answer to a read of one key.
     pub(super) fn item(&self, table: &Table) -> Result<(Each, Option<f64>), Cause> {
-        let One { item, consumed } = self.read(Operation::Read)?;
-        let found = item.map(|item| self.value(&item, table)).transpose();
-        Ok((found, units(consumed.as_slice())))
+        let [item, consumed] = self.read(["Item", "ConsumedCapacity"])?;
+        let value = |item| self.value(self.find(item, [&table.value_attribute])?[0], table);
+        Ok((item.map(value).transpose(), units(consumed)))
     }
 
-    /// Reads the answer to a read of several keys.
+    /// Reads the answer to a read of several keys. What is malformed in one item is an error of its
+    /// key.
     pub(super) fn batch(&self, table: &Table) -> Result<Batch, Cause> {
-        let Many { items, unprocessed, consumed } = self.read(Operation::Read)?;
-        let mut batch = Batch { units: units(&consumed), ..Batch::default() };
+        let [items, unprocessed, consumed] =
+            self.read(["Responses", "UnprocessedKeys", "ConsumedCapacity"])?;
+        let mut batch = Batch { units: units(consumed), ..Batch::default() };
+        let items = items.ok_or_else(|| self.protocol("it has no `Responses`".to_owned()))?;
         // One table was asked, whose name may be answered as another form of it.
-        for item in items.into_values().flatten() {
-            let key = self.key(&item, table)?.to_owned();
-            let value = self.value(&item, table).map(Some);
-            batch.items.insert(key, value);
+        for of_table in json::members(items) {
+            for item in json::elements(self.part(of_table)?.value()) {
+                self.add_item(self.part(item)?, table, &mut batch);
+            }
         }
-        for Keys { keys } in unprocessed.into_values() {
-            for key in keys {
-                batch.unprocessed.push(self.key(&key, table)?.to_owned());
+        for of_table in unprocessed.into_iter().flat_map(json::members) {
+            let [keys] = self.find(self.part(of_table)?.value(), ["Keys"])?;
+            let keys = keys.ok_or_else(|| self.protocol("it has no `Keys`".to_owned()))?;
+            for key in json::elements(keys) {
+                match self.find(self.part(key)?, [&table.key_attribute]).and_then(|[key]| self.key(key)) {
+                    Ok(key) => batch.unprocessed.push(key),
+                    Err(cause) => batch.unreadable = Some(cause),
+                }
             }
         }
         Ok(batch)
+    }
+
+    fn add_item(&self, item: &[u8], table: &Table, batch: &mut Batch) {
+        let attributes = self.find(item, [&table.key_attribute, &table.value_attribute]);
+        match attributes.and_then(|[key, value]| Ok((self.key(key)?, value))) {
+            Ok((key, value)) => _ = batch.items.insert(key, self.value(value, table).map(Some)),
+            Err(cause) => batch.unreadable = Some(cause),
+        }
     }
 
     /// Reads the answer to a write or a removal: the capacity units that it consumed, if the answer
@@ -88,35 +106,45 @@ impl Answer<'_> {
     pub(super) fn written(&self) -> Result<Option<f64>, Cause> {
         if self.status == StatusCode::OK {
             // It is done, whatever the body says.
-            let consumed = serde_json::from_slice::<One>(self.body).ok().and_then(|one| one.consumed);
-            return Ok(units(consumed.as_slice()));
+            let consumed = self.read(["ConsumedCapacity"]).ok().and_then(|[consumed]| consumed);
+            return Ok(units(consumed));
         }
         Err(self.refusal(Operation::Write))
     }
 
-    fn read<T: DeserializeOwned>(&self, operation: Operation) -> Result<T, Cause> {
+    /// Reads the members called `names` of the object that answers a read or an acknowledged write.
+    fn read<const N: usize>(&self, names: [&str; N]) -> Result<[Option<&[u8]>; N], Cause> {
         if self.status != StatusCode::OK {
-            return Err(self.refusal(operation));
+            return Err(self.refusal(Operation::Read));
         }
-        serde_json::from_slice(self.body).map_err(|error| self.protocol(error.to_string()))
+        self.find(json::without_mark(self.body), names)
     }
 
-    fn key<'a>(&self, item: &'a Item, table: &Table) -> Result<&'a str, Cause> {
-        let key = item.get(&table.key_attribute).and_then(|attribute| attribute.string.as_deref());
+    fn find<'a, const N: usize>(
+        &self,
+        object: &'a [u8],
+        names: [&str; N],
+    ) -> Result<[Option<&'a [u8]>; N], Cause> {
+        self.part(json::find(object, names))
+    }
+
+    fn part<T>(&self, part: Result<T, String>) -> Result<T, Cause> {
+        part.map_err(|problem| self.protocol(problem))
+    }
+
+    fn key(&self, attribute: Option<&[u8]>) -> Result<String, Cause> {
+        let key = self.attribute(attribute)?.and_then(|attribute| attribute.string);
         key.ok_or_else(|| self.protocol("an item without its key".to_owned()))
     }
 
-    fn value(&self, item: &Item, table: &Table) -> Result<Found, Cause> {
-        let attribute = item.get(&table.value_attribute);
+    fn value(&self, attribute: Option<&[u8]>, table: &Table) -> Result<Found, Cause> {
+        let attribute = self.attribute(attribute)?;
         let value = match table.value {
             DynamoDbValue::Binary => {
-                let text = attribute.and_then(|attribute| attribute.binary.as_deref());
+                let text = attribute.and_then(|attribute| attribute.binary);
                 text.map(|text| STANDARD.decode(text).map(Bytes::from)).transpose()
             }
-            DynamoDbValue::String => {
-                let text = attribute.and_then(|attribute| attribute.string.clone());
-                Ok(text.map(Bytes::from))
-            }
+            DynamoDbValue::String => Ok(attribute.and_then(|attribute| attribute.string).map(Bytes::from)),
         };
         let value = value.map_err(|error| self.protocol(format!("a binary is no base64: {error}")))?;
         value.map(Found::from).ok_or_else(|| Cause::Statement {
@@ -131,9 +159,16 @@ impl Answer<'_> {
         })
     }
 
+    /// Reads an attribute of an item, if it has it.
+    fn attribute(&self, json: Option<&[u8]>) -> Result<Option<Attribute>, Cause> {
+        let read = json.map(serde_json::from_slice).transpose();
+        read.map_err(|error| self.protocol(format!("an attribute: {error}")))
+    }
+
     /// The cause of a request that was not carried out, or not known to be.
     fn refusal(&self, operation: Operation) -> Cause {
-        let Ok(Refusal { name, message }) = serde_json::from_slice::<Refusal>(self.body) else {
+        let refusal = serde_json::from_slice::<Refusal>(json::without_mark(self.body));
+        let Ok(Refusal { name, message }) = refusal else {
             return match self.status.as_u16() {
                 500.. => Cause::Server { detail: format!("status {}", self.status) },
                 _ => self.protocol(format!("status {}", self.status)),
@@ -179,14 +214,17 @@ fn is_about_time(message: &str) -> bool {
     message.contains("expired") || message.contains("not yet current")
 }
 
-/// The sum of the capacity units in an answer; none if it has none that are usable.
-fn units(consumed: &[Consumed]) -> Option<f64> {
-    let each = consumed.iter().map(|consumed| consumed.units);
-    let sum = each.reduce(|one, other| one + other)?;
+/// The sum of the capacity units in an answer, of one table or a list of them; none if it has none
+/// that are usable.
+fn units(consumed: Option<&[u8]>) -> Option<f64> {
+    let consumed = consumed?;
+    let each: Vec<Consumed> = match consumed {
+        [b'[', ..] => serde_json::from_slice(consumed).ok()?,
+        one => vec![serde_json::from_slice(one).ok()?],
+    };
+    let sum = each.into_iter().map(|consumed| consumed.units).reduce(|one, other| one + other)?;
     (sum.is_finite() && sum >= 0.0).then_some(sum)
 }
-
-type Item = BTreeMap<String, Attribute>;
 
 /// An attribute of a type that keys and values can have; other types are ignored.
 #[derive(Deserialize)]
@@ -201,30 +239,6 @@ struct Attribute {
 struct Consumed {
     #[serde(rename = "CapacityUnits")]
     units: f64,
-}
-
-#[derive(Deserialize)]
-struct One {
-    #[serde(rename = "Item", default)]
-    item: Option<Item>,
-    #[serde(rename = "ConsumedCapacity", default)]
-    consumed: Option<Consumed>,
-}
-
-#[derive(Deserialize)]
-struct Many {
-    #[serde(rename = "Responses")]
-    items: BTreeMap<String, Vec<Item>>,
-    #[serde(rename = "UnprocessedKeys", default)]
-    unprocessed: BTreeMap<String, Keys>,
-    #[serde(rename = "ConsumedCapacity", default)]
-    consumed: Vec<Consumed>,
-}
-
-#[derive(Deserialize)]
-struct Keys {
-    #[serde(rename = "Keys")]
-    keys: Vec<Item>,
 }
 
 #[derive(Deserialize)]
@@ -283,14 +297,15 @@ mod tests {
             "UnprocessedKeys": { "orders": { "Keys": [{ "key": { "S": "c" } }], "ConsistentRead": false } },
             "ConsumedCapacity": [{ "TableName": "orders", "CapacityUnits": 1.5 }],
         });
-        let Batch { items, unprocessed, units } =
+        let Batch { items, unprocessed, unreadable, units } =
             answer(200, body.to_string().as_bytes()).batch(&table()).unwrap();
         let items: Vec<_> = items.into_iter().map(|(key, each)| (key, bytes(each))).collect();
         assert_eq!(items, [("a".to_owned(), Err("statement")), ("b".to_owned(), Ok(Some("b".into())))]);
-        assert_eq!((unprocessed, units), (vec!["c".to_owned()], Some(1.5)));
+        assert_eq!((unprocessed, unreadable, units), (vec!["c".to_owned()], None, Some(1.5)));
         for body in [
-            r#"{"Responses":{"orders":[{"value":{"B":""}}]}}"#,
             r#"{"Responses":[]}"#,
+            r#"{"Responses":{"orders":{}}}"#,
+            r#"{"Responses":{},"UnprocessedKeys":{"orders":{}}}"#,
             r#"{"UnprocessedKeys":{}}"#,
             "<html>",
             "",
@@ -300,6 +315,61 @@ mod tests {
                 "protocol",
                 "{body}"
             );
+        }
+    }
+
+    /// The results of the keys a to c in a batch whose item of b has the value `wrong`.
+    fn beside(wrong: &str) -> [Result<Option<Bytes>, &'static str>; 3] {
+        let body = format!(
+            r#"{{"Responses":{{"orders":[{{"key":{{"S":"a"}},"value":{{"B":"MQ=="}}}},{{"value":{wrong},"key":{{"S":"b"}}}},{{"key":{{"S":"c"}},"value":{{"B":"Mg=="}}}}]}},"UnprocessedKeys":null}}"#
+        );
+        results(&format!("\u{feff}{body}"))
+    }
+
+    /// The results of the keys a to c in the answer `body` to a batch.
+    fn results(body: &str) -> [Result<Option<Bytes>, &'static str>; 3] {
+        let batch = answer(200, body.as_bytes()).batch(&table()).unwrap();
+        let (mut rest, mut found) = (vec!["a", "b", "c"], BTreeMap::new());
+        batch.take(&mut rest, &mut found);
+        assert!(rest.is_empty());
+        found.into_values().map(bytes).collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    #[test]
+    fn malformed_item_of_a_batch_costs_its_key_alone() {
+        for (wrong, label) in [
+            (r#"{"B":5}"#, "protocol"),
+            (r#"{"B":"!"}"#, "protocol"),
+            (r#"{"B":"\ud800"}"#, "protocol"),
+            ("NaN", "protocol"),
+            (r#"{"N":18446744073709551616}"#, "statement"),
+            (r#"{"B":null}"#, "statement"),
+            ("null", "statement"),
+        ] {
+            assert_eq!(beside(wrong), [Ok(Some("1".into())), Err(label), Ok(Some("2".into()))], "{wrong}");
+        }
+    }
+
+    #[test]
+    fn item_of_a_batch_with_an_unreadable_key_makes_no_other_key_absent() {
+        for item in ["{}", "1", r#"{"key":{"S":5}}"#, r#"{"key":{"S":"\ud800"}}"#, r#"{"key":{"N":"1"}}"#] {
+            let body = format!(
+                r#"{{"Responses":{{"orders":[{item},{{"key":{{"S":"a"}},"value":{{"B":"MQ=="}}}}]}}}}"#
+            );
+            assert_eq!(results(&body), [Ok(Some("1".into())), Err("protocol"), Err("protocol")], "{item}");
+            let body = format!(r#"{{"Responses":{{}},"UnprocessedKeys":{{"orders":{{"Keys":[{item}]}}}}}}"#);
+            assert_eq!(results(&body), [Err("protocol"), Err("protocol"), Err("protocol")], "{item}");
+        }
+    }
+
+    #[test]
+    fn capacity_that_cannot_be_read_is_unknown() {
+        for consumed in
+            ["null", "1", "[]", "{}", r#"{"CapacityUnits":"1"}"#, r#"{"CapacityUnits":1e999}"#, "[NaN]"]
+        {
+            let body = format!(r#"{{"Item":{{"value":{{"B":"MQ=="}}}},"ConsumedCapacity":{consumed}}}"#);
+            let (each, units) = answer(200, body.as_bytes()).item(&table()).unwrap();
+            assert_eq!((bytes(each), units), (Ok(Some("1".into())), None), "{consumed}");
         }
     }
 

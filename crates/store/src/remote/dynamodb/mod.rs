@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -31,7 +31,7 @@ use answer::{Answer, Batch};
 use item::{BATCH_KEYS_MAX, Table};
 use sign::Signer;
 
-use super::http::{Budget, Client, host, settled};
+use super::http::{Budget, Client, Effect, host, settled};
 use super::options::RemoteOptions;
 use super::{CHECK_KEY, Each, all, named_each, tls};
 use crate::{
@@ -132,7 +132,7 @@ impl DynamoDb {
     }
 
     async fn read_one(&self, key: &str, budget: &Budget) -> Result<(Each, Option<f64>), Cause> {
-        let (status, body) = self.request("GetItem", &self.table.get(key), budget).await?;
+        let (status, body) = self.request(Effect::Read, "GetItem", &self.table.get(key), budget).await?;
         let (each, units) = self.noted(self.answer(status, &body).item(&self.table))?;
         self.count(ConsumedUnits { reads: units.unwrap_or_default(), writes: 0.0 });
         Ok((each, units))
@@ -140,7 +140,8 @@ impl DynamoDb {
 
     /// Reads a batch once; returns it with the length of its answer.
     async fn read_several(&self, keys: &[&str], budget: &Budget) -> Result<(Batch, usize), Cause> {
-        let (status, body) = self.request("BatchGetItem", &self.table.batch(keys), budget).await?;
+        let request = self.table.batch(keys);
+        let (status, body) = self.request(Effect::Read, "BatchGetItem", &request, budget).await?;
         let batch = self.noted(self.answer(status, &body).batch(&self.table))?;
         self.count(ConsumedUnits { reads: batch.units.unwrap_or_default(), writes: 0.0 });
         Ok((batch, body.len()))
@@ -158,8 +159,8 @@ impl DynamoDb {
     /// Sends a write or removal.
     async fn change(&self, operation: &'static str, request: &Value) -> Result<(), Cause> {
         let _room = self.room()?;
-        let (status, body) =
-            self.request(operation, request, &Budget::new(ANSWER_BYTES_BESIDE_VALUES)).await?;
+        let budget = Budget::new(ANSWER_BYTES_BESIDE_VALUES);
+        let (status, body) = self.request(Effect::Write, operation, request, &budget).await?;
         let units = self.noted(self.answer(status, &body).written())?;
         self.count(ConsumedUnits { reads: 0.0, writes: units.unwrap_or_default() });
         Ok(())
@@ -184,24 +185,33 @@ impl DynamoDb {
     /// Sends a request once it has a permit, and reads the response.
     async fn request(
         &self,
+        effect: Effect,
         operation: &'static str,
         request: &Value,
         budget: &Budget,
     ) -> Result<(StatusCode, Bytes), Cause> {
         let body = Bytes::from(request.to_string());
         let _permit = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
+        let request = || self.signed(operation, &body);
+        let (head, body) = self.client.send(effect, request).await?.into_parts();
+        let body = self.client.body(&head.headers, body, &host(&self.url), budget).await?;
+        Ok((head.status, body))
+    }
+
+    /// Makes a request of `operation`. Its signature has the time of this call.
+    fn signed(&self, operation: &str, body: &Bytes) -> Result<Request<Full<Bytes>>, Cause> {
         let mut request = Request::post(self.url.clone()).body(Full::new(body.clone())).expect("a valid URL");
         let target = HeaderValue::from_str(&format!("{TARGET_PREFIX}{operation}")).expect("plain text");
         request.headers_mut().extend([
             (CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.0")),
             (HeaderName::from_static("x-amz-target"), target),
         ]);
-        // Signed as late as possible: a signature has a time.
-        self.signer.sign(&mut request, &body, SystemTime::now())?;
-        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("sherwood"));
-        let (head, body) = self.client.send(request).await?.into_parts();
-        let body = self.client.body(body, &host(&self.url), budget).await?;
-        Ok((head.status, body))
+        self.signer.sign(&mut request, body, SystemTime::now())?;
+        request.headers_mut().extend([
+            (USER_AGENT, HeaderValue::from_static("sherwood")),
+            (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        ]);
+        Ok(request)
     }
 
     fn answer<'a>(&'a self, status: StatusCode, body: &'a [u8]) -> Answer<'a> {

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
 use crate::escape::user_text;
-use crate::remote::Each;
+use crate::remote::{Each, json};
 use crate::{Cause, Fault, Found};
 
 /// The meaning of the status of a response to a read.
@@ -86,33 +86,36 @@ pub(crate) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
 }
 
 /// Reads the values of `keys` from a JSON object: the value of a string is its text, `null` is
-/// absent, and anything else is its JSON text unchanged. Time and memory are linear in the body.
-pub(super) fn batch(
-    body: &[u8],
-    keys: &[&str],
-    like: &Found,
-    address: &str,
-) -> Result<Vec<Option<Found>>, Cause> {
+/// absent, and anything else is its JSON text unchanged. A malformed value is an error of its key;
+/// of several values of a key the last one counts. Time and memory are linear in the body.
+pub(super) fn batch(body: &[u8], keys: &[&str], like: &Found, address: &str) -> Result<Vec<Each>, Cause> {
     let protocol = |detail: String| Cause::Protocol {
         address: address.to_owned(),
         expected: "a JSON object from key to value",
         detail,
     };
-    let object: BTreeMap<String, &RawValue> =
-        serde_json::from_slice(body).map_err(|error| protocol(error.to_string()))?;
-    let value = |raw: &RawValue| match raw.get() {
-        "null" => Ok(None),
-        text if text.starts_with('"') => {
-            let text: String = serde_json::from_str(text).map_err(|error| protocol(error.to_string()))?;
-            Ok(Some(Bytes::from(text)))
+    let mut values: BTreeMap<&str, Option<&[u8]>> = keys.iter().map(|&key| (key, None)).collect();
+    for member in json::members(json::without_mark(body)) {
+        let member = member.map_err(protocol)?;
+        if let Some(value) = member.name().and_then(|name| values.get_mut(&*name)) {
+            *value = Some(member.value());
         }
-        json => Ok(Some(Bytes::copy_from_slice(json.as_bytes()))),
+    }
+    let found = |key: &&str| {
+        let Some(value) = values.get(*key).copied().flatten() else { return Ok(None) };
+        let value = value_of(value).map_err(|error| protocol(format!("the key's value: {error}")))?;
+        Ok(value.map(|value| Found { value, ..like.clone() }))
     };
-    let found = |key: &&str| match object.get(*key) {
-        Some(raw) => Ok(value(raw)?.map(|value| Found { value, ..like.clone() })),
-        None => Ok(None),
-    };
-    keys.iter().map(found).collect()
+    Ok(keys.iter().map(found).collect())
+}
+
+/// The value that a JSON text stands for; none for `null`.
+fn value_of(json: &[u8]) -> serde_json::Result<Option<Bytes>> {
+    match json {
+        b"null" => Ok(None),
+        [b'"', ..] => serde_json::from_slice(json).map(|text: String| Some(text.into())),
+        json => serde_json::from_slice::<&RawValue>(json).map(|_| Some(Bytes::copy_from_slice(json))),
+    }
 }
 
 #[cfg(test)]
@@ -203,12 +206,56 @@ mod tests {
         let body = br#"{"a":"x\ny","b":{"n": 1.50},"c":null,"z":0}"#;
         let found =
             batch(body, &["b", "a", "c", "d"], &Found { flags: 3, ..Found::default() }, "h:1").unwrap();
-        let values: Vec<_> =
-            found.iter().map(|one| one.as_ref().map(|one| (&one.value[..], one.flags))).collect();
+        let values: Vec<_> = found
+            .iter()
+            .map(|one| one.as_ref().unwrap().as_ref().map(|one| (&one.value[..], one.flags)))
+            .collect();
         assert_eq!(values, [Some((&b"{\"n\": 1.50}"[..], 3)), Some((b"x\ny", 3)), None, None]);
-        for body in ["", "[]", "{\"a\":}", "{\"a\":\"\\ud800\"}", "\u{0}"] {
+        for body in ["", "[]", "{\"a\":", "{\"a\":1} x", "\u{0}", "<html>"] {
             let refused = batch(body.as_bytes(), &["a"], &Found::default(), "h:1").unwrap_err();
             assert_eq!(refused.label(), "protocol", "{body}");
+        }
+    }
+
+    /// The results of the keys a to c in `body`: text, or the label of an error.
+    fn each(body: &[u8]) -> [Result<Option<String>, &'static str>; 3] {
+        let text = |found: Found| String::from_utf8(found.value.to_vec()).unwrap();
+        let found = batch(body, &["a", "b", "c"], &Found::default(), "h:1").unwrap();
+        let each = found.into_iter().map(|one| one.map(|found| found.map(text)).map_err(|e| e.label()));
+        each.collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    #[test]
+    fn malformed_value_of_a_json_object_costs_its_key_alone() {
+        for wrong in [
+            &br#""\ud800""#[..],
+            br#""\udc00\ud800""#,
+            b"\"\xff\"",
+            b"[\"\xff\"]",
+            b"\"\n\"",
+            b"NaN",
+            b"-Infinity",
+            b"01",
+            b"1.",
+            b"[1}",
+            b"{\"x\" 1}",
+            b"undefined",
+            b"",
+        ] {
+            let body = [b"{\"a\":\"1\",\"b\":", wrong, b",\"c\":2}"].concat();
+            let expected = [Ok(Some("1".into())), Err("protocol"), Ok(Some("2".into()))];
+            assert_eq!(each(&body), expected, "{}", String::from_utf8_lossy(wrong));
+        }
+        let said = batch(br#"{"a":"\ud800"}"#, &["a"], &Found::default(), "h:1").unwrap().remove(0);
+        assert!(said.unwrap_err().to_string().contains("the key's value: "));
+    }
+
+    #[test]
+    fn valid_values_of_a_json_object_are_kept_as_written() {
+        for value in ["18446744073709551616", "-0", "1e999", "0.1000", r#"["\ud800"]"#, "[null]", "true"] {
+            let body =
+                format!("\u{feff} {{\"b\": {value} ,\"\\u0063\":null,\"\\ud800\":1,\"a\":1,\"a\":\"2\"}}\n");
+            assert_eq!(each(body.as_bytes()), [Ok(Some("2".into())), Ok(Some(value.into())), Ok(None)]);
         }
     }
 }

@@ -1,19 +1,23 @@
-//! The HTTP client of connectors: bounded connections by hyper, with a cause for each kind of
-//! failure.
+//! The HTTP client of connectors: bounded connections by hyper, decoded bodies, and a cause for
+//! each kind of failure.
 
 use std::error::Error;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::{Request, Response, Uri};
+use hyper::{HeaderMap, Request, Response, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::coding::{self, Coding, Undecodable};
 use super::connector::{HttpConnector, NotConnected};
+use super::resend::{self, Effect, Link, Over, Resends};
 use super::url;
 use crate::remote::options::RemoteOptions;
 use crate::remote::tls;
@@ -29,6 +33,10 @@ const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 /// The request keeps its permit meanwhile, so that a service whose error pages hang would delay
 /// every other key; a new connection costs less.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// Most bytes that are decoded from a coded body within a task of the runtime, which takes about a
+/// millisecond. Larger ones are decoded by a thread that may block.
+const DECODED_IN_TASK_BYTES: u64 = 256 << 10;
 
 /// The bytes of response bodies that one call may still read, over all its requests.
 pub(crate) struct Budget {
@@ -48,6 +56,11 @@ impl Budget {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
+    /// The bytes that are left.
+    fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Returns the `bytes` that were taken for a body that is not kept.
     fn give_back(&self, bytes: usize) {
         self.left.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -56,7 +69,10 @@ impl Budget {
 
 /// An HTTP client whose connections and waiting times have the bounds of the options.
 pub(crate) struct Client {
-    hyper: legacy::Client<HttpConnector, Full<Bytes>>,
+    /// Keeps connections for later requests.
+    shared: legacy::Client<HttpConnector, Full<Bytes>>,
+    /// Opens a connection for each request.
+    own: legacy::Client<HttpConnector, Full<Bytes>>,
     answer_timeout: Duration,
 }
 
@@ -66,37 +82,88 @@ impl Client {
         let tls = remote.tls.clone().unwrap_or_default();
         let connector = HttpConnector::open(is_secure, &tls, &["h2", "http/1.1"], remote.connect_timeout())?;
         let answer_timeout = remote.answer_timeout();
-        let hyper = legacy::Client::builder(TokioExecutor::new())
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(remote.connections_max.into())
             // An HTTP/2 connection carries many requests: new ones must not be sent on one that
             // hangs.
             .http2_keep_alive_interval(answer_timeout)
-            .http2_keep_alive_timeout(answer_timeout)
-            .build(connector);
-        Ok(Self { hyper, answer_timeout })
+            .http2_keep_alive_timeout(answer_timeout);
+        let own = builder.clone().pool_max_idle_per_host(0).build(connector.clone());
+        let shared = builder.pool_max_idle_per_host(remote.connections_max.into()).build(connector);
+        Ok(Self { shared, own, answer_timeout })
     }
 
-    /// Sends a request and reads the head of the response.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Cause> {
-        let address = host(request.uri());
-        match timeout(self.answer_timeout, self.hyper.request(request)).await {
-            Ok(response) => response.map_err(|error| failure(&error, &address)),
-            Err(_) => Err(Cause::unanswered(address, self.answer_timeout)),
+    /// Sends a request, which `request` makes, and reads the head of the response. A request is
+    /// sent again when the server ended its connection without processing it, or may have begun to,
+    /// if it has no effect.
+    pub(crate) async fn send(
+        &self,
+        effect: Effect,
+        request: impl Fn() -> Result<Request<Full<Bytes>>, Cause>,
+    ) -> Result<Response<Incoming>, Cause> {
+        let mut resends = Resends::new(effect);
+        let mut client = &self.shared;
+        loop {
+            let request = request()?;
+            let url = request.uri().clone();
+            let error = match timeout(self.answer_timeout, client.request(request)).await {
+                Ok(Ok(response)) => {
+                    Link::answered(response.extensions());
+                    return Ok(response);
+                }
+                Ok(Err(error)) => error,
+                Err(_) => return Err(Cause::unanswered(host(&url), self.answer_timeout)),
+            };
+            client = match resends.after(&error) {
+                Some(Over::Shared) => &self.shared,
+                Some(Over::Own) => &self.own,
+                None => {
+                    return Err(resend::refusal(&error).unwrap_or_else(|| failure(&error, &host(&url))));
+                }
+            };
         }
     }
 
     /// Reads a body that is not needed, if it is short and arrives soon, so that its connection can
     /// be reused.
     pub(crate) async fn drain(&self, body: Incoming, address: &str) {
-        let _ = timeout(DRAIN_TIMEOUT, self.body(body, address, &Budget::new(DISCARDED_BODY_BYTES))).await;
+        let budget = Budget::new(DISCARDED_BODY_BYTES);
+        let _ = timeout(DRAIN_TIMEOUT, self.coded_body(body, address, &budget)).await;
     }
 
-    /// Reads a body, whose bytes are taken from `budget`. If reading fails, they are returned to
-    /// it.
-    pub(crate) async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
+    /// Reads the body of a response with these `headers` and undoes its codings. Its bytes, as
+    /// received and as decoded, are taken from `budget`; if reading fails, they are returned to it.
+    pub(crate) async fn body(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+        address: &str,
+        budget: &Budget,
+    ) -> Result<Bytes, Cause> {
+        let undecodable = |undecodable| match undecodable {
+            Undecodable::TooLarge => Cause::TooLarge { bytes_max: budget.bytes_max },
+            Undecodable::Coding(detail) => {
+                Cause::Protocol { address: address.to_owned(), expected: "the request", detail }
+            }
+        };
+        let codings = coding::codings(headers).map_err(undecodable)?;
+        let coded = self.coded_body(body, address, budget).await?;
+        if codings.is_empty() {
+            return Ok(coded);
+        }
+        let received = coded.len();
+        let bytes_max = budget.left() + received as u64;
+        let decoded = decode(codings, coded, bytes_max).await;
+        budget.give_back(received);
+        let decoded = decoded.map_err(undecodable)?;
+        if budget.take(decoded.len()) { Ok(decoded) } else { Err(undecodable(Undecodable::TooLarge)) }
+    }
+
+    /// Reads a body as received.
+    async fn coded_body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
             Ok(()) => Ok(read.freeze()),
@@ -141,6 +208,21 @@ pub(crate) fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
 }
 
+/// Decodes a body to at most `bytes_max` bytes, without keeping a thread of the runtime from its
+/// other tasks for long.
+async fn decode(codings: Vec<Coding>, coded: Bytes, bytes_max: u64) -> Result<Bytes, Undecodable> {
+    if coded.len() as u64 <= DECODED_IN_TASK_BYTES {
+        match coding::decode(&codings, &coded, bytes_max.min(DECODED_IN_TASK_BYTES)) {
+            Err(Undecodable::TooLarge) if bytes_max > DECODED_IN_TASK_BYTES => {}
+            decoded => return decoded.map(Bytes::from),
+        }
+    }
+    let decoding = spawn_blocking(move || coding::decode(&codings, &coded, bytes_max));
+    // It fails only if the decoder panics, or if the runtime is shutting down.
+    let decoded = decoding.await.map_err(|error| Undecodable::Coding(format!("content coding: {error}")))?;
+    decoded.map(Bytes::from)
+}
+
 /// The cause of a failed request, from the innermost specific error.
 fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
     let address = address.to_owned();
@@ -156,14 +238,24 @@ fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
         if let Some(known) = error.downcast_ref().filter(|error| tls::is_refusal(error)) {
             return Cause::Certificate { address, detail: known.to_string() };
         }
-        // The inner error of an `io::Error` is not among its sources.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         innermost = error;
-        next = error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)));
+        next = source(error);
     }
     let unsaid = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
     match unsaid {
         true => Cause::Unreachable { address, detail: innermost.to_string() },
         false => Cause::Reset { address, detail: innermost.to_string() },
     }
+}
+
+/// The first error of type `T` among `error` and the errors that caused it.
+pub(super) fn source_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    error.downcast_ref().or_else(|| source_of(source(error)?))
+}
+
+/// The error that caused `error`.
+fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    // The inner error of an `io::Error` is not among its sources.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)))
 }

@@ -12,9 +12,11 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{self, Connection};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-use crate::remote::socket::{Endpoint, Io};
+use super::resend::Link;
+use crate::remote::socket::{Connected, Endpoint, Io};
 use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 
@@ -78,7 +80,7 @@ impl Service<Uri> for HttpConnector {
         let endpoint = self.endpoint(&uri);
         Box::pin(async move {
             let connected = endpoint.map_err(NotConnected)?.connect().await.map_err(NotConnected)?;
-            Ok(Socket { io: TokioIo::new(connected.io), http2: connected.http2 })
+            Ok(Socket::new(connected))
         })
     }
 }
@@ -97,13 +99,19 @@ impl std::error::Error for NotConnected {}
 
 /// A connection to an HTTP server, with the traits that hyper requires.
 pub struct Socket {
-    io: TokioIo<Box<dyn Io>>,
+    io: TokioIo<Watched>,
     http2: bool,
+}
+
+impl Socket {
+    fn new(Connected { io, http2 }: Connected) -> Self {
+        Self { io: TokioIo::new(Watched { io, link: Arc::default() }), http2 }
+    }
 }
 
 impl Connection for Socket {
     fn connected(&self) -> connect::Connected {
-        let connected = connect::Connected::new();
+        let connected = connect::Connected::new().extra(Arc::clone(&self.io.inner().link));
         if self.http2 { connected.negotiated_h2() } else { connected }
     }
 }
@@ -124,6 +132,47 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// A connection that notes in its [`Link`] when bytes are sent and received.
+struct Watched {
+    io: Box<dyn Io>,
+    link: Arc<Link>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.link.received();
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        // Noted before the attempt, which may fail.
+        self.link.sends();
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 

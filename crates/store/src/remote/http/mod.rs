@@ -10,19 +10,22 @@
 
 mod answer;
 mod client;
+mod coding;
 mod connector;
 mod freshness;
 mod options;
+mod resend;
 mod traceparent;
 mod url;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, SERVER, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::sync::{Semaphore, watch};
 
@@ -30,6 +33,7 @@ pub(crate) use answer::settled;
 pub(crate) use client::{Budget, Client, host};
 pub use connector::{HttpConnector, NotConnected, Socket as HttpSocket};
 pub use options::{HeaderValue, HttpOptions};
+pub(crate) use resend::Effect;
 pub use traceparent::with_traceparent;
 pub(crate) use url::address;
 
@@ -167,11 +171,11 @@ impl Http {
             let (read, Answer { headers, body, .. }) = self.get(url, call).await?;
             match read {
                 answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
-                answer::Read::Absent => Ok(vec![None; keys.len()]),
+                answer::Read::Absent => Ok(vec![Ok(None); keys.len()]),
             }
         };
         match read.await {
-            Ok(found) => found.into_iter().map(|found| Some(Ok(found))).collect(),
+            Ok(each) => each.into_iter().map(Some).collect(),
             Err(cause) => vec![Some(Err(cause)); keys.len()],
         }
     }
@@ -210,7 +214,7 @@ impl Http {
         let _room = self.room()?;
         let _permit = self.permit().await?;
         let address = host(&url);
-        let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
+        let (head, body) = self.send(Effect::Write, method, &url, value).await?.into_parts();
         self.client.drain(body, &address).await;
         Ok((head.status, head.headers, address))
     }
@@ -259,13 +263,13 @@ impl Http {
     async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
         let _permit = call.unless_stopped(self.permit()).await?;
         let address = host(&url);
-        let sent = self.send(Method::GET, url, None).await;
+        let sent = self.send(Effect::Read, &Method::GET, &url, None).await;
         let (head, body) = sent.inspect_err(|cause| call.stop_if_all(cause))?.into_parts();
         let read = answer::read(head.status, &head.headers, &address);
         let read = read.inspect_err(|cause| call.stop_if_all(cause));
         let body = match read {
             Ok(answer::Read::Body) => {
-                let body = self.client.body(body, &address, &call.budget).await;
+                let body = self.client.body(&head.headers, body, &address, &call.budget).await;
                 body.inspect_err(|cause| call.stop_if_all(cause))?
             }
             Ok(answer::Read::Absent) | Err(_) => {
@@ -277,19 +281,28 @@ impl Http {
     }
 
     /// Sends a request and reads the head of the response.
-    async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
-        let carries = body.is_some();
-        let mut request = Request::new(Full::new(body.unwrap_or_default()));
-        (*request.method_mut(), *request.uri_mut()) = (method, url);
-        *request.headers_mut() = self.headers.clone();
-        let headers = request.headers_mut();
-        headers.extend(traceparent::header());
-        headers.entry(USER_AGENT).or_insert(hyper::header::HeaderValue::from_static("sherwood"));
-        if carries {
-            let kind = hyper::header::HeaderValue::from_static("application/octet-stream");
-            headers.entry(CONTENT_TYPE).or_insert(kind);
-        }
-        self.client.send(request).await
+    async fn send(
+        &self,
+        effect: Effect,
+        method: &Method,
+        url: &Uri,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>, Cause> {
+        let request = || {
+            let mut request = Request::new(Full::new(body.clone().unwrap_or_default()));
+            (*request.method_mut(), *request.uri_mut()) = (method.clone(), url.clone());
+            *request.headers_mut() = self.headers.clone();
+            let headers = request.headers_mut();
+            headers.extend(traceparent::header());
+            let text = hyper::header::HeaderValue::from_static;
+            headers.entry(USER_AGENT).or_insert(text("sherwood"));
+            headers.entry(ACCEPT_ENCODING).or_insert(text("identity"));
+            if body.is_some() {
+                headers.entry(CONTENT_TYPE).or_insert(text("application/octet-stream"));
+            }
+            Ok(request)
+        };
+        self.client.send(effect, request).await
     }
 
     fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
@@ -343,5 +356,6 @@ const NO_URL: Cause = Cause::Unsupported {
 };
 
 fn found(value: Bytes, headers: &HeaderMap) -> Found {
-    Found { value, flags: 0, good_for: freshness::good_for(headers), tags: freshness::tags(headers) }
+    let good_for = freshness::good_for(headers, SystemTime::now());
+    Found { value, flags: 0, good_for, tags: freshness::tags(headers) }
 }

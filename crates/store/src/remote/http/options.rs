@@ -172,13 +172,8 @@ pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
 }
 
 /// Headers that the HTTP client sets itself, which cannot be configured.
-const OURS: [HeaderName; 5] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::ACCEPT_ENCODING,
-];
+const OURS: [HeaderName; 4] =
+    [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,159 @@
+//! The decision about sending a request again whose connection ended.
+//!
+//! A server may end a kept connection at the moment at which it is used again, and HTTP/2 servers
+//! announce by GOAWAY which requests they have not processed (RFC 9113, 6.8). Neither is a failure
+//! of the server, so these requests are sent again here, unnoticed by the dispatcher: one that was
+//! not processed, whatever it does, and a read that may have been processed, which costs the server
+//! at most the same work again. The outcome of such a write is unknown.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hyper::http::Extensions;
+use hyper_util::client::legacy;
+
+use super::client::source_of;
+use crate::Cause;
+
+/// Most times that a request is sent again which the server has not processed. The last one has a
+/// connection of its own.
+const UNPROCESSED_RESENDS_MAX: u32 = 3;
+
+/// The effect of a request on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// None: the server may execute the request twice.
+    Read,
+    /// A change, which must not be made twice.
+    Write,
+}
+
+/// The state of a connection by which a failed request is judged.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// True once a request on it was answered.
+    is_used: AtomicBool,
+    /// True if nothing has been received since bytes were sent.
+    is_unanswered: AtomicBool,
+}
+
+impl Link {
+    /// Notes that the head of an answer has arrived over the connection of a response with these
+    /// `extensions`.
+    pub(super) fn answered(extensions: &Extensions) {
+        if let Some(link) = extensions.get::<Arc<Self>>() {
+            link.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that bytes are about to be sent.
+    pub(super) fn sends(&self) {
+        self.is_unanswered.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that bytes were received.
+    pub(super) fn received(&self) {
+        self.is_unanswered.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The connection on which a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// A connection shared with others. The one that ended is not used again, and over HTTP/2 there
+    /// is no other.
+    Shared,
+    /// A new connection for this request alone.
+    Own,
+}
+
+/// The attempts to send one request.
+pub(super) struct Resends {
+    effect: Effect,
+    /// Times that it was sent again because it had not been processed.
+    unprocessed: u32,
+    /// True if it was sent again because its kept connection had ended.
+    has_met_end: bool,
+}
+
+impl Resends {
+    pub(super) fn new(effect: Effect) -> Self {
+        Self { effect, unprocessed: 0, has_met_end: false }
+    }
+
+    /// Decides about a request that failed with `error`: the connection on which it is sent again,
+    /// or none if it has failed.
+    pub(super) fn after(&mut self, error: &legacy::Error) -> Option<Over> {
+        match ending(error) {
+            Ending::Unprocessed(over) if self.unprocessed < UNPROCESSED_RESENDS_MAX => {
+                self.unprocessed += 1;
+                Some(if self.unprocessed < UNPROCESSED_RESENDS_MAX { over } else { Over::Own })
+            }
+            Ending::OfKept(over) if self.effect == Effect::Read && !self.has_met_end => {
+                self.has_met_end = true;
+                Some(over)
+            }
+            Ending::Unprocessed(_) | Ending::OfKept(_) | Ending::Other => None,
+        }
+    }
+}
+
+/// The end of a request without an answer.
+enum Ending {
+    /// The server has certainly not processed it.
+    Unprocessed(Over),
+    /// The kept connection, on which others had been answered, ended before the first byte of an
+    /// answer.
+    OfKept(Over),
+    /// Any other failure.
+    Other,
+}
+
+fn ending(error: &legacy::Error) -> Ending {
+    let Some(connection) = error.connect_info() else { return Ending::Other };
+    let mut extensions = Extensions::new();
+    connection.get_extras(&mut extensions);
+    let Some(link) = extensions.get::<Arc<Link>>() else { return Ending::Other };
+    let is_used = link.is_used.load(Ordering::Relaxed);
+    if !connection.is_negotiated_h2() {
+        // A connection of HTTP/1.1 has one request at a time.
+        return match is_used && link.is_unanswered.load(Ordering::Relaxed) {
+            true => Ending::OfKept(Over::Own),
+            false => Ending::Other,
+        };
+    }
+    let hyper = source_of::<hyper::Error>(error);
+    match source_of::<h2::Error>(error) {
+        Some(error) if is_past_last_stream(error) => Ending::Unprocessed(Over::Shared),
+        Some(error) if is_refused(error) => Ending::Unprocessed(Over::Own),
+        Some(_) => Ending::Other,
+        None if source_of::<io::Error>(error).is_some() && is_used => Ending::OfKept(Over::Shared),
+        // It was in the queue of a connection that ended.
+        None if hyper.is_some_and(hyper::Error::is_canceled) => Ending::Unprocessed(Over::Shared),
+        // It waited for others to end, so that its stream could be opened, and the connection
+        // ended.
+        None if hyper.is_some_and(hyper::Error::is_user) && is_used => Ending::OfKept(Over::Shared),
+        None => Ending::Other,
+    }
+}
+
+/// The cause of a request that a working server has refused to process, even when it was sent
+/// again; none for any other failure.
+pub(super) fn refusal(error: &(dyn Error + 'static)) -> Option<Cause> {
+    let error = source_of::<h2::Error>(error)?;
+    let is_graceful = matches!(error.reason(), Some(h2::Reason::NO_ERROR | h2::Reason::ENHANCE_YOUR_CALM));
+    let is_refusal = is_refused(error) || (is_past_last_stream(error) && is_graceful);
+    is_refusal.then(|| Cause::Busy { detail: format!("it did not process the request: {error}") })
+}
+
+/// True if the server has announced by GOAWAY that it does not process the request's stream.
+fn is_past_last_stream(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_remote()
+}
+
+/// True if the server has refused the request's stream before processing it.
+fn is_refused(error: &h2::Error) -> bool {
+    error.is_reset() && error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
+}
