@@ -40,6 +40,7 @@ mod strings;
 mod table;
 mod through;
 mod transaction;
+mod unlocked;
 mod watch;
 
 #[cfg(test)]

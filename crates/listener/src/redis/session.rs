@@ -19,6 +19,7 @@ use super::clients::Card;
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, Watched};
 use super::table::{self, Command};
+use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::login::REFUSALS_MAX;
@@ -109,6 +110,11 @@ impl<'i> Old<'i> {
             }
             _ => None,
         }
+    }
+
+    /// Returns the value, to be read after the shard is unlocked.
+    pub(super) fn unlocked(self) -> Unlocked {
+        Unlocked::of(&self.item, self.value)
     }
 
     /// Returns a change that stores `value` with the other attributes of this item. A value derived
