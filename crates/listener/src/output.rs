@@ -68,6 +68,12 @@ impl Output {
         self.bytes.len() >= options.output_bytes_max || self.pinned >= pinned_max || self.work.ends_turn()
     }
 
+    /// Returns the bytes that were appended since the mark was taken, pinned values included.
+    pub(super) fn appended(&self, mark: Mark) -> usize {
+        let pinned = self.values.iter().skip(mark.values).map(|placed| placed.value.len()).sum::<usize>();
+        self.bytes.len().saturating_sub(mark.bytes) + pinned
+    }
+
     /// Returns true if there is nothing to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.values.is_empty()

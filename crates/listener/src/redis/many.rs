@@ -1,4 +1,4 @@
-//! Commands on several keys: `MGET`, `MSET`, `MSETNX`, and those that copy or rename.
+//! Commands on several keys: `MGET`, `MSETNX`, and those that copy or rename.
 //!
 //! The cache changes one key atomically, never two. The writing commands here hold a lock of the
 //! listener, so each sees the others completed or not begun. `MSETNX` also adds its keys one by one
@@ -17,19 +17,6 @@ use crate::output::Output;
 pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     reply::array(out, args.len() - 1);
     session.values(args, 1, out)
-}
-
-/// Executes the Redis command `MSET key value …`.
-pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    if args.len().is_multiple_of(2) {
-        return Err(Failure::arity("mset"));
-    }
-    let _order = session.order();
-    for index in (1..args.len()).step_by(2) {
-        session.store(arg(args, index), arg(args, index + 1), None)?;
-    }
-    out.extend_from_slice(reply::OK);
-    Ok(())
 }
 
 /// Executes the Redis command `MSETNX key value …`.

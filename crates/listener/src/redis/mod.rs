@@ -9,7 +9,7 @@
 //! | `strings`, `bits`, `lcs`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
-//! | `aside` | answers sent in portions |
+//! | `aside`, `each` | commands executed in portions |
 //! | `clients` | registry of connected clients |
 //! | `decimal`, `glob` | Redis's decimal arithmetic and patterns |
 //!
@@ -24,6 +24,7 @@ mod connection;
 mod conversation;
 mod decimal;
 mod describe;
+mod each;
 mod expiry;
 mod failure;
 mod gathering;
