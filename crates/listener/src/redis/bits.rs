@@ -9,6 +9,7 @@ use sherwood_wire::resp::{Args, integer, reply};
 use super::failure::{Failure, SYNTAX};
 use super::session::{CommandResult, Session, arg, is, number};
 use crate::output::Output;
+use crate::work::rebuilt;
 
 const OFFSET: Failure = Failure::text("ERR bit offset is not an integer or out of range");
 const BIT: Failure = Failure::text("ERR bit is not an integer or out of range");
@@ -42,16 +43,18 @@ pub(super) fn setbit(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
         b"1" => true,
         _ => return Err(BIT),
     };
-    let was = session.update(arg(args, 1), |old| {
+    let was = session.try_update(arg(args, 1), |old| {
+        let len = old.map_or(0, |old| old.value.len()).max(place.byte + 1);
+        out.work.begin(rebuilt(len))?;
         let mut value = old.map_or_else(Vec::new, |old| old.value.to_vec());
         let was = place.read(&value);
-        value.resize(value.len().max(place.byte + 1), 0);
+        value.resize(len, 0);
         value[place.byte] = if on { value[place.byte] | place.mask } else { value[place.byte] & !place.mask };
         let change = match old {
             Some(old) => old.with(value),
             None => Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE },
         };
-        (change, was)
+        Ok((change, was))
     })?;
     reply::integer(out, i64::from(was));
     Ok(())
@@ -69,7 +72,7 @@ pub(super) fn getbit(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
 /// Executes the Redis command `BITCOUNT key [start end [BYTE | BIT]]`.
 pub(super) fn bitcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let by_bit = match args.get(4) {
-        Some(unit) if is(unit, "bit") => true,
+        Some(unit) if is_bit(unit) => true,
         Some(unit) if !is(unit, "byte") => return Err(SYNTAX),
         _ => false,
     };
@@ -78,10 +81,21 @@ pub(super) fn bitcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
         4 | 5 => Some((number(arg(args, 2))?, number(arg(args, 3))?)),
         _ => return Err(SYNTAX),
     };
-    let value = session.read(arg(args, 1), |old| old.unlocked());
-    let count = value.map_or(0, |value| Part::of(&value, range, by_bit).count());
+    let count = match session.read(arg(args, 1), |old| old.unlocked()) {
+        Some(value) => {
+            let part = Part::of(&value, range, by_bit);
+            out.work.begin(part.bytes.len() as u64)?;
+            part.count()
+        }
+        None => 0,
+    };
     reply::integer(out, count);
     Ok(())
+}
+
+/// Returns true if the unit of a `BITCOUNT` is the bit.
+pub(super) fn is_bit(unit: &[u8]) -> bool {
+    is(unit, "bit")
 }
 
 /// The part of a value that a `BITCOUNT` counts.

@@ -5,6 +5,7 @@ use sherwood_wire::resp::{Args, reply};
 use super::failure::{Failure, SYNTAX};
 use super::session::{CommandResult, Session, arg, is, number};
 use crate::output::Output;
+use crate::work::pairs;
 
 /// Largest product of the lengths of both values: a bit each, and a third of a millisecond.
 const PAIRS_MAX: usize = 4 << 20;
@@ -59,6 +60,7 @@ pub(super) fn lcs(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -
     if a.len().saturating_mul(b.len()) > PAIRS_MAX {
         return Err(TOO_LONG);
     }
+    out.work.begin(pairs(a.len(), b.len()))?;
     let table = Table::of(a, b);
     if options.len {
         reply::integer(out, table.len() as i64);
