@@ -10,7 +10,7 @@
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
 //! | `aside`, `each` | commands executed in portions |
-//! | `cost` | the work of a command, known before it is done |
+//! | `cost` | the work of a command and of a transaction, known before it is done |
 //! | `clients` | registry of connected clients |
 //! | `decimal`, `glob` | Redis's decimal arithmetic and patterns |
 //!

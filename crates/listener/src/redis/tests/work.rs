@@ -1,10 +1,10 @@
-//! The work of commands in their dearest forms: alone and in a pipeline.
+//! The work of commands in their dearest forms: alone, in a pipeline, and in a transaction.
 
 use super::*;
 use crate::work::{COMMAND_MAX, TURN_MAX, pairs, rebuilt};
 
 const MIB: usize = 1 << 20;
-/// Times that a command is sent in a pipeline, and in a longer one.
+/// Times that a command is sent in a pipeline, and in a transaction.
 const PIPELINED: usize = 6;
 const QUEUED: usize = 20;
 
@@ -219,6 +219,53 @@ fn pipeline_of_dear_commands_goes_on_in_the_next_turn() {
 }
 
 #[test]
+fn transaction_of_dear_commands_is_bounded_or_executes_nothing() {
+    let aborted = b"-EXECABORT Transaction discarded because its commands would work";
+    let mut refused = Vec::new();
+    for Dear { name, requests, .. } in dearest().into_iter().filter(|dear| dear.name != "watch") {
+        let listener = listener();
+        let mut client = listener.client();
+        let commands = requests.iter().cycle().take(QUEUED).flatten().copied();
+        let input: Vec<u8> =
+            request("MULTI").into_iter().chain(request("INCR done")).chain(commands).collect();
+        turns(&listener, &mut client, &input);
+        let (said, works) = turns(&listener, &mut client, &request("EXEC"));
+        assert!(works.iter().all(|&work| work <= COMMAND_MAX), "{name}: {works:?}");
+        let is_done = name == "flushall" || listener.ask(&mut client, "EXISTS done") == ":1";
+        assert_eq!(is_done, said.starts_with(b"*"), "{name}: {:.200}", said.escape_ascii());
+        if said.starts_with(aborted) {
+            refused.push(name);
+        }
+    }
+    let dear = ["append", "bitcount", "copy", "rename", "renamenx", "setbit", "setrange"];
+    assert!(dear.iter().all(|name| refused.contains(name)), "{refused:?}");
+}
+
+#[test]
+fn transaction_on_parts_of_large_values_and_on_small_ones_is_executed() {
+    let listener = listener();
+    let mut client = listener.client();
+    for line in [
+        "GETRANGE big 0 9",
+        "GETRANGE big -10 -1",
+        "BITCOUNT big 0 9",
+        "BITCOUNT big -80 -1 BIT",
+        "APPEND small x",
+    ] {
+        let input: Vec<u8> = std::iter::repeat_n(request(line), 1000).flatten().collect();
+        listener.check(&mut client, &[("MULTI", "+OK")]);
+        turns(&listener, &mut client, &input);
+        let answer = listener.ask(&mut client, "EXEC");
+        assert!(answer.starts_with("*1000 ") && !answer.contains('-'), "{line}: {answer:.200}");
+    }
+    // The value is short when it is appended to, whatever it was before.
+    listener.check(&mut client, &[("MULTI", "+OK"), ("SET big 1", "+QUEUED")]);
+    let input: Vec<u8> = std::iter::repeat_n(request("APPEND big x"), 1000).flatten().collect();
+    turns(&listener, &mut client, &input);
+    assert!(listener.ask(&mut client, "EXEC").starts_with("*1001 +OK :2 :3 "));
+}
+
+#[test]
 fn answers_that_a_client_does_not_want_end_its_turn() {
     let listener = listener();
     let mut client = listener.client();
@@ -275,6 +322,18 @@ fn names_of_commands_patterns_and_pairs_beyond_the_bound_of_work_are_refused() {
     let answer = listener.ask(&mut client, &format!("CONFIG GET {}", "*a".repeat(100_000)));
     assert!(answer.starts_with(refused), "{answer:.200}");
     listener.check(&mut client, &[("EXISTS k0 k1", ":0")]);
+}
+
+#[test]
+fn transaction_that_names_too_many_keys_is_refused_before_anything_is_locked() {
+    let listener = listener();
+    let mut client = listener.client();
+    let keys: Vec<String> = (0..8000).map(|at| format!("k{at}")).collect();
+    let line = format!("DEL {}", keys.join(" "));
+    let refused = "-ERR a transaction changes at most 13,000 keys, or reads 26,000, and half as many where the listener has \
+                   backends; send the rest in another one";
+    listener.check(&mut client, &[("MULTI", "+OK"), (&line, "+QUEUED"), (&line, refused)]);
+    assert!(listener.ask(&mut client, "EXEC").starts_with("-EXECABORT"));
 }
 
 #[test]
