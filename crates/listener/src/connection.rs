@@ -400,7 +400,9 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     fn follow_reading(&mut self, next: NextStep, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
         let turn = self.follow(next, context)?;
         match turn {
-            Turn::Again if self.input.is_in_place() => self.advance_or_read(context),
+            Turn::Again if self.input.is_in_place() && !context.output.work.ends_turn() => {
+                self.advance_or_read(context)
+            }
             _ => Ok(turn),
         }
     }
@@ -470,7 +472,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         answered: impl Future<Output = Answered> + Send + 'static,
         context: &mut ThreadContext<'_>,
     ) -> Turn {
-        (self.output, self.sent) = context.output.take().into_pending(0);
+        (self.output, self.sent) = context.output.take_pending(0);
         let answered = Box::pin(answered);
         self.stage = Stage::Waiting(Waiting { answered, asked, since: context.moment.now });
         self.poll_backend(context)
@@ -574,11 +576,11 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
         let sent = send_output(&self.socket, &context.output, context.counters)?;
         if sent == context.output.len() {
-            context.output.empty();
+            context.output.clear();
             return Ok(true);
         }
         self.fresh = true;
-        (self.output, self.sent) = context.output.take().into_pending(sent);
+        (self.output, self.sent) = context.output.take_pending(sent);
         Ok(false)
     }
 

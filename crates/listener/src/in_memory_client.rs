@@ -17,6 +17,7 @@ use super::redis::{Redis, connection_bytes_max};
 use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
 use super::store::store;
+use super::work::{COMMAND_MAX, TURN_MAX, Work};
 use crate::clock::{Clock, Moment};
 
 /// Most turns that one call of `send` may take; a conversation that takes more is stuck. Chosen:
@@ -34,6 +35,8 @@ pub struct InMemoryClient {
     /// Most bytes that the buffers of a connection may hold.
     bytes_max: usize,
     closed: bool,
+    /// The work of the last turn.
+    pub(super) work: Work,
 }
 
 impl InMemoryClient {
@@ -56,7 +59,15 @@ impl InMemoryClient {
     /// most `bytes_max`.
     pub(super) fn open<P: Protocol>(protocol: &P, shared: Arc<Shared>, bytes_max: usize) -> Self {
         let conversation = Box::new(protocol.open(&shared, 0));
-        Self { shared, conversation, input: Vec::new(), need: 1, bytes_max, closed: false }
+        Self {
+            shared,
+            conversation,
+            input: Vec::new(),
+            need: 1,
+            bytes_max,
+            closed: false,
+            work: Work::default(),
+        }
     }
 
     /// Sends `bytes` after all earlier input and returns the complete answer. Backends have to
@@ -81,40 +92,59 @@ impl InMemoryClient {
         bytes: &[u8],
         mut fetch: impl FnMut(Vec<Wanted>) -> Fetched,
     ) -> Vec<u8> {
-        self.input.extend_from_slice(bytes);
+        self.receive(bytes);
         let (mut said, mut turns) = (Vec::new(), 0);
-        while !self.closed && self.input.len() >= self.need {
-            let mut output = Output::default();
-            let advance = self.conversation.advance(moment, self.input[..].into(), &mut output);
-            self.input.drain(..advance.consumed);
-            assert!(output.len() <= self.bytes_max, "{} bytes at once", output.len());
-            let (mut output, _) = output.into_pending(0);
-            self.need = 0;
-            match advance.next {
-                NextStep::Need(need) => {
-                    let held = self.input.len();
-                    assert!(need > held && need <= self.bytes_max, "{need} bytes asked for with {held}");
-                    self.need = need;
-                }
-                NextStep::Send => {
-                    turns += 1;
-                    assert!(turns < TURNS_MAX, "{} bytes keep it busy for ever", self.input.len());
-                }
-                NextStep::Fetch(wanted) => {
-                    assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()), "{} keys", wanted.len());
-                    self.conversation.resume(moment, fetch(wanted), &mut output);
-                }
-                NextStep::Store(writes) => {
-                    assert!(!writes.is_empty(), "no writes");
-                    let stored = store(self.shared.service.backends.as_ref(), writes);
-                    let stored = stored.now_or_never().expect("backends answer at once");
-                    self.conversation.resume_stored(stored, &mut output);
-                }
-                NextStep::Close | NextStep::HangUp => self.closed = true,
-            }
-            said.append(&mut output);
+        while self.has_turn() {
+            said.append(&mut self.turn(moment, &mut fetch));
+            turns += 1;
+            assert!(turns < TURNS_MAX, "{} bytes keep it busy for ever", self.input.len());
         }
         said
+    }
+
+    /// Adds `bytes` to the input that is executed by the next [`turn`](Self::turn)s.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Returns true if there is more to do without further input.
+    pub(super) fn has_turn(&self) -> bool {
+        !self.closed && self.input.len() >= self.need
+    }
+
+    /// Gives the client a turn and returns the answers of that. `fetch` is called for the keys that
+    /// are fetched from backends.
+    pub(super) fn turn(&mut self, moment: Moment, fetch: &mut impl FnMut(Vec<Wanted>) -> Fetched) -> Vec<u8> {
+        let mut output = Output::default();
+        let advance = self.conversation.advance(moment, self.input[..].into(), &mut output);
+        self.input.drain(..advance.consumed);
+        assert!(output.len() <= self.bytes_max, "{} bytes at once", output.len());
+        self.work = output.work;
+        // Answers that the client does not want count as work, too.
+        let work_max = TURN_MAX + COMMAND_MAX + self.bytes_max as u64;
+        assert!(self.work.units() <= work_max, "{:?} in one turn", self.work);
+        let (mut output, _) = output.into_pending(0);
+        self.need = 0;
+        match advance.next {
+            NextStep::Need(need) => {
+                let held = self.input.len();
+                assert!(need > held && need <= self.bytes_max, "{need} bytes asked for with {held}");
+                self.need = need;
+            }
+            NextStep::Send => {}
+            NextStep::Fetch(wanted) => {
+                assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()), "{} keys", wanted.len());
+                self.conversation.resume(moment, fetch(wanted), &mut output);
+            }
+            NextStep::Store(writes) => {
+                assert!(!writes.is_empty(), "no writes");
+                let stored = store(self.shared.service.backends.as_ref(), writes);
+                let stored = stored.now_or_never().expect("backends answer at once");
+                self.conversation.resume_stored(stored, &mut output);
+            }
+            NextStep::Close | NextStep::HangUp => self.closed = true,
+        }
+        output
     }
 
     /// Returns true if the listener has closed the connection and gives no more answers.

@@ -43,13 +43,6 @@ impl<B: Empty> Lendable<B> {
 #[derive(Debug)]
 pub(super) struct Lent<'a, B: Empty>(&'a mut B);
 
-impl<B: Empty + Default> Lent<'_, B> {
-    /// Moves the buffer's contents out, with their memory.
-    pub(super) fn take(&mut self) -> B {
-        std::mem::take(self.0)
-    }
-}
-
 impl<B: Empty> Deref for Lent<'_, B> {
     type Target = B;
 
@@ -172,7 +165,7 @@ mod tests {
         assert!(buffer.capacity() >= 100);
         let mut lent = buffer.lend();
         lent.extend_from_slice(b"owed");
-        assert_eq!(lent.take(), b"owed");
+        assert_eq!(std::mem::take(&mut *lent), b"owed");
         drop(lent);
         assert_eq!(buffer.capacity(), 0);
     }

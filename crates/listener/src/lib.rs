@@ -27,6 +27,7 @@
 //! | `in_memory_client` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | a client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: turns, accepting, timeouts, draining; `slots` hold its clients |
+//! | `work` | work that clients cause, and its bounds for turns, commands and transactions |
 //! | `lent` | buffers of a thread, lent to its connections one at a time |
 //! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | prefetching of the keys of commands that have arrived |
@@ -101,6 +102,7 @@ mod through;
 mod times;
 mod tls;
 mod unix;
+mod work;
 
 pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};

@@ -12,6 +12,7 @@ use sherwood_cache::{Item, Pinned};
 
 use super::lent::Empty;
 use super::options::ListenerOptions;
+use super::work::Work;
 
 /// Size from which a value is sent from its item's memory, bytes. Measured: copying a smaller one
 /// into the output takes no longer than to pin it and to send it as a part.
@@ -34,6 +35,8 @@ pub(super) struct Output {
     values: Vec<Placed>,
     /// Bytes of all `values`.
     pinned: usize,
+    /// The work of the turn that makes these answers. It stays when they are sent or reset.
+    pub(super) work: Work,
 }
 
 /// A value to be sent before the byte of the output at an offset, which does not count values.
@@ -56,12 +59,19 @@ impl Output {
         self.bytes.len() + self.pinned
     }
 
-    /// Returns true if it has to be sent before another command is executed. Pinned values take no
-    /// memory unless the client does not read: several of them are sent at once, no more than can
-    /// be copied within the bound of a connection's output.
+    /// Returns true if it has to be sent before another command is executed, also because the turn
+    /// has done enough work. Pinned values take no memory unless the client does not read: several
+    /// of them are sent at once, no more than can be copied within the bound of a connection's
+    /// output.
     pub(super) fn is_full(&self, options: &ListenerOptions) -> bool {
         let pinned_max = (PINNED_RATIO * options.output_bytes_max).min(options.item_size_max as usize);
-        self.bytes.len() >= options.output_bytes_max || self.pinned >= pinned_max
+        self.bytes.len() >= options.output_bytes_max || self.pinned >= pinned_max || self.work.ends_turn()
+    }
+
+    /// Returns the bytes that were appended since the mark was taken, pinned values included.
+    pub(super) fn appended(&self, mark: Mark) -> usize {
+        let pinned = self.values.iter().skip(mark.values).map(|placed| placed.value.len()).sum::<usize>();
+        self.bytes.len().saturating_sub(mark.bytes) + pinned
     }
 
     /// Returns true if there is nothing to be sent.
@@ -124,6 +134,21 @@ impl Output {
         !self.values.is_empty()
     }
 
+    /// Takes the answers out like [`into_pending`](Self::into_pending); the work of the turn stays.
+    pub(super) fn take_pending(&mut self, sent: usize) -> (Vec<u8>, usize) {
+        let work = self.work;
+        let answers = std::mem::take(self);
+        self.work = work;
+        answers.into_pending(sent)
+    }
+
+    /// Removes the answers, which were sent; the work of the turn stays.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.values.clear();
+        self.pinned = 0;
+    }
+
     /// Returns bytes of which the part behind the returned offset is still to be sent when `sent`
     /// bytes have been sent. Values are copied, and no longer pinned.
     pub(super) fn into_pending(self, sent: usize) -> (Vec<u8>, usize) {
@@ -155,9 +180,8 @@ impl DerefMut for Output {
 
 impl Empty for Output {
     fn empty(&mut self) {
-        self.bytes.clear();
-        self.values.clear();
-        self.pinned = 0;
+        self.clear();
+        self.work = Work::default();
     }
 
     fn capacity(&self) -> usize {

@@ -18,6 +18,7 @@ use super::counters::Count;
 use super::output::Output;
 use super::routing::Target;
 use super::session::{Session, access, is_over};
+use super::work::{CHANGE, KEY};
 use crate::clock::Moment;
 
 /// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
@@ -83,6 +84,8 @@ impl Session<'_> {
             retrieval.keys = rest;
             if ahead == 0 && !retrieval.keys.text().is_empty() {
                 ahead = PREFETCH_KEYS_MAX;
+                let key = if retrieval.touch.is_some() { KEY + CHANGE } else { KEY };
+                out.work.add(key * PREFETCH_KEYS_MAX as u64);
                 prefetch(&self.shared.service, self.routing, &mut { retrieval.keys });
             }
             ahead = ahead.saturating_sub(1);

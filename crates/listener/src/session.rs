@@ -22,6 +22,7 @@ use super::stats;
 use super::tenants::TenantSlot;
 use super::through::ClientWrite;
 use super::times::{ThreadTimes, of_set};
+use super::work::{COUNTERS, FLUSH, Work, rebuilt};
 use crate::clock::Moment;
 
 /// Executes the memcached commands of one client.
@@ -84,6 +85,7 @@ impl Session<'_> {
             Command::MetaNoOp => (reply::META_NO_OP, false),
             Command::Quit => return AfterCommand::Close,
             Command::Stats(words) => {
+                out.work.add(COUNTERS * self.routing.partitions().len() as u64);
                 stats::write(self.shared, self.slot, moment, words, out);
                 return AfterCommand::Continue;
             }
@@ -99,11 +101,14 @@ impl Session<'_> {
                 }
                 return AfterCommand::Continue;
             }
-            Command::Storage(storage) => (self.store(moment, &storage), storage.noreply),
+            Command::Storage(storage) => (self.store(moment, &storage, &mut out.work), storage.noreply),
             Command::TooLarge { verb, key, noreply } => (self.too_large(moment, verb, key), noreply),
             Command::Touch { key, exptime, noreply } => (self.touch(moment, key, exptime), noreply),
             Command::Delete { key, noreply } => (self.delete(moment, key), noreply),
-            Command::FlushAll { delay, noreply } => (self.flush_all(moment, delay), noreply),
+            Command::FlushAll { delay, noreply } => {
+                out.work.add(FLUSH * self.routing.partitions().len() as u64);
+                (self.flush_all(moment, delay), noreply)
+            }
             Command::Verbosity { noreply } => (reply::OK, noreply),
         };
         if !noreply {
@@ -126,10 +131,11 @@ impl Session<'_> {
         }
     }
 
-    fn store(&self, moment: Moment, storage: &Storage<'_>) -> &'static [u8] {
+    fn store(&self, moment: Moment, storage: &Storage<'_>, work: &mut Work) -> &'static [u8] {
         self.counters.increment(Count::CmdSet);
         let Some((target, key)) = self.routing.find(storage.key) else { return NO_BACKEND };
-        let stored = self.shared.service.write(target, key, || self.store_at(moment, target, key, storage));
+        let store = || self.store_at(moment, target, key, storage, work);
+        let stored = self.shared.service.write(target, key, store);
         self.note_set(target, stored.map(|answer| answer == reply::STORED));
         match stored {
             Ok(answer) => {
@@ -148,6 +154,7 @@ impl Session<'_> {
         target: Target,
         key: &[u8],
         storage: &Storage<'_>,
+        work: &mut Work,
     ) -> Result<&'static [u8], Refused> {
         let cache = &self.shared.service.cache;
         let access = self.access(moment, target, key);
@@ -169,7 +176,7 @@ impl Session<'_> {
             }),
             StorageVerb::Append | StorageVerb::Prepend => {
                 let bytes_max = cache.options().item_bytes_max as usize;
-                cache.update(target.partition, key, &access, |old| joined(storage, old, bytes_max))
+                cache.update(target.partition, key, &access, |old| joined(storage, old, bytes_max, work))
             }
             StorageVerb::Cas(unique) => {
                 let stored = cache.update(target.partition, key, &access, |old| match old {
@@ -312,6 +319,10 @@ impl Session<'_> {
 
 /// The answer to a store whose key matches no route to a partition.
 pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
+/// The answer to an append or prepend beyond the bound on a command's work. memcached has no
+/// counterpart.
+pub(super) const TOO_MUCH: &[u8] =
+    b"SERVER_ERROR the value is too large to append to, since other clients would wait; the sum may have 4 MiB\r\n";
 /// Maximum length of a value that is parsed as a number, in bytes. Chosen to bound the work, far
 /// above 20 digits and some padding.
 const NUMBER_BYTES_MAX: usize = 1024;
@@ -343,12 +354,16 @@ fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
     bytes_max: usize,
+    work: &mut Work,
 ) -> (Change<'static>, &'static [u8]) {
     let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, reply::NOT_STORED);
     };
     if value.len() + storage.value.len() > bytes_max {
         return (Change::Keep, reply::NOT_STORED);
+    }
+    if work.begin(rebuilt(value.len() + storage.value.len())).is_err() {
+        return (Change::Keep, TOO_MUCH);
     }
     let value = match storage.verb {
         StorageVerb::Prepend => [storage.value, value].concat(),

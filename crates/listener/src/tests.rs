@@ -27,6 +27,8 @@ mod tenants;
 
 mod through;
 
+mod work;
+
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
 

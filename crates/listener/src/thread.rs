@@ -36,6 +36,7 @@ use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use super::tenants::TenantSlot;
 use super::thread_group::{NewConnection, ThreadGroup, WakeTokens};
+use super::work::Work;
 use crate::clock::Moment;
 
 /// Most connections accepted in a row before the open ones have their turns.
@@ -79,6 +80,8 @@ pub(super) struct Thread<P: Protocol, S: Sockets> {
     output: Lendable<Output>,
     /// The bytes that the thread's own three buffers hold.
     account: Account,
+    /// The work of the clients that wait in `again`, since the last events.
+    work: Work,
     /// The choice of the rounds that are timed.
     sampling: Sampling,
     /// True while a round is timed.
@@ -126,6 +129,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             batch: InputBatch::new(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
             output: Lendable::new(Output::default()),
+            work: Work::default(),
             sampling: Sampling::new(number as u64),
             timing: false,
         }
@@ -238,7 +242,12 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             }
         }
         self.answer(moment);
+        // If they have much to do, those that have sent a command meanwhile come first.
+        self.work = Work::default();
         for _ in 0..waiting {
+            if self.work.ends_turn() {
+                break;
+            }
             let Some(token) = self.again.pop_front() else { break };
             if let Some(client) = self.clients.get_mut(token) {
                 client.queued = false;
@@ -353,6 +362,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             output: self.output.lend(),
         };
         let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut context)));
+        self.work.add(context.output.work.units());
         drop(context);
         if self.timing {
             let latency = self.shared.clock.now().since(moment.now);

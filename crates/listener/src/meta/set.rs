@@ -8,7 +8,9 @@ use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
 use super::super::counters::Count;
-use super::super::session::{Session, expiry};
+use super::super::output::Output;
+use super::super::session::{Session, TOO_MUCH, expiry};
+use super::super::work::{COMMAND_MAX, rebuilt};
 use super::answer;
 use super::{Asked, BINARY, STALE, WON, stored};
 
@@ -41,7 +43,7 @@ const EXISTS: &[u8] = b"EX";
 const NOT_FOUND: &[u8] = b"NF";
 
 impl Session<'_> {
-    pub(super) fn meta_set(&self, asked: &Asked<'_>, mode: SetMode, value: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn meta_set(&self, asked: &Asked<'_>, mode: SetMode, value: &[u8], out: &mut Output) {
         self.counters.increment(Count::CmdSet);
         let options = asked.meta.flags.options();
         let adds = matches!(mode, SetMode::Append | SetMode::Prepend);
@@ -59,7 +61,11 @@ impl Session<'_> {
         let set = self.shared.service.write(asked.target, asked.name, || self.set(asked, &new));
         self.note_set(asked.target, set.map(|outcome| outcome.code == STORED));
         match set {
+            Ok(SetOutcome { code: TOO_MUCH, .. }) => out.extend_from_slice(TOO_MUCH),
             Ok(outcome) => {
+                if adds {
+                    out.work.add(rebuilt(outcome.bytes));
+                }
                 self.count(&new, outcome.code);
                 write(asked, outcome, out);
             }
@@ -179,6 +185,9 @@ impl<'a> New<'a> {
         let bytes = value.len() + self.value.len();
         if bytes > self.item_bytes_max {
             return (Change::Keep, (NOT_STORED, self.value.len()));
+        }
+        if rebuilt(bytes) > COMMAND_MAX {
+            return (Change::Keep, (TOO_MUCH, self.value.len()));
         }
         let parts = if self.mode == SetMode::Prepend { [self.value, value] } else { [value, self.value] };
         let change = Change::StoreMarked {

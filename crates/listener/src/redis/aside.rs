@@ -4,10 +4,13 @@
 //! Neither may buffer gigabytes or delay the other clients of the thread, so such a command runs in
 //! portions: between two portions the connection sends, fetches or lets other connections run.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use sherwood_cache::PREFETCH_KEYS_MAX;
 use sherwood_wire::resp::{Args, Version, reply};
 
+use super::each::{Each, Pairs};
 use super::gathering::Gathering;
 use super::listing::Listing;
 use super::session::{CommandResult, Old, Session, arg};
@@ -18,6 +21,7 @@ use crate::backends::FetchResult;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
 use crate::output::Output;
+use crate::work::KEY;
 
 /// A command that was begun and is continued later.
 #[derive(Debug)]
@@ -30,17 +34,27 @@ pub(super) enum Aside {
     Writes(Writes),
     /// A command on transactions that waits for values of its keys.
     Gathering(Gathering),
+    /// A command such as `DEL` that has keys left.
+    Each(Each),
+    /// An `MSET` that has pairs left.
+    Pairs(Pairs),
 }
 
 /// The keys of a command whose values are still to be answered, in order.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    /// Keys to look up, each preceded by its length in four bytes; at most the keys of the request.
-    keys: Vec<u8>,
-    /// Bytes of `keys` that have been looked up.
-    done: usize,
+    keys: KeptKeys,
     misses: Vec<Miss>,
     muted: bool,
+}
+
+/// Keys of a command that are left; at most those of the request.
+#[derive(Debug, Default)]
+pub(super) struct KeptKeys {
+    /// The keys, each preceded by its length in four bytes.
+    bytes: Vec<u8>,
+    /// Bytes of the keys that were taken.
+    done: usize,
 }
 
 /// A key that was not found in the cache and will be fetched.
@@ -59,6 +73,8 @@ impl Aside {
             Self::Listing(listing) => listing.mute(),
             Self::Writes(writes) => writes.mute(),
             Self::Gathering(gathering) => gathering.mute(),
+            Self::Each(each) => each.mute(),
+            Self::Pairs(pairs) => pairs.mute(),
         }
     }
 }
@@ -73,10 +89,11 @@ impl Session<'_> {
         let mut values = Values::default();
         for index in first..args.len() {
             if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
+                out.work.add(KEY * PREFETCH_KEYS_MAX as u64);
                 prefetch(&self.shared.service, self.routing(), &mut args.from(index));
             }
             if out.is_full(&self.shared.options) || values.misses.len() == FETCH_KEYS_MAX {
-                values.keys = encoded(args, index);
+                values.keys = KeptKeys::of(args, index);
                 break;
             }
             self.look_up(arg(args, index), &mut values.misses, out);
@@ -99,6 +116,14 @@ impl Session<'_> {
                 let next = (!listing.go_on(self, out)).then_some(NextStep::Send);
                 (next, Aside::Listing(listing))
             }
+            Aside::Each(mut each) => {
+                let next = (!each.go_on(self, out)).then_some(NextStep::Send);
+                (next, Aside::Each(each))
+            }
+            Aside::Pairs(mut pairs) => {
+                let next = (!pairs.go_on(self, out)).then_some(NextStep::Send);
+                (next, Aside::Pairs(pairs))
+            }
             Aside::Writes(mut writes) => {
                 let next = NextStep::Store(writes.take());
                 (Some(next), Aside::Writes(writes))
@@ -119,11 +144,11 @@ impl Session<'_> {
     fn more_values(&self, values: &mut Values, out: &mut Output) -> Option<NextStep> {
         let before = out.mark();
         while values.misses.is_empty() && !out.is_full(&self.shared.options) {
-            let key = values.next()?;
-            // Copied because `look_up` changes `values.misses`, a neighbouring field.
-            let key = key.to_vec();
-            self.look_up(&key, &mut values.misses, out);
-            if values.muted {
+            let Values { keys, misses, muted } = values;
+            self.look_up(keys.next()?, misses, out);
+            out.work.add(KEY);
+            if *muted {
+                out.work.add(out.appended(before) as u64);
                 out.reset(before);
             }
         }
@@ -192,21 +217,39 @@ pub(super) fn answer(result: &FetchResult, version: Version, out: &mut Vec<u8>) 
     }
 }
 
-impl Values {
-    fn next(&mut self) -> Option<&[u8]> {
-        let (len, rest) = self.keys[self.done..].split_first_chunk::<4>()?;
-        let len = u32::from_le_bytes(*len) as usize;
-        self.done += 4 + len;
-        rest.get(..len)
+impl KeptKeys {
+    /// Keeps the arguments from `first` on.
+    pub(super) fn of(args: Args<'_>, first: usize) -> Self {
+        let mut bytes = Vec::new();
+        for key in args.from(first) {
+            // An argument is at most 512 MiB long.
+            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(key);
+        }
+        Self { bytes, done: 0 }
     }
-}
 
-fn encoded(args: Args<'_>, first: usize) -> Vec<u8> {
-    let mut keys = Vec::new();
-    for key in args.from(first) {
-        // An argument is at most 512 MiB long.
-        keys.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        keys.extend_from_slice(key);
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
-    keys
+
+    /// Takes the next key; none after the last one.
+    pub(super) fn next(&mut self) -> Option<&[u8]> {
+        let place = self.take()?;
+        self.bytes.get(place)
+    }
+
+    /// Takes the next key and the argument behind it; none after the last pair.
+    pub(super) fn next_pair(&mut self) -> Option<(&[u8], &[u8])> {
+        let (key, value) = (self.take()?, self.take()?);
+        Some((self.bytes.get(key)?, self.bytes.get(value)?))
+    }
+
+    /// Returns the place of the next argument.
+    fn take(&mut self) -> Option<Range<usize>> {
+        let (len, _) = self.bytes[self.done..].split_first_chunk::<4>()?;
+        let start = self.done + len.len();
+        self.done = start + u32::from_le_bytes(*len) as usize;
+        Some(start..self.done)
+    }
 }

@@ -9,6 +9,7 @@ use sherwood_wire::resp::{Args, integer, reply};
 use super::failure::{Failure, SYNTAX};
 use super::session::{CommandResult, Session, arg, is, number};
 use crate::output::Output;
+use crate::work::rebuilt;
 
 const OFFSET: Failure = Failure::text("ERR bit offset is not an integer or out of range");
 const BIT: Failure = Failure::text("ERR bit is not an integer or out of range");
@@ -42,16 +43,18 @@ pub(super) fn setbit(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
         b"1" => true,
         _ => return Err(BIT),
     };
-    let was = session.update(arg(args, 1), |old| {
+    let was = session.try_update(arg(args, 1), |old| {
+        let len = old.map_or(0, |old| old.value.len()).max(place.byte + 1);
+        out.work.begin(rebuilt(len))?;
         let mut value = old.map_or_else(Vec::new, |old| old.value.to_vec());
         let was = place.read(&value);
-        value.resize(value.len().max(place.byte + 1), 0);
+        value.resize(len, 0);
         value[place.byte] = if on { value[place.byte] | place.mask } else { value[place.byte] & !place.mask };
         let change = match old {
             Some(old) => old.with(value),
             None => Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE },
         };
-        (change, was)
+        Ok((change, was))
     })?;
     reply::integer(out, i64::from(was));
     Ok(())
@@ -69,7 +72,7 @@ pub(super) fn getbit(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
 /// Executes the Redis command `BITCOUNT key [start end [BYTE | BIT]]`.
 pub(super) fn bitcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let by_bit = match args.get(4) {
-        Some(unit) if is(unit, "bit") => true,
+        Some(unit) if is_bit(unit) => true,
         Some(unit) if !is(unit, "byte") => return Err(SYNTAX),
         _ => false,
     };
@@ -78,30 +81,65 @@ pub(super) fn bitcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
         4 | 5 => Some((number(arg(args, 2))?, number(arg(args, 3))?)),
         _ => return Err(SYNTAX),
     };
-    let count = session.read(arg(args, 1), |old| count(old.value, range, by_bit)).unwrap_or(0);
+    let count = match session.read(arg(args, 1), |old| old.unlocked()) {
+        Some(value) => {
+            let part = Part::of(&value, range, by_bit);
+            out.work.begin(part.bytes.len() as u64)?;
+            part.count()
+        }
+        None => 0,
+    };
     reply::integer(out, count);
     Ok(())
 }
 
-/// Counts the bits of a value from `start` to `end`, both inclusive, in bytes or in bits; negative
-/// indices count from the end of the value.
-fn count(value: &[u8], range: Option<(i64, i64)>, by_bit: bool) -> i64 {
-    let ones = |bytes: &[u8]| bytes.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>();
-    let Some((start, end)) = range else { return ones(value) };
-    let len = value.len() as i64 * if by_bit { 8 } else { 1 };
-    let from_start = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
-    let both_from_end_and_crossed = start < 0 && end < 0 && start > end;
-    let (start, end) = (from_start(start), from_start(end).min(len - 1));
-    if both_from_end_and_crossed || start > end {
-        return 0;
+/// Returns true if the unit of a `BITCOUNT` is the bit.
+pub(super) fn is_bit(unit: &[u8]) -> bool {
+    is(unit, "bit")
+}
+
+/// The part of a value that a `BITCOUNT` counts.
+#[derive(Clone, Copy)]
+struct Part<'v> {
+    bytes: &'v [u8],
+    /// The bits of the first byte and of the last one that do not count.
+    before: u8,
+    after: u8,
+}
+
+impl<'v> Part<'v> {
+    /// Finds the part from `start` to `end`, both inclusive, in bytes or in bits; negative indices
+    /// count from the end of the value.
+    fn of(value: &'v [u8], range: Option<(i64, i64)>, by_bit: bool) -> Self {
+        let whole = |bytes| Self { bytes, before: 0, after: 0 };
+        let Some((start, end)) = range else { return whole(value) };
+        let len = value.len() as i64 * if by_bit { 8 } else { 1 };
+        let from_start = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
+        let both_from_end_and_crossed = start < 0 && end < 0 && start > end;
+        let (start, end) = (from_start(start), from_start(end).min(len - 1));
+        if both_from_end_and_crossed || start > end {
+            return whole(&[]);
+        }
+        if !by_bit {
+            return whole(&value[start as usize..=end as usize]);
+        }
+        let bytes = &value[start as usize / 8..=end as usize / 8];
+        Self { bytes, before: !(0xff >> (start % 8)), after: 0x7f >> (end % 8) }
     }
-    if !by_bit {
-        return ones(&value[start as usize..=end as usize]);
+
+    fn count(self) -> i64 {
+        let outside =
+            |byte: Option<&u8>, mask: u8| byte.map_or(0, |byte| i64::from((byte & mask).count_ones()));
+        let Self { bytes, before, after } = self;
+        ones(bytes) - outside(bytes.first(), before) - outside(bytes.last(), after)
     }
-    let (first, last) = (start as usize / 8, end as usize / 8);
-    let before = i64::from((value[first] & !(0xff >> (start % 8))).count_ones());
-    let after = i64::from((value[last] & (0x7f >> (end % 8))).count_ones());
-    ones(&value[first..=last]) - before - after
+}
+
+/// Counts the bits of bytes, eight bytes at a time: a tenth of the time that single ones take.
+fn ones(bytes: &[u8]) -> i64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let of_words: i64 = words.iter().map(|&word| i64::from(u64::from_ne_bytes(word).count_ones())).sum();
+    of_words + rest.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>()
 }
 
 #[cfg(test)]
@@ -122,12 +160,13 @@ mod tests {
                 at(start) <= place && place <= at(end) && !(start < 0 && end < 0 && start > end)
             };
             let expected = bits.iter().enumerate().filter(|&(bit, &on)| on && is_in(bit)).count() as i64;
-            prop_assert_eq!(count(&value, Some((start, end)), by_bit), expected);
+            prop_assert_eq!(Part::of(&value, Some((start, end)), by_bit).count(), expected);
         }
     }
 
     #[test]
     fn extreme_indices_of_a_range_are_clamped_to_the_value() {
+        let count = |value, range, by_bit| Part::of(value, range, by_bit).count();
         for by_bit in [false, true] {
             assert_eq!(count(b"\xff\x0f", Some((i64::MIN, i64::MAX)), by_bit), 12);
             assert_eq!(count(b"\xff\x0f", Some((i64::MAX, i64::MIN)), by_bit), 0);

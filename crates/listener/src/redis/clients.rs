@@ -95,8 +95,13 @@ impl Clients {
         kept + open.map(|card| card.commands.load(Relaxed)).sum::<u64>()
     }
 
+    /// Returns the number of clients, of all slots.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.open).len()
+    }
+
     /// Returns the answer to `CLIENT LIST`: one line per client of the slot whose id is `wanted`,
-    /// in the order of connection.
+    /// in the order of connection. Clients connect and leave meanwhile.
     pub(super) fn list(
         &self,
         now: Instant,
@@ -104,8 +109,8 @@ impl Clients {
         unix: Option<&Path>,
         wanted: impl Fn(u64) -> bool,
     ) -> String {
-        let open = lock(&self.open);
-        let listed = open.values().filter(|card| card.is_of(slot) && wanted(card.id));
+        let open: Vec<Arc<Card>> = lock(&self.open).values().map(Arc::clone).collect();
+        let listed = open.iter().filter(|card| card.is_of(slot) && wanted(card.id));
         listed.map(|card| card.line(now, unix) + "\n").collect()
     }
 }

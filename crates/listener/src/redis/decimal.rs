@@ -11,7 +11,7 @@ const SHOWN: usize = 17;
 /// Most digits of a number before the decimal point: Redis's format ends at 1.19 × 10⁴⁹³².
 const INTEGER_DIGITS_MAX: usize = 4932;
 /// Maximum length of a number's text, in bytes, as in Redis.
-const TEXT_BYTES_MAX: usize = 5 * 1024;
+pub(super) const TEXT_BYTES_MAX: usize = 5 * 1024;
 
 /// A decimal number with [`SCALE`] decimals and up to [`INTEGER_DIGITS_MAX`] digits before them.
 #[derive(Clone, Debug)]

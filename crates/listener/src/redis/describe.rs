@@ -7,8 +7,19 @@ use super::table::{self, Command};
 use super::words;
 use crate::output::Output;
 
+/// Work of describing a command with its subcommands: two microseconds and up to 4 KiB. Some
+/// thousand names are too many for one command.
+const DESCRIPTION_WORK: u64 = 16 << 10;
+
+/// Returns the work of `COMMAND`, or of a subcommand with names.
+pub(super) fn work(args: Args<'_>) -> u64 {
+    let named = args.len().saturating_sub(2);
+    DESCRIPTION_WORK * if named == 0 { table::COMMANDS.len() } else { named } as u64
+}
+
 /// Executes the Redis command `COMMAND`.
-pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
+pub(super) fn all(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    out.work.begin(work(args))?;
     let version = session.version();
     reply::array(out, table::COMMANDS.len());
     table::COMMANDS.iter().for_each(|command| description(out, version, command));
@@ -26,6 +37,7 @@ pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
     if args.len() == 2 {
         return all(session, args, out);
     }
+    out.work.begin(work(args))?;
     let version = session.version();
     reply::array(out, args.len() - 2);
     for name in args.from(2) {
@@ -39,6 +51,7 @@ pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
 
 /// Executes the Redis command `COMMAND DOCS [name …]`.
 pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    out.work.begin(work(args))?;
     let commands: Vec<&Command> = match args.len() {
         2 => table::COMMANDS.iter().collect(),
         _ => args.from(2).filter_map(named).collect(),

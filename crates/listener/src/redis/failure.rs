@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use sherwood_cache::Refused;
 
+use crate::work::TooMuch;
+
 /// The text of an error that a command answers; it begins with the error's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
@@ -66,6 +68,18 @@ impl Failure {
 /// byte.
 pub(super) fn quoted(word: &[u8]) -> &[u8] {
     word.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// Error for a command beyond the bound on its work. Redis has no counterpart.
+const TOO_MUCH: Failure = Failure::text(
+    "ERR refused: the command would work as long as it takes to touch more than 16 MiB, while other clients wait; split \
+     it, or use smaller values",
+);
+
+impl From<TooMuch> for Failure {
+    fn from(TooMuch: TooMuch) -> Self {
+        TOO_MUCH
+    }
 }
 
 impl From<Refused> for Failure {

@@ -2,31 +2,29 @@
 
 use sherwood_wire::resp::{Args, integer, reply};
 
+use super::each::Operation;
 use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
 use super::words;
 use crate::output::Output;
+use crate::work::{CHANGE, KEY};
 
 /// Executes the Redis commands `DEL key …` and `UNLINK key …`, which do the same: freeing memory
 /// here is fast.
 pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let removed = args.from(1).filter(|key| session.remove(key)).count();
-    reply::integer(out, removed as i64);
-    Ok(())
+    session.each(args, Operation { run: |session, key| session.remove(key), work: CHANGE }, out)
 }
 
 /// Executes the Redis command `EXISTS key …`.
 pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let found = args.from(1).filter(|key| session.peek(key, |_| ()).is_some()).count();
-    reply::integer(out, found as i64);
-    Ok(())
+    let run = |session: &Session<'_>, key: &[u8]| session.peek(key, |_| ()).is_some();
+    session.each(args, Operation { run, work: KEY }, out)
 }
 
 /// Executes the Redis command `TOUCH key …`.
 pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let found = args.from(1).filter(|key| session.read(key, |_| ()).is_some()).count();
-    reply::integer(out, found as i64);
-    Ok(())
+    let run = |session: &Session<'_>, key: &[u8]| session.read(key, |_| ()).is_some();
+    session.each(args, Operation { run, work: KEY }, out)
 }
 
 /// Executes the Redis command `TYPE key`.

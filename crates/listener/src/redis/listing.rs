@@ -16,23 +16,23 @@ use crate::output::Output;
 /// Most slots of the cache's table that a command visits before other connections run. Chosen: a
 /// fraction of a millisecond.
 const PLACES: usize = 4096;
-/// Most steps of pattern matching before other connections run, unless a single slot takes more:
-/// about a millisecond.
-const STEPS: usize = 256 * 1024;
+/// Most steps of pattern matching before other connections run, unless a single slot takes more: a
+/// fraction of a millisecond.
+const STEPS: usize = 128 * 1024;
 /// Key length that is assumed for the cost of matching, in bytes: the cache engine's maximum;
 /// prefixes are short in comparison.
 const KEY_BYTES: usize = 250;
 /// Table slots that `SCAN` visits between two checks of the number of keys found.
 const PLACES_A_LOOK: usize = 32;
-/// Most portions of slots that one `SCAN` visits, whatever its `COUNT`: some milliseconds for a
-/// pattern that is expensive to match.
-const SCAN_PORTIONS_MAX: usize = 16;
 /// Table slots that `SCAN` visits per key of its `COUNT`, as in Redis: needed if the cache has many
 /// partitions or empty slots.
 const SCAN_PLACES_PER_KEY: usize = 10;
 /// Maximum size of an answer to `KEYS`, in bytes.
 pub(super) const KEYS_BYTES_MAX: usize = 4 << 20;
 const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 MiB, use SCAN");
+
+/// Work of visiting a slot of the table without a pattern: 30 ns.
+const PLACE_WORK: u64 = 128;
 
 /// Lowest bit of the route in a `SCAN` cursor; the engine's cursor is in the bits below.
 const ROUTE_SHIFT: u32 = 48;
@@ -110,7 +110,7 @@ impl Listing {
     /// Executes a portion of the iteration. Returns true after the last one, when the answer is
     /// complete.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
-        let more = self.step(session);
+        let more = self.step(session, out);
         let enough = match &mut self.purpose {
             Purpose::Keys(_) => self.found.len() >= KEYS_BYTES_MAX,
             Purpose::Count => false,
@@ -125,12 +125,14 @@ impl Listing {
         (enough || !more) && self.answer(session, out)
     }
 
-    fn step(&mut self, session: &Session<'_>) -> bool {
+    fn step(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         let Self { purpose, walk, count, found, .. } = self;
-        let places = match purpose {
-            Purpose::Keys(pattern) => places(Some(pattern)),
-            Purpose::Count | Purpose::Any { .. } => places(None),
+        let pattern = match purpose {
+            Purpose::Keys(pattern) => Some(&pattern[..]),
+            Purpose::Count | Purpose::Any { .. } => None,
         };
+        let places = places(pattern);
+        out.work.add(work(places, pattern));
         walk.step(session, places, |key| match purpose {
             Purpose::Keys(pattern) if glob::matches(pattern, key, false) => {
                 *count += 1;
@@ -196,6 +198,12 @@ fn places(pattern: Option<&[u8]>) -> usize {
     STEPS.checked_div(steps).unwrap_or(PLACES).clamp(1, PLACES)
 }
 
+/// Returns the work of visiting table slots whose keys are matched with `pattern`.
+fn work(places: usize, pattern: Option<&[u8]>) -> u64 {
+    let steps = pattern.map_or(0, |pattern| glob::steps_max(pattern, KEY_BYTES));
+    places as u64 * (PLACE_WORK + glob::work(steps))
+}
+
 fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
     if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text) }
 }
@@ -207,11 +215,13 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
     let ScanOptions { pattern, count, of_strings } = scan_options(args)?;
     let (mut keys, mut seen, mut found) = (Vec::new(), 0, 0);
     let portion = places(pattern);
-    let mut left = (SCAN_PORTIONS_MAX * portion).min(count.saturating_mul(SCAN_PLACES_PER_KEY));
+    let mut left = count.saturating_mul(SCAN_PLACES_PER_KEY);
     let mut more = true;
-    while more && left > 0 && seen < count && keys.len() < session.shared.options.output_bytes_max {
+    let bytes_max = session.shared.options.output_bytes_max;
+    while more && left > 0 && seen < count && keys.len() < bytes_max && !out.work.ends_turn() {
         let look = left.min(portion).min(PLACES_A_LOOK);
         left -= look;
+        out.work.add(work(look, pattern));
         more = walk.step(session, look, |key| {
             seen += 1;
             if of_strings && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
@@ -262,7 +272,7 @@ mod tests {
     fn iteration_with_an_expensive_pattern_visits_fewer_slots_per_portion() {
         let class = [b"*[".to_vec(), b"*b".repeat(500), b"]".to_vec()].concat();
         assert_eq!([None, Some(&b"user:1"[..]), Some(b"")].map(places), [PLACES; 3]);
-        assert_eq!([Some(&b"user:*"[..]), Some(&class[..])].map(places), [1024, 1]);
+        assert_eq!([Some(&b"user:*"[..]), Some(&class[..])].map(places), [512, 1]);
     }
 
     #[test]

@@ -1,35 +1,25 @@
-//! Commands on several keys: `MGET`, `MSET`, `MSETNX`, and those that copy or rename.
+//! Commands on several keys: `MGET`, `MSETNX`, and those that copy or rename.
 //!
 //! The cache changes one key atomically, never two. The writing commands here hold a lock of the
 //! listener, so each sees the others completed or not begun. `MSETNX` also adds its keys one by one
 //! and removes them again if another client has set one meanwhile. A reader, or a writer of a
 //! single key, may still see such a command half done.
 
+use std::collections::HashSet;
+
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, reply};
 
 use super::connection::database;
 use super::failure::{Failure, NO_SUCH_KEY, SYNTAX};
-use super::session::{CommandResult, Session, arg, is};
+use super::session::{CommandResult, Old, Session, arg, is};
 use crate::output::Output;
+use crate::work::{Work, rebuilt};
 
 /// Executes the Redis command `MGET key …`.
 pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     reply::array(out, args.len() - 1);
     session.values(args, 1, out)
-}
-
-/// Executes the Redis command `MSET key value …`.
-pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    if args.len().is_multiple_of(2) {
-        return Err(Failure::arity("mset"));
-    }
-    let _order = session.order();
-    for index in (1..args.len()).step_by(2) {
-        session.store(arg(args, index), arg(args, index + 1), None)?;
-    }
-    out.extend_from_slice(reply::OK);
-    Ok(())
 }
 
 /// Executes the Redis command `MSETNX key value …`.
@@ -46,15 +36,16 @@ pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
 
 /// Stores all keys and values of an `MSETNX`, or none if one of the keys exists.
 fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
+    let mut known = HashSet::new();
     for index in (1..args.len()).step_by(2) {
         let (key, value) = (arg(args, index), arg(args, index + 1));
-        let added = session.add(key, NewItem::bytes(value));
-        if added == Ok(true) {
+        // The same key twice in one command: the last value counts.
+        if !known.insert(key) {
+            session.store(key, value, None)?;
             continue;
         }
-        // The same key twice in one command: the last value counts.
-        if added.is_ok() && (1..index).step_by(2).any(|earlier| arg(args, earlier) == key) {
-            session.store(key, value, None)?;
+        let added = session.add(key, NewItem::bytes(value));
+        if added == Ok(true) {
             continue;
         }
         for earlier in (1..index).step_by(2) {
@@ -80,7 +71,7 @@ pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
     if from == to {
         session.peek(from, |_| ()).ok_or(NO_SUCH_KEY)?;
     } else {
-        move_key(session, from, to)?;
+        move_key(session, from, to, &mut out.work)?;
     }
     out.extend_from_slice(reply::OK);
     Ok(())
@@ -93,7 +84,7 @@ pub(super) fn renamenx(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
     session.peek(from, |_| ()).ok_or(NO_SUCH_KEY)?;
     let is_free = session.peek(to, |_| ()).is_none();
     if is_free {
-        move_key(session, from, to)?;
+        move_key(session, from, to, &mut out.work)?;
     }
     reply::integer(out, i64::from(is_free));
     Ok(())
@@ -102,12 +93,13 @@ pub(super) fn renamenx(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
 /// Carries out a `RENAME`: removes the item and then stores it under its new name, so that it never
 /// exists twice; for a moment it does not exist at all. If the new name is refused, the item is
 /// stored under its old name again, unless another client has stored that name meanwhile.
-fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> CommandResult {
-    let taken = session.update(from, |old| {
-        let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires, old.tags));
-        (Change::Remove, taken)
+fn move_key(session: &Session<'_>, from: &[u8], to: &[u8], work: &mut Work) -> CommandResult {
+    let (value, flags, expires, tags) = session.try_update(from, |old| {
+        let old = old.ok_or(NO_SUCH_KEY)?;
+        let Old { value, flags, expires, tags, .. } = old;
+        work.begin(rebuilt(value.len()))?;
+        Ok((Change::Remove, (old.unlocked(), flags, expires, tags)))
     })?;
-    let (value, flags, expires, tags) = taken.ok_or(NO_SUCH_KEY)?;
     let item = NewItem { flags, expires, tags, ..NewItem::bytes(&value) };
     let moved = session.update(to, |_| (Change::Store(item), ()));
     if moved.is_err() {
@@ -124,8 +116,11 @@ pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
         return Err(Failure::text("ERR source and destination objects are the same"));
     }
     let _order = session.order();
-    let source = session.peek(from, |old| (old.value.to_vec(), old.flags, old.expires, old.tags));
-    let copied = match source {
+    let source = session.peek(from, |old| {
+        out.work.begin(rebuilt(old.value.len()))?;
+        Ok::<_, Failure>((old.unlocked(), old.flags, old.expires, old.tags))
+    });
+    let copied = match source.transpose()? {
         None => false,
         Some((value, flags, expires, tags)) => {
             let item = NewItem { flags, expires, tags, ..NewItem::bytes(&value) };

@@ -10,7 +10,8 @@
 //! | `strings`, `bits`, `lcs`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
-//! | `aside` | answers sent in portions |
+//! | `aside`, `each` | commands executed in portions |
+//! | `cost` | the work of a command and of a transaction, known before it is done |
 //! | `clients`, `calls` | registry of connected clients, and counts of their commands |
 //! | `decimal`, `glob` | Redis's decimal arithmetic and patterns |
 //!
@@ -25,8 +26,10 @@ mod clients;
 mod compare;
 mod connection;
 mod conversation;
+mod cost;
 mod decimal;
 mod describe;
+mod each;
 mod expiry;
 mod failure;
 mod gathering;
@@ -44,6 +47,7 @@ mod strings;
 mod table;
 mod through;
 mod transaction;
+mod unlocked;
 mod watch;
 
 #[cfg(test)]

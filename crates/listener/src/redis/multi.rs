@@ -9,6 +9,7 @@ use sherwood_model::{Instant, PartitionId};
 use sherwood_wire::resp::KeptRequests;
 
 use crate::backends::FetchResult;
+use crate::work::Work;
 
 /// Most commands of a transaction.
 pub(super) const COMMANDS_MAX: usize = 1024;
@@ -23,6 +24,8 @@ pub(super) struct Transaction {
     pub(super) queue: KeptRequests,
     /// True after a command that was refused: `EXEC` executes nothing.
     pub(super) broken: bool,
+    /// The work that the arguments of the commands tell.
+    pub(super) work: Work,
 }
 
 impl Transaction {

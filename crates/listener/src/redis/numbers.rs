@@ -3,11 +3,12 @@
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, integer, reply};
 
-use super::decimal::{Decimal, Number};
+use super::decimal::{Decimal, Number, TEXT_BYTES_MAX};
 use super::failure::{Failure, NOT_A_FLOAT, NOT_AN_INTEGER, OVERFLOW};
 use super::session::{CommandResult, Old, Session, arg, number};
 use crate::counters::Count;
 use crate::output::Output;
+use crate::work::digits;
 
 /// Executes the Redis command `INCR key`.
 pub(super) fn incr(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
@@ -50,13 +51,13 @@ fn count(session: &Session<'_>, key: &[u8], by: i64, out: &mut Output) -> Comman
 pub(super) fn incrbyfloat(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let session = &*session;
     let by = arg(args, 2);
-    let text = session.update(arg(args, 1), |old| {
+    let text = session.try_update(arg(args, 1), |old| {
         note(session, true, old.is_some());
-        match sum(old.map_or(b"0", |old| old.value), by) {
-            Ok(sum) => (stored(old, sum.text()), Ok(sum.text())),
-            Err(failure) => (Change::Keep, Err(failure)),
-        }
-    })??;
+        let value = old.map_or(&b"0"[..], |old| old.value);
+        out.work.add(digits(value.len().min(TEXT_BYTES_MAX) + by.len()));
+        let text = sum(value, by)?.text();
+        Ok((stored(old, text.clone()), text))
+    })?;
     reply::bulk(out, text.as_bytes());
     Ok(())
 }

@@ -14,6 +14,7 @@ use super::failure::{Failure, SCRIPTS};
 use super::session::{CommandResult, Session, arg, number};
 use super::words;
 use crate::output::Output;
+use crate::work::KEY;
 
 /// Most scripts whose digests are remembered for `EVALSHA`; clients send the text of a forgotten
 /// one again.
@@ -113,6 +114,7 @@ pub(super) fn load(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
 
 /// Executes the Redis command `SCRIPT EXISTS sha1 …`.
 pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    out.work.begin(KEY * args.len() as u64)?;
     let scripts = session.hub.scripts();
     reply::array(out, args.len() - 2);
     args.from(2).for_each(|digest| reply::integer(out, i64::from(scripts.meaning(digest).is_some())));

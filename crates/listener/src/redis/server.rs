@@ -13,6 +13,7 @@ use crate::clock::CpuTimes;
 use crate::counters::Count;
 use crate::output::Output;
 use crate::standing::TenantStanding;
+use crate::work::{COUNTERS, FLUSH};
 
 /// Executes the Redis command `TIME`.
 pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
@@ -23,6 +24,11 @@ pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> 
     Ok(())
 }
 
+/// Returns the work of a flush.
+pub(super) fn flush_work(session: &Session<'_>) -> u64 {
+    FLUSH * session.routing().partitions().len() as u64
+}
+
 /// Executes the Redis commands `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which do the same since
 /// there is one database.
 pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
@@ -31,6 +37,7 @@ pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
         (Some(word), 2) if is(word, "async") || is(word, "sync") => {}
         _ => return Err(SYNTAX),
     }
+    out.work.add(flush_work(session));
     session.counters.increment(Count::CmdFlush);
     let service = &session.shared.service;
     let now = session.moment.now;
@@ -63,8 +70,17 @@ const SECTIONS: [Section; 11] = [
     ("Tenant", tenant),
 ];
 
+/// Returns the work of an `INFO`, of which three sections read the counters of all partitions.
+pub(super) fn info_work(session: &Session<'_>) -> u64 {
+    3 * COUNTERS * session.routing().partitions().len() as u64 + CARD_WORK * session.hub.clients.len() as u64
+}
+
+/// Work of adding the number of a client's commands.
+const CARD_WORK: u64 = 64;
+
 /// Executes the Redis command `INFO [section …]`.
 pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    out.work.add(info_work(session));
     let asked = |words: &[&str]| args.from(1).any(|word| words.iter().any(|one| is(word, one)));
     let (all, default) = (asked(&["all", "everything"]), args.len() == 1 || asked(&["default"]));
     let mut text = String::new();
@@ -197,9 +213,14 @@ fn tenant(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 /// one: eviction of the least recently used of all keys.
 const POLICY: &str = "allkeys-lru";
 
+/// Number of settings.
+const SETTINGS: usize = 20;
+/// Most bytes of a setting's name.
+const SETTING_BYTES_MAX: usize = 24;
+
 /// Returns Redis's settings with the values that this listener reports, in the order of their
 /// names.
-fn settings(session: &Session<'_>) -> [(&'static str, String); 20] {
+fn settings(session: &Session<'_>) -> [(&'static str, String); SETTINGS] {
     let options = &session.shared.options;
     let service = &session.shared.service;
     let unix = options.bind.unix();
@@ -228,8 +249,15 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 20] {
     ]
 }
 
+/// Returns the work of a `CONFIG GET`: each setting is matched with all patterns.
+pub(super) fn config_work(args: Args<'_>) -> u64 {
+    let steps: usize = args.from(2).map(|pattern| glob::steps_max(pattern, SETTING_BYTES_MAX)).sum();
+    SETTINGS as u64 * glob::work(steps)
+}
+
 /// Executes the Redis command `CONFIG GET pattern …`.
 pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    out.work.begin(config_work(args))?;
     let wanted = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
     let found: Vec<_> = settings(session).into_iter().filter(|(name, _)| wanted(name)).collect();
     reply::map(out, session.version(), found.len());

@@ -20,6 +20,7 @@ use super::clients::Card;
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, Watched};
 use super::table::{self, Command};
+use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::login::REFUSALS_MAX;
@@ -116,6 +117,11 @@ impl<'i> Old<'i> {
         }
     }
 
+    /// Returns the value, to be read after the shard is unlocked.
+    pub(super) fn unlocked(self) -> Unlocked {
+        Unlocked::of(&self.item, self.value)
+    }
+
     /// Returns a change that stores `value` with the other attributes of this item. A value derived
     /// from an outdated one is outdated too.
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
@@ -159,6 +165,8 @@ impl Session<'_> {
         // The setting after the command counts: Redis answers the command that turns answers on,
         // but neither the one that turns them off nor the one that skips the next answer.
         if self.client.replies != Replies::All {
+            // Answers that are not sent do not end the turn, but their making does.
+            out.work.add(out.appended(before) as u64);
             out.reset(before);
             if let Some(aside) = &mut self.client.aside {
                 aside.mute();
@@ -185,6 +193,9 @@ impl Session<'_> {
         };
         if self.client.transaction.is_some() && !command.ends_or_begins_transactions() {
             return self.enqueue(command, args, out);
+        }
+        if args.len() > ARGUMENTS_FREE {
+            self.begin_long(command, args, out)?;
         }
         match self.write_through(command, args) {
             Some(result) => result,
@@ -398,6 +409,18 @@ impl Session<'_> {
         result.map_err(|refused| self.refused(refused))
     }
 
+    /// Makes an [update](Self::update), unless `decide` refuses it: the item stays as it is then.
+    pub(super) fn try_update<'v, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<Old<'_>>) -> Result<(Change<'v>, R), Failure>,
+    ) -> Result<R, Failure> {
+        self.update(key, |old| match decide(old) {
+            Ok((change, result)) => (change, Ok(result)),
+            Err(failure) => (Change::Keep, Err(failure)),
+        })?
+    }
+
     /// Makes an [update](Self::update) whose end the caller notes.
     pub(super) fn change<'v, R>(
         &self,
@@ -475,6 +498,9 @@ impl Session<'_> {
         at.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1))
     }
 }
+
+/// Arguments of a command that are not counted as work, since their bytes of input bound it.
+const ARGUMENTS_FREE: usize = 16;
 
 /// Maximum number of bytes of a client's argument that an error repeats, as in Redis.
 const QUOTED_MAX: usize = 128;

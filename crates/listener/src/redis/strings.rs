@@ -9,6 +9,7 @@ use super::failure::{Failure, SYNTAX, TOO_LONG};
 use super::session::{Changed, CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;
 use crate::output::Output;
+use crate::work::rebuilt;
 
 /// Executes the Redis command `GET key`.
 pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
@@ -137,7 +138,7 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
             Ok(expires) => expires,
             Err(failure) => return (Change::Keep, Err(failure)),
         };
-        reply::bulk(out, old.value);
+        bulk(old, out);
         let change = match expires {
             Some(at) if at <= session.moment.now => Change::Remove,
             Some(at) => old.expiring(Some(at)),
@@ -162,11 +163,15 @@ pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
 pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let added = arg(args, 2);
     let max = session.value_bytes_max();
-    let len = session.update(arg(args, 1), |old| match old {
-        Some(old) if old.value.len() + added.len() > max => (Change::Keep, Err(TOO_LONG)),
-        Some(old) => (old.with([old.value, added].concat()), Ok(old.value.len() + added.len())),
-        None => (Change::Store(NewItem::bytes(added)), Ok(added.len())),
-    })??;
+    let len = session.try_update(arg(args, 1), |old| {
+        let Some(old) = old else { return Ok((Change::Store(NewItem::bytes(added)), added.len())) };
+        let len = old.value.len() + added.len();
+        if len > max {
+            return Err(TOO_LONG);
+        }
+        out.work.begin(rebuilt(len))?;
+        Ok((old.with([old.value, added].concat()), len))
+    })?;
     reply::integer(out, len as i64);
     Ok(())
 }
@@ -181,9 +186,10 @@ pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
 /// Executes the Redis command `GETRANGE key start end`.
 pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (start, end) = (number(arg(args, 2))?, number(arg(args, 3))?);
-    if session.read(arg(args, 1), |old| reply::bulk(out, range(old.value, start, end))).is_none() {
-        reply::bulk(out, b"");
-    }
+    let value = session.read(arg(args, 1), |old| old.unlocked());
+    let part = range(value.as_deref().unwrap_or_default(), start, end);
+    out.work.begin(part.len() as u64)?;
+    reply::bulk(out, part);
     Ok(())
 }
 
@@ -206,25 +212,26 @@ pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
     let (offset, part) = (number(arg(args, 2))?, arg(args, 3));
     let offset = usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
     let max = session.value_bytes_max();
-    let len = session.update(arg(args, 1), |old| {
+    let len = session.try_update(arg(args, 1), |old| {
         let len = old.map_or(0, |old| old.value.len());
         if part.is_empty() {
-            return (Change::Keep, Ok(len));
+            return Ok((Change::Keep, len));
         }
         let end = offset.saturating_add(part.len());
         if end > max {
-            return (Change::Keep, Err(TOO_LONG));
+            return Err(TOO_LONG);
         }
+        let len = len.max(end);
+        out.work.begin(rebuilt(len))?;
         let mut value = old.map_or_else(Vec::new, |old| old.value.to_vec());
-        value.resize(len.max(end), 0);
+        value.resize(len, 0);
         value[offset..end].copy_from_slice(part);
-        let len = value.len();
         let change = match old {
             Some(old) => old.with(value),
             None => Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE },
         };
-        (change, Ok(len))
-    })??;
+        Ok((change, len))
+    })?;
     reply::integer(out, len as i64);
     Ok(())
 }
@@ -395,9 +402,14 @@ impl Session<'_> {
 
 fn bulk_or_null(session: &Session<'_>, old: Option<Old<'_>>, out: &mut Output) {
     match old {
-        Some(old) => reply::bulk(out, old.value),
+        Some(old) => bulk(old, out),
         None => reply::null(out, session.version()),
     }
+}
+
+/// Appends the value of an item. A large one is not copied, since the shard is locked.
+fn bulk(old: Old<'_>, out: &mut Output) {
+    out.value(&old.item, old.value, |out| reply::bulk_line(out, old.value.len()));
 }
 
 #[cfg(test)]

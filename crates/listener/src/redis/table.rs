@@ -60,6 +60,11 @@ impl Command {
         matches!(self.name, "flushall" | "flushdb")
     }
 
+    /// Returns true if the command goes on in later turns if it has many keys.
+    pub(super) fn takes_portions(&self) -> bool {
+        matches!(self.name, "mget" | "mset" | "del" | "unlink" | "exists" | "touch")
+    }
+
     /// Returns true if the command's misses are fetched by a read-through listener.
     pub(super) fn reads_through(&self) -> bool {
         matches!(self.name, "get" | "mget")

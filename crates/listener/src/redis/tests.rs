@@ -31,6 +31,7 @@ mod portions;
 mod tenants;
 mod through;
 mod transactions;
+mod work;
 
 const ITEM_BYTES_MAX: u32 = 1000;
 

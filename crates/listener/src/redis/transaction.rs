@@ -6,7 +6,8 @@
 //! fetched before the locks are taken, since nothing waits under them.
 //!
 //! A transaction has at most [`COMMANDS_MAX`] commands; the bytes of their arguments and of their
-//! answers are bounded as well. Commands that look at every key are refused, as are those that
+//! answers are bounded as well, and so is their work: one that would do more executes nothing.
+//! Commands that look at every key are refused, as are those that
 //! would change how the answers are written, and changes that have to reach a store first.
 
 use std::cell::RefCell;
@@ -26,10 +27,15 @@ use crate::backends::FetchResult;
 use crate::conversation::Wanted;
 use crate::output::Output;
 use crate::routing::Routing;
+use crate::work::COMMAND_MAX;
 
 const EXEC_ABORT: Failure = Failure::text("EXECABORT Transaction discarded because of previous errors.");
 const TOO_MANY: Failure = Failure::text(
     "ERR a transaction has at most 1024 commands and 8 MiB of arguments; send the rest in another one",
+);
+const TOO_MANY_KEYS: Failure = Failure::text(
+    "ERR a transaction changes at most 13,000 keys, or reads 26,000, and half as many where the listener has backends; \
+     send the rest in another one",
 );
 const ANSWER_TOO_LONG: Failure = Failure::text(
     "ERR not executed: the transaction's answers exceed 8 MiB; read fewer or smaller values in one",
@@ -110,9 +116,9 @@ impl<'a> Session<'a> {
         args: Args<'_>,
         out: &mut Output,
     ) -> CommandResult {
-        let refusal = self.refusal(command, args);
+        let (refusal, added) = (self.refusal(command, args), self.queued_work(command, args));
         let bytes_max = bytes_max(super::limits(&self.shared.options).request_bytes_max);
-        let Some(Transaction { queue, broken }) = self.client.transaction.as_deref_mut() else {
+        let Some(Transaction { queue, broken, work }) = self.client.transaction.as_deref_mut() else {
             return Ok(());
         };
         if let Some(failure) = refusal {
@@ -123,6 +129,11 @@ impl<'a> Session<'a> {
         if !*broken && (queue.len() == COMMANDS_MAX || !queue.push(args, bytes_max)) {
             *broken = true;
             return Err(TOO_MANY);
+        }
+        work.add(added);
+        if !*broken && work.units() > COMMAND_MAX {
+            *broken = true;
+            return Err(TOO_MANY_KEYS);
         }
         self.card.note_queued(Some(queue.len()));
         reply::simple(out, "QUEUED");
@@ -157,6 +168,9 @@ impl<'a> Session<'a> {
         match command.name {
             "keys" | "scan" | "dbsize" | "randomkey" => about(
                 "' is refused inside MULTI: it looks at all keys, and a transaction locks only those it names; send it before",
+            ),
+            "lcs" => about(
+                "' is refused inside MULTI: it takes long, and the keys would be locked meanwhile; send it outside",
             ),
             "auth" | "hello" | "client|reply" => {
                 about("' is refused inside MULTI: it changes how later commands are answered; send it before")
@@ -205,10 +219,17 @@ impl<'a> Session<'a> {
         let received = self.received.take();
         let keys = Keys::of(self.routing(), &transaction.queue, &watched);
         self.exclusively(&keys, fetched, &mut |session| {
-            if watched.iter().all(|watched| session.is_unchanged(watched)) {
-                session.execute_each(&transaction.queue, out);
-            } else {
-                reply::null_array(out, session.version());
+            if !watched.iter().all(|watched| session.is_unchanged(watched)) {
+                return reply::null_array(out, session.version());
+            }
+            match session.work_of_all(&transaction.queue) {
+                Ok(work_max) => {
+                    let before = out.work.units();
+                    out.work.add(transaction.work.units());
+                    session.execute_each(&transaction.queue, out);
+                    debug_assert!(out.work.units() - before <= work_max, "more work than was estimated");
+                }
+                Err(failure) => reply::error(out, &failure.0),
             }
         });
         self.received = received;

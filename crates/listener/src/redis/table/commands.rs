@@ -3,8 +3,8 @@
 //! Redis 7.0.
 
 use super::super::{
-    bits, compare, connection, describe, expiry, keys, lcs, listing, many, numbers, scripts, server, strings,
-    transaction, watch,
+    bits, compare, connection, describe, each, expiry, keys, lcs, listing, many, numbers, scripts, server,
+    strings, transaction, watch,
 };
 use super::rows::{
     ADMIN, CLIENT, FAST, KEY, KEYS, NO_AUTH, NO_KEYS, NONE, PAIRS, READ, READ_FAST, SCRIPT_KEY, STALE,
@@ -84,7 +84,7 @@ pub(in super::super) static COMMANDS: [Command; 70] = [
     generic("keys", 2, READ, NO_KEYS, "1.0.0", "List the keys that match a pattern.", listing::keys),
     string("lcs", -3, READ, TWO_KEYS, "7.0.0", "Find what two values have in common, in order.", lcs::lcs),
     string("mget", -2, READ_FAST, KEYS, "1.0.0", "Read values.", many::mget),
-    string("mset", -3, STORE, PAIRS, "1.0.1", "Store values.", many::mset),
+    string("mset", -3, STORE, PAIRS, "1.0.1", "Store values.", each::mset),
     string("msetnx", -3, STORE, PAIRS, "1.0.1", "Store values if none of the keys is there.", many::msetnx),
     transactions("multi", 1, NO_KEYS, "1.2.0", "Keep the commands that follow for EXEC.", transaction::multi),
     generic("object", -2, NONE, NO_KEYS, "2.2.3", "Tell how values are kept.", container)

@@ -1,0 +1,150 @@
+//! Commands that do the same with each of their keys: `DEL`, `UNLINK`, `EXISTS` and `TOUCH`, which
+//! answer a count, and `MSET`.
+//!
+//! A request may have a million keys. Other connections run between portions of them; each key
+//! changes atomically, and not all of them at once. An `MSET` excludes other commands that write
+//! several keys, so its portions are as large as the work of a command may be.
+
+use sherwood_wire::resp::{Args, reply};
+
+use super::aside::{Aside, KeptKeys};
+use super::failure::Failure;
+use super::session::{CommandResult, Session, arg};
+use crate::output::Output;
+use crate::work::{ARGUMENT, CHANGE, COMMAND_MAX};
+
+/// An operation on one key; true if the key counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) run: fn(&Session<'_>, &[u8]) -> bool,
+    /// Units of its work.
+    pub(super) work: u64,
+}
+
+/// A command with keys that are left.
+#[derive(Debug)]
+pub(super) struct Each {
+    operation: Operation,
+    keys: KeptKeys,
+    count: usize,
+    muted: bool,
+}
+
+impl Each {
+    pub(super) fn mute(&mut self) {
+        self.muted = true;
+    }
+
+    /// Executes a portion of the command. Returns true after the last one, when it is answered.
+    pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
+        let Self { operation, keys, count, muted } = self;
+        while !out.work.ends_turn() {
+            let Some(key) = keys.next() else {
+                if !*muted {
+                    reply::integer(out, *count as i64);
+                }
+                return true;
+            };
+            out.work.add(operation.work);
+            *count += usize::from((operation.run)(session, key));
+        }
+        false
+    }
+}
+
+/// Work of storing one pair of an `MSET`.
+const PAIR_WORK: u64 = CHANGE + 2 * ARGUMENT;
+/// Most pairs of an `MSET` that are stored at once.
+const PAIRS_MAX: usize = (COMMAND_MAX / PAIR_WORK) as usize;
+
+/// An `MSET` with pairs that are left.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    arguments: KeptKeys,
+    muted: bool,
+}
+
+impl Pairs {
+    pub(super) fn mute(&mut self) {
+        self.muted = true;
+    }
+
+    /// Stores a portion of the pairs. Returns true after the last one, or after one that is
+    /// refused, when the command is answered.
+    pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
+        if out.work.ends_turn() {
+            return false;
+        }
+        let before = out.mark();
+        match self.store_some(session, out) {
+            Ok(false) => return false,
+            Ok(true) => out.extend_from_slice(reply::OK),
+            Err(failure) => reply::error(out, &failure.0),
+        }
+        if self.muted {
+            out.reset(before);
+        }
+        true
+    }
+
+    /// Returns true if no pair is left.
+    fn store_some(&mut self, session: &Session<'_>, out: &mut Output) -> Result<bool, Failure> {
+        let _order = session.order();
+        for _ in 0..PAIRS_MAX {
+            let Some((key, value)) = self.arguments.next_pair() else { return Ok(true) };
+            out.work.add(PAIR_WORK);
+            session.store(key, value, None)?;
+        }
+        Ok(false)
+    }
+}
+
+/// Executes the Redis command `MSET key value …`.
+pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("mset"));
+    }
+    let all = args.len();
+    let end = if session.exclusive.is_some() { all } else { all.min(1 + 2 * PAIRS_MAX) };
+    {
+        let _order = session.order();
+        for index in (1..end).step_by(2) {
+            session.store(arg(args, index), arg(args, index + 1), None)?;
+        }
+    }
+    if session.exclusive.is_none() && end > 1 + 2 * KEYS_FREE {
+        out.work.add(PAIR_WORK * (end / 2) as u64);
+    }
+    if end < all {
+        session.client.aside = Some(Aside::Pairs(Pairs { arguments: KeptKeys::of(args, end), muted: false }));
+        return Ok(());
+    }
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+impl Session<'_> {
+    /// Executes `operation` for each key of a command and answers how many counted; in a
+    /// transaction at once, else the rest later if the turn is over.
+    pub(super) fn each(&mut self, args: Args<'_>, operation: Operation, out: &mut Output) -> CommandResult {
+        let mut count = 0;
+        for (index, key) in args.from(1).enumerate() {
+            // The first keys cost no more than their bytes of input, and a transaction has counted
+            // all of them.
+            if index >= KEYS_FREE && self.exclusive.is_none() {
+                if out.work.ends_turn() {
+                    let keys = KeptKeys::of(args, 1 + index);
+                    self.client.aside = Some(Aside::Each(Each { operation, keys, count, muted: false }));
+                    return Ok(());
+                }
+                out.work.add(operation.work);
+            }
+            count += usize::from((operation.run)(self, key));
+        }
+        reply::integer(out, count as i64);
+        Ok(())
+    }
+}
+
+/// Keys of a command that are not counted as work.
+const KEYS_FREE: usize = 16;
