@@ -1,8 +1,9 @@
-//! memcached's binary protocol: the server's side.
+//! memcached's binary protocol: the server's side, and the part of a client's that loads use.
 //!
 //! | side | reads | writes |
 //! |---|---|---|
 //! | server | [`Parser`]: bytes to [`Request`]s | [`response`] |
+//! | client | [`client::parse`]: bytes to [`client::Reply`] | [`client`]: one function per command |
 //!
 //! Requests and responses are frames: a header of [`HEADER_BYTES`], extras of a length that the
 //! command determines, a key and a value. The first byte of a connection tells this protocol from
@@ -15,6 +16,8 @@
 //! bytes behind its last field is refused, instead of having them read as the next frame. And
 //! `verbosity`, which the protocol's description has and memcached lacks, is accepted.
 
+mod ahead;
+pub mod client;
 mod header;
 mod opcode;
 mod parser;
@@ -22,6 +25,7 @@ mod request;
 pub mod response;
 mod status;
 
+pub use ahead::Ahead;
 pub use header::HEADER_BYTES;
 pub use parser::{Event, Parsed, Parser, frame_bytes_max};
 pub use request::{Command, Echo, Request};

@@ -300,3 +300,206 @@ fn long(extras: &[u8]) -> u64 {
 fn seconds(number: u32) -> Exptime {
     Exptime(number.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { value_bytes_max: 8 };
+
+    /// A frame whose header announces `body` bytes.
+    fn announced(opcode: u8, extras: &[u8], key: &[u8], rest: &[u8], body: u32) -> Vec<u8> {
+        let echo = Echo { opcode, opaque: *b"opaq" };
+        let header = Header { echo, status: 0, key: key.len(), extras: extras.len(), body, cas: 0 };
+        [&header.bytes(REQUEST)[..], extras, key, rest].concat()
+    }
+
+    fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+        announced(opcode, extras, key, value, (extras.len() + key.len() + value.len()) as u32)
+    }
+
+    /// Parses all of `bytes`, which arrive in pieces of `piece` bytes.
+    fn events(bytes: &[u8], piece: usize) -> Vec<String> {
+        let mut parser = Parser::new(LIMITS);
+        let (mut start, mut end, mut events) = (0, 0, Vec::new());
+        loop {
+            let Parsed { consumed, event } = parser.parse(&bytes[start..end]);
+            start += consumed;
+            match event {
+                Event::Incomplete { need } => {
+                    assert!(need > end - start && need <= frame_bytes_max(LIMITS), "{need}");
+                    if end == bytes.len() {
+                        return events;
+                    }
+                    end = bytes.len().min(end + piece);
+                }
+                event => {
+                    assert!(consumed > 0);
+                    events.push(format!("{event:?}"));
+                }
+            }
+        }
+    }
+
+    fn command_of(bytes: &[u8]) -> Command<'_> {
+        match Parser::new(LIMITS).parse(bytes) {
+            Parsed { consumed, event: Event::Request(request) } if consumed == bytes.len() => request.command,
+            other => panic!("{other:?} of {bytes:?}"),
+        }
+    }
+
+    fn refused(bytes: &[u8]) -> (Status, bool) {
+        match Parser::new(LIMITS).parse(bytes).event {
+            Event::Refused { echo, status, close } => {
+                assert_eq!(echo.opaque, *b"opaq");
+                (status, close)
+            }
+            other => panic!("{other:?} of {bytes:?}"),
+        }
+    }
+
+    #[test]
+    fn every_binary_command_is_parsed_with_its_fields() {
+        let (number, none) = ([0, 0, 1, 44], [255; 4]);
+        let exptime = Exptime(300);
+        let count = |exptime: [u8; 4]| [&[0, 0, 0, 0, 0, 0, 0, 5][..], &[0; 7], &[9], &exptime].concat();
+        let get = |with_key, touch| Command::Get { key: b"k", with_key, touch };
+        let add = |create| Command::Arithmetic { key: b"k", delta: Delta::Increase(5), initial: 9, create };
+        for (bytes, expected) in [
+            (frame(opcode::GETQ, b"", b"k", b""), get(false, None)),
+            (frame(opcode::GETKQ, b"", b"k", b""), get(true, None)),
+            (frame(opcode::GAT, &number, b"k", b""), get(false, Some(exptime))),
+            (frame(opcode::GATKQ, &number, b"k", b""), get(true, Some(exptime))),
+            (frame(opcode::TOUCH, &number, b"k", b""), Command::Touch { key: b"k", exptime }),
+            (frame(opcode::DELETEQ, b"", b"k", b""), Command::Delete { key: b"k" }),
+            (frame(opcode::INCREMENT, &count(number), b"k", b""), add(Some(exptime))),
+            (frame(opcode::INCREMENTQ, &count(none), b"k", b""), add(None)),
+            (frame(opcode::FLUSH, b"", b"", b""), Command::Flush { delay: Exptime(0) }),
+            (frame(opcode::FLUSHQ, &number, b"", b""), Command::Flush { delay: exptime }),
+            (frame(opcode::STAT, b"", b"settings", b""), Command::Stat { group: b"settings" }),
+            (frame(opcode::NOOP, b"", b"", b""), Command::NoOp),
+            (frame(opcode::VERSION, b"", b"", b""), Command::Version),
+            (frame(opcode::VERBOSITY, &number, b"", b""), Command::Verbosity),
+            (frame(opcode::QUITQ, b"", b"", b""), Command::Quit),
+            (frame(opcode::SASL_MECHANISMS, b"", b"", b""), Command::SaslMechanisms),
+            (
+                frame(opcode::SASL_AUTH, b"", b"PLAIN", b"\0a\0b"),
+                Command::SaslAuth { mechanism: b"PLAIN", data: b"\0a\0b" },
+            ),
+        ] {
+            assert_eq!(command_of(&bytes), expected);
+        }
+        let value = frame(opcode::SETQ, &[0, 0, 0, 7, 0, 0, 1, 44], b"k k", b"a\r\n");
+        let Command::Storage(storage) = command_of(&value) else { panic!("no storage command") };
+        let expected = Storage {
+            verb: StorageVerb::Set,
+            key: b"k k",
+            flags: 7,
+            exptime,
+            value: b"a\r\n",
+            noreply: true,
+        };
+        assert_eq!(storage, expected);
+    }
+
+    #[test]
+    fn cas_makes_a_conditional_store_of_set_add_and_replace() {
+        for (number, verb) in [(opcode::SET, true), (opcode::ADDQ, true), (opcode::APPEND, false)] {
+            let mut bytes = frame(number, if verb { &[0; 8] } else { b"" }, b"k", b"v");
+            bytes[23] = 9;
+            let Command::Storage(storage) = command_of(&bytes) else { panic!("no storage command") };
+            assert_eq!(storage.verb == StorageVerb::Cas(9), verb, "{storage:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_frame_is_refused_and_closes_the_connection() {
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        for bytes in [
+            frame(opcode::GET, b"", b"", b""),
+            frame(opcode::GET, b"", &long, b""),
+            frame(opcode::GET, b"abcd", b"k", b""),
+            frame(opcode::GET, b"", b"k", b"v"),
+            frame(opcode::GAT, b"", b"k", b""),
+            frame(opcode::SET, b"", b"k", b"v"),
+            frame(opcode::SET, &[0; 8], b"", b"v"),
+            frame(opcode::APPEND, &[0; 8], b"k", b"v"),
+            frame(opcode::INCREMENT, &[0; 8], b"k", b""),
+            frame(opcode::FLUSH, &[0; 8], b"", b""),
+            frame(opcode::NOOP, b"", b"", b"v"),
+            frame(opcode::QUIT, b"", b"k", b""),
+            frame(opcode::SASL_AUTH, b"", b"", b"v"),
+            announced(opcode::GET, b"", b"k", b"", u32::MAX),
+        ] {
+            assert_eq!(refused(&bytes), (Status::InvalidArguments, true), "{bytes:?}");
+        }
+        let short = announced(opcode::SET, &[0; 8], b"key", b"", 10);
+        assert_eq!(refused(&short), (Status::UnknownCommand, true));
+    }
+
+    #[test]
+    fn bytes_of_no_request_end_the_connection_without_an_answer() {
+        for bytes in [&b"get a\r\n"[..], &[0x81; 24]] {
+            assert_eq!(Parser::new(LIMITS).parse(bytes).event, Event::Lost);
+            let mut two = frame(opcode::NOOP, b"", b"", b"");
+            two.extend_from_slice(bytes);
+            for piece in [1, 1000] {
+                let events = events(&two, piece);
+                assert!(events.len() == 2 && events[1] == "Lost", "{events:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn body_of_a_refused_frame_is_skipped_and_the_next_frame_is_parsed() {
+        let no_op = frame(opcode::NOOP, b"", b"", b"");
+        for (bytes, expected) in [
+            (frame(0x77, b"", b"k", b"value"), "UnknownCommand"),
+            (frame(opcode::SASL_AUTH, b"", &[b'X'; 40], b"value"), "InvalidArguments"),
+            (frame(opcode::SASL_STEP, b"", b"PLAIN", &[b'x'; LOGIN_BYTES_MAX + 1]), "InvalidArguments"),
+            (
+                frame(opcode::SET, &[0; 8], b"key", &[b'x'; 900]),
+                "TooLarge { verb: Set, key: [107, 101, 121] }",
+            ),
+        ] {
+            let both = [&bytes[..], &no_op].concat();
+            for piece in [1, 7, 10_000] {
+                let events = events(&both, piece);
+                assert!(events.len() == 2, "{events:?}");
+                assert!(events[0].contains(expected) && events[1].contains("NoOp"), "{events:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn value_over_the_limit_is_announced_before_it_arrives() {
+        let begun = announced(opcode::ADD, &[0; 8], b"k", b"", u32::MAX);
+        let Event::Request(request) = Parser::new(LIMITS).parse(&begun).event else { panic!("not parsed") };
+        assert_eq!(request.command, Command::TooLarge { verb: StorageVerb::Add, key: b"k" });
+    }
+
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let opcodes = prop_oneof![4 => 0_u8..0x28, 1 => any::<u8>()];
+        let extras = prop::sample::select(vec![0_usize, 0, 4, 8, 8, 20, 3]);
+        let made = (opcodes, extras, prop::collection::vec(any::<u8>(), 0..4), 0_usize..20);
+        prop_oneof![
+            9 => made.prop_map(|(opcode, extras, key, value)| {
+                frame(opcode, &vec![1; extras], &key, &vec![b'v'; value])
+            }),
+            1 => prop::collection::vec(any::<u8>(), 0..40),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn binary_requests_do_not_depend_on_how_input_is_split(
+            pieces in prop::collection::vec(piece(), 0..12),
+            cut in 1_usize..60,
+        ) {
+            let bytes = pieces.concat();
+            prop_assert_eq!(events(&bytes, cut), events(&bytes, bytes.len().max(1)));
+        }
+    }
+}
