@@ -293,7 +293,7 @@ impl Session<'_> {
             .write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
     }
 
-    fn flush_all(&self, moment: Moment, delay: Exptime) -> &'static [u8] {
+    pub(super) fn flush_all(&self, moment: Moment, delay: Exptime) -> &'static [u8] {
         self.counters.increment(Count::CmdFlush);
         let at = match delay.resolve(moment.unix_secs) {
             Expires::Never | Expires::Already => moment.now,

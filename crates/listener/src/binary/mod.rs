@@ -1,0 +1,214 @@
+//! memcached's binary protocol as a conversation: parses requests, executes them, and gathers the
+//! misses of consecutive gets, to fetch them together.
+//!
+//! A client that asks for many keys sends as many gets, most of them quiet, and a `noop` behind
+//! them. So misses are gathered until another command follows, no input is left or the output is
+//! full: whatever comes behind a get is executed after it.
+//!
+//! | file | content |
+//! |---|---|
+//! | `get` | `get`, `gat` and `touch` |
+//! | `misses` | keys that are fetched, and the places of their values in the output |
+//! | `login` | login by SASL |
+
+mod get;
+mod login;
+mod misses;
+
+use std::sync::Arc;
+
+use sherwood_wire::memcached::Limits;
+use sherwood_wire::memcached::binary::{Ahead, Command, Echo, Event, Parser, Request, Status, response};
+
+use super::ahead::prefetch;
+use super::conversation::{Advance, Conversation, Fetched, NextStep, Stored};
+use super::counters::Count;
+use super::input::Input;
+use super::output::Output;
+use super::session::Session;
+use super::shared::Shared;
+use super::stats::Group;
+use super::tenants::TenantSlot;
+use crate::clock::Moment;
+use login::{LoginStep, SaslLogin};
+use misses::{Miss, Misses};
+
+/// The limits before a login, when no value is accepted.
+const OUTSIDE: Limits = Limits { value_bytes_max: 0 };
+
+/// The state of one client of the binary protocol.
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    thread: usize,
+    parser: Parser,
+    login: SaslLogin,
+    /// The slot of the client's tenant.
+    slot: TenantSlot,
+    misses: Misses,
+}
+
+/// The next step of a connection after a request.
+enum AfterRequest {
+    /// Execute the next request.
+    Continue,
+    /// Fetch a key, together with those of the gets that follow.
+    Fetch(Miss),
+    /// Close the connection after sending the output.
+    Close,
+}
+
+impl Client {
+    /// Starts the conversation of a new client on thread number `thread`.
+    pub(super) fn open(shared: &Arc<Shared>, thread: usize) -> Self {
+        let login = SaslLogin::new(shared.service.passwords.is_some());
+        let limits = if login.is_outside() { OUTSIDE } else { shared.options.limits() };
+        Self {
+            shared: Arc::clone(shared),
+            thread,
+            parser: Parser::new(limits),
+            login,
+            slot: TenantSlot::default(),
+            misses: Misses::default(),
+        }
+    }
+}
+
+impl Conversation for Client {
+    fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
+        let Self { shared, thread, parser, login, slot, misses } = self;
+        let Input { bytes: input, received } = input;
+        let mut session = Session::new(shared, *thread, *slot, received);
+        let (mut consumed, mut ahead) = (0, 0);
+        while !output.is_full(&shared.options) && !misses.are_full() {
+            let before = *parser;
+            let parsed = parser.parse(&input[consumed..]);
+            if !misses.is_empty() && !is_get(&parsed.event) {
+                *parser = before;
+                return Advance { consumed, next: misses.fetch() };
+            }
+            consumed += parsed.consumed;
+            if consumed >= ahead && consumed < input.len() {
+                let mut keys = Ahead::of(&input[consumed..]);
+                prefetch(&shared.service, session.routing, &mut keys);
+                ahead = input.len() - keys.left();
+            }
+            let request = match parsed.event {
+                Event::Request(request) => request,
+                Event::Incomplete { need } => return Advance { consumed, next: NextStep::Need(need) },
+                Event::Refused { echo, status, close } => {
+                    session.counters.increment(Count::ProtocolErrors);
+                    if login.refuse(echo, status, output) || close {
+                        return Advance { consumed, next: NextStep::HangUp };
+                    }
+                    continue;
+                }
+                Event::Lost => {
+                    session.counters.increment(Count::ProtocolErrors);
+                    return Advance { consumed, next: NextStep::HangUp };
+                }
+            };
+            match login.step(&session, &request, output) {
+                LoginStep::Execute => {}
+                LoginStep::Answered => continue,
+                LoginStep::HangUp => return Advance { consumed, next: NextStep::HangUp },
+                LoginStep::Admit(admitted) => {
+                    (*slot, *parser) = (admitted, Parser::new(shared.options.limits()));
+                    session = Session::new(shared, *thread, *slot, received);
+                    continue;
+                }
+            }
+            match session.execute_binary(moment, &request, output) {
+                AfterRequest::Continue => {}
+                AfterRequest::Fetch(miss) => misses.add(miss),
+                AfterRequest::Close => return Advance { consumed, next: NextStep::Close },
+            }
+        }
+        let next = if misses.is_empty() { NextStep::Send } else { misses.fetch() };
+        Advance { consumed, next }
+    }
+
+    fn slot(&self) -> TenantSlot {
+        self.slot
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.misses.kept_bytes()
+    }
+
+    fn is_outside(&self) -> bool {
+        self.login.is_outside()
+    }
+
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Ahead::of(input)
+    }
+
+    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
+        let Self { shared, thread, slot, misses, .. } = self;
+        misses.answer(&Session::new(shared, *thread, *slot, None), moment, fetched, output);
+    }
+
+    fn resume_stored(&mut self, _: Stored, _: &mut Vec<u8>) {}
+}
+
+/// Returns true for a request whose miss can be fetched together with those before it.
+fn is_get(event: &Event<'_>) -> bool {
+    matches!(event, Event::Request(Request { command: Command::Get { .. }, .. }))
+}
+
+impl Session<'_> {
+    /// Executes a request and appends its answer to `out`.
+    fn execute_binary(&self, moment: Moment, request: &Request<'_>, out: &mut Output) -> AfterRequest {
+        let Request { echo, quiet, command, .. } = *request;
+        let outcome = match command {
+            Command::Get { key, with_key, touch } => {
+                let miss = self.binary_get(moment, request, key, with_key, touch, out);
+                return miss.map_or(AfterRequest::Continue, AfterRequest::Fetch);
+            }
+            Command::Stat { group } => {
+                self.binary_stat(moment, echo, group, out);
+                return AfterRequest::Continue;
+            }
+            Command::Version => {
+                response::text(out, echo, super::VERSION);
+                return AfterRequest::Continue;
+            }
+            Command::Quit => {
+                if !quiet {
+                    response::success(out, echo, 0);
+                }
+                return AfterRequest::Close;
+            }
+            Command::Touch { key, exptime } => {
+                self.binary_touch(moment, echo, key, exptime, out);
+                return AfterRequest::Continue;
+            }
+            Command::Flush { delay } => {
+                self.flush_all(moment, delay);
+                Ok(0)
+            }
+            Command::NoOp | Command::Verbosity => Ok(0),
+            Command::Storage(_)
+            | Command::TooLarge { .. }
+            | Command::Delete { .. }
+            | Command::Arithmetic { .. } => Err(Status::UnknownCommand),
+            // The login has answered these.
+            Command::SaslMechanisms | Command::SaslAuth { .. } | Command::SaslStep { .. } => Ok(0),
+        };
+        match outcome {
+            Ok(_) if quiet => {}
+            Ok(cas) => response::success(out, echo, cas),
+            Err(status) => response::error(out, echo, status),
+        }
+        AfterRequest::Continue
+    }
+
+    fn binary_stat(&self, moment: Moment, echo: Echo, group: &[u8], out: &mut Vec<u8>) {
+        let Some(group) = Group::named(group) else {
+            return response::error(out, echo, Status::NotFound);
+        };
+        let mut stat = |name: &str, value: &str| response::stat(out, echo, name, value);
+        group.list(self.shared, self.slot, moment, &mut stat);
+        response::success(out, echo, 0);
+    }
+}
