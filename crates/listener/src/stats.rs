@@ -108,9 +108,9 @@ fn settings(shared: &Shared, slot: TenantSlot, sink: Sink<'_>) {
     stat("num_threads", &options.threads);
     stat("cas_enabled", &"yes");
     let logs_in = if shared.service.passwords.is_some() { "yes" } else { "no" };
-    stat("auth_enabled_sasl", &"no");
+    stat("auth_enabled_sasl", &logs_in);
     stat("auth_enabled_ascii", &logs_in);
-    stat("binding_protocol", &"ascii");
+    stat("binding_protocol", &"auto-negotiate");
     stat("item_size_max", &options.item_size_max);
     stat("idle_timeout", &options.idle_timeout.unwrap_or_default().as_secs());
     stat("flush_enabled", &"yes");

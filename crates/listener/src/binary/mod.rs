@@ -9,14 +9,21 @@
 //! |---|---|
 //! | `get` | `get`, `gat` and `touch` |
 //! | `misses` | keys that are fetched, and the places of their values in the output |
+//! | `storage` | commands that store or remove a value |
+//! | `count` | `increment` and `decrement` |
+//! | `through` | commands of a write-through listener that change values |
 //! | `login` | login by SASL |
 
+mod count;
 mod get;
 mod login;
 mod misses;
+mod storage;
+mod through;
 
 use std::sync::Arc;
 
+use sherwood_cache::Refused;
 use sherwood_wire::memcached::Limits;
 use sherwood_wire::memcached::binary::{Ahead, Command, Echo, Event, Parser, Request, Status, response};
 
@@ -28,10 +35,12 @@ use super::output::Output;
 use super::session::Session;
 use super::shared::Shared;
 use super::stats::Group;
+use super::store::StoreWrite;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
 use login::{LoginStep, SaslLogin};
 use misses::{Miss, Misses};
+use through::Acknowledgement;
 
 /// The limits before a login, when no value is accepted.
 const OUTSIDE: Limits = Limits { value_bytes_max: 0 };
@@ -45,6 +54,8 @@ pub(super) struct Client {
     /// The slot of the client's tenant.
     slot: TenantSlot,
     misses: Misses,
+    /// The answer to a write that is at the store.
+    storing: Option<Acknowledgement>,
 }
 
 /// The next step of a connection after a request.
@@ -53,8 +64,27 @@ enum AfterRequest {
     Continue,
     /// Fetch a key, together with those of the gets that follow.
     Fetch(Miss),
+    /// Make a write at the store, then answer.
+    Store(StoreWrite, Acknowledgement),
     /// Close the connection after sending the output.
     Close,
+}
+
+/// An error that a request is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Failure {
+    status: Status,
+    text: &'static str,
+}
+
+/// The failure of a store whose key matches no route to a partition.
+const NO_BACKEND: Failure =
+    Failure { status: Status::NotSupported, text: "no backend for this key's prefix" };
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, text: status.text() }
+    }
 }
 
 impl Client {
@@ -69,13 +99,14 @@ impl Client {
             login,
             slot: TenantSlot::default(),
             misses: Misses::default(),
+            storing: None,
         }
     }
 }
 
 impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
-        let Self { shared, thread, parser, login, slot, misses } = self;
+        let Self { shared, thread, parser, login, slot, misses, storing } = self;
         let Input { bytes: input, received } = input;
         let mut session = Session::new(shared, *thread, *slot, received);
         let (mut consumed, mut ahead) = (0, 0);
@@ -120,6 +151,10 @@ impl Conversation for Client {
             match session.execute_binary(moment, &request, output) {
                 AfterRequest::Continue => {}
                 AfterRequest::Fetch(miss) => misses.add(miss),
+                AfterRequest::Store(write, acknowledgement) => {
+                    *storing = Some(acknowledgement);
+                    return Advance { consumed, next: NextStep::Store(vec![write]) };
+                }
                 AfterRequest::Close => return Advance { consumed, next: NextStep::Close },
             }
         }
@@ -148,7 +183,11 @@ impl Conversation for Client {
         misses.answer(&Session::new(shared, *thread, *slot, None), moment, fetched, output);
     }
 
-    fn resume_stored(&mut self, _: Stored, _: &mut Vec<u8>) {}
+    fn resume_stored(&mut self, stored: Stored, output: &mut Vec<u8>) {
+        if let Some(acknowledgement) = self.storing.take() {
+            acknowledgement.append(&stored, output);
+        }
+    }
 }
 
 /// Returns true for a request whose miss can be fetched together with those before it.
@@ -159,11 +198,22 @@ fn is_get(event: &Event<'_>) -> bool {
 impl Session<'_> {
     /// Executes a request and appends its answer to `out`.
     fn execute_binary(&self, moment: Moment, request: &Request<'_>, out: &mut Output) -> AfterRequest {
-        let Request { echo, quiet, command, .. } = *request;
+        let Request { echo, quiet, cas, command } = *request;
+        if let Some(after) = self.binary_write_through(moment, request, out) {
+            return after;
+        }
         let outcome = match command {
             Command::Get { key, with_key, touch } => {
                 let miss = self.binary_get(moment, request, key, with_key, touch, out);
                 return miss.map_or(AfterRequest::Continue, AfterRequest::Fetch);
+            }
+            Command::Arithmetic { key, delta, initial, create } => {
+                match self.binary_count(moment, key, cas, delta, create.map(|exptime| (initial, exptime))) {
+                    Ok(_) if quiet => {}
+                    Ok((number, cas)) => response::number(out, echo, number, cas),
+                    Err(failure) => failure.append(echo, out),
+                }
+                return AfterRequest::Continue;
             }
             Command::Stat { group } => {
                 self.binary_stat(moment, echo, group, out);
@@ -183,22 +233,21 @@ impl Session<'_> {
                 self.binary_touch(moment, echo, key, exptime, out);
                 return AfterRequest::Continue;
             }
+            Command::Storage(storage) => self.binary_store(moment, &storage, cas),
+            Command::TooLarge { verb, key } => self.binary_too_large(moment, verb, key),
+            Command::Delete { key } => self.binary_delete(moment, key, cas),
             Command::Flush { delay } => {
                 self.flush_all(moment, delay);
                 Ok(0)
             }
             Command::NoOp | Command::Verbosity => Ok(0),
-            Command::Storage(_)
-            | Command::TooLarge { .. }
-            | Command::Delete { .. }
-            | Command::Arithmetic { .. } => Err(Status::UnknownCommand),
             // The login has answered these.
             Command::SaslMechanisms | Command::SaslAuth { .. } | Command::SaslStep { .. } => Ok(0),
         };
         match outcome {
             Ok(_) if quiet => {}
             Ok(cas) => response::success(out, echo, cas),
-            Err(status) => response::error(out, echo, status),
+            Err(failure) => failure.append(echo, out),
         }
         AfterRequest::Continue
     }
@@ -210,5 +259,26 @@ impl Session<'_> {
         let mut stat = |name: &str, value: &str| response::stat(out, echo, name, value);
         group.list(self.shared, self.slot, moment, &mut stat);
         response::success(out, echo, 0);
+    }
+
+    /// Counts a refused store and returns its error.
+    fn binary_refused(&self, refused: Refused) -> Failure {
+        match refused {
+            Refused::KeyTooLong { .. } => Status::InvalidArguments.into(),
+            Refused::ValueTooLarge { .. } => {
+                self.counters.increment(Count::StoreTooLarge);
+                Status::TooLarge.into()
+            }
+            Refused::OverBudget { .. } => {
+                self.counters.increment(Count::StoreNoMemory);
+                Status::OutOfMemory.into()
+            }
+        }
+    }
+}
+
+impl Failure {
+    fn append(self, echo: Echo, out: &mut Vec<u8>) {
+        response::error_text(out, echo, self.status, self.text);
     }
 }
