@@ -19,6 +19,8 @@ mod get;
 mod login;
 mod misses;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod through;
 
 use std::sync::Arc;
