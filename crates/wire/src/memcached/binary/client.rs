@@ -61,7 +61,12 @@ fn request(out: &mut Vec<u8>, echo: Echo, extras: &[u8], key: &[u8], value: &[u8
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// The value of an item.
-    Value(&'a [u8]),
+    Value {
+        /// The value itself.
+        value: &'a [u8],
+        /// True if a quiet get is answered.
+        quiet: bool,
+    },
     /// There is no item.
     NotFound,
     /// A command without a value succeeded.
@@ -138,9 +143,9 @@ pub fn parse(bytes: &[u8], value_bytes_max: u32) -> Result<Progress<'_>, ReplyEr
     let consumed = header.frame_bytes();
     let Some(frame) = bytes.get(..consumed) else { return Ok(Progress::Incomplete { need: consumed }) };
     let value = &frame[HEADER_BYTES + header.extras + header.key..];
-    let (loud, _) = opcode::loud(header.echo.opcode);
+    let (loud, quiet) = opcode::loud(header.echo.opcode);
     let reply = match (header.status, loud) {
-        (SUCCESS, opcode::GET | opcode::GETK | opcode::GAT | opcode::GATK) => Reply::Value(value),
+        (SUCCESS, opcode::GET | opcode::GETK | opcode::GAT | opcode::GATK) => Reply::Value { value, quiet },
         (SUCCESS, opcode::NOOP) => Reply::NoOp,
         (SUCCESS, _) => Reply::Done,
         (NOT_FOUND, _) => Reply::NotFound,
@@ -187,7 +192,7 @@ mod tests {
 
         let mut out = Vec::new();
         response::value(&mut out, seen[0].0, b"", 0, 1, b"value");
-        assert_eq!(parsed(&out), Reply::Value(b"value"));
+        assert_eq!(parsed(&out), Reply::Value { value: b"value", quiet: true });
         out.clear();
         response::success(&mut out, seen[1].0, 1);
         assert_eq!(parsed(&out), Reply::Done);
