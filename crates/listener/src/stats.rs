@@ -20,7 +20,8 @@ pub(super) enum Group {
     /// The counters and sizes that `stats` without a name lists.
     General,
     Settings,
-    /// One of memcached's groups about slabs and their queues, which do not exist here.
+    /// One of memcached's groups about slabs and their queues, which do not exist here, or about
+    /// prefixes of keys, which are not counted.
     Empty,
     /// No group: the command resets the counters.
     Reset,
@@ -34,6 +35,8 @@ impl Group {
             b"settings" => Self::Settings,
             b"reset" => Self::Reset,
             b"items" | b"slabs" | b"sizes" | b"conns" => Self::Empty,
+            // Only a binary request names a group by two words.
+            b"detail on" | b"detail off" | b"detail dump" => Self::Empty,
             _ => return None,
         })
     }

@@ -375,7 +375,7 @@ fn binary_commands_about_the_server_are_answered() {
         general.contains(&"10 get_misses 1".to_owned()) && general.last().is_some_and(|last| last == "10")
     );
     client.check(
-        &[frame(STAT, "reset"), frame(STAT, "items"), frame(STAT, "what")],
+        &[frame(STAT, "reset"), frame(STAT, "detail on"), frame(STAT, "what")],
         &["10", "10", "10 error 1 Not found"],
     );
     assert!(client.send(&[frame(STAT, "")]).contains(&"10 get_misses 0".to_owned()));
