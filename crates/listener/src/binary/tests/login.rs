@@ -27,11 +27,12 @@ fn binary_client_is_served_after_login_with_the_right_password() {
     let mut client = client();
     let version = format!("0b {}", crate::VERSION);
     client.check(&[frame(VERSION, ""), frame(MECHANISMS, "")], &[&version, "20 PLAIN"]);
-    let pipelined = [auth("\0ann\0wrong"), auth("\0ann\0open sesame"), set("a", "x"), frame(GET, "a")];
+    let pipelined =
+        [auth("\x00ann\x00wrong"), auth("\x00ann\x00open sesame"), set("a", "x"), frame(GET, "a")];
     client.check(&pipelined, &[FAILURE, "21 Authenticated", "01", "00 0 x"]);
     assert_eq!((client.count(Count::AuthCmds), client.count(Count::AuthErrors)), (2, 1));
     // A failure later does not log out.
-    client.check(&[auth("\0ann\0wrong"), frame(GET, "a")], &[FAILURE, "00 0 x"]);
+    client.check(&[auth("\x00ann\x00wrong"), frame(GET, "a")], &[FAILURE, "00 0 x"]);
     // Now values up to the limit are accepted.
     client.check(&[set("a", &"x".repeat(ITEM_BYTES_MAX as usize))], &["01"]);
 }
@@ -39,24 +40,24 @@ fn binary_client_is_served_after_login_with_the_right_password() {
 #[test]
 fn login_in_two_steps_is_accepted_and_a_step_without_the_first_is_not() {
     let mut two = client();
-    let steps = [auth(""), frame(STEP, "PLAIN").with("bob\0bob\012345678"), set("a", "x")];
+    let steps = [auth(""), frame(STEP, "PLAIN").with("bob\x00bob\x0012345678"), set("a", "x")];
     two.check(&steps, &["21 error 21", "22 Authenticated", "01"]);
-    client().check(&[frame(STEP, "PLAIN").with("\0bob\012345678")], &["22 error 20 Auth failure."]);
+    client().check(&[frame(STEP, "PLAIN").with("\x00bob\x0012345678")], &["22 error 20 Auth failure."]);
 }
 
 #[test]
 fn login_that_is_no_plain_login_of_the_user_itself_fails() {
     for refused in [
-        auth("ann\0bob\012345678"),
-        auth("\0bob"),
+        auth("ann\x00bob\x0012345678"),
+        auth("\x00bob"),
         auth("bob 12345678"),
-        auth("\0bob\012345678\0"),
-        frame(AUTH, "CRAM-MD5").with("\0bob\012345678"),
+        auth("\x00bob\x0012345678\x00"),
+        frame(AUTH, "CRAM-MD5").with("\x00bob\x0012345678"),
         frame(AUTH, "CRAM-MD5"),
     ] {
         client().check(&[refused], &[FAILURE]);
     }
-    let long = [frame(AUTH, &"X".repeat(40)).with("data"), auth("\0bob\012345678")];
+    let long = [frame(AUTH, &"X".repeat(40)).with("data"), auth("\x00bob\x0012345678")];
     client().check(&long, &["21 error 4 Invalid arguments", "21 Authenticated"]);
 }
 
@@ -68,7 +69,7 @@ fn command_before_the_login_is_refused_and_closes_the_connection() {
             refused = refused.numbers(&[0, 0]).with("value");
         }
         let answer = format!("{opcode:02x} error 20 Auth failure.");
-        client().check(&[refused, auth("\0bob\012345678")], &[&answer, "closed"]);
+        client().check(&[refused, auth("\x00bob\x0012345678")], &[&answer, "closed"]);
     }
     // A value is refused before it is received.
     let begun = &set("k", &"x".repeat(900)).bytes()[..40];
@@ -80,8 +81,8 @@ fn command_before_the_login_is_refused_and_closes_the_connection() {
 #[test]
 fn connection_closes_after_too_many_failed_binary_logins() {
     let mut client = client();
-    let mut guesses = vec![auth("\0bob\0wrong"); 100];
-    guesses.push(auth("\0bob\012345678"));
+    let mut guesses = vec![auth("\x00bob\x00wrong"); 100];
+    guesses.push(auth("\x00bob\x0012345678"));
     let refusals = usize::from(REFUSALS_MAX);
     let expected: Vec<&str> = std::iter::repeat_n(FAILURE, refusals).chain(["closed"]).collect();
     client.check(&guesses, &expected);
@@ -90,7 +91,7 @@ fn connection_closes_after_too_many_failed_binary_logins() {
 #[test]
 fn login_commands_are_unknown_to_a_listener_without_passwords() {
     let mut client = Client::plain();
-    let asked = [frame(MECHANISMS, ""), auth("\0bob\012345678"), frame(NOOP, "")];
+    let asked = [frame(MECHANISMS, ""), auth("\x00bob\x0012345678"), frame(NOOP, "")];
     client.check(&asked, &["20 error 81 Unknown command", "21 error 81 Unknown command", "0a"]);
 }
 
@@ -121,7 +122,7 @@ fn binary_clients_have_the_items_of_the_tenant_they_logged_in_as() {
         ..service(cache(2), Routing::by_prefix(TenantId(9), []).unwrap(), None)
     };
     let (mut ann, mut bob) = (Client::new(service.clone()), Client::new(service));
-    let (is_ann, is_bob) = (auth("\0ann\012345678"), auth("\0bob\012345678"));
+    let (is_ann, is_bob) = (auth("\x00ann\x0012345678"), auth("\x00bob\x0012345678"));
     ann.check(&[is_ann.clone(), set("k", "hers")], &["21 Authenticated", "01"]);
     bob.check(
         &[is_bob, frame(GET, "k"), frame(FLUSH, "")],
