@@ -20,7 +20,7 @@ pub(super) enum Group {
     /// The counters and sizes that `stats` without a name lists.
     General,
     Settings,
-    /// One of memcached's groups about slabs and their queues, which do not exist here, or about
+    /// A group of memcached about slabs and their queues, which do not exist here, or about
     /// prefixes of keys, which are not counted.
     Empty,
     /// No group: the command resets the counters.

@@ -1,4 +1,4 @@
-//! Programs of `tests/conformance` in other languages than Python, with clients as they are packaged.
+//! Programs of `tests/conformance` in other languages than Python, with clients as packaged.
 //!
 //! Each is skipped like those of [`programs`](crate::programs) if its client is not installed, and
 //! then returns false.

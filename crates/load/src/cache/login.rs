@@ -32,8 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 impl Login {
-    /// Logs in: `AUTH` with Redis's protocol, with memcached's the set that it takes for a login, or
-    /// SASL with its binary one.
+    /// Logs in: `AUTH` with Redis's protocol, with memcached's the set that it takes for a login,
+    /// or SASL with its binary one.
     ///
     /// # Errors
     /// The system's, and the answer if it is a refusal.

@@ -83,7 +83,7 @@ pub struct Parser {
 enum State {
     /// The next byte begins a frame.
     Frame,
-    /// So many of the next bytes belong to a frame that was refused.
+    /// The next bytes, as many as this, belong to a frame that was refused.
     Skip { bytes: u32 },
     /// Nothing can be parsed any more.
     Lost,
