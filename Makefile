@@ -9,6 +9,8 @@ VENV := target/venv
 DYNALITE := target/dynalite
 # What the test of the dashboard in a browser needs.
 DASHBOARD := target/dashboard
+# Clients of Node.js for tests of a listener.
+CLIENTS := target/clients
 # The program that builds the book, without its server.
 MDBOOK := target/tools/bin/mdbook
 # The target of a static program.
@@ -37,7 +39,7 @@ dist: need-dist ## packages in target/dist: Debian's, a static program, debug sy
 	scripts/dist/static.sh target/$(MUSL)/packaged/sherwood target/dist
 	tar -czf target/dist/sherwood-chart.tgz -C deploy/helm --exclude=ci sherwood
 
-test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, tests, schedules
+test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(CLIENTS)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
@@ -130,6 +132,12 @@ $(DYNALITE)/ready: scripts/dynalite/package-lock.json | need-test
 	mkdir -p $(DYNALITE)
 	cp scripts/dynalite/package.json scripts/dynalite/package-lock.json $(DYNALITE)
 	cd $(DYNALITE) && npm ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(CLIENTS)/ready: tests/conformance/node/package-lock.json | need-test
+	mkdir -p $(CLIENTS)
+	cp tests/conformance/node/package.json tests/conformance/node/package-lock.json $(CLIENTS)
+	cd $(CLIENTS) && npm ci --silent --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 $(DASHBOARD)/ready: scripts/dashboard/package-lock.json | need-test

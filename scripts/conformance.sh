@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ django goredis gomemcache ioredis node_redis memjs redis_rs memcache tenants redis_login)
+all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ php dalli django goredis gomemcache ioredis node_redis memjs spymemcached redis_rs memcache tenants redis_login)
 work=$PWD/target/conformance
 here=$PWD/tests/conformance
 sherwood=$(realpath -m "${SHERWOOD:-target/release/sherwood}")
@@ -142,6 +142,38 @@ node_program() {
   run_program "$1" node "$work/node/$1.mjs" 127.0.0.1 "$2"
 }
 
+# PHP's session handler and client, as packaged.
+php() {
+  need php "Debian packages php-cli php-memcached libsasl2-modules"
+  command php -r 'exit(extension_loaded("memcached") ? 0 : 1);' || missing "php-memcached (a Debian package)"
+  run_program php php "$here/php/session.php" 127.0.0.1 "$memcached_port"
+}
+
+dalli() {
+  need ruby "Debian packages ruby and ruby-dalli"
+  ruby -e 'require "dalli"' 2>/dev/null || missing "ruby-dalli (a Debian package)"
+  run_program dalli ruby "$here/ruby/dalli_.rb" 127.0.0.1 "$memcached_port"
+}
+
+spymemcached() {
+  need java "Debian package default-jdk-headless"
+  need mvn "Debian package maven"
+  local jars=$work/java/jars
+  [ -d "$jars" ] || {
+    rm -rf "$work/java" && mkdir -p "$work/java" && cp "$here/java/pom.xml" "$work/java"
+    (cd "$work/java" && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+      "-DoutputDirectory=$jars.part") >"$work/java/mvn.log" 2>&1 || missing "spymemcached from Maven Central"
+    mv "$jars.part" "$jars"
+  }
+  run_program spymemcached java -cp "$jars/*" "$here/java/Spy.java" 127.0.0.1 "$memcached_port"
+}
+
+# pylibmc's program by both protocols of memcached.
+pylibmc_() {
+  python_program pylibmc_ "$memcached_port"
+  run_program pylibmc_binary "$python" "$here/python/pylibmc_.py" 127.0.0.1 "$memcached_port" binary
+}
+
 rust_program() {
   CARGO_TARGET_DIR=$work/rust cargo build --quiet --locked --manifest-path "$here/rust/Cargo.toml" --bin "$1" ||
     missing "$1, which does not build"
@@ -151,7 +183,8 @@ rust_program() {
 memccapable() {
   need memccapable "Debian package libmemcached-tools"
   local said=$work/memccapable.log
-  command memccapable -a -h 127.0.0.1 -p "$memcached_port" >"$said" 2>&1 || true
+  # Both protocols.
+  command memccapable -h 127.0.0.1 -p "$memcached_port" >"$said" 2>&1 || true
   grep -a 'FAIL' "$said" || true
   echo "memccapable: $(grep -ac '\[pass\]' "$said" || true) passed (log: target/conformance/memccapable.log)"
   grep -q 'All tests passed' "$said"
@@ -233,9 +266,9 @@ suite() (
     *) start_server ;;
   esac
   case $1 in
-    memccapable | memcached | redis | redis_login | tenants | django) "$1" ;;
+    memccapable | memcached | redis | redis_login | tenants | django | php | dalli | pylibmc_ | spymemcached) "$1" ;;
     redis_py) python_program "$1" "$redis_port" ;;
-    pymemcache_ | pylibmc_) python_program "$1" "$memcached_port" ;;
+    pymemcache_) python_program "$1" "$memcached_port" ;;
     goredis) go_program "$1" "$redis_port" ;;
     gomemcache) go_program "$1" "$memcached_port" ;;
     ioredis | node_redis) node_program "$1" "$redis_port" ;;

@@ -62,6 +62,10 @@ test_packages() {
   command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || printf 'pgbouncer '
   command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || printf 'nginx-light '
   has_python_venv || printf 'python3 python3-venv '
+  php -r 'exit(extension_loaded("memcached") ? 0 : 1);' 2>/dev/null || printf 'php-cli php-memcached '
+  ruby -e 'require "dalli"' 2>/dev/null || printf 'ruby ruby-dalli '
+  # The mechanisms of libmemcached's logins.
+  ls /usr/lib/*/sasl2/libplain.so >/dev/null 2>&1 || printf 'libsasl2-modules '
   command -v go >/dev/null || printf 'golang-go '
   command -v node >/dev/null || printf 'nodejs '
   command -v npm >/dev/null || printf 'npm '

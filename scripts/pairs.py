@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares two builds, or a gateway with and without spans, by operations per second, in pairs.
+"""Compares two builds, memcached's two protocols, or a gateway with and without spans, by operations per second, in pairs.
 
 Two nodes run at once on one core; the load speaks to one at a time, in turn, from the other core.
 
@@ -7,6 +7,7 @@ examples:
   scripts/pairs.py --before old/sherwood                   a listener, one operation at a time
   scripts/pairs.py --before old/sherwood --pipeline 16     the same, 16 under way
   scripts/pairs.py --before old/sherwood --gateway         POST /v1/requests
+  scripts/pairs.py --binary --pipeline 16                  text, and the binary protocol
   scripts/pairs.py --gateway --spans                       the gateway, with spans to a collector and without
 """
 
@@ -58,14 +59,14 @@ def start(args, binary, path, core):
     raise SystemExit(f"the node with {path} does not start")
 
 
-def load(args, addresses):
+def load(args, addresses, protocol="memcached"):
     """Operations per second of a run."""
     command = ["taskset", "-c", str(args.load_core), args.after, "load", "--json"]
     command += ["--connections", str(args.connections), "--duration", f"{args.seconds}s"]
     if args.gateway:
         command += ["--target", addresses["admin"], "--backend", "plain", "--batch", "10", "--keys", "10000"]
     else:
-        command += ["--target", f"memcached://{addresses['memcached']}", "--pipeline", str(args.pipeline)]
+        command += ["--target", f"{protocol}://{addresses['memcached']}", "--pipeline", str(args.pipeline)]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return seen["ops_per_s"]
 
@@ -76,6 +77,7 @@ def main():
     parser.add_argument("--after", default="target/release/sherwood", help="[default: target/release/sherwood]")
     parser.add_argument("--gateway", action="store_true", help="load the gateway, and not a listener")
     parser.add_argument("--spans", action="store_true", help="export spans of 1%% of the second node's requests")
+    parser.add_argument("--binary", action="store_true", help="load the second node by memcached's binary protocol")
     parser.add_argument("--collector", default="127.0.0.1:22317", help="address of the collector [default: 127.0.0.1:22317]")
     parser.add_argument("--pipeline", type=int, default=1, help="[default: 1]")
     parser.add_argument("--connections", type=int, default=8, help="[default: 8]")
@@ -84,6 +86,7 @@ def main():
     parser.add_argument("--node-core", type=int, default=0)
     parser.add_argument("--load-core", type=int, default=1)
     args = parser.parse_args()
+    protocols = ["memcached", "memcached-binary" if args.binary else "memcached"]
     running = []
     with tempfile.TemporaryDirectory() as directory:
         def serve(name, binary, text, core=args.node_core):
@@ -106,7 +109,7 @@ def main():
             rounds = []
             for number in range(args.rounds):
                 order = [0, 1] if number % 2 == 0 else [1, 0]
-                rates = {at: load(args, nodes[at]) for at in order}
+                rates = {at: load(args, nodes[at], protocols[at]) for at in order}
                 rounds.append((rates[0], rates[1]))
                 print(f"{rates[0]:.0f} before, {rates[1]:.0f} after: {rates[1] / rates[0]:.3f}", flush=True)
         finally:

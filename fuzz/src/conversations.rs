@@ -23,8 +23,11 @@ use crate::stream::{Target as Function, expanded, ways_to_cut};
 
 /// Every fuzz target for a listener with its name, which is also the name of its folder below
 /// `fuzz/corpus`.
-pub const TARGETS: [(&str, Function); 2] =
-    [("memcached_conversation", memcached_conversation), ("redis_conversation", redis_conversation)];
+pub const TARGETS: [(&str, Function); 3] = [
+    ("memcached_conversation", memcached_conversation),
+    ("memcached_binary_conversation", memcached_binary_conversation),
+    ("redis_conversation", redis_conversation),
+];
 
 /// Longest value in bytes that the listeners store; repeated words exceed it.
 const ITEM_BYTES_MAX: u32 = 300;
@@ -41,12 +44,55 @@ pub fn memcached_conversation(input: &[u8]) {
     same_however_cut(&expanded(input), memcached);
 }
 
+/// Sends `input` to memcached listeners, as frames of the binary protocol: see [`frames`].
+///
+/// # Panics
+/// When a conversation violates its contract.
+pub fn memcached_binary_conversation(input: &[u8]) {
+    same_however_cut(&frames(input), memcached);
+}
+
 /// Sends `input` to Redis listeners, as commands in both versions of RESP.
 ///
 /// # Panics
 /// When a conversation violates its contract.
 pub fn redis_conversation(input: &[u8]) {
     same_however_cut(&expanded(input), redis);
+}
+
+/// Makes frames of `input`, so that most of what a fuzzer tries has lengths that agree. Four bytes
+/// make a frame: its command, the length of its extras, its key and the length of its value. The
+/// key is a letter with a number, or of any length; `0xfe` as command is followed by a byte of its
+/// own instead.
+#[must_use]
+pub fn frames(input: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    let mut rest = input;
+    while let [opcode, extras, name, value, after @ ..] = rest {
+        rest = after;
+        if *opcode == 0xfe {
+            stream.push(*extras);
+            continue;
+        }
+        let extras: usize = [0, 4, 8, 20, 0, 8, 3, 0][usize::from(extras % 8)];
+        let letter = char::from([b'a', b'k', b'w', b'k'][usize::from(name % 4)]);
+        let key = match name {
+            0 => String::new(),
+            255 => "x".repeat(usize::from(*value)),
+            name => format!("{letter}{}", name / 4),
+        };
+        let value = "5".repeat(if *value < 200 { usize::from(value / 8) } else { 2 * usize::from(*value) });
+        let body = (extras + key.len() + value.len()) as u32;
+        stream.extend([0x80, *opcode, 0, key.len() as u8, extras as u8, 0, 0, 0]);
+        stream.extend(body.to_be_bytes());
+        stream.extend([*opcode; 4]);
+        // One frame in eight has a CAS.
+        stream.extend(u64::from(if name % 8 == 7 { name % 3 } else { 0 }).to_be_bytes());
+        stream.extend(std::iter::repeat_n(0, extras));
+        stream.extend(key.bytes());
+        stream.extend(value.bytes());
+    }
+    stream
 }
 
 /// Creates the client of a new memcached listener.

@@ -43,8 +43,8 @@ use crate::{duration, interrupt, out};
 Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage."
 )]
 pub(crate) struct LoadArgs {
-    /// What to send load to: memcached://host:port, redis://host:port, or http://host:port (a
-    /// gateway, POST /v1/requests)
+    /// What to send load to: memcached://host:port, memcached-binary://host:port (its binary
+    /// protocol), redis://host:port, or http://host:port (a gateway, POST /v1/requests)
     #[arg(long)]
     target: Target,
     /// Operations (gateway: requests) per second, whatever the answers do; latency counts from the
@@ -251,6 +251,7 @@ fn plan(args: &LoadArgs) -> Result<LoadPlan, String> {
     }
     match &args.target {
         Target::Memcached(address) => plan_for_cache(args, cache::Protocol::Memcached, address),
+        Target::MemcachedBinary(address) => plan_for_cache(args, cache::Protocol::MemcachedBinary, address),
         Target::Redis(address) => plan_for_cache(args, cache::Protocol::Redis, address),
         Target::Http(address) => plan_for_gateway(args, address),
     }
@@ -264,9 +265,9 @@ fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> 
         ("--token-file", args.token.is_given()),
     ];
     refuse_given(&for_gateways, "an http:// target only")?;
-    if protocol == cache::Protocol::Redis {
+    if protocol != cache::Protocol::Memcached {
         let stated = [("--deadline-ms", args.deadline_ms.is_some())];
-        refuse_given(&stated, "a memcached:// or http:// target only: Redis's protocol states none")?;
+        refuse_given(&stated, "a memcached:// or http:// target only: the other protocols state none")?;
     }
     Ok(LoadPlan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
 }

@@ -29,7 +29,8 @@ fn invalid_load_command_exits_with_2_and_the_reason() {
         ("--target memcached://localhost:1 --connections 0", "connections of 0 is out of range"),
         ("--target http://localhost:1 --mix onerf --profile s1000", "no profile `s1000`"),
         ("--target http://localhost:1 --mix drf", "onerf"),
-        ("--target redis://localhost:1 --deadline-ms 5", "Redis's protocol states none"),
+        ("--target redis://localhost:1 --deadline-ms 5", "the other protocols state none"),
+        ("--target memcached-binary://localhost:1 --deadline-ms 5", "the other protocols state none"),
         (
             "--target memcached://localhost:1 --deadline-ms 5 --batch 2",
             "--deadline-ms applies to gets of one key",

@@ -52,9 +52,7 @@ pub(super) fn tell_of_handshake(bind: &Address, protocol: &str, others: u64, err
 
 fn remedy(foreign: Foreign) -> &'static str {
     match foreign {
-        Foreign::MemcachedBinary { .. } => {
-            "set the client to the text protocol (pylibmc: binary=False), or use one that has it; memjs has no other"
-        }
+        Foreign::MemcachedBinary { .. } => "a listener with protocol = \"memcached\" speaks it",
         Foreign::Tls => {
             "turn TLS off in the client, or give this [[listener]] a certificate: tls = { cert = \"cert.pem\", key = \"key.pem\" }"
         }

@@ -20,8 +20,10 @@
 //! | `address`, `unix` | addresses to listen on; creation and removal of a UNIX socket's file |
 //! | `routing`, `tenants` | routes from keys to partitions, for all clients or for those of a tenant |
 //! | `conversation` | the interface of a protocol: bytes in, bytes out, and the next step of the connection |
-//! | `memcached` | the memcached protocol as a conversation; `session`, `retrieval` and `meta` execute its commands, without I/O and clock |
-//! | `login` | login of a memcached client if the listener requires a password |
+//! | `memcached` | memcached's text protocol as a conversation; `session`, `retrieval` and `meta` execute its commands, without I/O and clock |
+//! | `binary` | memcached's binary protocol as a conversation, with its commands and its login |
+//! | `negotiation` | a memcached client, whose first byte tells which of the two it speaks |
+//! | `login` | login of a client of the text protocol if the listener requires a password |
 //! | `redis` | the Redis protocol as a conversation |
 //! | `foreign`, `foreign_clients` | clients that speak another protocol than the listener |
 //! | `in_memory_client` | one client without a socket, for tests and fuzz targets |
@@ -60,6 +62,7 @@ mod address;
 mod ahead;
 mod backends;
 mod batch;
+mod binary;
 mod clock;
 mod connection;
 mod conversation;
@@ -76,6 +79,7 @@ mod mailbox;
 mod memcached;
 mod meta;
 mod meter;
+mod negotiation;
 mod network;
 mod options;
 mod output;

@@ -1,4 +1,4 @@
-//! The memcached protocol as a conversation: parses commands, executes them and keeps unfinished
+//! memcached's text protocol as a conversation: parses commands, executes them and keeps unfinished
 //! ones for later.
 
 use std::sync::Arc;
@@ -6,11 +6,13 @@ use std::sync::Arc;
 use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
 use super::ahead::prefetch;
+use super::binary;
 use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
 use super::counters::Count;
 use super::foreign::refuse;
 use super::input::Input;
 use super::login::{Login, LoginOutcome, LoginStep};
+use super::negotiation;
 use super::output::Output;
 use super::retrieval::{Misses, Portion};
 use super::session::{AfterCommand, Session};
@@ -23,27 +25,18 @@ use crate::clock::Moment;
 pub(super) struct Memcached;
 
 impl Protocol for Memcached {
-    type Conversation = Client;
+    type Conversation = negotiation::Client;
 
     const NAME: &'static str = "memcached";
     const THREADS: &'static str = "sherwood-mc";
     const TOO_MANY: &'static [u8] = reply::TOO_MANY_CONNECTIONS;
 
-    fn open(&self, shared: &Arc<Shared>, thread: usize) -> Client {
-        Client {
-            parser: Parser::new(shared.options.limits()),
-            shared: Arc::clone(shared),
-            thread,
-            login: shared.service.passwords.is_some().then(Login::default),
-            slot: TenantSlot::default(),
-            has_spoken: false,
-            aside: None,
-            misses: Misses::default(),
-        }
+    fn open(&self, shared: &Arc<Shared>, thread: usize) -> negotiation::Client {
+        negotiation::Client::open(shared, thread)
     }
 }
 
-/// The state of one memcached client.
+/// The state of one client of the text protocol.
 pub(super) struct Client {
     shared: Arc<Shared>,
     thread: usize,
@@ -147,6 +140,25 @@ impl Conversation for Client {
 }
 
 impl Client {
+    /// Starts the conversation of a new client on thread number `thread`.
+    pub(super) fn open(shared: &Arc<Shared>, thread: usize) -> Self {
+        Self {
+            parser: Parser::new(shared.options.limits()),
+            shared: Arc::clone(shared),
+            thread,
+            login: shared.service.passwords.is_some().then(Login::default),
+            slot: TenantSlot::default(),
+            has_spoken: false,
+            aside: None,
+            misses: Misses::default(),
+        }
+    }
+
+    /// Returns the client as one of the binary protocol, unless it has spoken already.
+    pub(super) fn become_binary(&self) -> Option<binary::Client> {
+        (!self.has_spoken).then(|| binary::Client::open(&self.shared, self.thread))
+    }
+
     /// Executes the commands at the start of `input`, as [`Conversation::advance`] does.
     fn advance_commands(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         let Input { bytes: input, received } = input;

@@ -82,16 +82,23 @@ impl Output {
     /// Appends a value of `item` that the protocol announces by a line, which `line` appends, and
     /// ends by CR LF. Pins it if it is the item's whole value and so large that this pays.
     pub(super) fn value(&mut self, item: &Item<'_>, value: &[u8], line: impl FnOnce(&mut Vec<u8>)) {
+        self.bare_value(item, value, line);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a value like [`value`](Self::value), for a protocol that announces it by the bytes
+    /// that `head` appends, and puts nothing behind it.
+    #[inline]
+    pub(super) fn bare_value(&mut self, item: &Item<'_>, value: &[u8], head: impl FnOnce(&mut Vec<u8>)) {
         if let Some(pinned) = self.pin(item, value) {
-            line(&mut self.bytes);
+            head(&mut self.bytes);
             self.pinned += pinned.len();
             self.values.push(Placed { at: self.bytes.len(), value: pinned });
         } else {
             self.bytes.reserve(LINE_BYTES + value.len());
-            line(&mut self.bytes);
+            head(&mut self.bytes);
             self.bytes.extend_from_slice(value);
         }
-        self.bytes.extend_from_slice(b"\r\n");
     }
 
     #[inline]

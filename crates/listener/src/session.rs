@@ -201,7 +201,7 @@ impl Session<'_> {
         self.times.note(target.partition, operation, outcome);
     }
 
-    fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
+    pub(super) fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
         self.counters.increment(Count::StoreTooLarge);
         if verb == StorageVerb::Set
             && let Some((target, key)) = self.routing.find(key)
@@ -300,7 +300,7 @@ impl Session<'_> {
             .write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
     }
 
-    fn flush_all(&self, moment: Moment, delay: Exptime) -> &'static [u8] {
+    pub(super) fn flush_all(&self, moment: Moment, delay: Exptime) -> &'static [u8] {
         self.counters.increment(Count::CmdFlush);
         let at = match delay.resolve(moment.unix_secs) {
             Expires::Never | Expires::Already => moment.now,
@@ -350,7 +350,7 @@ pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
 
 /// Returns the change that `append` or `prepend` makes to an item. As in memcached, a value that
 /// would become too large is kept unchanged. A value derived from an outdated one is outdated too.
-fn joined(
+pub(super) fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
     bytes_max: usize,
@@ -377,7 +377,7 @@ fn joined(
 }
 
 /// Returns the change that `incr` or `decr` makes to an item, and the new number.
-fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
+pub(super) fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
     let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));
     };

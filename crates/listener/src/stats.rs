@@ -1,4 +1,4 @@
-//! The memcached command `stats`, with memcached's names.
+//! memcached's statistics, with memcached's names, in both of its protocols.
 
 use std::fmt::Display;
 
@@ -11,30 +11,59 @@ use super::standing::TenantStanding;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
-/// Answers `stats` for a client of a slot; `words` follow the command on its line.
-pub(super) fn write(shared: &Shared, slot: TenantSlot, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
-    match words.split(|&byte| byte == b' ').next().unwrap_or_default() {
-        b"" => general(shared, slot, moment, out),
-        b"settings" => settings(shared, slot, out),
-        b"reset" => {
-            shared.reset(slot);
-            out.extend_from_slice(reply::RESET);
-            return;
-        }
-        // memcached's groups about slabs and their queues, which do not exist here.
-        b"items" | b"slabs" | b"sizes" | b"conns" => {}
-        _ => {
-            out.extend_from_slice(reply::ERROR);
-            return;
-        }
-    }
-    out.extend_from_slice(reply::END);
+/// Takes the name and the value of a statistic.
+type Sink<'a> = &'a mut dyn FnMut(&str, &str);
+
+/// A group of statistics, which clients name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// The counters and sizes that `stats` without a name lists.
+    General,
+    Settings,
+    /// A group of memcached about slabs and their queues, which do not exist here, or about
+    /// prefixes of keys, which are not counted.
+    Empty,
+    /// No group: the command resets the counters.
+    Reset,
 }
 
-fn general(shared: &Shared, slot: TenantSlot, moment: Moment, out: &mut Vec<u8>) {
+impl Group {
+    /// Returns the group of this name; none if there is no such group.
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"" => Self::General,
+            b"settings" => Self::Settings,
+            b"reset" => Self::Reset,
+            b"items" | b"slabs" | b"sizes" | b"conns" => Self::Empty,
+            // Only a binary request names a group by two words.
+            b"detail on" | b"detail off" | b"detail dump" => Self::Empty,
+            _ => return None,
+        })
+    }
+
+    /// Lists the statistics of the group for a client of a slot, or resets its counters.
+    pub(super) fn list(self, shared: &Shared, slot: TenantSlot, moment: Moment, stat: Sink<'_>) {
+        match self {
+            Self::General => general(shared, slot, moment, stat),
+            Self::Settings => settings(shared, slot, stat),
+            Self::Empty => {}
+            Self::Reset => shared.reset(slot),
+        }
+    }
+}
+
+/// Answers the text command `stats` for a client of a slot; `words` follow the command on its line.
+pub(super) fn write(shared: &Shared, slot: TenantSlot, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
+    let name = words.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let Some(group) = Group::named(name) else { return out.extend_from_slice(reply::ERROR) };
+    group.list(shared, slot, moment, &mut |name, value| reply::stat(out, name, value));
+    out.extend_from_slice(if group == Group::Reset { reply::RESET } else { reply::END });
+}
+
+fn general(shared: &Shared, slot: TenantSlot, moment: Moment, sink: Sink<'_>) {
     let Shared { options, service, connections, started, .. } = shared;
     let usage = shared.service.usage(slot);
-    let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
+    let mut stat = |name: &str, value: &dyn Display| sink(name, &value.to_string());
     stat("pid", &std::process::id());
     stat("uptime", &moment.now.since(started.now).as_secs());
     stat("time", &moment.unix_secs);
@@ -63,9 +92,9 @@ fn general(shared: &Shared, slot: TenantSlot, moment: Moment, out: &mut Vec<u8>)
     }
 }
 
-fn settings(shared: &Shared, slot: TenantSlot, out: &mut Vec<u8>) {
+fn settings(shared: &Shared, slot: TenantSlot, sink: Sink<'_>) {
     let options = &shared.options;
-    let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
+    let mut stat = |name: &str, value: &dyn Display| sink(name, &value.to_string());
     stat("maxbytes", &shared.service.bytes_max(slot));
     stat("maxconns", &shared.service.connection_limit.max());
     let tcp = options.bind.tcp();
@@ -81,9 +110,10 @@ fn settings(shared: &Shared, slot: TenantSlot, out: &mut Vec<u8>) {
     stat("evictions", &"on");
     stat("num_threads", &options.threads);
     stat("cas_enabled", &"yes");
-    stat("auth_enabled_sasl", &"no");
-    stat("auth_enabled_ascii", &if shared.service.passwords.is_some() { "yes" } else { "no" });
-    stat("binding_protocol", &"ascii");
+    let logs_in = if shared.service.passwords.is_some() { "yes" } else { "no" };
+    stat("auth_enabled_sasl", &logs_in);
+    stat("auth_enabled_ascii", &logs_in);
+    stat("binding_protocol", &"auto-negotiate");
     stat("item_size_max", &options.item_size_max);
     stat("idle_timeout", &options.idle_timeout.unwrap_or_default().as_secs());
     stat("flush_enabled", &"yes");

@@ -59,6 +59,7 @@ fn run(
 ) -> Result<serde_json::Value, Box<dyn Error>> {
     let (protocol, address) = match target.parse()? {
         Target::Memcached(address) => (Protocol::Memcached, address),
+        Target::MemcachedBinary(address) => (Protocol::MemcachedBinary, address),
         Target::Redis(address) => (Protocol::Redis, address),
         Target::Http(_) => return Err("a gateway is no cache: give memcached:// or redis://".into()),
     };

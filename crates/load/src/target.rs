@@ -10,6 +10,8 @@ use thiserror::Error;
 pub enum Target {
     /// `memcached://host:port`: anything that speaks the memcached text protocol.
     Memcached(String),
+    /// `memcached-binary://host:port`: anything that speaks memcached's binary protocol.
+    MemcachedBinary(String),
     /// `redis://host:port`, with an optional `/0` after it: anything that speaks RESP2.
     Redis(String),
     /// `http://host:port`: a gateway that answers `POST /v1/requests`.
@@ -20,7 +22,10 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// The text does not begin with the scheme of a target.
-    #[error("target `{0}` is none: give memcached://host:port, redis://host:port or http://host:port")]
+    #[error(
+        "target `{0}` is none: give memcached://host:port, memcached-binary://host:port, redis://host:port or \
+         http://host:port"
+    )]
     Unknown(String),
     /// An address without a port, or with more after the port.
     #[error("target `{0}`: the address has to be host:port with a port from 1 to 65535 and nothing after it")]
@@ -34,7 +39,10 @@ impl Target {
     /// Returns the address of the target, `host:port`.
     #[must_use]
     pub fn address(&self) -> &str {
-        let (Self::Memcached(address) | Self::Redis(address) | Self::Http(address)) = self;
+        let (Self::Memcached(address)
+        | Self::MemcachedBinary(address)
+        | Self::Redis(address)
+        | Self::Http(address)) = self;
         address
     }
 }
@@ -46,6 +54,7 @@ impl FromStr for Target {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| TargetError::Unknown(text.to_owned()))?;
         let build = match scheme {
             "memcached" => Self::Memcached,
+            "memcached-binary" => Self::MemcachedBinary,
             "http" => Self::Http,
             "redis" => Self::Redis,
             _ => return Err(TargetError::Unknown(text.to_owned())),
@@ -69,6 +78,7 @@ impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self {
             Self::Memcached(_) => "memcached",
+            Self::MemcachedBinary(_) => "memcached-binary",
             Self::Redis(_) => "redis",
             Self::Http(_) => "http",
         };
@@ -83,6 +93,9 @@ mod tests {
     #[test]
     fn target_is_parsed_from_scheme_host_and_port() {
         assert_eq!("memcached://127.0.0.1:11211".parse(), Ok(Target::Memcached("127.0.0.1:11211".into())));
+        let binary: Target = "memcached-binary://cache-1:11211".parse().unwrap();
+        assert_eq!(binary, Target::MemcachedBinary("cache-1:11211".into()));
+        assert_eq!(binary.to_string(), "memcached-binary://cache-1:11211");
         for text in ["redis://localhost:6379", "redis://localhost:6379/", "redis://localhost:6379/0"] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target, Target::Redis("localhost:6379".into()));

@@ -3,10 +3,11 @@
 //! Without an answer that it understands, such a client waits until it gives up, and its log says
 //! nothing. The answer here is an error of its own protocol, after which the connection closes.
 
-/// A protocol that none of the listeners speaks.
+/// A protocol that a port does not speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// The binary protocol of memcached, with the header of the first request.
+    /// The binary protocol of memcached, with the header of the first request. Only listeners of
+    /// memcached clients speak it.
     MemcachedBinary {
         /// The request's code.
         opcode: u8,

@@ -1,4 +1,6 @@
-"""What pylibmc, and through it libmemcached, asks of a memcached server, asked of the one at HOST PORT."""
+"""What pylibmc, and through it libmemcached, asks of a memcached server, asked of the one at HOST PORT, with `binary` by the
+binary protocol.
+"""
 
 import sys
 import threading
@@ -11,13 +13,21 @@ from tap import check, end, refused
 VALUE_BYTES_MAX = 1 << 20
 
 
+def found(call):
+    """The result of a call, or False if it raises that there is no such item, as it does by the binary protocol."""
+    try:
+        return call()
+    except pylibmc.NotFound:
+        return False
+
+
 def storage(client):
     check("set", client.set("a", b"1"), True)
     check("get", client.get("a"), b"1")
     check("get of nothing", client.get("none"), None)
     check("add over something", client.add("a", b"2"), False)
     check("add", client.add("b", b"2"), True)
-    check("replace", (client.replace("b", b"3"), client.replace("none", b"3")), (True, False))
+    check("replace", (client.replace("b", b"3"), found(lambda: client.replace("none", b"3"))), (True, False))
     check("append", client.append("b", b"+"), True)
     check("prepend", client.prepend("b", b"-"), True)
     check("get of both", client.get("b"), b"-3+")
@@ -53,8 +63,10 @@ def numbers(client):
     check("decr", client.decr("n", 20), 0)
     check("a number is a number", client.get("n"), 0)
     refused("incr of nothing", pylibmc.NotFound, lambda: client.incr("none"))
-    client.set("n", "x")
-    refused("incr of text", pylibmc.Error, lambda: client.incr("n"))
+    # By the binary protocol, libmemcached takes this error for a failure of the server and avoids it for some seconds.
+    if not client.binary:
+        client.set("n", "x")
+        refused("incr of text", pylibmc.Error, lambda: client.incr("n"))
 
 
 def limits(client):
@@ -97,10 +109,12 @@ def server(client):
 
 def main():
     address = f"{sys.argv[1]}:{sys.argv[2]}"
+    binary = "binary" in sys.argv[3:]
     for behaviors in ({"cas": True}, {"cas": True, "tcp_nodelay": True, "no_block": True, "buffer_requests": False, "ketama": True}):
-        client = pylibmc.Client([address], behaviors=behaviors)
+        client = pylibmc.Client([address], binary=binary, behaviors=behaviors)
         client.flush_all()
-        for part in (storage, many, cas, numbers, limits, pool, server):
+        # By the binary protocol, this libmemcached waits for ever after a refused value, whichever the server.
+        for part in (storage, many, cas, numbers) if binary else (storage, many, cas, numbers, limits, pool, server):
             part(client)
     end()
 

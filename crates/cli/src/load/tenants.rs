@@ -27,6 +27,7 @@ impl TenantsPlan {
     pub(super) fn new(args: &LoadArgs, file: &Path) -> Result<Self, String> {
         let (protocol, address) = match &args.target {
             Target::Memcached(address) => (Protocol::Memcached, address),
+            Target::MemcachedBinary(address) => (Protocol::MemcachedBinary, address),
             Target::Redis(address) => (Protocol::Redis, address),
             Target::Http(_) => {
                 return Err(

@@ -35,11 +35,20 @@ pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>
             MetaFlag::ReturnIdle => reply::meta_number(out, b'l', shown.idle.as_secs()),
             MetaFlag::ReturnSize => reply::meta_number(out, b's', shown.value.len() as u64),
             MetaFlag::ReturnTtl => ttl(shown.expires, asked.moment, out),
-            MetaFlag::ReturnKey => reply::meta_key(out, asked.key, shown.marks.contains(BINARY)),
+            MetaFlag::ReturnKey => {
+                // Other clients than those of the text protocol store keys that no line can hold.
+                let base64 = shown.marks.contains(BINARY) || !is_of_one_word(asked.key);
+                reply::meta_key(out, asked.key, base64);
+            }
             MetaFlag::Opaque(opaque) => word(opaque, out),
             _ => {}
         }
     }
+}
+
+/// Returns true if the key can be a word of a line.
+fn is_of_one_word(key: &[u8]) -> bool {
+    !key.iter().any(|byte| b"\0\r\n ".contains(byte))
 }
 
 /// Appends a complete answer that consists of `code` and, if requested, key and opaque of the

@@ -29,21 +29,25 @@ pub(crate) fn client_program_as(library: &str, name: &str, port: u16, further: &
         missing(library, remedy);
         return false;
     }
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
     // -B: writes no bytecode beside the sources.
-    let port = port.to_string();
-    let output = Command::new(&python)
-        .arg("-B")
-        .arg(program)
-        .args(["127.0.0.1", &port])
-        .args(further)
-        .output()
-        .unwrap();
+    ask(Command::new(&python).arg("-B").arg(conformance().join("python").join(name)), port, further);
+    true
+}
+
+/// The folder of the programs.
+pub(crate) fn conformance() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
+}
+
+/// Runs a program with the listener's address and `further` arguments, and checks that each of its
+/// lines says `ok`.
+#[track_caller]
+pub(crate) fn ask(program: &mut Command, port: u16, further: &[&str]) {
+    let output = program.args(["127.0.0.1", &port.to_string()]).args(further).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok")).collect();
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && wrong.is_empty(), "{wrong:#?}\n{complaint}");
-    true
+    assert!(output.status.success() && wrong.is_empty() && !said.is_empty(), "{wrong:#?}\n{complaint}");
 }
 
 /// The Python that `make` prepares, or the system's.

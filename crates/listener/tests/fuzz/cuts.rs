@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sherwood_listener::{Clock, InMemoryClient};
 
-use crate::conversations::{answers, clock, memcached, redis};
+use crate::conversations::{answers, clock, frames, memcached, redis};
 
 /// Valid, malformed and random pieces of memcached input.
 const MEMCACHED: &[&str] = &[
@@ -114,6 +114,17 @@ fn check(
 proptest! {
     #[test]
     fn memcached_answers_do_not_depend_on_how_input_is_split(stream in stream(MEMCACHED), lengths in lengths()) {
+        check(&stream, &lengths, memcached)?;
+    }
+
+    #[test]
+    fn memcached_binary_answers_do_not_depend_on_how_input_is_split(
+        made in vec((0_u8..0x28, any::<u8>(), any::<u8>(), any::<u8>()), 0..40),
+        rest in vec(any::<u8>(), 0..30),
+        lengths in lengths(),
+    ) {
+        let made: Vec<u8> = made.into_iter().flat_map(|(opcode, extras, key, value)| [opcode, extras, key, value]).collect();
+        let stream = [frames(&made), rest].concat();
         check(&stream, &lengths, memcached)?;
     }
 

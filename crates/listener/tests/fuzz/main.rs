@@ -28,6 +28,11 @@ fn memcached_fuzz_target_passes_on_its_corpus_and_derived_inputs() {
 }
 
 #[test]
+fn memcached_binary_fuzz_target_passes_on_its_corpus_and_derived_inputs() {
+    check("memcached_binary_conversation");
+}
+
+#[test]
 fn redis_fuzz_target_passes_on_its_corpus_and_derived_inputs() {
     check("redis_conversation");
 }

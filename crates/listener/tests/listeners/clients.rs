@@ -4,22 +4,36 @@
 
 use std::process::Command;
 
+use crate::packaged::{node_program, php_program, ruby_program};
 use crate::programs::{client_program, client_program_as, run};
 use crate::support::{Server, options};
 
 #[test]
 fn memccapable_passes_its_ascii_tests_against_the_memcached_listener() {
+    memccapable_passes("-a");
+}
+
+#[test]
+fn memccapable_passes_its_binary_tests_against_the_memcached_listener() {
+    if let Some(said) = memccapable_passes("-b") {
+        assert_eq!(said.matches("[pass]").count(), 27, "{said}");
+    }
+}
+
+/// Runs the tests of one of memcached's protocols; returns the program's output, or none if it is
+/// not installed.
+#[track_caller]
+fn memccapable_passes(protocol: &str) -> Option<String> {
     let server = Server::start(options());
     let port = server.address().port().to_string();
-    let Some(output) = run(
-        Command::new("memccapable").args(["-a", "-h", "127.0.0.1", "-p", &port]),
+    let output = run(
+        Command::new("memccapable").args([protocol, "-h", "127.0.0.1", "-p", &port]),
         "apt-get install libmemcached-tools",
-    ) else {
-        return;
-    };
+    )?;
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("All tests passed"), "{said}{complained}");
+    Some(said.into_owned())
 }
 
 #[test]
@@ -32,6 +46,30 @@ fn pymemcache_program_passes_against_the_memcached_listener() {
 fn pylibmc_program_passes_against_the_memcached_listener() {
     let server = Server::start(options());
     client_program("pylibmc", "pylibmc_.py", server.address().port());
+}
+
+#[test]
+fn pylibmc_program_passes_by_the_binary_protocol() {
+    let server = Server::start(options());
+    client_program_as("pylibmc", "pylibmc_.py", server.address().port(), &["binary"]);
+}
+
+#[test]
+fn sessions_of_php_as_packaged_keep_what_was_written() {
+    let server = Server::start(options());
+    php_program("session.php", server.address().port(), &[]);
+}
+
+#[test]
+fn dalli_program_passes_against_the_memcached_listener() {
+    let server = Server::start(options());
+    ruby_program("dalli_.rb", server.address().port(), &[]);
+}
+
+#[test]
+fn memjs_program_passes_against_the_memcached_listener() {
+    let server = Server::start(options());
+    node_program("memjs.mjs", server.address().port(), &[]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use sherwood_listener::{Count, ListenerOptions};
 use tempfile::TempDir;
 
 use crate::asked;
+use crate::packaged::{node_program, php_program, ruby_program};
 use crate::programs::{client_program, run};
 use crate::protocol::Protocol;
 use crate::support::{Server, options};
@@ -73,6 +74,17 @@ fn memcached_client_libraries_log_in_with_a_password() {
         server.count(Count::AuthErrors) > 0 || !text && !binary,
         "each of them begins with a wrong password"
     );
+}
+
+#[test]
+fn binary_client_libraries_log_in_by_sasl() {
+    let (server, _directory) = asking(Protocol::Memcached, options());
+    let port = server.address().port();
+    let user = ["alice", "open-sesame"];
+    let memjs = node_program("memjs.mjs", port, &user);
+    assert!(server.count(Count::AuthErrors) > 0 || !memjs, "it ends with a wrong password");
+    php_program("session.php", port, &user);
+    ruby_program("dalli_.rb", port, &user);
 }
 
 #[test]

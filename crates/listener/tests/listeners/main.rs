@@ -7,6 +7,7 @@
 )]
 
 mod asked;
+mod binary;
 mod broken;
 mod clients;
 mod crowd;
@@ -17,6 +18,7 @@ mod memcached;
 #[path = "../common/missing.rs"]
 mod missing;
 mod network;
+mod packaged;
 #[path = "../common/programs.rs"]
 mod programs;
 mod protocol;

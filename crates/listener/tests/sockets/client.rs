@@ -143,7 +143,8 @@ impl Client {
                 }
                 self.matched += 1;
             }
-            let is_expected = self.script.expected.get(self.matched) == Some(&Expected::Byte(byte));
+            let expected = self.script.expected.get(self.matched);
+            let is_expected = expected == Some(&Expected::Byte(byte)) || expected == Some(&Expected::Any);
             self.matched += usize::from(is_expected);
             is_expected
         })

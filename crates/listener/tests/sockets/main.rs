@@ -2,9 +2,10 @@
 //! and writes are short, would block or are interrupted; connections are closed, reset or
 //! half-closed at any time; clients are slow, silent or never read; backends answer late or after
 //! their client has gone; slots of connections are reused; timeouts expire; the listener stops
-//! while clients are active. Clients speak memcached's text and meta commands, RESP2 and RESP3,
-//! look-aside, read-through and write-through, with and without passwords; traffic has rates, so
-//! that a client may have to wait for a debt to be paid. Everything is derived from one seed.
+//! while clients are active. Clients speak memcached's text and meta commands, its binary protocol,
+//! RESP2 and RESP3, look-aside, read-through and write-through, with and without passwords; traffic
+//! has rates, so that a client may have to wait for a debt to be paid. Everything is derived from
+//! one seed.
 //! Always:
 //!
 //! - each client receives exactly the answers to its own commands, in order, or a prefix of them if
@@ -23,6 +24,7 @@
 )]
 
 mod backends;
+mod binary;
 mod client;
 mod draw;
 mod network;
@@ -135,6 +137,7 @@ const MUST_HAPPEN: &[&str] = &[
     "send: would block",
     "world: look-aside",
     "world: memcached",
+    "world: memcached binary",
     "world: passwords",
     "world: rates",
     "world: read-through",

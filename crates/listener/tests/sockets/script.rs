@@ -2,6 +2,7 @@
 
 use sherwood_listener::{InMemoryClient, Moment};
 
+use crate::binary;
 use crate::draw::Draw;
 
 /// The name and password that the listener accepts.
@@ -15,6 +16,8 @@ const MANY_VALUE_BYTES_MAX: usize = 20_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Memcached,
+    /// The binary protocol of memcached, which clients of a memcached listener choose.
+    MemcachedBinary,
     Redis,
 }
 
@@ -24,6 +27,8 @@ pub(crate) enum Expected {
     Byte(u8),
     /// A digit of a number that depends on other clients, of which there may be several.
     Digits,
+    /// A byte of a number that depends on other clients.
+    Any,
 }
 
 /// The input of a client and its expected output.
@@ -59,7 +64,10 @@ impl Script {
         let mut add = |command: Vec<u8>| {
             let answer = reference.send(moment, &command);
             script.bytes.extend_from_slice(&command);
-            script.expected.extend(expected(&answer));
+            script.expected.extend(match options.protocol {
+                Protocol::MemcachedBinary => binary::expected(&answer),
+                Protocol::Memcached | Protocol::Redis => expected(&answer),
+            });
             script.ends.push((script.bytes.len(), script.expected.len()));
             script.closes = reference.is_closed();
             !script.closes
@@ -75,6 +83,7 @@ impl Script {
             commands -= 1;
             let command = match options.protocol {
                 Protocol::Memcached => memcached(draw, client, options.value_bytes_max),
+                Protocol::MemcachedBinary => binary::request(draw, client, options.value_bytes_max),
                 Protocol::Redis => redis(draw, client, options.value_bytes_max),
             };
             open = add(command);
@@ -82,6 +91,7 @@ impl Script {
         if open && draw.chance(20) {
             add(match options.protocol {
                 Protocol::Memcached => b"quit\r\n".to_vec(),
+                Protocol::MemcachedBinary => binary::quit(draw),
                 Protocol::Redis => b"QUIT\r\n".to_vec(),
             });
         }
@@ -105,7 +115,8 @@ fn greeting(draw: &mut Draw, options: Options) -> Vec<Vec<u8>> {
     let password = if draw.chance(80) { PASSWORD } else { "wrong" };
     let resp3 = draw.chance(50);
     match (options.protocol, options.passwords) {
-        (Protocol::Memcached, false) => vec![],
+        (Protocol::Memcached | Protocol::MemcachedBinary, false) => vec![],
+        (Protocol::MemcachedBinary, true) => binary::login(draw, NAME, password),
         (Protocol::Memcached, true) => {
             let text = format!("{NAME} {password}");
             vec![format!("set auth 0 0 {}\r\n{text}\r\n", text.len()).into_bytes()]
@@ -117,7 +128,7 @@ fn greeting(draw: &mut Draw, options: Options) -> Vec<Vec<u8>> {
     }
 }
 
-fn key(draw: &mut Draw, client: usize) -> String {
+pub(crate) fn key(draw: &mut Draw, client: usize) -> String {
     format!("c{client}-{}", draw.below(8))
 }
 
@@ -127,7 +138,7 @@ pub(crate) fn client_of(key: &[u8]) -> Option<usize> {
     text.split('-').next()?.parse().ok()
 }
 
-fn value(draw: &mut Draw, client: usize, bytes_max: usize) -> String {
+pub(crate) fn value(draw: &mut Draw, client: usize, bytes_max: usize) -> String {
     let bytes = if draw.chance(90) { draw.below(bytes_max.min(300)) } else { draw.below(bytes_max) };
     let mut value = format!("secret of client {client} {} ", draw.below(1000)).repeat(bytes / 20 + 1);
     value.truncate(bytes);

@@ -72,7 +72,13 @@ pub(crate) struct World {
 /// Runs the simulation of one seed from its beginning to its end.
 pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let mut draw = Draw::new(seed);
-    let protocol = draw.one_of(&[Protocol::Memcached, Protocol::Redis]);
+    let protocol = draw.one_of(&[
+        Protocol::Memcached,
+        Protocol::Memcached,
+        Protocol::MemcachedBinary,
+        Protocol::Redis,
+        Protocol::Redis,
+    ]);
     let item_size_max = draw.one_of(&[500, 500, 500, 500, 500, 20_000, 20_000, 150_000]);
     let options = Options { protocol, passwords: draw.chance(20), value_bytes_max: item_size_max };
     let read_through = draw.chance(50);
@@ -125,7 +131,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         backends: Arc::clone(&backends),
         buffers: Arc::clone(&buffers),
         too_many: (connections_max < clients).then_some(match protocol {
-            Protocol::Memcached => b"ERROR Too many open connections\r\n",
+            Protocol::Memcached | Protocol::MemcachedBinary => b"ERROR Too many open connections\r\n",
             Protocol::Redis => b"-ERR max number of clients reached\r\n",
         }),
         stop: Arc::new(|| {}),
@@ -137,7 +143,12 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         draw,
     };
     world.note(if read_through { "world: read-through" } else { "world: look-aside" }, 0);
-    world.note(if protocol == Protocol::Redis { "world: redis" } else { "world: memcached" }, 0);
+    let speaks = match protocol {
+        Protocol::Memcached => "world: memcached",
+        Protocol::MemcachedBinary => "world: memcached binary",
+        Protocol::Redis => "world: redis",
+    };
+    world.note(speaks, 0);
     for (what, is_so) in [
         ("world: passwords", options.passwords),
         ("world: write-through", write_through),
@@ -152,7 +163,9 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         let service = service(Arc::clone(&alone), &SimulatedBackends::prompt(Arc::clone(&alone)));
         let clock = Arc::clone(&waits);
         let mut reference = match protocol {
-            Protocol::Memcached => InMemoryClient::memcached(listener_options.clone(), service, clock),
+            Protocol::Memcached | Protocol::MemcachedBinary => {
+                InMemoryClient::memcached(listener_options.clone(), service, clock)
+            }
             Protocol::Redis => InMemoryClient::redis(listener_options.clone(), service, clock, seed),
         };
         let script = Script::draw(&mut world.draw, options, number, &mut reference, waits.moment());
@@ -167,7 +180,9 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     let service = Service { network, ..service(cache, &backends) };
     let sockets = SimulatedSockets(Rc::clone(&world));
     let listener = match protocol {
-        Protocol::Memcached => SingleThread::memcached(listener_options, service, waits, sockets, signal),
+        Protocol::Memcached | Protocol::MemcachedBinary => {
+            SingleThread::memcached(listener_options, service, waits, sockets, signal)
+        }
         Protocol::Redis => SingleThread::redis(listener_options, service, waits, seed, sockets, signal),
     };
     world.borrow_mut().stop = listener.stop();

@@ -5,6 +5,9 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use sherwood_wire::memcached::binary::HEADER_BYTES;
+use sherwood_wire::memcached::binary::client::{self as binary, Progress, Reply};
+
 use super::Protocol;
 
 /// A user and its password.
@@ -29,13 +32,17 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 impl Login {
-    /// Logs in: `AUTH` with Redis's protocol, with memcached's the set that it takes for a login.
+    /// Logs in: `AUTH` with Redis's protocol, with memcached's the set that it takes for a login,
+    /// or SASL with its binary one.
     ///
     /// # Errors
     /// The system's, and the answer if it is a refusal.
     pub(super) fn send(&self, protocol: Protocol, mut stream: &TcpStream) -> io::Result<()> {
         let Self { user, password } = self;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let (request, accepted) = match protocol {
+            Protocol::MemcachedBinary => return self.send_binary(stream),
             Protocol::Redis => (
                 format!(
                     "*3\r\n$4\r\nAUTH\r\n${}\r\n{user}\r\n${}\r\n{password}\r\n",
@@ -49,11 +56,31 @@ impl Login {
                 (format!("set login 0 0 {bytes}\r\n{user} {password}\r\n"), "STORED")
             }
         };
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         stream.write_all(request.as_bytes())?;
         let answer = line(stream)?;
         if answer == accepted { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, answer)) }
+    }
+
+    fn send_binary(&self, mut stream: &TcpStream) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        binary::log_in(&mut bytes, &self.user, &self.password, [0; 4]);
+        stream.write_all(&bytes)?;
+        bytes.clear();
+        let mut need = HEADER_BYTES;
+        loop {
+            let held = bytes.len();
+            bytes.resize(need, 0);
+            stream.read_exact(&mut bytes[held..])?;
+            match binary::parse(&bytes, LINE_BYTES_MAX as u32).map_err(io::Error::other)? {
+                Progress::Incomplete { need: more } => need = more,
+                Progress::Reply { reply: Reply::Done, .. } => return Ok(()),
+                Progress::Reply { reply: Reply::Error { text, .. }, .. } => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+                }
+                Progress::Reply { .. } => return Err(io::Error::other("the target answered no login")),
+            }
+        }
     }
 }
 

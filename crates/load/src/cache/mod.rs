@@ -1,4 +1,4 @@
-//! Gets and sets to a cache that speaks the memcached text protocol or Redis's.
+//! Gets and sets to a cache that speaks one of memcached's protocols or Redis's.
 //!
 //! One thread drives all connections, with non-blocking sockets that are registered once with
 //! `epoll(7)`. It sleeps in `ppoll(2)`, whose timeout has nanoseconds: at tens of thousands of
@@ -38,12 +38,15 @@ use crate::{Control, LoadError, Pace, Report, within};
 
 pub use login::Login;
 
-/// The protocol of the load's target. In both, keys are limited to what memcached accepts, 1 to 250
+/// The protocol of the load's target. In all, keys are limited to what memcached accepts, 1 to 250
 /// bytes without blanks, so that any load can be sent to either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// memcached's text protocol: `get` and `set`.
     Memcached,
+    /// memcached's binary protocol: `get`, or `getq` for each of several keys with a `noop` behind
+    /// them, and `set`.
+    MemcachedBinary,
     /// Redis's, RESP2 in database 0: `GET`, `MGET` and `SET`.
     Redis,
 }
@@ -69,8 +72,8 @@ pub struct Options {
     /// True if a get that misses is followed by a set.
     pub look_aside: bool,
     /// The deadline of each operation: above 0 and at most 24 hours, sent in whole milliseconds,
-    /// rounded up. Only with memcached's protocol, whose meta commands state it, and gets of one
-    /// key.
+    /// rounded up. Only with memcached's text protocol, whose meta commands state it, and gets of
+    /// one key.
     pub deadline: Option<Duration>,
     /// The user of every connection; without one, connections do not log in.
     pub login: Option<Login>,
@@ -206,9 +209,14 @@ fn check_deadline(protocol: Protocol, deadline: Duration, workload: &Workload) -
     let found = match protocol {
         Protocol::Memcached if batch == 1 => return Ok(()),
         Protocol::Memcached => format!("{deadline:?} for gets of {batch} keys"),
+        Protocol::MemcachedBinary => format!("{deadline:?} for a memcached-binary:// target"),
         Protocol::Redis => format!("{deadline:?} for a redis:// target"),
     };
-    Err(LoadError::Option { option: "deadline", found, accepted: "gets of one key by memcached's protocol" })
+    Err(LoadError::Option {
+        option: "deadline",
+        found,
+        accepted: "gets of one key by memcached's text protocol",
+    })
 }
 
 /// The time within which a connection has to be made.

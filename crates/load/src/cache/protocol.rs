@@ -1,13 +1,16 @@
 //! The requests of a load and their answers, in each protocol.
 //!
 //! The protocols differ in the answer to a get. memcached sends the values found and then `END`;
-//! Redis answers every key in turn, after their number if there is more than one. [`Answer`]
-//! represents both, so that the code that counts them is independent of the protocol.
+//! its binary protocol answers a single key, and sends the values found of several and then the
+//! answer to a `noop`; Redis answers every key in turn, after their number if there is more than
+//! one. [`Answer`] represents all, so that the code that counts them is independent of the
+//! protocol.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use sherwood_wire::memcached::binary::{Status, client as binary};
 use sherwood_wire::memcached::client::{self as memcached, Item, Key};
 use sherwood_wire::memcached::{Exptime, StorageVerb};
 use sherwood_wire::resp::{LINE_BYTES_MAX, client as redis};
@@ -60,12 +63,14 @@ pub(super) enum ReplyError {
     #[error(transparent)]
     Memcached(#[from] memcached::ReplyError),
     #[error(transparent)]
+    MemcachedBinary(#[from] binary::ReplyError),
+    #[error(transparent)]
     Redis(#[from] redis::ReplyError),
 }
 
 impl Protocol {
-    /// Appends a get of the operation's keys. Only memcached's protocol states a deadline, of a
-    /// single key.
+    /// Appends a get of the operation's keys. Only memcached's text protocol states a deadline, of
+    /// a single key.
     pub(super) fn get(self, out: &mut Vec<u8>, operation: &Operation, deadline: Option<Duration>) {
         let keys = operation.key.split(|&byte| byte == b' ');
         match (self, deadline) {
@@ -73,6 +78,13 @@ impl Protocol {
                 memcached::meta_get(out, checked(&operation.key), millis(deadline));
             }
             (Self::Memcached, None) => memcached::get(out, keys.map(checked)),
+            (Self::MemcachedBinary, _) if operation.keys == 1 => {
+                binary::get(out, binary_key(&operation.key), OPAQUE);
+            }
+            (Self::MemcachedBinary, _) => {
+                keys.for_each(|key| binary::get_quietly(out, binary_key(key), OPAQUE));
+                binary::no_op(out, OPAQUE);
+            }
             (Self::Redis, _) if operation.keys == 1 => redis::get(out, &operation.key),
             (Self::Redis, _) => redis::mget(out, keys),
         }
@@ -95,6 +107,7 @@ impl Protocol {
                 let answer = memcached::Answer::Expected;
                 memcached::store(out, StorageVerb::Set, checked(&operation.key), item, answer);
             }
+            (Self::MemcachedBinary, _) => binary::set(out, binary_key(&operation.key), value, OPAQUE),
             (Self::Redis, _) => redis::set(out, &operation.key, value),
         }
     }
@@ -106,6 +119,10 @@ impl Protocol {
                 memcached::Progress::Reply { consumed, reply } => Progress::Answer(reply.into(), consumed),
                 memcached::Progress::Incomplete { need } => Progress::Incomplete(need),
             },
+            Self::MemcachedBinary => match binary::parse(bytes, VALUE_BYTES_MAX)? {
+                binary::Progress::Reply { consumed, reply } => Progress::Answer(reply.into(), consumed),
+                binary::Progress::Incomplete { need } => Progress::Incomplete(need),
+            },
             Self::Redis => match redis::parse(bytes)? {
                 redis::Progress::Reply(reply, consumed) => Progress::Answer(reply.into(), consumed),
                 redis::Progress::Incomplete(need) => Progress::Incomplete(need),
@@ -113,6 +130,10 @@ impl Protocol {
         })
     }
 }
+
+/// The number by which a client finds the request of a response; here responses are matched by
+/// their order.
+const OPAQUE: [u8; 4] = [0; 4];
 
 /// Most bytes of one answer that are held: the largest value and the longest line before it.
 pub(super) const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX as usize + LINE_BYTES_MAX;
@@ -133,6 +154,28 @@ fn millis(deadline: Duration) -> u64 {
 fn checked(bytes: &[u8]) -> Key<'_> {
     Key::new(bytes).expect("workloads yield keys that can be sent")
 }
+
+fn binary_key(bytes: &[u8]) -> binary::Key<'_> {
+    binary::Key::new(bytes).expect("workloads yield keys that can be sent")
+}
+
+impl<'a> From<binary::Reply<'a>> for Answer<'a> {
+    fn from(reply: binary::Reply<'a>) -> Self {
+        use binary::Reply;
+        match reply {
+            Reply::Value { quiet: true, .. } => Self::Found,
+            Reply::Value { quiet: false, .. } => Self::Next(true),
+            Reply::NotFound => Self::Next(false),
+            Reply::NoOp => Self::End,
+            Reply::Done => Self::Stored,
+            Reply::Error { status: TEMPORARY_FAILURE, text } => Self::Rejected { text },
+            Reply::Error { text, .. } => Self::Refused { kind: "", text },
+        }
+    }
+}
+
+/// The status of a key that was rejected.
+const TEMPORARY_FAILURE: u16 = Status::TemporaryFailure as u16;
 
 impl<'a> From<memcached::Reply<'a>> for Answer<'a> {
     fn from(reply: memcached::Reply<'a>) -> Self {
@@ -230,6 +273,19 @@ mod tests {
             };
             assert_eq!(encoded(Protocol::Memcached, due), expected);
         }
+        let binary = |ask: &dyn Fn(Protocol, &mut Vec<u8>)| {
+            let mut out = Vec::new();
+            ask(Protocol::MemcachedBinary, &mut out);
+            out
+        };
+        let (get, quiet, no_op) = ([0x80, 0x00, 0, 1], [0x80, 0x09, 0, 2], [0x80, 0x0a, 0, 0]);
+        assert!(binary(&one).starts_with(&get) && binary(&one).len() == 25);
+        let two_binary = binary(&two);
+        assert!(
+            two_binary[25..].starts_with(&quiet) && two_binary[51..].starts_with(&no_op),
+            "{two_binary:?}"
+        );
+        assert!(binary(&set).ends_with(b"avv"));
         assert_eq!(encoded(Protocol::Redis, one), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
         assert_eq!(encoded(Protocol::Redis, two), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
         assert_eq!(encoded(Protocol::Redis, set), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nvv\r\n");

@@ -19,16 +19,25 @@ pub(crate) struct Cache {
 
 /// Runs a test with each cache that is installed.
 pub(crate) fn with_each(test: impl Fn(Cache)) {
-    [Cache::memcached(), Cache::redis(&[])].into_iter().flatten().for_each(test);
+    [Cache::memcached(), Cache::memcached_binary(), Cache::redis(&[])].into_iter().flatten().for_each(test);
 }
 
 impl Cache {
     /// Starts memcached; none, with a message on stderr, if it is not installed; in CI that is a
     /// failure.
     pub(crate) fn memcached() -> Option<Self> {
+        Self::memcached_by(Protocol::Memcached)
+    }
+
+    /// Starts memcached like [`memcached`](Self::memcached), for load by its binary protocol.
+    pub(crate) fn memcached_binary() -> Option<Self> {
+        Self::memcached_by(Protocol::MemcachedBinary)
+    }
+
+    fn memcached_by(protocol: Protocol) -> Option<Self> {
         let port = free_port();
         let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "64", "-t", "1", "-u", "nobody"];
-        let started = Self::start("memcached", Protocol::Memcached, &port, &arguments);
+        let started = Self::start("memcached", protocol, &port, &arguments);
         assert!(
             started.is_some() || std::env::var("CI").is_err(),
             "memcached is not installed: apt-get install -y memcached"

@@ -149,7 +149,7 @@ pub struct Listener {
 /// Protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The memcached text protocol.
+    /// memcached's protocols, text and binary.
     Memcached,
     /// The protocol of Redis.
     Redis,

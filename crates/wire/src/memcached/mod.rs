@@ -13,12 +13,14 @@
 //! followed: the data block of a refused storage command is skipped if its length is known, so that
 //! the value is not executed as commands. The length is unknown, and the next line is read as a
 //! command, when the number of words is wrong or the length is not a number, negative or above 2
-//! GiB. Meta commands are supported on the server's side only ([`Meta`]). Not supported: the binary
-//! protocol, authentication, and `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which
-//! are answered `ERROR`.
+//! GiB. Meta commands are supported on the server's side only ([`Meta`]). Not supported:
+//! `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are answered `ERROR`.
+//!
+//! [`binary`] is the binary protocol.
 
 mod ahead;
 mod base64;
+pub mod binary;
 pub mod client;
 mod command;
 mod exptime;

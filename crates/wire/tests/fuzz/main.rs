@@ -34,6 +34,11 @@ fn memcached_client_fuzz_target_passes_on_corpus_and_derived_inputs() {
 }
 
 #[test]
+fn memcached_binary_fuzz_target_passes_on_corpus_and_derived_inputs() {
+    check("memcached_binary");
+}
+
+#[test]
 fn resp_server_fuzz_target_passes_on_corpus_and_derived_inputs() {
     check("resp_server");
 }

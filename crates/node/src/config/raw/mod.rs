@@ -122,7 +122,7 @@ pub(crate) struct RawServer {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawListener {
-    /// [memcached's](memcached.md) text protocol, or [Redis'](redis.md) RESP2 and RESP3.
+    /// [memcached's](memcached.md) text and binary protocol, or [Redis'](redis.md) RESP2 and RESP3.
     #[schemars(extend("default" = "memcached", "enum" = ["memcached", "redis"]))]
     pub(crate) protocol: Key<String>,
     /// Address and port, or `unix:` and a path of at most 107 bytes; a socket that [systemd

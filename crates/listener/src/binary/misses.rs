@@ -1,0 +1,126 @@
+//! Keys of consecutive gets that were not found in the cache and will be fetched.
+
+use bytes::Bytes;
+use sherwood_cache::Value;
+use sherwood_wire::memcached::binary::{Echo, Status, response};
+
+use super::super::conversation::{Fetched, NextStep, Wanted};
+use super::super::counters::Count;
+use super::super::retrieval::FETCH_KEYS_MAX;
+use super::super::routing::Target;
+use super::super::session::{Session, access};
+use crate::backends::{FetchResult, FetchedValue};
+use crate::clock::Moment;
+
+/// The misses that are fetched together, at most [`FETCH_KEYS_MAX`].
+#[derive(Debug, Default)]
+pub(super) struct Misses {
+    list: Vec<Miss>,
+}
+
+/// A get whose key is fetched.
+#[derive(Debug)]
+pub(super) struct Miss {
+    /// Offset in the output at which the answer belongs.
+    pub(super) at: usize,
+    pub(super) target: Target,
+    pub(super) echo: Echo,
+    pub(super) quiet: bool,
+    /// True if the answer has the key.
+    pub(super) with_key: bool,
+    /// The key as sent by the client.
+    pub(super) key: Bytes,
+    /// The key without the prefix that selects its partition, as the partition stores it.
+    pub(super) name: Bytes,
+}
+
+impl Misses {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn are_full(&self) -> bool {
+        self.list.len() == FETCH_KEYS_MAX
+    }
+
+    pub(super) fn add(&mut self, miss: Miss) {
+        self.list.push(miss);
+    }
+
+    /// Returns the bytes of memory that the misses take.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let keys: usize = self.list.iter().map(|miss| miss.key.len()).sum();
+        self.list.capacity() * size_of::<Miss>() + keys
+    }
+
+    /// Returns the step that fetches the keys, of which there is at least one.
+    pub(super) fn fetch(&self) -> NextStep {
+        let wanted =
+            |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone(), within: None };
+        NextStep::Fetch(self.list.iter().map(wanted).collect())
+    }
+
+    /// Inserts the answers into `out` at their offsets and clears the misses.
+    pub(super) fn answer(
+        &mut self,
+        session: &Session<'_>,
+        moment: Moment,
+        fetched: Fetched,
+        out: &mut Vec<u8>,
+    ) {
+        // A client that waits for nothing holds no memory for its misses.
+        let misses = std::mem::take(&mut self.list);
+        session.counters.add(Count::Fetches, misses.len() as u64);
+        let Some(first) = misses.first().map(|miss| miss.at) else { return };
+        let hits = out.split_off(first);
+        let mut copied = 0;
+        for (miss, result) in misses.into_iter().zip(fetched) {
+            let until = miss.at - first;
+            out.extend_from_slice(&hits[copied..until]);
+            copied = until;
+            miss.answer(session, moment, result, out);
+        }
+        out.extend_from_slice(&hits[copied..]);
+    }
+}
+
+impl Miss {
+    /// Appends the answer. As in the text protocol, a failed fetch is answered as a miss, and one
+    /// that was rejected by an error, unless the get is quiet and so probably one of several.
+    fn answer(&self, session: &Session<'_>, moment: Moment, result: FetchResult, out: &mut Vec<u8>) {
+        let rejection = match result {
+            Ok(Some(found)) => return self.fetched_value(session, moment, &found, out),
+            Ok(None) => None,
+            Err(failure) => {
+                session.counters.increment(Count::FetchErrors);
+                failure.rejection()
+            }
+        };
+        match rejection {
+            _ if self.quiet => {}
+            Some(text) => response::error_text(out, self.echo, Status::TemporaryFailure, &text),
+            None => response::miss(out, self.echo, self.returned()),
+        }
+    }
+
+    /// Appends the value and CAS of the stored item if there is one, since the CAS has to belong to
+    /// the value, else the fetched value with a CAS of 0.
+    fn fetched_value(&self, session: &Session<'_>, moment: Moment, found: &FetchedValue, out: &mut Vec<u8>) {
+        let (cache, access) = (&session.shared.service.cache, access(moment, self.target));
+        let filled = cache.peek(self.target.partition, &self.name, &access, |item| match item.value {
+            Value::Bytes(value) => {
+                response::value(out, self.echo, self.returned(), item.flags, item.cas, value);
+                true
+            }
+            Value::Declared(_) => false,
+        });
+        if filled != Some(true) {
+            response::value(out, self.echo, self.returned(), found.flags, 0, &found.value);
+        }
+    }
+
+    /// Returns the key of the answer; empty if it has none.
+    fn returned(&self) -> &[u8] {
+        if self.with_key { &self.key } else { b"" }
+    }
+}

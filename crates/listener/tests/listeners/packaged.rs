@@ -1,0 +1,57 @@
+//! Programs of `tests/conformance` in other languages than Python, with clients as packaged.
+//!
+//! Each is skipped like those of [`programs`](crate::programs) if its client is not installed, and
+//! then returns false.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::missing::missing;
+use crate::programs::{ask, conformance, run};
+
+/// Runs a program of `tests/conformance/php` with PHP's client of memcached.
+#[track_caller]
+pub(crate) fn php_program(name: &str, port: u16, further: &[&str]) -> bool {
+    let remedy = "apt-get install php-cli php-memcached libsasl2-modules";
+    let probe = ["-r", "exit(extension_loaded('memcached') ? 0 : 1);"];
+    let Some(found) = run(Command::new("php").args(probe), remedy) else { return false };
+    if !found.status.success() {
+        missing("php-memcached", remedy);
+        return false;
+    }
+    ask(Command::new("php").arg(conformance().join("php").join(name)), port, further);
+    true
+}
+
+/// Runs a program of `tests/conformance/ruby` with Dalli.
+#[track_caller]
+pub(crate) fn ruby_program(name: &str, port: u16, further: &[&str]) -> bool {
+    let remedy = "apt-get install ruby ruby-dalli";
+    let Some(found) = run(Command::new("ruby").args(["-e", "require 'dalli'"]), remedy) else {
+        return false;
+    };
+    if !found.status.success() {
+        missing("ruby-dalli", remedy);
+        return false;
+    }
+    ask(Command::new("ruby").arg(conformance().join("ruby").join(name)), port, further);
+    true
+}
+
+/// Runs a program of `tests/conformance/node` with the packages in `target/clients`.
+#[track_caller]
+pub(crate) fn node_program(name: &str, port: u16, further: &[&str]) -> bool {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/node_modules");
+    if !packages.exists() {
+        missing("memjs", "make target/clients/ready");
+        return false;
+    }
+    // A module finds its packages in a folder above it.
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(packages.canonicalize().unwrap(), folder.path().join("node_modules")).unwrap();
+    for file in ["check.mjs", name] {
+        std::fs::copy(conformance().join("node").join(file), folder.path().join(file)).unwrap();
+    }
+    ask(Command::new("node").arg(folder.path().join(name)), port, further);
+    true
+}
