@@ -132,6 +132,7 @@ impl<'a> Estimate<'a, '_> {
             "info" => server::info_work(self.session),
             "config|get" => server::config_work(args),
             "client|list" => connection::client_list_work(self.session, args),
+            "script|exists" => KEY * args.len() as u64,
             "command" | "command|info" | "command|docs" => describe::work(args),
             _ => 0,
         }
