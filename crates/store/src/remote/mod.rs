@@ -9,6 +9,8 @@
 //! and discarded (`pipeline`), or the connection is closed (`http`, `dynamodb`, `sql`); no call can
 //! receive the answer to another.
 
+#[cfg(test)]
+mod asking;
 mod dynamodb;
 mod host;
 mod http;
@@ -19,6 +21,8 @@ mod redis;
 mod secret;
 mod server;
 mod socket;
+#[cfg(test)]
+mod spelling;
 mod sql;
 mod template;
 mod tls;
