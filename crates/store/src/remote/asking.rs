@@ -41,6 +41,11 @@ impl<V> Rows<V> {
         self.by_key.insert(key, value);
     }
 
+    /// The row whose key is `key`, byte for byte.
+    pub(crate) fn get(&self, key: &Bytes) -> Option<&V> {
+        self.by_key.get(key)
+    }
+
     /// Appends the rows of `keys` to `values`, and `absent` for those without a row; true if no key
     /// has to be asked again, because each has a row of its own spelling, or none has a row.
     pub(crate) fn append(&self, keys: &[Bytes], absent: &V, values: &mut Vec<V>) -> bool

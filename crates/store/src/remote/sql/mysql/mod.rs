@@ -5,8 +5,7 @@
 //! is sent on another connection. There are at most as many of these as of the others.
 //!
 //! Keys and values are bound as byte strings. MySQL compares a string with a number numerically, so
-//! `1x` finds the row 1. A statement with `:keys` is not affected, because its first column has to
-//! equal the key byte for byte.
+//! `1x` finds the row 1.
 
 mod cell;
 mod error;
@@ -264,6 +263,7 @@ impl Link for Connection {
         let columns = result.columns().unwrap_or_default();
         let mut answer = Answer {
             columns: columns.iter().map(|column| column.name_str().into_owned()).collect(),
+            compared: columns.first().map(cell::compared).unwrap_or_default(),
             rows: Vec::new(),
         };
         while let Some(row) = result.next().await.map_err(&cause)? {

@@ -24,7 +24,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
 
 use super::Budget;
-use super::answer::{Answer, Cell};
+use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use crate::remote::host::{Deadline, HostPort};
@@ -191,23 +191,27 @@ impl Connection {
         let statement = self.statement(sql).await?;
         // A key that is not a value of the parameter's type is bound as null, which equals nothing.
         let fit = |(kind, bytes)| Parameter::new(kind, bytes).unwrap_or(Parameter::NULL);
-        let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
-        let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
-        let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
-        let mut wrong = None;
-        while let Some(row) = rows.try_next().await? {
-            let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
-            match cells.collect::<Result<Vec<_>, _>>() {
-                Ok(cells) => {
-                    budget.spend(&cells)?;
-                    answer.rows.push(cells);
-                }
-                // The meter would count the remaining rows for the next statement, so they are
-                // read.
-                Err(error) => wrong = Some(unread(&error)),
+        let mut parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
+        let compared = statement.columns().first().map(|column| cell::compared(column.type_()));
+        let compared = compared.unwrap_or_default();
+        let mut answer = Answer { columns: names(&statement), compared, rows: Vec::new() };
+        let rows = loop {
+            match self.client.query_raw(&statement, parameters.iter()).await {
+                Ok(rows) => break rows,
+                // The server names the key that it cannot read: each round excludes one key more.
+                Err(error) => match error::named_parameter(&error) {
+                    Some(number) if Parameter::exclude(&mut parameters, number) => {}
+                    _ => return Err(error.into()),
+                },
             }
+        };
+        let mut rows = pin!(rows);
+        while let Some(row) = rows.try_next().await? {
+            let cells: Vec<_> = (0..row.len()).map(|at| row.try_get(at)).collect::<Result<_, _>>()?;
+            budget.spend(&cells)?;
+            answer.rows.push(cells);
         }
-        wrong.map_or(Ok(answer), |cause| Err(cause.into()))
+        Ok(answer)
     }
 
     async fn execute(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Failed> {
@@ -246,12 +250,6 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self::Told(error)
     }
-}
-
-/// The cause of a failed conversion of a column whose type is not supported.
-fn unread(error: &Error) -> Cause {
-    let detail = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-    Cause::Statement { detail }
 }
 
 fn unfit(kind: &tokio_postgres::types::Type) -> Cause {
