@@ -17,11 +17,13 @@ mod dynamodb;
 mod faults;
 mod gate;
 mod http;
+mod lists;
 mod mariadb;
 mod memcached;
 mod postgres;
 mod redis;
 mod servers;
+mod spellings;
 
 use std::sync::Arc;
 use std::task::Poll;
