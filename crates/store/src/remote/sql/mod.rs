@@ -219,8 +219,8 @@ impl<D: Driver> Sql<D> {
         let prepared = self.in_time(self.prepare(&mut lease)).await;
         lease.settle(&prepared);
         let Prepared { server, key_column } = prepared?;
-        // A statement whose first column is not the key works, but slowly and not always, without any
-        // other sign of it.
+        // A statement whose first column is not the key works, but slowly and not always, without
+        // any other sign of it.
         let keyed =
             key_column.map(|name| format!("a row is the value of the keys that equal its column {name}"));
         Ok(Report { server, details: self.details.iter().cloned().chain(keyed).collect() })

@@ -69,6 +69,7 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
         "22003" | "22008" => unfit("a value is out of its type's range"),
         "22012" => unfit("division by zero"),
         "22P02" | "22007" => unfit("a text is no value of the type that is wanted"),
+        "22P05" | "22021" => unfit("a text has characters that the character set lacks"),
         _ if code.starts_with("22") => unfit("a value does not fit"),
         _ => {
             let hint =
