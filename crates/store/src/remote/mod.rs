@@ -9,6 +9,7 @@
 //! and discarded (`pipeline`), or the connection is closed (`http`, `dynamodb`, `sql`); no call can
 //! receive the answer to another.
 
+mod asking;
 mod dynamodb;
 mod host;
 mod http;
@@ -20,6 +21,7 @@ mod redis;
 mod secret;
 mod server;
 mod socket;
+mod spelling;
 mod sql;
 mod template;
 mod tls;
@@ -38,10 +40,12 @@ use std::sync::Arc;
 
 use crate::{Attempt, Cause, Found, KeyAnswer, KeyAnswers, StoreError, StoreKind};
 
+pub(crate) use asking::{Asking, Rows, distinct};
 pub(crate) use dynamodb::DynamoDb;
 pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
+pub(crate) use spelling::Compared;
 pub(crate) use sql::{open_mysql, open_postgres};
 pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 

@@ -3,15 +3,13 @@
 //! Keys are passed as bound parameters only. A statement with `:keys` has as many parameters as
 //! there are keys, padded as for other databases.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
 use super::{bound, open_cause};
 use crate::OpenCause;
-use crate::remote::{KEYS_MAX, Template, padded};
+use crate::remote::{Asking, Compared, KEYS_MAX, Rows, Template, distinct, padded};
 
 /// A validated statement that reads keys from an SQLite file.
 pub(super) enum Query {
@@ -88,8 +86,7 @@ impl Query {
             Self::PerList { .. } => {
                 let mut values = Vec::with_capacity(keys.len());
                 for keys in keys.chunks(KEYS_MAX) {
-                    values.extend(self.per_list(&snapshot, keys)?);
-                    pause();
+                    values.extend(self.per_list(&snapshot, keys, pause)?);
                 }
                 values
             }
@@ -98,17 +95,53 @@ impl Query {
         Ok(values)
     }
 
-    fn per_list(&self, connection: &Connection, keys: &[Bytes]) -> rusqlite::Result<Vec<Option<Bytes>>> {
+    /// Reads keys by one statement, or by further ones if a row is spelled differently than the key
+    /// that SQLite finds it for.
+    fn per_list(
+        &self,
+        connection: &Connection,
+        keys: &[Bytes],
+        pause: &mut dyn FnMut(),
+    ) -> rusqlite::Result<Vec<Option<Bytes>>> {
+        let mut rows = self.list(connection, keys)?;
+        pause();
+        let mut values = Vec::with_capacity(keys.len());
+        if rows.append(keys, &None, &mut values) {
+            return Ok(values);
+        }
+        let (mut asking, mut list) = (Asking::new(), distinct(keys));
+        loop {
+            asking.answered(list, rows).for_each(drop);
+            match asking.next() {
+                Some(next) => list = next,
+                None => break,
+            }
+            rows = self.list(connection, &list)?;
+            pause();
+        }
+        let found = asking.into_answers();
+        Ok(keys.iter().map(|key| found.get(key).cloned().flatten()).collect())
+    }
+
+    fn list(&self, connection: &Connection, keys: &[Bytes]) -> rusqlite::Result<Rows<Option<Bytes>>> {
         let padded = padded(keys);
         let mut statement = connection.prepare_cached(&self.sql(padded.len()))?;
         let mut rows = statement.query(params_from_iter(padded.iter().map(|key| bound(key))))?;
-        let mut found: HashMap<Bytes, Option<Bytes>> = HashMap::with_capacity(keys.len());
+        let mut found = Vec::with_capacity(keys.len());
+        let mut compared = None;
         while let Some(row) = rows.next()? {
-            if let Some(key) = bytes(row.get_ref(0)?) {
-                found.insert(key, bytes(row.get_ref(1)?));
+            let column = row.get_ref(0)?;
+            // A column may have values of several types.
+            let kind = self::compared(column);
+            compared =
+                Some(if compared.is_none_or(|before| before == kind) { kind } else { Compared::Other });
+            if let Some(key) = bytes(column) {
+                found.push((key, bytes(row.get_ref(1)?)));
             }
         }
-        Ok(keys.iter().map(|key| found.get(key).cloned().flatten()).collect())
+        let mut rows = Rows::new(compared.unwrap_or_default(), found.len());
+        found.into_iter().for_each(|(key, value)| rows.insert(key, value));
+        Ok(rows)
     }
 }
 
@@ -130,6 +163,17 @@ fn per_key(
         pause();
     }
     Ok(values)
+}
+
+/// The comparison of keys with a value of a key column.
+fn compared(column: ValueRef<'_>) -> Compared {
+    match column {
+        ValueRef::Integer(_) => Compared::Decimal,
+        ValueRef::Real(_) => Compared::Float,
+        ValueRef::Text(_) => Compared::Text,
+        ValueRef::Blob(_) => Compared::Bytes,
+        ValueRef::Null => Compared::Other,
+    }
 }
 
 /// Converts a column to bytes: text and blobs unchanged, numbers in decimal; none for null.

@@ -48,12 +48,18 @@ fn keys_parameter_in_a_string_of_a_query_is_text() {
 }
 
 #[test]
-fn key_in_another_spelling_is_absent_in_a_list_query_and_found_by_a_query_per_key() {
+fn key_in_another_spelling_is_found_in_a_list_query_and_by_a_query_per_key() {
     let directory = tempfile::tempdir().unwrap();
     let list = user_table(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
-    assert_eq!(read(&list, &["03", "3"]), [None, Some("three".into())]);
+    let three = || Some(Bytes::from("three"));
+    assert_eq!(read(&list, &["03", "3", "3.0", "33", "x"]), [three(), three(), three(), None, None]);
+    assert_eq!(read(&list, &["03"]), [three()]);
     let list = user_table(&directory, "SELECT note, cents FROM price WHERE note COLLATE NOCASE IN (:keys)");
-    assert_eq!(read(&list, &["ONE", "three"]), [None, Some("300".into())]);
+    let found = read(&list, &["ONE", "three", "One", "four", "THREE"]);
+    let (one, three) = (Some(Bytes::from("100")), Some(Bytes::from("300")));
+    assert_eq!(found, [one.clone(), three.clone(), one, None, three]);
+    let mixed = user_table(&directory, "SELECT 'x', cents FROM price WHERE product IN (:keys)");
+    assert_eq!(read(&mixed, &["1", "2", "9"]), [Some("100".into()), Some("200".into()), None]);
     let alone = user_table(&directory, "SELECT note FROM price WHERE product = ?1");
     assert_eq!(read(&alone, &["03", "3"]), [Some("three".into()), Some("three".into())]);
 }

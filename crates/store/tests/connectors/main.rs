@@ -21,6 +21,7 @@ mod gate;
 mod http;
 mod kept;
 mod kept_databases;
+mod lists;
 mod mariadb;
 mod memcached;
 mod nginx;
@@ -29,6 +30,7 @@ mod postgres;
 mod proxy;
 mod redis;
 mod servers;
+mod spellings;
 
 use std::sync::Arc;
 use std::task::Poll;

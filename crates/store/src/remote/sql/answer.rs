@@ -2,7 +2,6 @@
 //!
 //! Pure. Drivers convert the types of their servers to [`Cell`]s.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,6 +10,9 @@ use bytes::Bytes;
 use sherwood_model::Tags;
 
 use super::options::{SqlOptions, SqlValue};
+use crate::remote::Each;
+use crate::remote::asking::Rows;
+use crate::remote::spelling::Compared;
 use crate::{Cause, Found};
 
 /// The value of one column in a row, converted from the server's type.
@@ -25,6 +27,8 @@ pub(super) enum Cell {
     /// JSON text of the server, unchanged.
     Json(String),
     Bytes(Bytes),
+    /// A value that cannot be converted, with the reason.
+    Unread(String),
 }
 
 impl Cell {
@@ -32,14 +36,22 @@ impl Cell {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Null | Self::Bool(_) => 1,
-            Self::Number(text) | Self::Json(text) => text.len(),
+            Self::Number(text) | Self::Json(text) | Self::Unread(text) => text.len(),
             Self::Text(bytes) | Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// The reason why the value cannot be converted.
+    fn unread(&self) -> Option<&str> {
+        match self {
+            Self::Unread(detail) => Some(detail),
+            _ => None,
         }
     }
 
     fn into_bytes(self) -> Option<Bytes> {
         match self {
-            Self::Null => None,
+            Self::Null | Self::Unread(_) => None,
             Self::Bool(value) => Some(Bytes::from_static(if value { b"true" } else { b"false" })),
             Self::Number(text) | Self::Json(text) => Some(text.into()),
             Self::Text(bytes) | Self::Bytes(bytes) => Some(bytes),
@@ -49,7 +61,7 @@ impl Cell {
     /// Appends the cell's value to `to` as JSON.
     pub(super) fn write_json(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Null => to.extend_from_slice(b"null"),
+            Self::Null | Self::Unread(_) => to.extend_from_slice(b"null"),
             Self::Bool(value) => to.extend_from_slice(if *value { b"true" } else { b"false" }),
             Self::Number(text) if is_json_number(text) => to.extend_from_slice(text.as_bytes()),
             Self::Number(text) => write_string(text, to),
@@ -72,6 +84,8 @@ fn write_string(text: &str, to: &mut Vec<u8>) {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) columns: Vec<String>,
+    /// The comparison of keys with the first column.
+    pub(super) compared: Compared,
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
@@ -116,21 +130,27 @@ impl Shape {
         }
     }
 
-    /// The values of many keys, each from the last row whose first column is the key.
+    /// The values of many keys by the first column of their rows, or the error of a row. Of rows
+    /// with equal keys the last one with a value counts.
     ///
     /// # Errors
-    /// As [`one`](Self::one).
-    pub(super) fn many(&self, answer: Answer) -> Result<HashMap<Bytes, Found>, Cause> {
+    /// As [`one`](Self::one), and when a key cannot be converted.
+    pub(super) fn many(&self, answer: Answer) -> Result<Rows<Each>, Cause> {
         let places = self.places(&answer.columns)?;
-        let mut values = HashMap::with_capacity(answer.rows.len());
+        let mut rows = Rows::new(answer.compared, answer.rows.len());
         for row in answer.rows {
-            let key = row.first().cloned().and_then(Cell::into_bytes);
-            let found = self.found(&answer.columns, &places, row)?;
-            if let (Some(key), Some(found)) = (key, found) {
-                values.insert(key, found);
+            let key = match row.first() {
+                Some(Cell::Unread(detail)) => return Err(wrong(detail.clone())),
+                key => key.cloned().and_then(Cell::into_bytes),
+            };
+            let found = self.found(&answer.columns, &places, row);
+            if let Some(key) = key
+                && (found != Ok(None) || rows.get(&key).is_none())
+            {
+                rows.insert(key, found);
             }
         }
-        Ok(values)
+        Ok(rows)
     }
 
     /// Checks that the columns of a statement are those that the options name. They are the same
@@ -168,7 +188,10 @@ impl Shape {
         }
     }
 
-    fn found(&self, columns: &[String], places: &Places, mut row: Vec<Cell>) -> Result<Option<Found>, Cause> {
+    fn found(&self, columns: &[String], places: &Places, mut row: Vec<Cell>) -> Each {
+        if let Some(detail) = row.iter().find_map(Cell::unread) {
+            return Err(wrong(detail.to_owned()));
+        }
         let mut take =
             |at: usize| row.get_mut(at).map_or(Cell::Null, |cell| std::mem::replace(cell, Cell::Null));
         let good_for = places.ttl.map(&mut take).map_or(Ok(None), seconds)?;
@@ -236,7 +259,11 @@ mod tests {
     }
 
     fn answer(columns: &[&str], rows: Vec<Vec<Cell>>) -> Answer {
-        Answer { columns: columns.iter().map(|&name| name.into()).collect(), rows }
+        Answer { columns: columns.iter().map(|&name| name.into()).collect(), rows, ..Answer::default() }
+    }
+
+    fn of(rows: &Rows<Each>, key: &'static str) -> Found {
+        rows.get(&key.into()).cloned().expect("it has a row").expect("it is valid").expect("it has a value")
     }
 
     fn text(text: &'static str) -> Cell {
@@ -274,11 +301,11 @@ mod tests {
             Cell::Bool(false),
         ];
         let found = shape.many(answer(&columns, vec![row])).unwrap();
-        let value = &found[&Bytes::from("7")].value;
+        let value = of(&found, "7").value;
         let expected =
             r#"{"id":7,"z":"\"é\n","a\"":null,"n":"NaN","d":1.50,"b":"/wA=","j":{"x":[1]},"t":false}"#;
         assert_eq!(value, expected);
-        assert!(serde_json::from_slice::<serde_json::Value>(value).is_ok());
+        assert!(serde_json::from_slice::<serde_json::Value>(&value).is_ok());
     }
 
     #[test]
@@ -294,14 +321,17 @@ mod tests {
             row("d", text("1e300"), Cell::Null),
         ];
         let found = shape.many(answer(&columns, rows)).unwrap();
-        let of = |key: &'static str| &found[&Bytes::from(key)];
+        let of = |key: &'static str| of(&found, key);
         assert_eq!(of("a").good_for, Some(Duration::from_millis(1500)));
         assert_eq!(of("a").tags, [&b"x"[..], b"y"].into_iter().collect());
         assert_eq!((of("b").good_for, of("b").tags), (Some(Duration::ZERO), Tags::NONE));
         assert_eq!((of("c").good_for, of("c").tags), (None, Tags::NONE));
         assert_eq!(of("d").good_for, Some(Duration::from_secs(365 * 86_400)));
-        assert!(found.values().all(|found| found.value == "v"));
-        let cause = shape.many(answer(&columns, vec![row("a", text("soon"), Cell::Null)])).unwrap_err();
+        assert_eq!(of("a").value, "v");
+        let rows = vec![row("a", text("soon"), Cell::Null), row("b", Cell::Null, Cell::Null)];
+        let found = shape.many(answer(&columns, rows)).unwrap();
+        assert!(found.get(&"b".into()).is_some_and(Result::is_ok), "a bad row fails its own key only");
+        let cause = found.get(&"a".into()).unwrap().as_ref().unwrap_err();
         assert!(
             cause.to_string().contains("its `ttl_column` has a text of 4 bytes, where a number of seconds"),
             "{cause}"

@@ -2,8 +2,8 @@
 //! row is a value.
 //!
 //! They share most parts: [`template`](super::template) places the key in a statement, [`answer`]
-//! finds the value in a row, [`pool`] lends connections to calls. `mysql` and `postgres` are the
-//! drivers, each with its client library, types and errors.
+//! finds the value in a row, `lists` finds the rows of many keys, [`pool`] lends connections to
+//! calls. `mysql` and `postgres` are the drivers, each with its client library, types and errors.
 //!
 //! A statement with `:keys` gets as many placeholders as there are keys, rounded up by at most a
 //! quarter with repetitions of the last key, so that a connection prepares at most 28 statements
@@ -11,6 +11,7 @@
 
 mod address;
 mod answer;
+mod lists;
 mod mysql;
 mod options;
 mod pool;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
+use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template};
 use crate::remote::{Each, all, named_each, tls};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
 pub(super) use address::Address;
@@ -149,10 +150,7 @@ impl<D: Driver> Sql<D> {
                 Ok(_) | Err(Cause::Key { .. }) => {}
                 // The statement may fail for this key alone, which must not affect the others; but
                 // not if the statement itself is invalid.
-                Err(Cause::Statement { .. }) => {
-                    let columns = self.in_time(lease.link().columns(&sql)).await?;
-                    self.plan.shape.check(&columns)?;
-                }
+                Err(Cause::Statement { .. }) => self.check_columns(lease, &sql).await?,
                 // The rest of the answer is not read yet.
                 Err(Cause::TooLarge { .. }) if too_large < ABANDONED_MAX => {
                     too_large += 1;
@@ -166,38 +164,10 @@ impl<D: Driver> Sql<D> {
         Ok(values)
     }
 
-    async fn read_lists(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
-        let mut budget = Budget::new(self.plan.value_max);
-        let mut values = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(KEYS_MAX) {
-            match self.read_list(lease, keys, &mut budget).await {
-                // The server cannot interpret one of the keys, without saying which.
-                Err(Cause::Key { .. }) => {
-                    for key in keys {
-                        match self.read_list(lease, std::slice::from_ref(key), &mut budget).await {
-                            Err(cause @ Cause::Key { .. }) => values.push(Err(cause)),
-                            found => values.extend(found?.into_iter().map(Ok)),
-                        }
-                    }
-                }
-                found => values.extend(found?.into_iter().map(Ok)),
-            }
-        }
-        Ok(values)
-    }
-
-    /// Reads several keys by one statement.
-    async fn read_list(
-        &self,
-        lease: &mut Lease<D>,
-        keys: &[Bytes],
-        budget: &mut Budget,
-    ) -> Result<Vec<Option<Found>>, Cause> {
-        let padded = padded(keys);
-        let sql = self.plan.query.sql(padded.len());
-        let answer = self.in_time(lease.link().rows(&sql, padded, budget)).await?;
-        let found = self.plan.shape.many(answer)?;
-        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    /// Checks that the server accepts the statement `sql`, with the columns that the options name.
+    async fn check_columns(&self, lease: &mut Lease<D>, sql: &str) -> Result<(), Cause> {
+        let columns = self.in_time(lease.link().columns(sql)).await?;
+        self.plan.shape.check(&columns)
     }
 
     /// Awaits `work`, a statement on the server, for at most the answer timeout.
@@ -262,9 +232,10 @@ impl<D: Driver> Sql<D> {
         }
         lease.settle(&prepared);
         let Prepared { server, key_column, remark } = prepared?;
-        // A statement whose first column is not the key finds no keys, without any other sign of
-        // it.
-        let keyed = key_column.map(|name| format!("a row is the value of the key in its column {name}"));
+        // A statement whose first column is not the key works, but slowly and not always, without
+        // any other sign of it.
+        let keyed =
+            key_column.map(|name| format!("a row is the value of the keys that equal its column {name}"));
         let remark = remark.map(str::to_owned);
         Ok(Report { server, details: self.details.iter().cloned().chain(keyed).chain(remark).collect() })
     }
@@ -395,6 +366,12 @@ impl Budget {
             }
             None => Err(self.exceeded()),
         }
+    }
+
+    /// Gives back the bytes of values that are not part of the answer.
+    fn refund(&mut self, values: impl Iterator<Item = Each>) {
+        let bytes: usize = values.flatten().flatten().map(|found| found.value.len()).sum();
+        self.left = self.bytes_max.min(self.left + bytes as u64);
     }
 
     fn exceeded(&self) -> Cause {

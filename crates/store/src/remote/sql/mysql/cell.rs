@@ -1,9 +1,10 @@
 //! Converts column values of MySQL's types.
 
 use bytes::Bytes;
-use mysql_async::consts::ColumnType;
+use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::{Column, Value};
 
+use crate::remote::spelling::Compared;
 use crate::remote::sql::answer::Cell;
 
 /// The number of MySQL's binary character set, which marks columns of bytes.
@@ -54,6 +55,38 @@ fn of_bytes(column: &Column, bytes: Bytes) -> Cell {
         ColumnType::MYSQL_TYPE_GEOMETRY => Cell::Bytes(bytes),
         _ if column.character_set() == BINARY => Cell::Bytes(bytes),
         _ => Cell::Text(bytes),
+    }
+}
+
+/// The comparison of keys with a column. The column's collation is not known, since the server
+/// converts text to the character set of the connection, but a flag marks binary ones.
+pub(super) fn compared(column: &Column) -> Compared {
+    use ColumnType::*;
+    let flags = column.flags();
+    match column.column_type() {
+        MYSQL_TYPE_TINY
+        | MYSQL_TYPE_SHORT
+        | MYSQL_TYPE_INT24
+        | MYSQL_TYPE_LONG
+        | MYSQL_TYPE_LONGLONG
+        | MYSQL_TYPE_DECIMAL
+        | MYSQL_TYPE_NEWDECIMAL => Compared::Decimal,
+        MYSQL_TYPE_FLOAT | MYSQL_TYPE_DOUBLE => Compared::Float,
+        // MariaDB's UUID and addresses are text that has no sign.
+        MYSQL_TYPE_STRING if flags.contains(ColumnFlags::UNSIGNED_FLAG) => Compared::Other,
+        MYSQL_TYPE_VARCHAR
+        | MYSQL_TYPE_VAR_STRING
+        | MYSQL_TYPE_STRING
+        | MYSQL_TYPE_ENUM
+        | MYSQL_TYPE_SET
+        | MYSQL_TYPE_TINY_BLOB
+        | MYSQL_TYPE_BLOB
+        | MYSQL_TYPE_MEDIUM_BLOB
+        | MYSQL_TYPE_LONG_BLOB => match flags.contains(ColumnFlags::BINARY_FLAG) {
+            true => Compared::Bytes,
+            false => Compared::Text,
+        },
+        _ => Compared::Other,
     }
 }
 

@@ -5,8 +5,7 @@
 //! is sent on another connection. There are at most as many of these as of the others.
 //!
 //! Keys and values are bound as byte strings. MySQL compares a string with a number numerically, so
-//! `1x` finds the row 1. A statement with `:keys` is not affected, because its first column has to
-//! equal the key byte for byte.
+//! `1x` finds the row 1.
 
 mod cell;
 mod error;
@@ -263,7 +262,8 @@ impl Connection {
         let mut result =
             self.conn.exec_iter(&statement, parameters(bound)).await.map_err(Failed::Unanswered)?;
         let columns = result.columns().unwrap_or_default();
-        let mut answer = Answer { columns: names(&columns), rows: Vec::new() };
+        let compared = columns.first().map(cell::compared).unwrap_or_default();
+        let mut answer = Answer { columns: names(&columns), compared, rows: Vec::new() };
         while let Some(row) = result.next().await.map_err(Failed::Within)? {
             let cells = columns.iter().zip(row.unwrap()).map(|(column, value)| cell::cell(column, value));
             let cells: Vec<_> = cells.collect();

@@ -8,13 +8,14 @@ use std::error::Error;
 use bytes::Bytes;
 use tokio_postgres::types::{FromSql, Kind, Type};
 
+use crate::remote::spelling::Compared;
 use crate::remote::sql::answer::Cell;
 
 type Read<T> = Result<T, Box<dyn Error + Sync + Send>>;
 
 impl<'a> FromSql<'a> for Cell {
     fn from_sql(kind: &Type, raw: &'a [u8]) -> Read<Self> {
-        cell(kind, raw)
+        Ok(cell(kind, raw).unwrap_or_else(|error| Self::Unread(error.to_string())))
     }
 
     fn from_sql_null(_kind: &Type) -> Read<Self> {
@@ -23,6 +24,23 @@ impl<'a> FromSql<'a> for Cell {
 
     fn accepts(_kind: &Type) -> bool {
         true
+    }
+}
+
+/// The comparison of keys with a column of this type.
+pub(super) fn compared(kind: &Type) -> Compared {
+    match *kind {
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID | Type::NUMERIC => Compared::Decimal,
+        Type::FLOAT4 | Type::FLOAT8 => Compared::Float,
+        Type::UUID => Compared::Uuid,
+        Type::BYTEA => Compared::Bytes,
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR => Compared::Text,
+        _ => match kind.kind() {
+            Kind::Enum(_) => Compared::Text,
+            Kind::Domain(inner) => compared(inner),
+            _ if kind.name() == "citext" => Compared::Text,
+            _ => Compared::Other,
+        },
     }
 }
 

@@ -130,6 +130,7 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
         "22003" | "22008" => unfit("a value is out of its type's range"),
         "22012" => unfit("division by zero"),
         "22P02" | "22007" => unfit("a text is no value of the type that is wanted"),
+        "22P05" | "22021" => unfit("a text has characters that the character set lacks"),
         _ if code.starts_with("22") => unfit("a value does not fit"),
         _ => {
             let hint =
@@ -161,8 +162,8 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         "57014" => Cause::Busy { detail: detail() },
         "25006" => Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" },
         // Text that is not of the parameter's type: not a number, a date or a value of an
-        // enumeration.
-        "22P02" | "22003" | "22007" | "22008" => Cause::Key { detail: detail() },
+        // enumeration; or text that the character set of the database, or any, lacks.
+        "22P02" | "22003" | "22007" | "22008" | "22P05" | "22021" => Cause::Key { detail: detail() },
         // An administrator ended the connection, or the server crashed.
         "57P01" | "57P02" | "57P04" | "57P05" => address.reset(detail()),
         // The prepared statement no longer fits the tables, or was dropped: the next connection
@@ -178,6 +179,23 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
     }
 }
 
+/// The number, from 1, of the parameter that the server could not read before it ran the statement;
+/// none if it does not say so.
+pub(super) fn named_parameter(error: &Error) -> Option<usize> {
+    let error = error.as_db_error().filter(|error| error.code().code().starts_with("22"))?;
+    parameter_of(error.where_()?)
+}
+
+/// Parses the context `unnamed portal parameter $2`, in any language, after which some versions
+/// append `= '...'`. Contexts with values, which the server adds to errors of a running statement
+/// too, are not accepted.
+fn parameter_of(context: &str) -> Option<usize> {
+    let context = context.strip_suffix(" = '...'").unwrap_or(context);
+    let (before, number) = context.split_once('$')?;
+    let is_list = before.trim_end().ends_with([':', '：']) || before.contains(['\n', '\'']);
+    number.parse().ok().filter(|_| !is_list)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +206,25 @@ mod tests {
         for code in ["22P02", "22007", "22003", "22008", "22001", "22021", "22023"] {
             let said = message(code, quoting, Some("try hunter2"));
             assert!(!said.contains("hunter2") && !said.is_empty(), "{code}: {said}");
+        }
+    }
+
+    #[test]
+    fn parameter_that_postgres_could_not_read_is_named_by_its_context() {
+        assert_eq!(parameter_of("unnamed portal parameter $3"), Some(3));
+        assert_eq!(parameter_of("unnamed portal parameter $12 = '...'"), Some(12));
+        assert_eq!(parameter_of("unbenanntes Portal, Parameter $2 = '...'"), Some(2));
+        for other in [
+            "unnamed portal with parameters: $1 = '...'",
+            "unnamed portal with parameters: $1 = '7', $2 = '...'",
+            "unnamed portal parameter $1 = '$7'",
+            "PL/pgSQL function shop$1(integer) line 1 at RETURN",
+            "PL/pgSQL function f(integer) line 1\nunnamed portal parameter $1",
+            "SQL function \"f\" statement 1",
+            "$",
+            "",
+        ] {
+            assert_eq!(parameter_of(other), None, "{other}");
         }
     }
 

@@ -34,7 +34,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, RowStream, SimpleQueryMessage};
 
 use super::Budget;
-use super::answer::{Answer, Cell};
+use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use crate::remote::host::{Deadline, HostPort};
@@ -309,33 +309,37 @@ impl Connection {
     async fn select(&mut self, sql: &str, bound: &[Bytes], budget: &mut Budget) -> Result<Answer, Failed> {
         let (form, parameters) = self.fitted(sql, bound).await?;
         self.look_up(sql, &form).await?;
-        self.watch.expect();
         // A key that is not a value of the parameter's type is bound as null, which equals nothing.
-        let parameters: Vec<_> = parameters.into_iter().map(|fit| fit.unwrap_or(Parameter::NULL)).collect();
-        let rows = self.send(sql, &form, &parameters).await?;
+        let mut parameters: Vec<_> =
+            parameters.into_iter().map(|fit| fit.unwrap_or(Parameter::NULL)).collect();
+        let rows = loop {
+            self.expect(budget.left.saturating_add(BESIDE_BYTES));
+            match self.send(sql, &form, &parameters).await {
+                Ok(rows) => break rows,
+                // The server names the key that it cannot read: each round excludes one key more.
+                Err(error) => match error::named_parameter(&error) {
+                    Some(number) if Parameter::exclude(&mut parameters, number) => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        };
         self.is_begun = true;
         let mut answer = Answer::default();
         let mut rows = pin!(rows);
-        let mut wrong = None;
         while let Some(row) = rows.try_next().await? {
             if answer.columns.is_empty() {
                 answer.columns = names(row.columns());
+                let compared = row.columns().first().map(|column| cell::compared(column.type_()));
+                answer.compared = compared.unwrap_or_default();
             }
-            let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
-            match cells.collect::<Result<Vec<_>, _>>() {
-                Ok(cells) => {
-                    budget.spend(&cells)?;
-                    answer.rows.push(cells);
-                }
-                // The meter would count the remaining rows for the next statement, so they are
-                // read.
-                Err(error) => wrong = Some(unread(&error)),
-            }
+            let cells: Vec<_> = (0..row.len()).map(|at| row.try_get(at)).collect::<Result<_, _>>()?;
+            budget.spend(&cells)?;
+            answer.rows.push(cells);
         }
         if answer.columns.is_empty() {
             answer.columns = self.names(sql, &form).await?;
         }
-        wrong.map_or(Ok(answer), |cause| Err(cause.into()))
+        Ok(answer)
     }
 
     /// Runs a statement that returns rows, and awaits the start of its answer.
@@ -404,12 +408,6 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self::Told(error)
     }
-}
-
-/// The cause of a failed conversion of a column whose type is not supported.
-fn unread(error: &Error) -> Cause {
-    let detail = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-    Cause::Statement { detail }
 }
 
 fn unfit(kind: &tokio_postgres::types::Type) -> Cause {

@@ -17,6 +17,16 @@ impl Parameter {
     /// The null parameter, which equals nothing.
     pub(super) const NULL: Self = Self(None);
 
+    /// Sets the parameter with this number, from 1, and those with the same content to null; false
+    /// if there is none, or it is null already.
+    pub(super) fn exclude(parameters: &mut [Self], number: usize) -> bool {
+        let named = number.checked_sub(1).and_then(|at| parameters.get(at)?.0.clone());
+        let Some((named, _)) = named else { return false };
+        let is_named = |one: &&mut Self| one.0.as_ref().is_some_and(|(bytes, _)| *bytes == named);
+        parameters.iter_mut().filter(is_named).for_each(|one| *one = Self::NULL);
+        true
+    }
+
     /// Converts `bytes` to a value of `kind`; none if they are invalid. Only numbers, UUIDs, text
     /// and bytes are checked; other types are checked by the server.
     pub(super) fn new(kind: &Type, bytes: Bytes) -> Option<Self> {
@@ -42,18 +52,33 @@ impl Parameter {
     }
 }
 
-/// Checks for a decimal number with an optional sign, point and exponent.
+/// Checks for a decimal number with an optional sign, point and exponent, or a special number.
 fn is_decimal(text: &str) -> bool {
+    if text.parse::<f64>().is_ok_and(|number| !number.is_finite())
+        && !text.contains(|c: char| c.is_ascii_digit())
+    {
+        return true;
+    }
     let exponent = text.split_once(['e', 'E']).map(|(_, exponent)| exponent);
     let is_short = exponent.is_none_or(|exponent| exponent.parse::<i16>().is_ok());
     is_short && text.bytes().any(|byte| byte.is_ascii_digit()) && text.parse::<f64>().is_ok()
 }
 
+/// Checks for 32 hexadecimal digits, perhaps in braces, and with a hyphen after any group of four.
 fn is_uuid(text: &str) -> bool {
-    let groups: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
-    (lengths == [8, 4, 4, 4, 12] || lengths == [32])
-        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    let inner = text.strip_prefix('{').map_or(Some(text), |rest| rest.strip_suffix('}'));
+    let mut digits = 0;
+    let fits = inner.is_some_and(|inner| {
+        inner.bytes().all(|byte| match byte {
+            // A second hyphen in a row is found by the server.
+            b'-' => digits % 4 == 0 && (4..32).contains(&digits),
+            byte => {
+                digits += 1;
+                byte.is_ascii_hexdigit()
+            }
+        })
+    });
+    fits && digits == 32
 }
 
 impl ToSql for Parameter {
@@ -83,6 +108,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn excluded_parameter_and_its_repetitions_are_null() {
+        let text = |key: &'static str| Parameter::new(&Type::TEXT, key.into()).unwrap();
+        let mut parameters = [text("a"), text("b"), text("b")];
+        assert!(Parameter::exclude(&mut parameters, 2));
+        assert_eq!(parameters.each_ref().map(|one| one.0.is_some()), [true, false, false]);
+        assert!(!Parameter::exclude(&mut parameters, 3), "it is null already");
+        assert!(!Parameter::exclude(&mut parameters, 0) && !Parameter::exclude(&mut parameters, 4));
+    }
+
+    #[test]
     fn key_that_is_no_literal_of_the_parameter_type_is_refused() {
         let fits = |kind: Type, key: &'static [u8]| Parameter::new(&kind, Bytes::from_static(key)).is_some();
         assert!(
@@ -93,11 +128,17 @@ mod tests {
         assert!(!fits(Type::INT4, b"1x") && !fits(Type::INT4, b"") && !fits(Type::INT2, b"32768"));
         assert!(!fits(Type::INT4, b"1 OR 1=1") && !fits(Type::INT4, b"3000000000"));
         assert!(fits(Type::UUID, b"6ba7b810-9dad-11d1-80b4-00c04fd430c8"));
-        assert!(!fits(Type::UUID, b"6ba7b810-9dad-11d1-80b4-00c04fd430cg") && !fits(Type::UUID, b"1"));
+        assert!(fits(Type::UUID, b"{6BA7B8109dad11d180b4-00c04fd430c8}"));
+        for other in [
+            "6ba7b810-9dad-11d1-80b4-00c04fd430cg",
+            "1",
+            "{6ba7b8109dad11d180b400c04fd430c8",
+            "6ba7b8109dad11d180b400c04fd430c8-",
+        ] {
+            assert!(!fits(Type::UUID, other.as_bytes()), "{other}");
+        }
         assert!(
-            fits(Type::NUMERIC, b"1.50e3")
-                && !fits(Type::NUMERIC, b"1e99999")
-                && !fits(Type::NUMERIC, b"inf")
+            fits(Type::NUMERIC, b"1.50e3") && !fits(Type::NUMERIC, b"1e99999") && fits(Type::NUMERIC, b"NaN")
         );
         assert!(fits(Type::TEXT, "é".as_bytes()) && !fits(Type::TEXT, b"\xff") && !fits(Type::TEXT, b"a\0"));
         assert!(fits(Type::BYTEA, b"\xff\0"));
