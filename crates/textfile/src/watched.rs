@@ -199,3 +199,6 @@ impl<T> fmt::Debug for Watched<T> {
 fn listed(files: &[(PathBuf, Option<Stamp>)]) -> String {
     files.iter().map(|(path, _)| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;
