@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sherwood_store::TlsOptions;
+use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -24,7 +25,7 @@ use tonic::body::Body;
 use tower_service::Service;
 
 use super::service::DEFAULT;
-use crate::access::{AccessError, Refusal, file_bytes, refused};
+use crate::access::{AccessError, Refusal, refused, secret_bytes};
 
 /// Interval of pings to a silent node, and the timeout of its answers: a wait for a turn of a node
 /// that has vanished ends after twice this time.
@@ -97,17 +98,18 @@ impl fmt::Debug for SchedulerUrl {
 pub(super) struct Endpoint {
     url: SchedulerUrl,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    token: Option<HeaderValue>,
+    token: Option<Arc<Watched<HeaderValue>>>,
 }
 
 impl Endpoint {
-    /// Reads the files of `source`. Changes of the files take effect at the next start.
+    /// Reads the files of `source`, which are read again when they change.
     ///
     /// # Errors
     /// Names the file, or the option of TLS, that is unusable.
     pub(super) fn open(source: SchedulerSource) -> Result<Self, AccessError> {
         let SchedulerSource { url, token_file, tls } = source;
-        let token = token_file.map(|path| token(&path)).transpose()?;
+        let token = |path: PathBuf| Watched::open(move |reader: &mut Reader| token(&path, reader));
+        let token = token_file.map(token).transpose()?.map(Arc::new);
         let tls = if url.is_tls { Some(connector(&url, &tls)?) } else { None };
         Ok(Self { url, tls, token })
     }
@@ -126,6 +128,13 @@ impl Endpoint {
         let scheme = if self.url.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
         let uri = Uri::builder().scheme(scheme).authority(self.url.authority.clone()).path_and_query("/");
         uri.build().expect("its parts are those of a URL")
+    }
+
+    /// Reads the file of the token again, which the node has refused, for the next calls.
+    pub(super) fn reread_token(&self) {
+        if let Some(token) = &self.token {
+            token.newer_than(&token.current());
+        }
     }
 
     /// Opens a connection.
@@ -163,7 +172,7 @@ impl Endpoint {
 #[derive(Clone)]
 pub(super) struct Connection {
     sender: SendRequest<Body>,
-    token: Option<HeaderValue>,
+    token: Option<Arc<Watched<HeaderValue>>>,
 }
 
 impl Connection {
@@ -184,7 +193,7 @@ impl Service<Request<Body>> for Connection {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(token) = &self.token {
-            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+            request.headers_mut().insert(header::AUTHORIZATION, HeaderValue::clone(&token.current()));
         }
         Box::pin(self.sender.send_request(request))
     }
@@ -205,9 +214,9 @@ fn connector(
 }
 
 /// Reads the first token of a token file.
-fn token(path: &std::path::Path) -> Result<HeaderValue, AccessError> {
+fn token(path: &Path, reader: &mut Reader) -> Result<HeaderValue, AccessError> {
     const WHAT: &str = "[[backend]] tickets.token_file";
-    let bytes = file_bytes(WHAT, path, true)?;
+    let bytes = secret_bytes(WHAT, path, reader)?;
     let mut lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let token = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
     let token =
