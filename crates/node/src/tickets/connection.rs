@@ -14,9 +14,8 @@ use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use sherwood_store::TlsOptions;
+use sherwood_store::{ClientTls, TlsOptions};
 use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -97,7 +96,7 @@ impl fmt::Debug for SchedulerUrl {
 /// Everything that connecting to a scheduler needs.
 pub(super) struct Endpoint {
     url: SchedulerUrl,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: Option<(ClientTls, ServerName<'static>)>,
     token: Option<Arc<Watched<HeaderValue>>>,
 }
 
@@ -110,7 +109,7 @@ impl Endpoint {
         let SchedulerSource { url, token_file, tls } = source;
         let token = |path: PathBuf| Watched::open(move |reader: &mut Reader| token(&path, reader));
         let token = token_file.map(token).transpose()?.map(Arc::new);
-        let tls = if url.is_tls { Some(connector(&url, &tls)?) } else { None };
+        let tls = if url.is_tls { Some(client_tls(&url, &tls)?) } else { None };
         Ok(Self { url, tls, token })
     }
 
@@ -148,7 +147,15 @@ impl Endpoint {
         stream.set_nodelay(true)?;
         match &self.tls {
             None => self.greet(stream).await,
-            Some((connector, name)) => self.greet(connector.connect(name.clone(), stream).await?).await,
+            Some((tls, name)) => {
+                let config = tls.current();
+                let connector = TlsConnector::from(Arc::clone(&config));
+                let stream = connector.connect(name.clone(), stream).await.inspect_err(|_| {
+                    // For the next connection.
+                    tls.newer_than(&config);
+                })?;
+                self.greet(stream).await
+            }
         }
     }
 
@@ -199,18 +206,16 @@ impl Service<Request<Body>> for Connection {
     }
 }
 
-fn connector(
+fn client_tls(
     url: &SchedulerUrl,
     options: &TlsOptions,
-) -> Result<(TlsConnector, ServerName<'static>), AccessError> {
+) -> Result<(ClientTls, ServerName<'static>), AccessError> {
     let unusable = |why: String| refused("[[backend]] tickets.tls", &PathBuf::new(), Refusal::Unusable(why));
-    let config = sherwood_store::client_config(options).map_err(|error| unusable(error.to_string()))?;
-    let mut config = ClientConfig::clone(&config);
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = ClientTls::open(options, &["h2"]).map_err(|error| unusable(error.to_string()))?;
     let host = url.authority.host().trim_start_matches('[').trim_end_matches(']');
     let name = options.server_name.as_deref().unwrap_or(host);
     let name = ServerName::try_from(name.to_owned()).map_err(|error| unusable(format!("{name}: {error}")))?;
-    Ok((TlsConnector::from(Arc::new(config)), name))
+    Ok((tls, name))
 }
 
 /// Reads the first token of a token file.

@@ -131,6 +131,12 @@ impl Answer<'_> {
         })
     }
 
+    /// True if the request was not carried out because its credentials were refused.
+    pub(super) fn refuses_credentials(&self) -> bool {
+        let refusal = || self.refusal(Operation::Read);
+        self.status.is_client_error() && matches!(refusal(), Cause::Credentials { .. })
+    }
+
     /// The cause of a request that was not carried out, or not known to be.
     fn refusal(&self, operation: Operation) -> Cause {
         let Ok(Refusal { name, message }) = serde_json::from_slice::<Refusal>(self.body) else {

@@ -11,6 +11,7 @@
 
 mod address;
 mod answer;
+mod login;
 mod mysql;
 mod options;
 mod pool;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use sherwood_textfile::{Reader, Watched};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -25,6 +26,7 @@ use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, SimpleQueryMessa
 
 use super::Budget;
 use super::answer::{Answer, Cell};
+use super::login;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use crate::remote::host::{Deadline, HostPort};
@@ -51,29 +53,46 @@ pub(super) struct Postgres {
 /// The address and login of a PostgreSQL server.
 struct Server {
     address: Address,
-    config: Config,
-    encrypt: Option<Encrypt>,
+    login: Watched<Login>,
     options: SqlOptions,
 }
 
-impl Postgres {
-    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
-        let address = Address::parse(&options.address, PORT)?;
+/// The login of a connection.
+struct Login {
+    config: Config,
+    encrypt: Option<Encrypt>,
+}
+
+impl Login {
+    /// Reads the files of the login to the server at `address`.
+    fn read(address: &Address, options: &SqlOptions, reader: &mut Reader) -> Result<Self, OpenCause> {
         let mut config = Config::new();
         config.user(&options.user).dbname(&options.database).application_name("sherwood");
-        if let Some(password) = &options.password {
-            config.password(password.read()?);
+        if let Some(place) = &options.password {
+            config.password(place.password(reader)?);
         }
-        let encrypt = match (&options.remote.tls, &address) {
+        let encrypt = match (&options.remote.tls, address) {
             (Some(tls), Address::Tcp(HostPort { host, .. })) => {
-                Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
+                let config = Arc::new(tls::client_config(tls, reader)?);
+                Some(Encrypt { config, server_name: tls::server_name(tls, host)? })
             }
             // As in PostgreSQL's own clients, a UNIX socket is not encrypted.
             _ => None,
         };
         config.ssl_mode(if encrypt.is_some() { SslMode::Require } else { SslMode::Disable });
+        Ok(Self { config, encrypt })
+    }
+}
+
+impl Postgres {
+    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
+        let address = Address::parse(&options.address, PORT)?;
+        let login = {
+            let (address, options) = (address.clone(), options.clone());
+            Watched::open(move |reader: &mut Reader| Login::read(&address, &options, reader))?
+        };
         let cancels = Arc::new(Semaphore::new(options.remote.connections_max.into()));
-        let server = Server { address, config, encrypt, options: options.clone() };
+        let server = Server { address, login, options: options.clone() };
         Ok(Self { server: Arc::new(server), cancels })
     }
 }
@@ -82,18 +101,40 @@ impl Driver for Postgres {
     type Link = Connection;
 
     async fn connect(&self) -> Result<Connection, Cause> {
+        login::retried(&self.server.login, |login| self.log_in(login)).await
+    }
+
+    fn abandon(&self, link: Connection) {
+        let Connection { server, client, task, runtime, .. } = link;
+        let permit = Arc::clone(&self.cancels).try_acquire_owned();
+        let (token, end) = (client.cancel_token(), task.map(AbortOnDrop));
+        let Ok(permit) = permit else { return };
+        runtime.spawn(async move {
+            // The server forgets the connection's key when it is closed, so it is closed after the
+            // request.
+            let _connection = (client, end);
+            // Best effort: a statement that cannot be cancelled ends by itself.
+            let _ =
+                tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
+            drop(permit);
+        });
+    }
+}
+
+impl Postgres {
+    async fn log_in(&self, login: Arc<Login>) -> Result<Connection, Cause> {
         let server = &self.server;
         let deadline = Deadline::new(server.options.remote.connect_timeout());
         let (socket, meter) = Metered::new(socket::dial(&server.address, deadline).await?);
         meter.allow(BESIDE_BYTES);
         let log_in = async {
-            Ok::<_, Error>(match server.encrypt.clone() {
+            Ok::<_, Error>(match login.encrypt.clone() {
                 Some(encrypt) => {
-                    let (client, connection) = server.config.connect_raw(socket, encrypt).await?;
+                    let (client, connection) = login.config.connect_raw(socket, encrypt).await?;
                     (client, tokio::spawn(connection))
                 }
                 None => {
-                    let (client, connection) = server.config.connect_raw(socket, NoTls).await?;
+                    let (client, connection) = login.config.connect_raw(socket, NoTls).await?;
                     (client, tokio::spawn(connection))
                 }
             })
@@ -114,22 +155,6 @@ impl Driver for Postgres {
             None => Err(Cause::silent(&server.address, deadline.timeout())),
         }
     }
-
-    fn abandon(&self, link: Connection) {
-        let Connection { server, client, task, runtime, .. } = link;
-        let permit = Arc::clone(&self.cancels).try_acquire_owned();
-        let (token, end) = (client.cancel_token(), task.map(AbortOnDrop));
-        let Ok(permit) = permit else { return };
-        runtime.spawn(async move {
-            // The server forgets the connection's key when it is closed, so it is closed after the
-            // request.
-            let _connection = (client, end);
-            // Best effort: a statement that cannot be cancelled ends by itself.
-            let _ =
-                tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
-            drop(permit);
-        });
-    }
 }
 
 async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
@@ -137,7 +162,7 @@ async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
         socket::dial(&server.address, Deadline::new(server.options.remote.connect_timeout())).await.ok()?;
     let (socket, meter) = Metered::new(socket);
     meter.allow(BESIDE_BYTES);
-    match server.encrypt.clone() {
+    match server.login.current().encrypt.clone() {
         Some(encrypt) => token.cancel_query_raw(socket, encrypt).await.ok(),
         None => token.cancel_query_raw(socket, NoTls).await.ok(),
     }
