@@ -21,6 +21,7 @@ mod mariadb;
 mod memcached;
 mod postgres;
 mod redis;
+mod rotation;
 mod servers;
 
 use std::sync::Arc;

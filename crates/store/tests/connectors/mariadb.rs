@@ -27,7 +27,7 @@ const TABLES: &str = "
     CREATE TABLE big (id INT PRIMARY KEY, body LONGTEXT);
     INSERT INTO big VALUES (1, REPEAT('x', 100000)), (2, 'small')";
 
-async fn root(server: &Database) -> Conn {
+pub(crate) async fn root(server: &Database) -> Conn {
     let opts = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(server.port).user(Some("root"));
     Conn::new(opts.db_name(Some("shop")).prefer_socket(false)).await.expect("root logs in")
 }

@@ -30,7 +30,7 @@ const TABLES: &str = "
     CREATE TABLE private (id int);
     GRANT ALL ON item, pair, big TO shop";
 
-async fn admin(server: &Database) -> Client {
+pub(crate) async fn admin(server: &Database) -> Client {
     let socket = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
     let mut config = Config::new();
     config.user("admin").password(PASSWORD).dbname("shop");
