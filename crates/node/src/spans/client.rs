@@ -61,3 +61,44 @@ impl HttpClient for CollectorClient {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::routing::post;
+    use sherwood_store::TlsOptions;
+    use tokio::net::TcpListener;
+
+    use super::super::exporter::open_headers;
+    use super::*;
+
+    #[tokio::test]
+    async fn export_whose_token_is_refused_is_sent_again_with_a_new_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let check = |headers: HeaderMap, body: String| async move {
+            let is_known = headers.get("authorization").is_some_and(|shown| shown == "Bearer new");
+            if is_known { (StatusCode::OK, body) } else { (StatusCode::UNAUTHORIZED, String::new()) }
+        };
+        tokio::spawn(axum::serve(listener, Router::new().route("/", post(check))).into_future());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("headers");
+        let write = |text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        };
+        write("authorization: Bearer old\n");
+        let headers = open_headers(Some(path.clone())).unwrap();
+        let connector =
+            HttpConnector::open(false, &TlsOptions::default(), &[], Duration::from_secs(60)).unwrap();
+        let client = CollectorClient::new(connector, headers);
+        write("authorization: Bearer new\n");
+        let request = Request::post(&url).body(Bytes::from("spans")).unwrap();
+        let answer = client.send_bytes(request).await.unwrap();
+        assert_eq!((answer.status(), &answer.body()[..]), (StatusCode::OK, &b"spans"[..]));
+    }
+}

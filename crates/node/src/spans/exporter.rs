@@ -108,7 +108,8 @@ fn resource(instance: &str) -> Resource {
         .build()
 }
 
-fn open_headers(file: Option<PathBuf>) -> Result<Headers, AccessError> {
+/// Opens the file of headers; no file has none.
+pub(super) fn open_headers(file: Option<PathBuf>) -> Result<Headers, AccessError> {
     let read = move |reader: &mut Reader| match &file {
         Some(path) => headers(path, reader),
         None => Ok(HeaderMap::new()),
@@ -195,5 +196,28 @@ mod tests {
         let refused = read("a: b\nsesame\n", 0o600).expect_err("the second line is no header").to_string();
         assert!(refused.contains("line 2") && !refused.contains("sesame"), "{refused}");
         assert!(read("a: b", 0o644).expect_err("others may read it").to_string().contains("chmod 600"));
+    }
+    #[test]
+    fn call_of_grpc_has_the_headers_that_are_in_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("headers");
+        let write = |text: &str| {
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        };
+        write("authorization: Bearer old\n");
+        let headers = open_headers(Some(path.clone())).expect("valid");
+        let mut add = with_metadata(&headers);
+        let mut shown = || {
+            let mut request = Request::new(());
+            request.metadata_mut().insert("x-other", "1".parse().expect("valid"));
+            let request = add(request).expect("it is not refused");
+            assert_eq!(request.metadata().get("x-other").expect("it stays"), "1");
+            request.metadata().get("authorization").expect("it is added").clone()
+        };
+        assert_eq!(shown(), "Bearer old");
+        write("\u{feff}authorization: Bearer new\r\n");
+        assert!(headers.newer_than(&headers.current()).is_some());
+        assert_eq!(shown(), "Bearer new");
     }
 }
