@@ -26,7 +26,7 @@ pub(crate) struct ReloadedView {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
-    /// True removes all listeners if the file has none, which is refused otherwise.
+    /// True removes all listeners if the file has none; refused otherwise.
     remove_all_listeners: Option<bool>,
     /// Read by [`crate::http::form`].
     #[serde(rename = "pretty")]

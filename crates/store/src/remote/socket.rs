@@ -97,8 +97,8 @@ impl Endpoint {
     }
 
     /// The cause of a connection that broke with `error`. A server that requires a client
-    /// certificate reports it only after the handshake; the files of TLS are then read again, for the
-    /// next connection.
+    /// certificate reports it only after the handshake; the files of TLS are then read again, for
+    /// the next connection.
     pub(crate) fn broken(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {

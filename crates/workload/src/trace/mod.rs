@@ -129,8 +129,8 @@ fn fill(input: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
 /// The mark that some editors put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Reads the next line, including its end, into `buffer`; false at the end of the input. A byte order
-/// mark before the first line is left out.
+/// Reads the next line, including its end, into `buffer`; false at the end of the input. A byte
+/// order mark before the first line is left out.
 fn read_line(
     input: &mut impl BufRead,
     buffer: &mut Vec<u8>,

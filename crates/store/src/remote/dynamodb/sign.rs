@@ -46,9 +46,9 @@ impl Signer {
         self.credentials.newer_than(refused)
     }
 
-    /// Signs a request by `credentials` with this `body`, its host and all the headers that it has, at the time
-    /// `now`, and adds the headers of the signature. AWS refuses a signature that is older than
-    /// some minutes.
+    /// Signs a request by `credentials` with this `body`, its host and all the headers that it has,
+    /// at the time `now`, and adds the headers of the signature. AWS refuses a signature that is
+    /// older than some minutes.
     ///
     /// # Errors
     /// When the request cannot be signed, which no request of ours should cause.

@@ -276,8 +276,8 @@ impl Http {
         Ok((read?, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 
-    /// Sends a request and reads the head of the response. If the service refuses a token whose file
-    /// has changed, sends the request once more with the new one: the first was not executed.
+    /// Sends a request and reads the head of the response. If the service refuses a token whose
+    /// file has changed, sends the request once more with the new one: the first was not executed.
     async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
         let headers = self.headers.current();
         let sent = self.send_with(&headers, method.clone(), url.clone(), body.clone()).await?;

@@ -71,8 +71,8 @@ impl<E: Exchange> Operation<E> {
 /// Bytes of a request, such as a value to write, that count as one key.
 const BYTES_PER_KEY: usize = 4 << 10;
 
-/// The operations that a new connection executes first, in order, such as a login with the password,
-/// if there is one; all have to succeed.
+/// The operations that a new connection executes first, in order, such as a login with the
+/// password, if there is one; all have to succeed.
 pub(crate) type Greeting<E> = Box<dyn Fn(Option<&str>) -> Vec<Operation<E>> + Send + Sync>;
 
 /// The connections to one server, which its calls share.
