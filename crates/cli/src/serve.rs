@@ -5,7 +5,7 @@ mod manager;
 use std::path::PathBuf;
 
 use sherwood_node::config::{self, Config, Flags};
-use sherwood_node::{Node, PassedSockets, ReloadError, Reloaded, Setup};
+use sherwood_node::{Node, PassedSockets, ReloadError, ReloadOptions, ReloadRequest, Reloaded, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
@@ -127,10 +127,10 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => drop(reload(&node, flags, &mut config)),
-                Some(answer) = requests.recv() => {
+                _ = hangup.recv() => drop(reload(&node, flags, &mut config, ReloadOptions::default())),
+                Some(ReloadRequest { options, answer }) = requests.recv() => {
                     // A client that has gone does not wait for the answer.
-                    let _ = answer.send(reload(&node, flags, &mut config));
+                    let _ = answer.send(reload(&node, flags, &mut config, options));
                 }
                 () = watchdog.due() => report_life(&node),
             }
@@ -152,10 +152,10 @@ fn report_life(node: &Node) {
 
 /// Reads the configuration again and has the node adopt it, and logs what became of it. `config` is
 /// the one in force.
-fn reload(node: &Node, flags: &Flags, config: &mut Config) -> Reloaded {
+fn reload(node: &Node, flags: &Flags, config: &mut Config, options: ReloadOptions) -> Reloaded {
     manager::reloading();
     let reloaded = load(flags).map_err(|error| ReloadError::Invalid(error.to_string())).and_then(|new| {
-        let changed = node.reload(config, &new)?;
+        let changed = node.reload(config, &new, options)?;
         *config = new;
         Ok(changed)
     });

@@ -27,8 +27,8 @@ impl TokenFile {
 
 fn first(path: &Path) -> Result<String, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("--token-file {shown}: {error}; name the file of a node's tokens"))
+    let text = sherwood_textfile::input(path).map_err(|error| {
+        Failure::usage(format!("--token-file {shown} {error}; name the file of a node's tokens"))
     })?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let token = lines.next().filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
@@ -46,6 +46,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         std::fs::write(&path, "# ours\n\n first-token \nsecond-token\n").unwrap();
+        assert_eq!(first(&path).unwrap(), "first-token");
+        std::fs::write(&path, "\u{feff}first-token\r\n").unwrap();
         assert_eq!(first(&path).unwrap(), "first-token");
         for text in ["", "# none\n", "a secret\n"] {
             std::fs::write(&path, text).unwrap();

@@ -65,7 +65,7 @@ pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin, TenancyError
 pub use deadlines::DeadlineRule;
 pub use events::Event;
 pub use passed::{PassedError, PassedSockets};
-pub use reload::{ReloadError, ReloadRequest, Reloaded};
+pub use reload::{ReloadError, ReloadOptions, ReloadRequest, Reloaded};
 pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
 pub use sherwood_path::Rules;
 pub use slos::{SloScope, SloSetup};

@@ -17,6 +17,12 @@ pub enum ReloadError {
     /// Settings differ that a running node cannot change.
     #[error("nothing was changed: a restart is needed for {}", .0.join(", "))]
     NeedsRestart(Vec<String>),
+    /// The file has no listener, so that all of them would be removed.
+    #[error(
+        "nothing was changed: the file has no listener, so all would be removed and their clients disconnected; \
+         give it a [[listener]], or ask for it by POST /v1/reload?remove_all_listeners=true"
+    )]
+    RemovesAllListeners,
     /// The node refuses a value.
     #[error("nothing was changed: {0}")]
     Refused(String),
@@ -25,8 +31,22 @@ pub enum ReloadError {
 /// The result of a reload: the settings that were changed.
 pub type Reloaded = Result<Vec<String>, ReloadError>;
 
-/// A request of the admin API for a reload; its answer is sent back.
-pub type ReloadRequest = oneshot::Sender<Reloaded>;
+/// Options of a reload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReloadOptions {
+    /// True if a file without a listener removes those that the node has; refused otherwise, since
+    /// a file that was truncated by mistake has none.
+    pub may_remove_all_listeners: bool,
+}
+
+/// A request of the admin API for a reload.
+#[derive(Debug)]
+pub struct ReloadRequest {
+    /// The options of the reload.
+    pub options: ReloadOptions,
+    /// The sender of the result to the client.
+    pub answer: oneshot::Sender<Reloaded>,
+}
 
 /// Requests of the admin API for reloads that wait for the process that reads the file.
 #[derive(Debug, Default)]
@@ -37,10 +57,10 @@ const WAITING_MAX: usize = 4;
 
 impl ReloadRequests {
     /// Asks for a reload; none if nobody reads a file for this node, or too many wait.
-    pub(crate) async fn ask(&self) -> Option<Reloaded> {
+    pub(crate) async fn ask(&self, options: ReloadOptions) -> Option<Reloaded> {
         let sender = self.0.lock().expect("no panics while held").clone()?;
         let (answer, answered) = oneshot::channel();
-        sender.try_send(answer).ok()?;
+        sender.try_send(ReloadRequest { options, answer }).ok()?;
         answered.await.ok()
     }
 

@@ -2,7 +2,7 @@
 //! certificates, their verification.
 //!
 //! Certificates are replaced while the node runs: new connections use the current files
-//! ([`Reloading`]), existing ones keep what they began with. A handshake holds a place among the
+//! ([`Watched`]), existing ones keep what they began with. A handshake holds a place among the
 //! connections, so it has a timeout; it runs in a task of its own, so it delays no other
 //! connection.
 
@@ -21,12 +21,13 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use sherwood_listener::ServerTls;
+use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::access::{AccessError, Refusal, Reloading, file_bytes, refused};
+use crate::access::{AccessError, Refusal, public_bytes, refused, secret_bytes};
 
 pub(crate) use expiry::Certificates;
 
@@ -68,7 +69,7 @@ pub struct TlsFiles {
 }
 
 /// TLS with the current contents of its files.
-pub(crate) struct Tls(Reloading<Loaded>);
+pub(crate) struct Tls(Watched<Loaded>);
 
 /// The contents of TLS files.
 struct Loaded {
@@ -97,10 +98,8 @@ impl Tls {
     }
 
     fn of(files: TlsFiles, keys: &'static Keys, protocols: &[&'static [u8]]) -> Result<Self, AccessError> {
-        let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
-        let paths = paths.into_iter().flatten().cloned().collect();
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
-        Reloading::open(paths, move || load(&files, keys, &protocols)).map(Self)
+        Watched::open(move |reader: &mut Reader| load(&files, keys, &protocols, reader)).map(Self)
     }
 
     /// Returns the time from which the present certificate is invalid, in seconds since 1970.
@@ -153,10 +152,15 @@ async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-fn load(files: &TlsFiles, keys: &Keys, protocols: &[Vec<u8>]) -> Result<Loaded, AccessError> {
-    let chain = certificates(keys.cert, &files.cert)?;
+fn load(
+    files: &TlsFiles,
+    keys: &Keys,
+    protocols: &[Vec<u8>],
+    reader: &mut Reader,
+) -> Result<Loaded, AccessError> {
+    let chain = certificates(keys.cert, &files.cert, reader)?;
     let end = expiry::end(&chain);
-    let config = server_config(files, keys, chain, protocols)?;
+    let config = server_config(files, keys, chain, protocols, reader)?;
     expiry::warn(keys.cert, &files.cert, end, SystemTime::now());
     Ok(Loaded { config: Arc::new(config), end })
 }
@@ -166,6 +170,7 @@ fn server_config(
     keys: &Keys,
     certificates: Vec<CertificateDer<'static>>,
     protocols: &[Vec<u8>],
+    reader: &mut Reader,
 ) -> Result<ServerConfig, AccessError> {
     let TlsFiles { cert, key, client_ca } = files;
     let unusable = |error: rustls::Error| match error {
@@ -176,16 +181,21 @@ fn server_config(
     // TLS 1.2 and 1.3; rustls supports no older versions.
     let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;
     let builder = match client_ca {
-        Some(path) => builder.with_client_cert_verifier(verifier(keys.client_ca, path)?),
+        Some(path) => builder.with_client_cert_verifier(verifier(keys.client_ca, path, reader)?),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(certificates, private_key(keys.key, key)?).map_err(unusable)?;
+    let key = private_key(keys.key, key, reader)?;
+    let mut config = builder.with_single_cert(certificates, key).map_err(unusable)?;
     config.alpn_protocols = protocols.to_vec();
     Ok(config)
 }
 
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, AccessError> {
-    let bytes = file_bytes(what, path, false)?;
+fn certificates(
+    what: &'static str,
+    path: &Path,
+    reader: &mut Reader,
+) -> Result<Vec<CertificateDer<'static>>, AccessError> {
+    let bytes = public_bytes(what, path, reader)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let certificates = certificates.map_err(|error| refused(what, path, not_pem(&error)))?;
     if certificates.is_empty() {
@@ -195,8 +205,12 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(certificates)
 }
 
-fn private_key(what: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
-    let bytes = file_bytes(what, path, true)?;
+fn private_key(
+    what: &'static str,
+    path: &Path,
+    reader: &mut Reader,
+) -> Result<PrivateKeyDer<'static>, AccessError> {
+    let bytes = secret_bytes(what, path, reader)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
         let encrypted = bytes.windows(9).any(|window| window == b"ENCRYPTED");
         let refusal = match error {
@@ -223,10 +237,14 @@ fn not_pem(error: &pem::Error) -> Refusal {
     Refusal::NotPem(problem.to_owned())
 }
 
-fn verifier(what: &'static str, path: &Path) -> Result<Arc<dyn ClientCertVerifier>, AccessError> {
+fn verifier(
+    what: &'static str,
+    path: &Path,
+    reader: &mut Reader,
+) -> Result<Arc<dyn ClientCertVerifier>, AccessError> {
     let unusable = |problem: String| refused(what, path, Refusal::Unusable(problem));
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(what, path)? {
+    for certificate in certificates(what, path, reader)? {
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
     let verifier =

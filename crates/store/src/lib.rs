@@ -62,8 +62,8 @@ pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 pub use remote::{
-    AwsCredentials, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector, HttpOptions, HttpSocket,
-    MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, ServerAddress, SqlOptions, SqlValue,
-    TlsOptions, client_config, with_traceparent,
+    AwsCredentials, ClientTls, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector, HttpOptions,
+    HttpSocket, MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, ServerAddress,
+    SqlOptions, SqlValue, TlsOptions, with_traceparent,
 };
 pub use store::{BoxFuture, ConsumedUnits, Found, KeyAnswer, KeyAnswers, Report, Store, StoreKind};

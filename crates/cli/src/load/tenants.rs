@@ -60,8 +60,8 @@ impl TenantsPlan {
 /// Reads a scenario from a file of JSON, or of TOML by its ending.
 fn read(file: &Path) -> Result<Scenario, String> {
     let shown = file.display();
-    let text =
-        std::fs::read_to_string(file).map_err(|error| format!("reading the scenario {shown}: {error}"))?;
+    let text = sherwood_textfile::input(file)
+        .map_err(|error| format!("reading the scenario {shown}: it {error}"))?;
     let scenario = match file.extension().is_some_and(|ending| ending == "toml") {
         true => Scenario::from_toml(&text),
         false => Scenario::from_json(&text),
@@ -72,7 +72,7 @@ fn read(file: &Path) -> Result<Scenario, String> {
 /// Returns the login of each tenant, from a file of lines `user:password` with a user for each.
 fn logins(file: &Path, scenario: &Scenario) -> Result<Vec<Option<Login>>, String> {
     let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| format!("--passwords {shown}: {error}"))?;
+    let text = sherwood_textfile::input(file).map_err(|error| format!("--passwords {shown} {error}"))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let passwords: HashMap<_, _> = lines.filter_map(|line| line.split_once(':')).collect();
     let login = |user: &String| {

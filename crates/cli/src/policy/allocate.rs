@@ -110,11 +110,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn read(args: &Args) -> Result<Input, Failure> {
     let name = args.input.display();
     let text = if args.input.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin().lock())
+        sherwood_textfile::input_from(std::io::stdin().lock())
     } else {
-        std::fs::read_to_string(&args.input)
+        sherwood_textfile::input(&args.input)
     };
-    let text = text.map_err(|error| Failure::failed(format!("reading the input {name}: {error}")))?;
+    let text = text.map_err(|error| Failure::failed(format!("reading the input {name}: it {error}")))?;
     let file: File = serde_json::from_str(&text).map_err(|error| {
         let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default().trim();
         Failure::usage(format!(

@@ -1,11 +1,11 @@
 //! Lookup of a scenario, built in or in a file.
 
 use std::path::Path;
-use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use sherwood_model::SeededState;
 use sherwood_sim::{Setup, Trace};
+use sherwood_textfile::ReadError;
 use sherwood_workload::onerf::Model;
 
 use super::flags::{Flags, SCALES};
@@ -39,9 +39,12 @@ impl Subject {
     }
 
     fn read(path: &str, name: Option<&str>) -> Result<Self, Failure> {
-        let document = std::fs::read(path)
-            .map_err(|error| Failure::usage(format!("reading the scenario file {path}: {error}")))?;
-        let document = String::from_utf8(document).map_err(|error| not_text(path, &error))?;
+        let document = sherwood_textfile::input(Path::new(path)).map_err(|error| match error {
+            ReadError::NotText { line, column } => Failure::usage(format!(
+                "{path}: line {line} column {column} is no UTF-8: a scenario file is JSON, which is"
+            )),
+            error => Failure::usage(format!("reading the scenario file {path}: it {error}")),
+        })?;
         let model =
             Model::from_json(&document).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
         let scenario = match (name, model.scenarios().len()) {
@@ -100,16 +103,6 @@ impl Subject {
             ))),
         }
     }
-}
-
-/// Reports the position at which a file is not valid UTF-8.
-fn not_text(path: &str, error: &FromUtf8Error) -> Failure {
-    let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-    let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
-    let column = 1 + text.iter().rev().take_while(|&&byte| byte != b'\n').count();
-    Failure::usage(format!(
-        "{path}: line {line} column {column} is no UTF-8: a scenario file is JSON, which is"
-    ))
 }
 
 /// Splits a file's path from the name of the scenario in it, if there is one.

@@ -88,7 +88,7 @@ fn described(path: &Path) -> Result<Value, Failure> {
     let of = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("--add {}: {error}; name a JSON file that describes a tenant", path.display()))
     };
-    let text = std::fs::read_to_string(path).map_err(|error| of(&error))?;
+    let text = sherwood_textfile::input(path).map_err(|error| of(&format_args!("it {error}")))?;
     serde_json::from_str(&text).map_err(|error| of(&error))
 }
 

@@ -159,3 +159,29 @@ fn reload_changes_all_or_nothing_and_no_client_notices() {
     server.signal(libc::SIGTERM);
     assert!(server.end().0.success());
 }
+
+#[test]
+fn reload_that_would_remove_every_listener_has_to_be_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sherwood.toml");
+    write(&path, CONFIG);
+    let mut server = Server::start(&["--config", path.to_str().unwrap()]);
+    let (cache, admin) = (server.address("memcached"), server.address("admin"));
+    let without = CONFIG.replace("[[listener]]\nbind = \"127.0.0.1:0\"\n", "");
+    write(&path, &without.replace("\"static\"", "\"robinhood\""));
+    let (status, refused) = ask(&admin, "POST", "/v1/reload");
+    let error = refused["error"].as_str().unwrap();
+    assert!(status == 422 && error.contains("/v1/reload?remove_all_listeners=true"), "{refused}");
+    server.signal(libc::SIGHUP);
+    server.read_until(|line| line.contains("the old one stays") && line.contains("so all would be removed"));
+    assert_eq!(ask(&admin, "GET", "/v1/control").1["policy"], "static", "nothing is changed in part");
+    let (status, _) = ask(&admin, "POST", "/v1/reload?remove_all_listeners=perhaps");
+    assert_eq!(status, 400);
+    let client = TcpStream::connect(&cache).unwrap();
+    write(&path, &without);
+    let removed = json!({"changed": ["listener 127.0.0.1:0 removed"]});
+    assert_eq!(ask(&admin, "POST", "/v1/reload?remove_all_listeners=true"), (200, removed));
+    assert_eq!((&client).read(&mut [0]).unwrap(), 0, "the client is disconnected");
+    server.signal(libc::SIGTERM);
+    assert!(server.end().0.success());
+}

@@ -9,7 +9,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `file` | secret files: their permissions, and reloading |
+//! | `file` | errors of secret files |
 //! | `secrets` | hashes of tokens and passwords, and their comparison |
 //! | `tokens`, `passwords` | files of tokens, and of users' passwords |
 //! | `guard` | authentication of the HTTP port |
@@ -23,7 +23,7 @@ mod secrets;
 mod tokens;
 
 pub use file::{AccessError, Refusal};
-pub(crate) use file::{Reloading, file_bytes, refused};
+pub(crate) use file::{public_bytes, refused, secret_bytes};
 pub(crate) use guard::{Guard, Refusals};
 pub(crate) use passwords::{PasswordFile, UserTenants, Users};
 pub(crate) use tokens::Tokens;

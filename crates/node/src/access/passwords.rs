@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ring::hmac;
 use sherwood_listener::Passwords;
 use sherwood_model::TenantId;
+use sherwood_textfile::{Reader, Watched};
 
-use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
+use super::file::{AccessError, Refusal, refused, secret_bytes};
 use super::secrets;
 
 /// Configuration key of a listener's password file, for error messages.
@@ -64,7 +65,7 @@ pub(crate) struct PasswordFile {
     path: PathBuf,
     /// The tenants of the users, with which the file is read when it changes.
     tenants: Arc<Mutex<UserTenants>>,
-    users: Reloading<Users>,
+    users: Watched<Users>,
 }
 
 impl fmt::Debug for PasswordFile {
@@ -83,9 +84,11 @@ impl PasswordFile {
         let tenants = Arc::new(Mutex::new(tenants));
         let load = {
             let (path, tenants) = (path.to_owned(), Arc::clone(&tenants));
-            move || Users::read(&path, &tenants.lock().unwrap_or_else(PoisonError::into_inner))
+            move |reader: &mut Reader| {
+                Users::read(&path, &tenants.lock().unwrap_or_else(PoisonError::into_inner), reader)
+            }
         };
-        let users = Reloading::open(vec![path.to_owned()], load)?;
+        let users = Watched::open(load)?;
         Ok(Self { path: path.to_owned(), tenants, users })
     }
 
@@ -95,7 +98,7 @@ impl PasswordFile {
     /// As [`open`](Self::open).
     pub(crate) fn reread(&self, tenants: &UserTenants) -> Result<Option<Users>, AccessError> {
         let is_same = *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) == *tenants;
-        if is_same { Ok(None) } else { Users::read(&self.path, tenants).map(Some) }
+        if is_same { Ok(None) } else { Users::read(&self.path, tenants, &mut Reader::new()).map(Some) }
     }
 
     /// Makes `users`, [read](Self::reread) with `tenants`, those who can log in from now on.
@@ -127,8 +130,8 @@ struct User {
 
 impl Users {
     /// Reads the file at `path`.
-    fn read(path: &Path, tenants: &UserTenants) -> Result<Self, AccessError> {
-        let bytes = file_bytes(WHAT, path, true)?;
+    fn read(path: &Path, tenants: &UserTenants, reader: &mut Reader) -> Result<Self, AccessError> {
+        let bytes = secret_bytes(WHAT, path, reader)?;
         Self::parse(&bytes, tenants).map_err(|refusal| refused(WHAT, path, refusal))
     }
 

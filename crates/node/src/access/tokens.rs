@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
+use sherwood_textfile::{Reader, Watched};
+
+use super::file::{AccessError, Refusal, refused, secret_bytes};
 use super::secrets::Secrets;
 
 /// Minimum and maximum length of a token, characters. A token of 16 random letters and digits
@@ -14,7 +16,7 @@ const TOKEN_CHARS_MAX: usize = 512;
 const TOKENS_MAX: usize = 64;
 
 /// The tokens of a token file, which is reloaded when it changes.
-pub(crate) struct Tokens(Reloading<Secrets>);
+pub(crate) struct Tokens(Watched<Secrets>);
 
 impl Tokens {
     /// Opens the file at `path`, named by the configuration key `what`.
@@ -24,11 +26,11 @@ impl Tokens {
     /// lines.
     pub(crate) fn open(what: &'static str, path: &Path) -> Result<Self, AccessError> {
         let file: PathBuf = path.to_owned();
-        let load = move || {
-            let bytes = file_bytes(what, &file, true)?;
+        let load = move |reader: &mut Reader| {
+            let bytes = secret_bytes(what, &file, reader)?;
             parse(&bytes).map_err(|refusal| refused(what, &file, refusal))
         };
-        Reloading::open(vec![path.to_owned()], load).map(Self)
+        Watched::open(load).map(Self)
     }
 
     /// Returns true if `token` is one of the file's tokens.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
 use crate::http::Problem;
-use crate::reload::ReloadError;
+use crate::reload::{ReloadError, ReloadOptions};
 
 /// The result of a reload.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -20,8 +22,25 @@ pub(crate) struct ReloadedView {
     changed: Vec<String>,
 }
 
-pub(crate) async fn reload(State(core): State<Arc<Core>>) -> Result<Json<ReloadedView>, Problem> {
-    match core.reloads.ask().await {
+/// Query parameters of a reload.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    /// True removes all listeners if the file has none; refused otherwise.
+    remove_all_listeners: Option<bool>,
+    /// Read by [`crate::http::form`].
+    #[serde(rename = "pretty")]
+    #[schemars(skip)]
+    _pretty: Option<IgnoredAny>,
+}
+
+pub(crate) async fn reload(
+    State(core): State<Arc<Core>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<ReloadedView>, Problem> {
+    let Query(Asked { remove_all_listeners, .. }) = asked.map_err(Problem::bad_request)?;
+    let options = ReloadOptions { may_remove_all_listeners: remove_all_listeners.unwrap_or(false) };
+    match core.reloads.ask(options).await {
         Some(Ok(changed)) => Ok(Json(ReloadedView { changed })),
         Some(Err(ReloadError::NeedsRestart(settings))) => {
             let error = ReloadError::NeedsRestart(settings.clone());

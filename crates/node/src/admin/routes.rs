@@ -319,6 +319,7 @@ fn node(routes: Routes) -> Routes {
             "/v1/reload",
             reload::reload,
             op("reload", "Reads the configuration again")
+                .query::<reload::Asked>()
                 .answers::<reload::ReloadedView>()
                 .refuses(
                     422,

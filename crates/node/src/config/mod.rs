@@ -25,9 +25,7 @@ mod spanned;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
 
 pub(crate) use changes::{Changes, Times};
 pub use flags::Flags;
@@ -49,6 +47,10 @@ pub use sherwood_store::{
 use problem::Problems;
 use raw::RawFile;
 use sherwood_model::units;
+use sherwood_textfile::{ReadError, Rules};
+
+/// Rules for a configuration file: at most 4 MiB, enough for thousands of backends.
+const FILE_RULES: Rules = Rules { bytes_max: 4 << 20, ..Rules::DEFAULT };
 
 /// Reads the file that `flags` name, if any, and resolves the configuration of a node.
 ///
@@ -56,12 +58,12 @@ use sherwood_model::units;
 /// besides the file's.
 ///
 /// # Errors
-/// All problems found, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or is not
-/// a valid configuration.
+/// All problems found, when the file cannot be read, is a pipe or a device, is not UTF-8, is larger
+/// than 4 MiB, or is not a valid configuration.
 pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     let Some(path) = &flags.config else { return resolve_all(None, flags, policies) };
     let name = path.display().to_string();
-    match read_file(path) {
+    match sherwood_textfile::text(path, FILE_RULES) {
         Ok(text) => parse(&name, &text, flags, policies),
         Err(error) => {
             let message = format!("cannot read the configuration: {}", said(&error));
@@ -93,22 +95,22 @@ fn resolve_all(file: Option<(&str, &str)>, flags: &Flags, policies: &[&str]) -> 
     Ok(config.expect("a file that could not be read has problems"))
 }
 
-/// Describes an I/O error with its remedy, in the system's words for unknown kinds.
-fn said(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file: check its path".to_owned(),
-        io::ErrorKind::IsADirectory => "it is a directory: name the TOML file".to_owned(),
-        io::ErrorKind::InvalidData => "it is not text in UTF-8: name the TOML file".to_owned(),
-        io::ErrorKind::PermissionDenied => "this user may not read it: change its permissions".to_owned(),
-        _ => error.to_string(),
+/// Describes the error of a file with its remedy, in the system's words for unknown kinds.
+fn said(error: &ReadError) -> String {
+    match error {
+        ReadError::Unreadable(error) => match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file: check its path".to_owned(),
+            io::ErrorKind::PermissionDenied => "this user may not read it: change its permissions".to_owned(),
+            _ => error.to_string(),
+        },
+        ReadError::NotAFile("directory") => "it is a directory: name the TOML file".to_owned(),
+        ReadError::NotAFile(kind) => format!(
+            "it is a {kind}, which a reload could not read again: write the configuration to a file, and name that"
+        ),
+        ReadError::TooLarge { .. } => "it is larger than 4 MiB: split it".to_owned(),
+        ReadError::NotText { .. } => {
+            "it is not text in UTF-8: name the TOML file, and save it as UTF-8".to_owned()
+        }
+        other => format!("it {other}"),
     }
-}
-
-fn read_file(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(read::FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
-    if text.len() > read::FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB: split it"));
-    }
-    Ok(text)
 }

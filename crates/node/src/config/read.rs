@@ -13,9 +13,6 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::problem::{Origin, Problems};
 use super::raw::RawFile;
 
-/// Maximum size of a configuration file, bytes; enough for thousands of backends.
-pub(super) const FILE_BYTES_MAX: usize = 4 << 20;
-
 /// Parses `text`. Returns none after adding errors to `problems`.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
     let (root, errors) = DeTable::parse_recoverable(text);

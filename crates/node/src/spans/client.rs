@@ -3,21 +3,47 @@
 use std::pin::Pin;
 
 use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use sherwood_store::HttpConnector;
 
+use super::exporter::Headers;
+
 /// Largest answer of a collector that is read, bytes: a message of protobuf or an error page.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An HTTP client over the connections of backends' connectors. Its caller limits the time.
+/// An HTTP client over the connections of backends' connectors. A request whose headers the
+/// collector refuses is sent once more if their file has changed. Its caller limits the time.
 #[derive(Debug)]
-pub(super) struct CollectorClient(Client<HttpConnector, Body>);
+pub(super) struct CollectorClient {
+    client: Client<HttpConnector, Body>,
+    headers: Headers,
+}
 
 impl CollectorClient {
-    pub(super) fn new(connector: HttpConnector) -> Self {
-        Self(Client::builder(TokioExecutor::new()).build(connector))
+    pub(super) fn new(connector: HttpConnector, headers: Headers) -> Self {
+        Self { client: Client::builder(TokioExecutor::new()).build(connector), headers }
+    }
+
+    /// Sends a request with these headers added, and once more if its connection ended: the
+    /// collector may have ended a kept one as it was used again. Spans have ids, so a collector can
+    /// tell those that it has received twice.
+    async fn send(
+        &self,
+        mut request: Request<Bytes>,
+        headers: &HeaderMap,
+    ) -> Result<Response<Bytes>, HttpError> {
+        request.headers_mut().extend(headers.clone());
+        let again = request.clone();
+        let response = match self.client.request(request.map(Body::from)).await {
+            Err(error) if !error.is_connect() => self.client.request(again.map(Body::from)).await?,
+            response => response?,
+        };
+        let (head, body) = response.into_parts();
+        let body = to_bytes(Body::new(body), ANSWER_BYTES_MAX).await?;
+        Ok(Response::from_parts(head, body))
     }
 }
 
@@ -30,29 +56,58 @@ impl HttpClient for CollectorClient {
         Self: 'answer,
     {
         Box::pin(async move {
-            let again = request.clone();
-            let response = match self.0.request(request.map(Body::from)).await {
-                // The collector may have ended a kept connection as it was used again. Spans have
-                // ids, so a collector can tell those that it has received twice.
-                Err(error) if !error.is_connect() => self.0.request(again.map(Body::from)).await?,
-                response => response?,
-            };
-            let (head, body) = response.into_parts();
-            let body = to_bytes(Body::new(body), ANSWER_BYTES_MAX).await?;
-            Ok(Response::from_parts(head, body))
+            let headers = self.headers.current();
+            let answer = self.send(request.clone(), &headers).await?;
+            let is_refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status());
+            let newer = if is_refused { self.headers.newer_than(&headers) } else { None };
+            match newer {
+                Some(newer) => self.send(request, &newer).await,
+                None => Ok(answer),
+            }
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
+    use axum::Router;
+    use axum::routing::post;
     use sherwood_store::TlsOptions;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
+    use super::super::exporter::open_headers;
     use super::*;
+
+    #[tokio::test]
+    async fn export_whose_token_is_refused_is_sent_again_with_a_new_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let check = |headers: HeaderMap, body: String| async move {
+            let is_known = headers.get("authorization").is_some_and(|shown| shown == "Bearer new");
+            if is_known { (StatusCode::OK, body) } else { (StatusCode::UNAUTHORIZED, String::new()) }
+        };
+        tokio::spawn(axum::serve(listener, Router::new().route("/", post(check))).into_future());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("headers");
+        let write = |text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        };
+        write("authorization: Bearer old\n");
+        let headers = open_headers(Some(path.clone())).unwrap();
+        let connector =
+            HttpConnector::open(false, &TlsOptions::default(), &[], Duration::from_secs(60)).unwrap();
+        let client = CollectorClient::new(connector, headers);
+        write("authorization: Bearer new\n");
+        let request = Request::post(&url).body(Bytes::from("spans")).unwrap();
+        let answer = client.send_bytes(request).await.unwrap();
+        assert_eq!((answer.status(), &answer.body()[..]), (StatusCode::OK, &b"spans"[..]));
+    }
 
     #[tokio::test]
     async fn export_whose_kept_connection_ended_is_sent_again() {
@@ -68,7 +123,7 @@ mod tests {
             }
         });
         let connector = HttpConnector::open(false, &TlsOptions::default(), &[], Duration::from_secs(60));
-        let client = CollectorClient::new(connector.unwrap());
+        let client = CollectorClient::new(connector.unwrap(), open_headers(None).unwrap());
         for _ in 0..2 {
             let request = Request::post(&url).body(Bytes::from_static(b"spans")).unwrap();
             assert_eq!(client.send_bytes(request).await.unwrap().status(), 200);

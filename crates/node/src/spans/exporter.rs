@@ -1,7 +1,6 @@
 //! The exporter: sends batches of spans to the collector, by the crate of OpenTelemetry.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +13,16 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkError;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use sherwood_store::{HttpConnector, OpenCause};
+use sherwood_textfile::{Reader, Watched};
 use tokio::time::{Instant, timeout};
 use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
+use tonic::{Request, Status};
 
 use super::client::CollectorClient;
 use super::options::{ExportProtocol, SpanExport};
 use super::queue::SpanQueue;
-use crate::access::{AccessError, Refusal, file_bytes, refused};
+use crate::access::{AccessError, Refusal, refused, secret_bytes};
 
 /// Time after which an incomplete batch is sent.
 const DELAY: Duration = Duration::from_secs(1);
@@ -45,10 +46,19 @@ pub enum SpanExportError {
     Options(#[from] ExporterBuildError),
 }
 
+/// The headers that are sent to the collector, whose file is read again when it changes.
+pub(super) type Headers = Arc<Watched<HeaderMap>>;
+
+/// An exporter of spans, with its headers.
+pub(super) struct Exporter {
+    spans: SpanExporter,
+    headers: Headers,
+}
+
 /// Makes the exporter of `export`, whose spans are those of the node with this `instance` id. To be
 /// called within a runtime. Nothing is connected yet.
-pub(super) fn open(export: &SpanExport, instance: &str) -> Result<SpanExporter, SpanExportError> {
-    let headers = export.headers_file.as_deref().map(headers).transpose()?.unwrap_or_default();
+pub(super) fn open(export: &SpanExport, instance: &str) -> Result<Exporter, SpanExportError> {
+    let headers = open_headers(export.headers_file.clone())?;
     let connector =
         |protocols| HttpConnector::open(export.endpoint.is_secure(), &export.tls, protocols, export.timeout);
     let mut exporter = match export.protocol {
@@ -56,22 +66,35 @@ pub(super) fn open(export: &SpanExport, instance: &str) -> Result<SpanExporter, 
             let endpoint = Endpoint::from_shared(export.endpoint.origin()).expect("it was parsed as a URL");
             let channel = endpoint.timeout(export.timeout).connect_with_connector_lazy(connector(&["h2"])?);
             let exporter = SpanExporter::builder().with_tonic().with_channel(channel);
-            exporter.with_metadata(MetadataMap::from_headers(headers)).with_timeout(export.timeout).build()?
+            exporter.with_interceptor(with_metadata(&headers)).with_timeout(export.timeout).build()?
         }
         ExportProtocol::HttpProtobuf => {
             let path = if export.endpoint.path().is_empty() { "/v1/traces" } else { export.endpoint.path() };
             let exporter = SpanExporter::builder().with_http();
             exporter
-                .with_http_client(CollectorClient::new(connector(&["h2", "http/1.1"])?))
+                .with_http_client(CollectorClient::new(connector(&["h2", "http/1.1"])?, Arc::clone(&headers)))
                 .with_protocol(Protocol::HttpBinary)
                 .with_endpoint(export.endpoint.origin() + path)
                 .with_timeout(export.timeout)
-                .with_headers(texts(&headers))
                 .build()?
         }
     };
     exporter.set_resource(&resource(instance));
-    Ok(exporter)
+    Ok(Exporter { spans: exporter, headers })
+}
+
+/// Adds the present headers to each call of gRPC.
+fn with_metadata(
+    headers: &Headers,
+) -> impl FnMut(Request<()>) -> Result<Request<()>, Status> + Clone + Send + Sync + 'static + use<> {
+    let headers = Arc::clone(headers);
+    move |mut request| {
+        let more = HeaderMap::clone(&headers.current());
+        let mut metadata = std::mem::take(request.metadata_mut()).into_headers();
+        metadata.extend(more);
+        *request.metadata_mut() = MetadataMap::from_headers(metadata);
+        Ok(request)
+    }
 }
 
 /// The attributes that all spans of this process share.
@@ -85,9 +108,18 @@ fn resource(instance: &str) -> Resource {
         .build()
 }
 
+/// Opens the file of headers; no file has none.
+pub(super) fn open_headers(file: Option<PathBuf>) -> Result<Headers, AccessError> {
+    let read = move |reader: &mut Reader| match &file {
+        Some(path) => headers(path, reader),
+        None => Ok(HeaderMap::new()),
+    };
+    Watched::open(read).map(Arc::new)
+}
+
 /// Reads a file of headers, one `name: value` a line; lines that begin with `#` are comments.
-fn headers(path: &Path) -> Result<HeaderMap, AccessError> {
-    let bytes = file_bytes(HEADERS, path, true)?;
+fn headers(path: &Path, reader: &mut Reader) -> Result<HeaderMap, AccessError> {
+    let bytes = secret_bytes(HEADERS, path, reader)?;
     let mut headers = HeaderMap::new();
     for (index, line) in bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).enumerate() {
         if line.is_empty() || line.starts_with(b"#") {
@@ -105,16 +137,9 @@ fn headers(path: &Path) -> Result<HeaderMap, AccessError> {
     Ok(headers)
 }
 
-fn texts(headers: &HeaderMap) -> HashMap<String, String> {
-    let text = |(name, value): (&HeaderName, &HeaderValue)| {
-        (name.to_string(), value.to_str().unwrap_or_default().to_owned())
-    };
-    headers.iter().map(text).collect()
-}
-
 /// Exports batches until the queue is closed and empty. A batch that the collector does not accept
 /// within `most` is dropped and counted.
-pub(super) async fn run(exporter: SpanExporter, queue: Arc<SpanQueue>, most: Duration) {
+pub(super) async fn run(exporter: Exporter, queue: Arc<SpanQueue>, most: Duration) {
     let mut warned: Option<Instant> = None;
     while let Some(batch) = queue.next(DELAY).await {
         let count = batch.len();
@@ -136,8 +161,13 @@ pub(super) async fn run(exporter: SpanExporter, queue: Arc<SpanQueue>, most: Dur
     }
 }
 
-async fn export(exporter: &SpanExporter, batch: Vec<SpanData>, most: Duration) -> Result<(), OTelSdkError> {
-    timeout(most, exporter.export(batch)).await.unwrap_or(Err(OTelSdkError::Timeout(most)))
+async fn export(exporter: &Exporter, batch: Vec<SpanData>, most: Duration) -> Result<(), OTelSdkError> {
+    let exported = timeout(most, exporter.spans.export(batch)).await;
+    exported.unwrap_or(Err(OTelSdkError::Timeout(most))).inspect_err(|_| {
+        // The library does not tell a refused token from other errors: the next batch has the
+        // token that is in the file by then.
+        exporter.headers.newer_than(&exporter.headers.current());
+    })
 }
 
 #[cfg(test)]
@@ -154,7 +184,7 @@ mod tests {
         let read = |text: &str, mode: u32| {
             fs::write(&path, text).expect("written");
             fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
-            headers(&path)
+            headers(&path, &mut Reader::new())
         };
         let found = read("# of the collector\n\nAuthorization: Bearer sesame\nx-scope:a:b\n", 0o600);
         let found = found.expect("valid");
@@ -166,5 +196,28 @@ mod tests {
         let refused = read("a: b\nsesame\n", 0o600).expect_err("the second line is no header").to_string();
         assert!(refused.contains("line 2") && !refused.contains("sesame"), "{refused}");
         assert!(read("a: b", 0o644).expect_err("others may read it").to_string().contains("chmod 600"));
+    }
+    #[test]
+    fn call_of_grpc_has_the_headers_that_are_in_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("headers");
+        let write = |text: &str| {
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        };
+        write("authorization: Bearer old\n");
+        let headers = open_headers(Some(path.clone())).expect("valid");
+        let mut add = with_metadata(&headers);
+        let mut shown = || {
+            let mut request = Request::new(());
+            request.metadata_mut().insert("x-other", "1".parse().expect("valid"));
+            let request = add(request).expect("it is not refused");
+            assert_eq!(request.metadata().get("x-other").expect("it stays"), "1");
+            request.metadata().get("authorization").expect("it is added").clone()
+        };
+        assert_eq!(shown(), "Bearer old");
+        write("\u{feff}authorization: Bearer new\r\n");
+        assert!(headers.newer_than(&headers.current()).is_some());
+        assert_eq!(shown(), "Bearer new");
     }
 }

@@ -8,7 +8,7 @@ use super::Node;
 use crate::config::{Changes, Config};
 use crate::control::ControlChange;
 use crate::core::Core;
-use crate::reload::{ReloadError, ReloadRequest, Reloaded};
+use crate::reload::{ReloadError, ReloadOptions, ReloadRequest, Reloaded};
 use crate::setup;
 
 impl Node {
@@ -23,8 +23,13 @@ impl Node {
     /// settings that changed. Blocks for as long as a decision of the control loop takes.
     ///
     /// # Errors
-    /// Fails, and changes nothing, if a restart is needed or a value is refused.
-    pub fn reload(&self, old: &Config, new: &Config) -> Reloaded {
+    /// Fails, and changes nothing, if a restart is needed, a value is refused, or all listeners
+    /// would be removed and `options` do not say so.
+    pub fn reload(&self, old: &Config, new: &Config, options: ReloadOptions) -> Reloaded {
+        let removes_all = !old.listeners.is_empty() && new.listeners.is_empty();
+        if removes_all && !options.may_remove_all_listeners {
+            return Err(ReloadError::RemovesAllListeners);
+        }
         let changes = Changes::between(old, new).map_err(ReloadError::NeedsRestart)?;
         let mut listeners = self.listeners();
         let kept = &changes.listeners.kept;

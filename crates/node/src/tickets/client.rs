@@ -284,6 +284,9 @@ impl RemoteScheduler {
     /// Notes a failed call, unless the scheduler has answered it.
     fn failed(&self, now: Instant, status: &Status) {
         tracing::debug!("scheduler {}: {status}", self.endpoint.url());
+        if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) {
+            self.endpoint.reread_token();
+        }
         if !matches!(status.code(), Code::ResourceExhausted | Code::NotFound | Code::Aborted) {
             self.backoff().note_failure(now);
         }

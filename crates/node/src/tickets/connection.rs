@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,9 +14,9 @@ use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use sherwood_store::TlsOptions;
+use sherwood_store::{ClientTls, TlsOptions};
+use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -24,7 +24,7 @@ use tonic::body::Body;
 use tower_service::Service;
 
 use super::service::DEFAULT;
-use crate::access::{AccessError, Refusal, file_bytes, refused};
+use crate::access::{AccessError, Refusal, refused, secret_bytes};
 
 /// Interval of pings to a silent node, and the timeout of its answers: a wait for a turn of a node
 /// that has vanished ends after twice this time.
@@ -96,19 +96,20 @@ impl fmt::Debug for SchedulerUrl {
 /// Everything that connecting to a scheduler needs.
 pub(super) struct Endpoint {
     url: SchedulerUrl,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
-    token: Option<HeaderValue>,
+    tls: Option<(ClientTls, ServerName<'static>)>,
+    token: Option<Arc<Watched<HeaderValue>>>,
 }
 
 impl Endpoint {
-    /// Reads the files of `source`. Changes of the files take effect at the next start.
+    /// Reads the files of `source`, which are read again when they change.
     ///
     /// # Errors
     /// Names the file, or the option of TLS, that is unusable.
     pub(super) fn open(source: SchedulerSource) -> Result<Self, AccessError> {
         let SchedulerSource { url, token_file, tls } = source;
-        let token = token_file.map(|path| token(&path)).transpose()?;
-        let tls = if url.is_tls { Some(connector(&url, &tls)?) } else { None };
+        let token = |path: PathBuf| Watched::open(move |reader: &mut Reader| token(&path, reader));
+        let token = token_file.map(token).transpose()?.map(Arc::new);
+        let tls = if url.is_tls { Some(client_tls(&url, &tls)?) } else { None };
         Ok(Self { url, tls, token })
     }
 
@@ -128,6 +129,13 @@ impl Endpoint {
         uri.build().expect("its parts are those of a URL")
     }
 
+    /// Reads the file of the token again, which the node has refused, for the next calls.
+    pub(super) fn reread_token(&self) {
+        if let Some(token) = &self.token {
+            token.newer_than(&token.current());
+        }
+    }
+
     /// Opens a connection.
     ///
     /// # Errors
@@ -139,7 +147,15 @@ impl Endpoint {
         stream.set_nodelay(true)?;
         match &self.tls {
             None => self.greet(stream).await,
-            Some((connector, name)) => self.greet(connector.connect(name.clone(), stream).await?).await,
+            Some((tls, name)) => {
+                let config = tls.current();
+                let connector = TlsConnector::from(Arc::clone(&config));
+                let stream = connector.connect(name.clone(), stream).await.inspect_err(|_| {
+                    // For the next connection.
+                    tls.newer_than(&config);
+                })?;
+                self.greet(stream).await
+            }
         }
     }
 
@@ -163,7 +179,7 @@ impl Endpoint {
 #[derive(Clone)]
 pub(super) struct Connection {
     sender: SendRequest<Body>,
-    token: Option<HeaderValue>,
+    token: Option<Arc<Watched<HeaderValue>>>,
 }
 
 impl Connection {
@@ -184,30 +200,28 @@ impl Service<Request<Body>> for Connection {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(token) = &self.token {
-            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+            request.headers_mut().insert(header::AUTHORIZATION, HeaderValue::clone(&token.current()));
         }
         Box::pin(self.sender.send_request(request))
     }
 }
 
-fn connector(
+fn client_tls(
     url: &SchedulerUrl,
     options: &TlsOptions,
-) -> Result<(TlsConnector, ServerName<'static>), AccessError> {
+) -> Result<(ClientTls, ServerName<'static>), AccessError> {
     let unusable = |why: String| refused("[[backend]] tickets.tls", &PathBuf::new(), Refusal::Unusable(why));
-    let config = sherwood_store::client_config(options).map_err(|error| unusable(error.to_string()))?;
-    let mut config = ClientConfig::clone(&config);
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = ClientTls::open(options, &["h2"]).map_err(|error| unusable(error.to_string()))?;
     let host = url.authority.host().trim_start_matches('[').trim_end_matches(']');
     let name = options.server_name.as_deref().unwrap_or(host);
     let name = ServerName::try_from(name.to_owned()).map_err(|error| unusable(format!("{name}: {error}")))?;
-    Ok((TlsConnector::from(Arc::new(config)), name))
+    Ok((tls, name))
 }
 
 /// Reads the first token of a token file.
-fn token(path: &std::path::Path) -> Result<HeaderValue, AccessError> {
+fn token(path: &Path, reader: &mut Reader) -> Result<HeaderValue, AccessError> {
     const WHAT: &str = "[[backend]] tickets.token_file";
-    let bytes = file_bytes(WHAT, path, true)?;
+    let bytes = secret_bytes(WHAT, path, reader)?;
     let mut lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let token = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
     let token =

@@ -635,6 +635,29 @@ fn oversized_or_binary_configuration_file_is_named() {
 }
 
 #[test]
+fn configuration_that_a_reload_could_not_read_again_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pipe.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+    let refused = |path: &std::path::Path| {
+        let flags = Flags { config: Some(path.to_owned()), ..Flags::default() };
+        load(&flags, POLICIES).expect_err("it is no file").to_string()
+    };
+    // No process ever writes to it.
+    assert!(refused(&path).contains("it is a pipe, which a reload could not read again: write"));
+    assert!(refused("/dev/null".as_ref()).contains("it is a device, which"));
+}
+
+#[test]
+fn byte_order_mark_and_carriage_returns_of_a_configuration_are_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, "\u{feff}[memory]\r\ntotal = \"32MiB\"\r\n").expect("written");
+    let flags = Flags { config: Some(path), ..Flags::default() };
+    assert_eq!(load(&flags, POLICIES).expect("it is valid").memory.total_bytes, 32 << 20);
+}
+
+#[test]
 fn scheduler_that_cannot_be_served_is_refused() {
     assert_refused(&[
         (

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sherwood_node::config::{Config, Flags, parse};
-use sherwood_node::{Node, Pin, Setup};
+use sherwood_node::{Node, Pin, ReloadOptions, Setup};
 use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
 
 use crate::support::{Http, TOTAL, setup};
@@ -276,13 +276,13 @@ fn reload_raises_and_lowers_the_total_without_losing_items_that_fit() {
     assert_eq!(of("allocated_bytes"), [6 * MIB, 6 * MIB]);
     fill(http, "a", 0..4_000);
     let items = of("items")[0];
-    assert_eq!(node.reload(&small, &large), Ok(vec!["[memory] total".to_owned()]));
+    assert_eq!(node.reload(&small, &large, ReloadOptions::default()), Ok(vec!["[memory] total".to_owned()]));
     assert_eq!(of("allocated_bytes"), [32 * MIB, 8 * MIB], "b has its maximum");
     assert_eq!((limit() - at_start, of("items")[0]), (28 * MIB, items));
     fill(http, "a", 4_000..20_000);
     assert!(of("items")[0] > 19_000 && of("used_bytes")[0] > 16 * MIB);
     // The maximum of b is above this total, and so without effect.
-    node.reload(&large, &tiny).unwrap();
+    node.reload(&large, &tiny, ReloadOptions::default()).unwrap();
     let sizes = of("allocated_bytes");
     assert!(sizes.iter().sum::<u64>() == 6 * MIB && sizes[1] >= 2 * MIB, "{sizes:?}");
     assert_eq!(at_start - limit(), 6 * MIB);
@@ -300,11 +300,11 @@ fn reload_changes_the_total_of_one_lru_that_partitions_share() {
         let partitions = http.get("/v1/partitions");
         partitions.as_array().unwrap().iter().map(|one| one["used_bytes"].as_u64().unwrap()).sum()
     };
-    node.reload(&small, &large).unwrap();
+    node.reload(&small, &large, ReloadOptions::default()).unwrap();
     fill(http, "a", 0..16_000);
     fill(http, "a", 16_000..18_000);
     assert!(used() > 16 * MIB, "{}", used());
-    node.reload(&large, &small).unwrap();
+    node.reload(&large, &small, ReloadOptions::default()).unwrap();
     eventually("the cache has shrunk", || used() <= 12 * MIB);
     node.stop();
 }
@@ -329,19 +329,23 @@ fn reload_changes_the_total_of_tenants_by_their_weights() {
     };
     let allocated = || allocated(http).iter().sum::<u64>();
     assert_eq!((bases(), allocated()), ([48 * MIB, 16 * MIB], 64 * MIB));
-    node.reload(&large, &small).unwrap();
+    node.reload(&large, &small, ReloadOptions::default()).unwrap();
     assert_eq!(bases(), [12 * MIB, 4 * MIB]);
     assert!(allocated() <= 16 * MIB, "{}", allocated());
-    node.reload(&small, &large).unwrap();
+    node.reload(&small, &large, ReloadOptions::default()).unwrap();
     assert_eq!(bases(), [48 * MIB, 16 * MIB]);
     eventually("tenants have the larger total", || allocated() == 64 * MIB);
     // The least bytes of a tenant exceed its part.
     assert!(
-        node.reload(&large, &{
-            let mut tiny = with_total("16MiB");
-            tiny.memory.total_bytes = 2 * MIB;
-            tiny
-        })
+        node.reload(
+            &large,
+            &{
+                let mut tiny = with_total("16MiB");
+                tiny.memory.total_bytes = 2 * MIB;
+                tiny
+            },
+            ReloadOptions::default()
+        )
         .is_err()
     );
     node.stop();
@@ -366,7 +370,7 @@ fn reload_changes_lifetimes_of_values_and_the_slo_of_a_class() {
     (0..2).for_each(|_| fill(http, "a", 70..72));
     assert_eq!(misses(), 2, "they are cached");
     let changed = ["[[slo.class]], [[slo.tenant]]", "lifetimes of backend a"].map(str::to_owned);
-    assert_eq!(node.reload(&before, &after), Ok(changed.to_vec()));
+    assert_eq!(node.reload(&before, &after, ReloadOptions::default()), Ok(changed.to_vec()));
     (0..2).for_each(|_| fill(http, "a", 72..74));
     assert_eq!(misses(), 6, "values with a lifetime of zero are not");
     (0..2).for_each(|_| fill(http, "a", 80..82));

@@ -11,7 +11,7 @@ use std::thread;
 use serde_json::json;
 use sherwood_listener::Address;
 use sherwood_node::config::{Config, Flags, parse};
-use sherwood_node::{Node, Setup};
+use sherwood_node::{Node, ReloadOptions, Setup};
 use sherwood_store::Store;
 use tempfile::TempDir;
 
@@ -228,10 +228,13 @@ fn reload_moves_users_to_other_tenants_and_refuses_a_user_of_none() {
     };
     let mut early = log_in();
     early.check("SET k golden\r\n", "+OK\r\n");
-    let refused = node.reload(&before, &without).unwrap_err().to_string();
+    let refused = node.reload(&before, &without, ReloadOptions::default()).unwrap_err().to_string();
     assert!(refused.contains("nothing was changed") && refused.contains("line 2 names a user of no tenant"));
     log_in().check("GET k\r\n", "$6\r\ngolden\r\n");
-    assert_eq!(node.reload(&before, &after), Ok(vec!["users of tenants".to_owned()]));
+    assert_eq!(
+        node.reload(&before, &after, ReloadOptions::default()),
+        Ok(vec!["users of tenants".to_owned()])
+    );
     let mut late = log_in();
     late.check("GET k\r\nSET k silvery\r\n", "$-1\r\n+OK\r\n");
     early.check("GET k\r\n", "$6\r\ngolden\r\n");

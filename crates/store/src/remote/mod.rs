@@ -34,7 +34,7 @@ pub use redis::RedisOptions;
 pub use secret::Secret;
 pub use server::ServerAddress;
 pub use sql::{SqlOptions, SqlValue};
-pub use tls::{TlsOptions, client_config};
+pub use tls::{ClientTls, TlsOptions};
 
 use std::sync::Arc;
 

@@ -1,59 +1,80 @@
-//! The places from which passwords and tokens are read.
+//! The places from which passwords and tokens are read, and read again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
+use sherwood_textfile::{Reader, Rules, Watched};
 
-use crate::OpenCause;
+use crate::{Cause, OpenCause};
 
-/// Longest password or token in bytes.
-const SECRET_BYTES_MAX: usize = 64 << 10;
-
-/// The place from which a password or token is read when a store is opened. `Debug` shows the place
-/// and not the secret.
+/// The place of a password or token. `Debug` shows the place and not the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
-    /// A file; a line end after the secret is removed.
+    /// A file of one line, which is read again when it changes or the server refuses the secret.
     File(PathBuf),
-    /// An environment variable of this name.
+    /// An environment variable of this name, which cannot change while the process runs.
     Env(String),
 }
 
 impl Secret {
-    /// Reads the password or token from its place.
+    /// Reads the password from its place.
     ///
     /// # Errors
-    /// When it is absent, empty, longer than 64 KiB or not UTF-8.
-    pub fn read(&self) -> Result<String, OpenCause> {
+    /// When it is absent, empty, longer than 64 KiB, of several lines or not UTF-8.
+    pub(super) fn password(&self, reader: &mut Reader) -> Result<String, OpenCause> {
         match self {
             Self::File(_) => {
-                self.read_for("password_file", "name a file of one line that this user may read")
+                self.read_for("password_file", "name a file of one line that this user may read", reader)
             }
-            Self::Env(_) => self.read_for("password_env", "set the variable, or use `password_file`"),
+            Self::Env(_) => self.read_for("password_env", "set the variable, or use `password_file`", reader),
         }
     }
 
     /// Reads the secret for the option called `option`; `remedy` is that of an error.
-    pub(super) fn read_for(&self, option: &'static str, remedy: &'static str) -> Result<String, OpenCause> {
+    pub(super) fn read_for(
+        &self,
+        option: &'static str,
+        remedy: &'static str,
+        reader: &mut Reader,
+    ) -> Result<String, OpenCause> {
         let refused = |detail| OpenCause::Remote { option, detail, remedy };
         match self {
-            Self::File(path) => {
-                let wrong = |detail: &str| refused(format!("{}: {detail}", path.display()));
-                let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
-                let text = text.strip_suffix('\n').unwrap_or(&text);
-                let text = text.strip_suffix('\r').unwrap_or(text);
-                match text.len() {
-                    0 => Err(wrong("it is empty")),
-                    1..=SECRET_BYTES_MAX => Ok(text.to_owned()),
-                    _ => Err(wrong("it is longer than 64 KiB")),
-                }
-            }
+            Self::File(path) => reader
+                .secret(path, Rules::DEFAULT)
+                .map_err(|error| refused(format!("{} {error}", path.display()))),
             Self::Env(name) => std::env::var(name)
                 .ok()
                 .filter(|text| !text.is_empty())
                 .ok_or_else(|| refused(format!("{name} is not set"))),
         }
+    }
+}
+
+/// The password of a connector's login, which is read again when it changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Password(Arc<Watched<String>>);
+
+impl Password {
+    /// Reads the password from its place.
+    ///
+    /// # Errors
+    /// As [`Secret::password`].
+    pub(crate) fn open(place: &Secret) -> Result<Self, OpenCause> {
+        let place = place.clone();
+        let watched = Watched::open(move |reader: &mut Reader| place.password(reader))?;
+        Ok(Self(Arc::new(watched)))
+    }
+
+    /// Returns the present password.
+    pub(crate) fn current(&self) -> Arc<String> {
+        self.0.current()
+    }
+
+    /// True if there is another password than `used`, with which a login failed by `cause`.
+    pub(crate) fn has_changed(&self, used: &Arc<String>, cause: &Cause) -> bool {
+        matches!(cause, Cause::Credentials { .. }) && self.0.newer_than(used).is_some()
     }
 }
 
@@ -66,11 +87,28 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         let secret = Secret::File(path.clone());
-        assert!(secret.read().unwrap_err().to_string().starts_with("`password_file` cannot be used"));
+        let refusal = |secret: &Secret| Password::open(secret).unwrap_err().to_string();
+        assert!(refusal(&secret).starts_with("`password_file` cannot be used"));
         std::fs::write(&path, "\n").unwrap();
-        assert!(secret.read().unwrap_err().to_string().contains("it is empty"));
+        assert!(refusal(&secret).contains("is empty"));
+        std::fs::write(&path, " sesame \r\nopen\r\n").unwrap();
+        assert!(refusal(&secret).contains("has 2 lines") && !refusal(&secret).contains("sesame"));
         std::fs::write(&path, " sesame \r\n").unwrap();
-        assert_eq!(secret.read().unwrap(), " sesame ");
-        assert!(!format!("{secret:?}").contains("sesame"));
+        let password = Password::open(&secret).unwrap();
+        assert_eq!(*password.current(), " sesame ");
+        assert!(!format!("{secret:?} {password:?}").contains("sesame"));
+    }
+
+    #[test]
+    fn password_is_read_again_when_the_server_refuses_it_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "old").unwrap();
+        let password = Password::open(&Secret::File(path.clone())).unwrap();
+        let used = password.current();
+        std::fs::write(&path, "new").unwrap();
+        assert!(!password.has_changed(&used, &Cause::Closed));
+        assert!(password.has_changed(&used, &Cause::Credentials { detail: String::new() }));
+        assert_eq!(*password.current(), "new");
     }
 }

@@ -8,12 +8,13 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::host::{Deadline, HostPort};
 use super::options::RemoteOptions;
-use super::tls;
+use super::tls::{self, ClientTls};
 use crate::{Cause, OpenCause};
 
 /// A connection in clear or over TLS.
@@ -32,7 +33,7 @@ pub(crate) struct Connected {
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: HostPort,
-    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(crate) tls: Option<(ClientTls, ServerName<'static>)>,
     /// The timeout for each of resolving, connecting and the TLS handshake.
     pub(crate) timeout: Duration,
 }
@@ -41,19 +42,39 @@ impl Endpoint {
     pub(crate) fn new(address: HostPort, options: &RemoteOptions) -> Result<Self, OpenCause> {
         let timeout = options.connect_timeout();
         let tls = match &options.tls {
-            Some(tls) => Some((tls::client_config(tls)?, tls::server_name(tls, &address.host)?)),
+            Some(tls) => Some((ClientTls::open(tls, &[])?, tls::server_name(tls, &address.host)?)),
             None => None,
         };
         Ok(Self { address, tls, timeout })
     }
 
+    /// Connects to the server. If the peers do not trust each other and the files of TLS have
+    /// changed meanwhile, connects once more with these.
     pub(crate) async fn connect(&self) -> Result<Connected, Cause> {
-        let addresses = self.address.look_up(Deadline::new(self.timeout)).await?;
-        let stream = self.address.reach(&addresses, Deadline::new(self.timeout)).await?;
-        let Some((config, name)) = &self.tls else {
-            return Ok(Connected { io: Box::new(stream), http2: false });
+        let Some((tls, name)) = &self.tls else {
+            return Ok(Connected { io: Box::new(self.reach().await?), http2: false });
         };
-        let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
+        let config = tls.current();
+        match self.connect_with(&config, name).await {
+            Err(cause @ Cause::Certificate { .. }) => match tls.newer_than(&config) {
+                Some(newer) => self.connect_with(&newer, name).await,
+                None => Err(cause),
+            },
+            connected => connected,
+        }
+    }
+
+    async fn reach(&self) -> Result<TcpStream, Cause> {
+        let addresses = self.address.look_up(Deadline::new(self.timeout)).await?;
+        self.address.reach(&addresses, Deadline::new(self.timeout)).await
+    }
+
+    async fn connect_with(
+        &self,
+        config: &Arc<ClientConfig>,
+        name: &ServerName<'static>,
+    ) -> Result<Connected, Cause> {
+        let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), self.reach().await?);
         match timeout(self.timeout, handshake).await {
             Ok(Ok(stream)) => {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -76,11 +97,15 @@ impl Endpoint {
     }
 
     /// The cause of a connection that broke with `error`. A server that requires a client
-    /// certificate reports it only after the handshake.
+    /// certificate reports it only after the handshake; the files of TLS are then read again, for
+    /// the next connection.
     pub(crate) fn broken(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {
             Some(known) if tls::is_refusal(known) => {
+                if let Some((tls, _)) = &self.tls {
+                    tls.newer_than(&tls.current());
+                }
                 Cause::Certificate { address, detail: known.to_string() }
             }
             _ => Cause::Reset { address, detail: error.to_string() },

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use serde::Deserialize;
+use sherwood_textfile::{Reader, Rules, Watched};
 
 use crate::OpenCause;
 
@@ -25,38 +26,74 @@ pub struct TlsOptions {
     pub server_name: Option<String>,
 }
 
-/// Makes the TLS configuration of `options`. Reads their files once: changes of the files take
-/// effect at the next start.
+/// TLS to a server by files that are read again when they change.
+#[derive(Clone, Debug)]
+pub struct ClientTls(Arc<Watched<ClientConfig>>);
+
+impl ClientTls {
+    /// Makes the TLS of `options`, which offers these `protocols` of the application, the preferred
+    /// first.
+    ///
+    /// # Errors
+    /// [`OpenCause::Remote`] names the option, the file and the remedy.
+    pub fn open(options: &TlsOptions, protocols: &[&str]) -> Result<Self, OpenCause> {
+        let protocols: Vec<_> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let options = options.clone();
+        let load = move |reader: &mut Reader| {
+            let mut config = client_config(&options, reader)?;
+            config.alpn_protocols.clone_from(&protocols);
+            Ok(config)
+        };
+        Watched::open(load).map(|config| Self(Arc::new(config)))
+    }
+
+    /// Returns the configuration of a new connection, by the files as they were a second ago or
+    /// later. Files that cannot be used leave the previous configuration in force.
+    #[must_use]
+    pub fn current(&self) -> Arc<ClientConfig> {
+        self.0.current()
+    }
+
+    /// Returns the configuration to use instead of `refused`, with which the peers do not trust
+    /// each other; none if the files still say the same. Reads them at most once a second.
+    pub fn newer_than(&self, refused: &Arc<ClientConfig>) -> Option<Arc<ClientConfig>> {
+        self.0.newer_than(refused)
+    }
+}
+
+/// Makes the TLS configuration of `options`.
 ///
 /// # Errors
 /// [`OpenCause::Remote`] names the option, the file and the remedy.
-pub fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>, OpenCause> {
+pub(crate) fn client_config(options: &TlsOptions, reader: &mut Reader) -> Result<ClientConfig, OpenCause> {
     let TlsOptions { ca, cert, key, server_name: _ } = options;
     // The provider is explicit: rustls has no default one in a process with two.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| refused("tls", error.to_string(), "leave `tls` as documented"))?
-        .with_root_certificates(roots(ca.as_deref())?);
-    let config = match (cert, key) {
-        (None, None) => builder.with_no_client_auth(),
+        .with_root_certificates(roots(ca.as_deref(), reader)?);
+    match (cert, key) {
+        (None, None) => Ok(builder.with_no_client_auth()),
         (Some(cert), Some(key)) => {
-            let chain = certificates("tls.cert", cert)?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                refused(
-                    "tls.key",
-                    format!("{}: {error}", key.display()),
-                    "name a PEM file with an unencrypted private key",
-                )
-            })?;
+            let chain = certificates("tls.cert", cert, reader)?;
+            let key = private_key(key, reader)?;
             builder.with_client_auth_cert(chain, key).map_err(|error| {
                 refused("tls.key", error.to_string(), "name the private key that belongs to `tls.cert`")
-            })?
+            })
         }
-        (Some(_), None) => return Err(refused("tls.cert", "there is no `tls.key`".into(), "give both")),
-        (None, Some(_)) => return Err(refused("tls.key", "there is no `tls.cert`".into(), "give both")),
+        (Some(_), None) => Err(refused("tls.cert", "there is no `tls.key`".into(), "give both")),
+        (None, Some(_)) => Err(refused("tls.key", "there is no `tls.cert`".into(), "give both")),
+    }
+}
+
+/// Reads a PEM file of the option called `option`.
+pub(crate) fn pem(option: &'static str, path: &Path, reader: &mut Reader) -> Result<Vec<u8>, OpenCause> {
+    let wrong = |error| {
+        let detail = format!("{} {error}", path.display());
+        refused(option, detail, "name a PEM file that this user may read")
     };
-    Ok(Arc::new(config))
+    reader.bytes(path, Rules::DEFAULT).map_err(wrong)
 }
 
 /// The name that a server's certificate has to contain: that in `options`, or `host`.
@@ -113,11 +150,12 @@ pub(crate) fn words(error: &rustls::Error) -> String {
     }
 }
 
-fn roots(ca: Option<&Path>) -> Result<RootCertStore, OpenCause> {
+fn roots(ca: Option<&Path>, reader: &mut Reader) -> Result<RootCertStore, OpenCause> {
     let mut roots = RootCertStore::empty();
     let Some(ca) = ca else {
-        let found = rustls_native_certs::load_native_certs();
-        if roots.add_parsable_certificates(found.certs).0 == 0 {
+        let found = rustls_native_certs::load_native_certs().certs;
+        found.iter().for_each(|certificate| reader.include(certificate));
+        if roots.add_parsable_certificates(found).0 == 0 {
             let detail = "the system has no trusted certificates".to_owned();
             return Err(refused(
                 "tls.ca",
@@ -127,7 +165,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, OpenCause> {
         }
         return Ok(roots);
     };
-    for certificate in certificates("tls.ca", ca)? {
+    for certificate in certificates("tls.ca", ca, reader)? {
         roots.add(certificate).map_err(|error| {
             refused("tls.ca", format!("{}: {error}", ca.display()), "name a PEM file of certificates")
         })?;
@@ -135,17 +173,40 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, OpenCause> {
     Ok(roots)
 }
 
-fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenCause> {
-    let wrong = |detail: String| {
-        refused(
-            option,
-            format!("{}: {detail}", path.display()),
-            "name a PEM file of certificates that this user may read",
-        )
+fn certificates(
+    option: &'static str,
+    path: &Path,
+    reader: &mut Reader,
+) -> Result<Vec<CertificateDer<'static>>, OpenCause> {
+    let wrong = |detail: &str| {
+        refused(option, format!("{}: {detail}", path.display()), "name a PEM file of whole certificates")
     };
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| wrong(error.to_string()))?;
-    if found.is_empty() { Err(wrong("there is no certificate in it".into())) } else { Ok(found) }
+    let bytes = pem(option, path, reader)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| wrong(not_pem(&error)))?;
+    if found.is_empty() { Err(wrong("there is no certificate in it")) } else { Ok(found) }
+}
+
+fn private_key(path: &Path, reader: &mut Reader) -> Result<PrivateKeyDer<'static>, OpenCause> {
+    let bytes = pem("tls.key", path, reader)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+        let detail = format!("{}: {}", path.display(), not_pem(&error));
+        refused("tls.key", detail, "name a PEM file with an unencrypted private key")
+    })
+}
+
+/// Describes the error of a PEM file without the text that the library quotes, which may be part of
+/// a key.
+fn not_pem(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no end",
+        pem::Error::IllegalSectionStart { .. } => {
+            "a section begins with something else than -----BEGIN …-----"
+        }
+        pem::Error::Base64Decode(_) => "a section is no base 64",
+        pem::Error::NoItemsFound => "there is none in it",
+        _ => "it cannot be understood",
+    }
 }
 
 fn refused(option: &'static str, detail: String, remedy: &'static str) -> OpenCause {
@@ -161,7 +222,7 @@ mod tests {
     use super::*;
 
     fn refusal(options: &TlsOptions) -> String {
-        client_config(options).unwrap_err().to_string()
+        ClientTls::open(options, &[]).unwrap_err().to_string()
     }
 
     #[test]
@@ -219,7 +280,7 @@ mod tests {
         let (cert, key) = (path("cert", ours.cert.pem()), path("key", ours.signing_key.serialize_pem()));
         let wrong = path("wrong", other.signing_key.serialize_pem());
         let both = TlsOptions { ca: cert.clone(), cert: cert.clone(), key, server_name: None };
-        assert!(client_config(&both).is_ok());
+        assert!(ClientTls::open(&both, &[]).is_ok());
         assert!(refusal(&TlsOptions { key: None, ..both.clone() }).contains("there is no `tls.key`"));
         assert!(refusal(&TlsOptions { cert: None, ..both.clone() }).contains("there is no `tls.cert`"));
         assert!(refusal(&TlsOptions { key: wrong, ..both.clone() }).contains("belongs to `tls.cert`"));

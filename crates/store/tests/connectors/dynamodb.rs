@@ -2,7 +2,7 @@
 //! DynamoDB does, and with a service that refuses requests as DynamoDB may.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -417,26 +417,32 @@ async fn oversized_answer_is_not_read_completely() {
 }
 
 #[tokio::test]
-async fn refused_credentials_are_read_again_from_their_files() {
-    let refuses = AtomicBool::new(true);
-    let service = Service::new(move |_, _| match refuses.swap(false, Ordering::Relaxed) {
-        true => (400, refusal("ExpiredTokenException", "")),
-        false => (200, json!({})),
-    })
-    .await;
+async fn request_whose_credentials_are_refused_is_signed_again_with_new_ones() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let service = {
+        let requests = Arc::clone(&requests);
+        Service::new(move |_, _| match requests.fetch_add(1, Ordering::Relaxed) {
+            0 | 2 => (400, refusal("ExpiredTokenException", "")),
+            _ => (200, json!({})),
+        })
+        .await
+    };
     let folder = tempfile::tempdir().unwrap();
     let id = folder.path().join("id");
     std::fs::write(&id, "OLD").unwrap();
     let credentials = AwsCredentials { access_key_id: Secret::File(id.clone()), ..options("").credentials };
     let store = open(DynamoDbOptions { credentials, ..options(&service.endpoint) });
-    std::fs::write(&id, "NEW").unwrap();
+    std::fs::write(&id, "\u{feff}NEW\r\n").unwrap();
     let used = || {
         let headers = service.headers.lock().unwrap();
         let authorization = headers["authorization"].to_str().unwrap();
         authorization.strip_prefix("AWS4-HMAC-SHA256 Credential=").unwrap()[..3].to_owned()
     };
-    assert_eq!((failure(&store).await, used()), ("credentials", "OLD".into()));
     assert_eq!((value(&store, "k").await, used()), (None, "NEW".into()));
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
+    // There are no others.
+    assert_eq!((failure(&store).await, used()), ("credentials", "NEW".into()));
+    assert_eq!(requests.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use crate::{failure, gate, label, opened};
 
 /// A memcached, Redis, HTTP and DynamoDB connector to `address`, each with the start of a server's
 /// reply to a read.
-fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
+pub(crate) fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
     let scheme = if remote.tls.is_some() { "https" } else { "http" };
     let memcached = MemcachedOptions { remote: remote.clone(), ..MemcachedOptions::new(address) };
     let redis = RedisOptions { remote: remote.clone(), ..RedisOptions::new(address) };

@@ -29,6 +29,7 @@ mod pooler;
 mod postgres;
 mod proxy;
 mod redis;
+mod rotation;
 mod servers;
 mod spellings;
 

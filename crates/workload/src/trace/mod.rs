@@ -126,7 +126,11 @@ fn fill(input: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-/// Reads the next line, including its end, into `buffer`; false at the end of the input.
+/// The mark that some editors put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Reads the next line, including its end, into `buffer`; false at the end of the input. A byte
+/// order mark before the first line is left out.
 fn read_line(
     input: &mut impl BufRead,
     buffer: &mut Vec<u8>,
@@ -140,6 +144,9 @@ fn read_line(
     if read > bytes_max {
         let detail = format!("the line is longer than {bytes_max} bytes");
         return Err(TraceError::Record { at, expected, detail });
+    }
+    if at == Position::Line(1) && buffer.starts_with(BYTE_ORDER_MARK) {
+        buffer.drain(..BYTE_ORDER_MARK.len());
     }
     Ok(read > 0)
 }

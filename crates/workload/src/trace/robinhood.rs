@@ -201,6 +201,7 @@ mod tests {
         let field = error(&good.replace("\"t\"", "\"time\""));
         assert!(field.contains("unknown field `time`"), "{field}");
         assert!(error("nonsense\n").contains("line 1"));
+        assert_eq!(read(format!("\u{feff}{good}").as_bytes()).filter(Result::is_ok).count(), 1);
         let twice = error(&good.replace(
             "\"d\":[{",
             "\"d\":[{\"b01\":{\"S\":[],\"U\":[],\"C\":[]},\"b01\":{\"S\":[],\"U\":[],\"C\":[]},",

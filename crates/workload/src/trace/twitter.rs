@@ -146,6 +146,14 @@ mod tests {
     }
 
     #[test]
+    fn byte_order_mark_before_a_trace_is_left_out() {
+        let text = "\u{feff}0,k,20,0,1,get,0\n1,\u{feff}k,20,0,1,get,0\n";
+        let keys: Vec<_> = read(text.as_bytes()).map(|operation| operation.unwrap().key).collect();
+        assert_eq!(keys, ["k", "\u{feff}k"]);
+        assert!(error("0,k,20,0,1,get,0\n\u{feff}0,k,20,0,1,get,0\n").contains("line 2"));
+    }
+
+    #[test]
     fn malformed_trace_line_is_refused_with_its_number_and_error() {
         assert!(error("0,k,20,0,1,get,0\n1,2,3\n").ends_with("it has 3 fields"));
         let verb = error("0,k,20,0,1,fetch,0\n");

@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<LiveRun>, Failure> {
             path.display()
         ))
     };
-    let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+    let text = sherwood_textfile::input(path).map_err(|error| refused(&format_args!("it {error}")))?;
     let Document { runs } = serde_json::from_str(&text).map_err(|error| refused(&error))?;
     let sound = |ms: &f64| ms.is_finite() && *ms >= 0.0;
     if runs.is_empty() || !runs.iter().all(|run| run.hit_p99_ms.values().all(sound)) {

@@ -1,5 +1,7 @@
 //! Lookup of a scenario of tenants, built in or in a file.
 
+use std::path::Path;
+
 use serde_json::Value;
 use sherwood_model::SeededState;
 use sherwood_sim::tenants::Setup;
@@ -32,8 +34,7 @@ pub(super) fn is_of_tenants(text: &str) -> Result<bool, Failure> {
     if !text.ends_with(".json") {
         return Ok(false);
     }
-    let document: Option<Value> =
-        std::fs::read(text).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let document: Option<Value> = read(text).ok().and_then(|document| serde_json::from_str(&document).ok());
     // A file that is not JSON is reported by the reader of other scenarios.
     Ok(document.is_some_and(|document| document.get("tenants").is_some()))
 }
@@ -87,6 +88,6 @@ impl Subject {
 }
 
 fn read(path: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("reading the scenario file {path}: {error}")))
+    sherwood_textfile::input(Path::new(path))
+        .map_err(|error| Failure::usage(format!("reading the scenario file {path}: it {error}")))
 }

@@ -25,10 +25,11 @@ use std::time::Duration;
 use serde_json::json;
 use sherwood_cache::Usage;
 use sherwood_model::PartitionId;
+use sherwood_textfile::{Reader, Rules, Watched};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::access::{AccessError, Refusal, file_bytes, refused};
+use crate::access::{AccessError, refused};
 use crate::events::Events;
 use crate::names::Names;
 pub(crate) use ledger::Ledger;
@@ -146,13 +147,16 @@ pub(crate) struct Instance {
     ledger: Arc<Ledger>,
     wish: watch::Sender<Option<u64>>,
     known: Mutex<Known>,
+    /// The password, once its file was readable.
+    password: Mutex<Option<Arc<Watched<String>>>>,
 }
 
 impl Instance {
     #[must_use]
     pub(crate) fn new(setup: InstanceSetup, partition: PartitionId, ledger: Arc<Ledger>) -> Arc<Self> {
         let known = Known { trouble: Some("not reached yet".to_owned()), ..Known::default() };
-        Arc::new(Self { setup, partition, ledger, wish: watch::channel(None).0, known: Mutex::new(known) })
+        let (wish, known) = (watch::channel(None).0, Mutex::new(known));
+        Arc::new(Self { setup, partition, ledger, wish, known, password: Mutex::default() })
     }
 
     pub(crate) fn setup(&self) -> &InstanceSetup {
@@ -239,16 +243,37 @@ impl Instance {
         }
     }
 
+    /// Logs in. If the instance refuses the password and there is a new one, tries that once.
     async fn greet(&self, link: &mut Link) -> Result<(), Trouble> {
-        let InstanceSetup { kind, user, password_file, .. } = &self.setup;
-        let Some(file) = password_file else { return Ok(()) };
-        let password = password(file)?;
-        match kind {
-            InstanceKind::Memcached => {
-                memcached::greet(link, user.as_deref().unwrap_or_default(), &password).await
-            }
-            InstanceKind::Redis => redis::greet(link, user.as_deref(), &password).await,
+        let Some(password) = self.password()? else { return Ok(()) };
+        let shown = password.current();
+        match self.log_in(link, &shown).await {
+            Err(trouble @ Trouble::Refused { .. }) => match password.newer_than(&shown) {
+                Some(newer) => self.log_in(link, &newer).await,
+                None => Err(trouble),
+            },
+            logged_in => logged_in,
         }
+    }
+
+    async fn log_in(&self, link: &mut Link, password: &str) -> Result<(), Trouble> {
+        let user = self.setup.user.as_deref();
+        match self.setup.kind {
+            InstanceKind::Memcached => memcached::greet(link, user.unwrap_or_default(), password).await,
+            InstanceKind::Redis => redis::greet(link, user, password).await,
+        }
+    }
+
+    /// Returns the password, none without a file. Reads the file first if it was not readable
+    /// before.
+    fn password(&self) -> Result<Option<Arc<Watched<String>>>, AccessError> {
+        let Some(file) = &self.setup.password_file else { return Ok(None) };
+        let mut known = self.password.lock().expect("no panics while held");
+        if known.is_none() {
+            let file = file.clone();
+            *known = Some(Arc::new(Watched::open(move |reader: &mut Reader| password(&file, reader))?));
+        }
+        Ok(known.clone())
     }
 
     async fn look(&self, link: &mut Link) -> Result<State, Trouble> {
@@ -326,17 +351,10 @@ impl Known {
     }
 }
 
-/// Reads the first line of a file that only its owner may read.
-fn password(file: &Path) -> Result<String, AccessError> {
+/// Reads the password in a file that only its owner may read.
+fn password(file: &Path, reader: &mut Reader) -> Result<String, AccessError> {
     const WHAT: &str = "[[partition]] cache.password_file";
-    let bytes = file_bytes(WHAT, file, true)?;
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.is_empty() {
-        return Err(refused(WHAT, file, Refusal::Empty("password in its first line")));
-    }
-    let text = std::str::from_utf8(line).map(str::to_owned);
-    text.map_err(|_| refused(WHAT, file, Refusal::Line { line: 1, problem: "has to be a password in UTF-8" }))
+    reader.secret(file, Rules::PRIVATE).map_err(|error| refused(WHAT, file, error))
 }
 
 /// The names and the event log that the tasks report with.

@@ -19,20 +19,21 @@ fn instance_counters_start_at_the_first_poll_and_continue_after_a_restart() {
 }
 
 #[test]
-fn instance_password_is_the_first_line_of_an_owner_only_file() {
+fn instance_password_is_the_one_line_of_an_owner_only_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("password");
     let read = |text: &[u8], mode| {
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-        password(&path).map_err(|error| error.to_string())
+        password(&path, &mut Reader::new()).map_err(|error| error.to_string())
     };
-    assert_eq!(read(b"open sesame \r\nand more\n", 0o640).as_deref(), Ok("open sesame "));
+    assert_eq!(read(b"\xef\xbb\xbfopen sesame \r\n", 0o640).as_deref(), Ok("open sesame "));
     assert!(read(b"sesame\n", 0o644).unwrap_err().contains("chmod 600"));
-    for nothing in [&b""[..], b"\nsesame", b"\r\n"] {
-        assert!(read(nothing, 0o600).unwrap_err().contains("no password in its first line"));
+    assert!(read(b"sesame\nand more\n", 0o600).unwrap_err().contains("has 2 lines"));
+    for nothing in [&b""[..], b"\r\n"] {
+        assert!(read(nothing, 0o600).unwrap_err().contains("is empty"));
     }
-    assert!(read(b"\xffsesame", 0o600).unwrap_err().ends_with("line 1 has to be a password in UTF-8"));
+    assert!(read(b"\xffsesame", 0o600).unwrap_err().contains("is not text in UTF-8"));
 }
 
 #[test]

@@ -165,6 +165,12 @@ impl Answer<'_> {
         read.map_err(|error| self.protocol(format!("an attribute: {error}")))
     }
 
+    /// True if the request was not carried out because its credentials were refused.
+    pub(super) fn refuses_credentials(&self) -> bool {
+        let refusal = || self.refusal(Operation::Read);
+        self.status.is_client_error() && matches!(refusal(), Cause::Credentials { .. })
+    }
+
     /// The cause of a request that was not carried out, or not known to be.
     fn refusal(&self, operation: Operation) -> Cause {
         let refusal = serde_json::from_slice::<Refusal>(json::without_mark(self.body));

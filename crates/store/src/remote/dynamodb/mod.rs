@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use aws_credential_types::Credentials;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::Full;
@@ -133,7 +134,7 @@ impl DynamoDb {
 
     async fn read_one(&self, key: &str, budget: &Budget) -> Result<(Each, Option<f64>), Cause> {
         let (status, body) = self.request(Effect::Read, "GetItem", &self.table.get(key), budget).await?;
-        let (each, units) = self.noted(self.answer(status, &body).item(&self.table))?;
+        let (each, units) = self.answer(status, &body).item(&self.table)?;
         self.count(ConsumedUnits { reads: units.unwrap_or_default(), writes: 0.0 });
         Ok((each, units))
     }
@@ -142,7 +143,7 @@ impl DynamoDb {
     async fn read_several(&self, keys: &[&str], budget: &Budget) -> Result<(Batch, usize), Cause> {
         let request = self.table.batch(keys);
         let (status, body) = self.request(Effect::Read, "BatchGetItem", &request, budget).await?;
-        let batch = self.noted(self.answer(status, &body).batch(&self.table))?;
+        let batch = self.answer(status, &body).batch(&self.table)?;
         self.count(ConsumedUnits { reads: batch.units.unwrap_or_default(), writes: 0.0 });
         Ok((batch, body.len()))
     }
@@ -161,7 +162,7 @@ impl DynamoDb {
         let _room = self.room()?;
         let budget = Budget::new(ANSWER_BYTES_BESIDE_VALUES);
         let (status, body) = self.request(Effect::Write, operation, request, &budget).await?;
-        let units = self.noted(self.answer(status, &body).written())?;
+        let units = self.answer(status, &body).written()?;
         self.count(ConsumedUnits { reads: 0.0, writes: units.unwrap_or_default() });
         Ok(())
     }
@@ -182,7 +183,8 @@ impl DynamoDb {
         Ok(Report { server: format!("DynamoDB, region {}", self.region), details })
     }
 
-    /// Sends a request once it has a permit, and reads the response.
+    /// Sends a request once it has a permit, and reads the response. If the service refuses
+    /// credentials whose files have changed, sends the request once more with the new ones.
     async fn request(
         &self,
         effect: Effect,
@@ -192,21 +194,44 @@ impl DynamoDb {
     ) -> Result<(StatusCode, Bytes), Cause> {
         let body = Bytes::from(request.to_string());
         let _permit = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
-        let request = || self.signed(operation, &body);
+        let credentials = self.signer.current();
+        let (status, answer) = self.send(effect, operation, &body, &credentials, budget).await?;
+        if self.answer(status, &answer).refuses_credentials()
+            && let Some(newer) = self.signer.newer_than(&credentials)
+        {
+            return self.send(effect, operation, &body, &newer, budget).await;
+        }
+        Ok((status, answer))
+    }
+
+    async fn send(
+        &self,
+        effect: Effect,
+        operation: &'static str,
+        body: &Bytes,
+        credentials: &Credentials,
+        budget: &Budget,
+    ) -> Result<(StatusCode, Bytes), Cause> {
+        let request = || self.signed(operation, body, credentials);
         let (head, body) = self.client.send(effect, request).await?.into_parts();
         let body = self.client.body(&head.headers, body, &host(&self.url), budget).await?;
         Ok((head.status, body))
     }
 
     /// Makes a request of `operation`. Its signature has the time of this call.
-    fn signed(&self, operation: &str, body: &Bytes) -> Result<Request<Full<Bytes>>, Cause> {
+    fn signed(
+        &self,
+        operation: &str,
+        body: &Bytes,
+        credentials: &Credentials,
+    ) -> Result<Request<Full<Bytes>>, Cause> {
         let mut request = Request::post(self.url.clone()).body(Full::new(body.clone())).expect("a valid URL");
         let target = HeaderValue::from_str(&format!("{TARGET_PREFIX}{operation}")).expect("plain text");
         request.headers_mut().extend([
             (CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.0")),
             (HeaderName::from_static("x-amz-target"), target),
         ]);
-        self.signer.sign(&mut request, body, SystemTime::now())?;
+        self.signer.sign(credentials, &mut request, body, SystemTime::now())?;
         request.headers_mut().extend([
             (USER_AGENT, HeaderValue::from_static("sherwood")),
             (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
@@ -216,15 +241,6 @@ impl DynamoDb {
 
     fn answer<'a>(&'a self, status: StatusCode, body: &'a [u8]) -> Answer<'a> {
         Answer { status, body, address: host(&self.url) }
-    }
-
-    /// Has credentials that were refused read again, for the requests that follow.
-    fn noted<T>(&self, answer: Result<T, Cause>) -> Result<T, Cause> {
-        answer.inspect_err(|cause| {
-            if let Cause::Credentials { .. } = cause {
-                self.signer.reread();
-            }
-        })
     }
 
     /// The bytes of answers that one call may read. Values are longer in them: as base64, or

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use aws_credential_types::Credentials;
 use hyper::Uri;
 use serde::Deserialize;
+use sherwood_textfile::Reader;
 
 use crate::OpenCause;
 use crate::escape::quoted;
@@ -72,7 +73,8 @@ pub enum DynamoDbValue {
     String,
 }
 
-/// The places of AWS credentials, which are read when a store is opened. By default the environment
+/// The places of AWS credentials, which are read when a store is opened, and files of them again
+/// when they change or the service refuses them. By default the environment
 /// variables that AWS's own tools read: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, if it is
 /// set, `AWS_SESSION_TOKEN`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -103,15 +105,16 @@ impl Default for AwsCredentials {
 
 impl AwsCredentials {
     /// Reads the credentials from their places.
-    pub(super) fn read(&self) -> Result<Credentials, OpenCause> {
+    pub(super) fn read(&self, reader: &mut Reader) -> Result<Credentials, OpenCause> {
         const REMEDY: &str = "give `credentials` with access_key_id, secret_access_key and, for temporary ones, session_token, each as { env = \"NAME\" } or { file = \"PATH\" }, or set the environment variables of AWS's tools";
         let Self { access_key_id, secret_access_key, session_token } = self;
         let builder = Credentials::builder()
-            .access_key_id(access_key_id.read_for("credentials.access_key_id", REMEDY)?)
-            .secret_access_key(secret_access_key.read_for("credentials.secret_access_key", REMEDY)?)
+            .access_key_id(access_key_id.read_for("credentials.access_key_id", REMEDY, reader)?)
+            .secret_access_key(secret_access_key.read_for("credentials.secret_access_key", REMEDY, reader)?)
             .provider_name("sherwood");
         let token = session_token.as_ref().filter(|token| !is_unset_default(token));
-        let token = token.map(|token| token.read_for("credentials.session_token", REMEDY)).transpose()?;
+        let token =
+            token.map(|token| token.read_for("credentials.session_token", REMEDY, reader)).transpose()?;
         Ok(match token {
             Some(token) => builder.session_token(token),
             None => builder,
@@ -223,6 +226,8 @@ fn remote() -> RemoteOptions {
 
 #[cfg(test)]
 mod tests {
+    use sherwood_textfile::Watched;
+
     use super::*;
 
     fn options() -> DynamoDbOptions {
@@ -281,14 +286,18 @@ mod tests {
             secret_access_key: file("secret", "sesame\n"),
             session_token: Some(file("token", "tulip\n")),
         };
-        let read = credentials.read().unwrap();
-        assert_eq!((read.access_key_id(), read.secret_access_key()), ("AKID", "sesame"));
-        assert_eq!(read.session_token(), Some("tulip"));
-        let shown = format!("{read:?} {credentials:?}");
+        let read = |credentials: &AwsCredentials| {
+            let places = credentials.clone();
+            Watched::open(move |reader: &mut Reader| places.read(reader)).map(|read| read.current())
+        };
+        let found = read(&credentials).unwrap();
+        assert_eq!((found.access_key_id(), found.secret_access_key()), ("AKID", "sesame"));
+        assert_eq!(found.session_token(), Some("tulip"));
+        let shown = format!("{found:?} {credentials:?}");
         assert!(!shown.contains("sesame") && !shown.contains("tulip"), "{shown}");
         let absent = Secret::Env("SHERWOOD_TEST_ABSENT".into());
         let said =
-            AwsCredentials { secret_access_key: absent, ..credentials }.read().unwrap_err().to_string();
+            read(&AwsCredentials { secret_access_key: absent, ..credentials }).unwrap_err().to_string();
         assert!(said.contains("`credentials.secret_access_key`") && said.contains("ABSENT"), "{said}");
     }
 }

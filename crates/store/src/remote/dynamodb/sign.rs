@@ -1,7 +1,7 @@
 //! Signatures of requests (AWS Signature Version 4).
 
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
@@ -9,66 +9,52 @@ use aws_sigv4::sign::v4;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
+use sherwood_textfile::{Reader, Watched};
 
 use super::options::AwsCredentials;
 use crate::{Cause, OpenCause};
 
-/// Shortest time between two readings of refused credentials.
-const REREAD_INTERVAL: Duration = Duration::from_secs(1);
-
 /// The credentials with which requests are signed, and the region and service that they are for.
 pub(super) struct Signer {
-    places: AwsCredentials,
-    read: Mutex<Read>,
+    credentials: Watched<Credentials>,
     region: String,
     service: &'static str,
 }
 
-/// Credentials as they were read last.
-struct Read {
-    credentials: Credentials,
-    /// The time at which they were read again; none before the first time.
-    again_at: Option<Instant>,
-}
-
 impl Signer {
-    /// Reads the credentials from their `places`.
+    /// Reads the credentials from their `places`, and again when files of them change.
     pub(super) fn open(places: &AwsCredentials, region: &str) -> Result<Self, OpenCause> {
-        Ok(Self::new(places.clone(), places.read()?, region, "dynamodb"))
+        let places = places.clone();
+        Self::new(move |reader| places.read(reader), region, "dynamodb")
     }
 
-    fn new(places: AwsCredentials, credentials: Credentials, region: &str, service: &'static str) -> Self {
-        let read = Mutex::new(Read { credentials, again_at: None });
-        Self { places, read, region: region.to_owned(), service }
+    fn new(
+        read: impl Fn(&mut Reader) -> Result<Credentials, OpenCause> + Send + Sync + 'static,
+        region: &str,
+        service: &'static str,
+    ) -> Result<Self, OpenCause> {
+        Ok(Self { credentials: Watched::open(read)?, region: region.to_owned(), service })
     }
 
-    /// Reads the credentials again, since they were refused: temporary ones in files are replaced
-    /// before they expire. Credentials that cannot be read leave the earlier ones in use.
-    pub(super) fn reread(&self) {
-        let now = Instant::now();
-        let mut read = self.lock();
-        if read.again_at.is_some_and(|at| now < at + REREAD_INTERVAL) {
-            return;
-        }
-        read.again_at = Some(now);
-        match self.places.read() {
-            Ok(credentials) => read.credentials = credentials,
-            Err(error) => tracing::warn!(%error, "refused credentials cannot be read again"),
-        }
+    /// Returns the present credentials.
+    pub(super) fn current(&self) -> Arc<Credentials> {
+        self.credentials.current()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Read> {
-        self.read.lock().expect("no panics while held")
+    /// Returns the credentials to use instead of `refused`; none if their places still have these.
+    pub(super) fn newer_than(&self, refused: &Arc<Credentials>) -> Option<Arc<Credentials>> {
+        self.credentials.newer_than(refused)
     }
 
-    /// Signs a request with this `body`, its host and all the headers that it has, at the time
-    /// `now`, and adds the headers of the signature. AWS refuses a signature that is older than
-    /// some minutes.
+    /// Signs a request by `credentials` with this `body`, its host and all the headers that it has,
+    /// at the time `now`, and adds the headers of the signature. AWS refuses a signature that is
+    /// older than some minutes.
     ///
     /// # Errors
     /// When the request cannot be signed, which no request of ours should cause.
     pub(super) fn sign(
         &self,
+        credentials: &Credentials,
         request: &mut Request<Full<Bytes>>,
         body: &[u8],
         now: SystemTime,
@@ -76,7 +62,7 @@ impl Signer {
         let failed = |error: &dyn std::error::Error| Cause::Statement {
             detail: format!("the request cannot be signed: {error}"),
         };
-        let identity = self.lock().credentials.clone().into();
+        let identity = credentials.clone().into();
         let params = v4::SigningParams::builder()
             .identity(&identity)
             .region(&self.region)
@@ -120,14 +106,15 @@ mod tests {
             .secret_access_key("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
             .provider_name("test");
         credentials.set_session_token(token.map(str::to_owned));
-        let signer = Signer::new(AwsCredentials::default(), credentials.build(), "us-east-1", service);
+        let credentials = credentials.build();
+        let signer = Signer::new(move |_| Ok(credentials.clone()), "us-east-1", service).unwrap();
         let mut request = Request::post(url).body(Full::from(body)).unwrap();
         if service == "dynamodb" {
             let headers = request.headers_mut();
             headers.insert("content-type", "application/x-amz-json-1.0".parse().unwrap());
             headers.insert("x-amz-target", "DynamoDB_20120810.GetItem".parse().unwrap());
         }
-        signer.sign(&mut request, body.as_bytes(), time_of_examples()).unwrap();
+        signer.sign(&signer.current(), &mut request, body.as_bytes(), time_of_examples()).unwrap();
         request
     }
 

@@ -11,13 +11,12 @@ use hyper::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{self, Connection};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
 use super::resend::Link;
 use crate::remote::socket::{Connected, Endpoint, Io};
-use crate::remote::tls::{self, TlsOptions};
+use crate::remote::tls::{self, ClientTls, TlsOptions};
 use crate::{Cause, OpenCause};
 
 /// The connector of an HTTP client: connects to the host of a URL, by TLS for `https`.
@@ -25,7 +24,7 @@ use crate::{Cause, OpenCause};
 pub struct HttpConnector {
     tls: TlsOptions,
     /// TLS that offers versions of HTTP; none if no URL is `https`.
-    config: Option<Arc<ClientConfig>>,
+    client: Option<ClientTls>,
     timeout: Duration,
 }
 
@@ -35,31 +34,25 @@ impl HttpConnector {
     /// name, connecting and the TLS handshake.
     ///
     /// # Errors
-    /// As [`client_config`](crate::client_config), whose files are read now.
+    /// As [`ClientTls::open`].
     pub fn open(
         is_secure: bool,
         tls: &TlsOptions,
         protocols: &[&str],
         timeout: Duration,
     ) -> Result<Self, OpenCause> {
-        let config = if is_secure {
-            let mut config = (*tls::client_config(tls)?).clone();
-            config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-            Some(Arc::new(config))
-        } else {
-            None
-        };
-        Ok(Self { tls: tls.clone(), config, timeout })
+        let client = is_secure.then(|| ClientTls::open(tls, protocols)).transpose()?;
+        Ok(Self { tls: tls.clone(), client, timeout })
     }
 
     fn endpoint(&self, uri: &Uri) -> Result<Endpoint, Cause> {
         let wrong = |detail: &str| Cause::Statement { detail: detail.to_owned() };
         let address = super::url::address(uri).ok_or_else(|| wrong("its URL names no host"))?;
-        let tls = match (uri.scheme_str(), &self.config) {
-            (Some("https"), Some(config)) => {
+        let tls = match (uri.scheme_str(), &self.client) {
+            (Some("https"), Some(client)) => {
                 let name =
                     tls::server_name(&self.tls, &address.host).map_err(|error| wrong(&error.to_string()))?;
-                Some((Arc::clone(config), name))
+                Some((client.clone(), name))
             }
             _ => None,
         };

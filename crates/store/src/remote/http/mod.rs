@@ -37,7 +37,7 @@ pub(crate) use resend::Effect;
 pub use traceparent::with_traceparent;
 pub(crate) use url::address;
 
-use options::{Change, Urls};
+use options::{Change, Headers, Urls};
 
 use super::options::RemoteOptions;
 use super::tls;
@@ -51,7 +51,7 @@ pub(crate) struct Http {
     name: Arc<str>,
     client: Client,
     urls: Urls,
-    headers: HeaderMap,
+    headers: Headers,
     requests: Semaphore,
     calls: Semaphore,
     remote: RemoteOptions,
@@ -113,7 +113,7 @@ impl Http {
             name: name.into(),
             client: Client::open(urls.are_secure(), remote)?,
             urls,
-            headers: options::headers(options)?,
+            headers: Headers::open(options)?,
             requests: Semaphore::new(remote.connections_max.into()),
             calls: Semaphore::new(remote.queued_calls_max as usize),
             remote: remote.clone(),
@@ -280,7 +280,8 @@ impl Http {
         Ok((read?, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 
-    /// Sends a request and reads the head of the response.
+    /// Sends a request and reads the head of the response. If the service refuses a token whose
+    /// file has changed, sends the request once more with the new one: the first was not executed.
     async fn send(
         &self,
         effect: Effect,
@@ -288,10 +289,25 @@ impl Http {
         url: &Uri,
         body: Option<Bytes>,
     ) -> Result<Response<Incoming>, Cause> {
+        let headers = self.headers.current();
+        let sent = self.send_with(&headers, effect, (method, url), body.as_ref()).await?;
+        match self.headers.newer_than(&headers, sent.status()) {
+            Some(newer) => self.send_with(&newer, effect, (method, url), body.as_ref()).await,
+            None => Ok(sent),
+        }
+    }
+
+    async fn send_with(
+        &self,
+        headers: &HeaderMap,
+        effect: Effect,
+        (method, url): (&Method, &Uri),
+        body: Option<&Bytes>,
+    ) -> Result<Response<Incoming>, Cause> {
         let request = || {
-            let mut request = Request::new(Full::new(body.clone().unwrap_or_default()));
+            let mut request = Request::new(Full::new(body.cloned().unwrap_or_default()));
             (*request.method_mut(), *request.uri_mut()) = (method.clone(), url.clone());
-            *request.headers_mut() = self.headers.clone();
+            *request.headers_mut() = headers.clone();
             let headers = request.headers_mut();
             headers.extend(traceparent::header());
             let text = hyper::header::HeaderValue::from_static;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hyper::header::{self, HeaderName};
-use hyper::{HeaderMap, Method};
+use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
+use sherwood_textfile::{Reader, Rules, Watched};
 
 use super::url::UrlTemplate;
 use crate::OpenCause;
@@ -49,9 +51,9 @@ pub struct HttpOptions {
 pub enum HeaderValue {
     /// The literal value of the header.
     Text(String),
-    /// A secret, read from a file when the store is opened.
+    /// A secret, read from a file, and again when it changes or the service refuses it.
     File {
-        /// The file; a line end after the value is removed.
+        /// The file, of one line; a line end after the value is removed.
         file: PathBuf,
         /// Text before the value, such as `Bearer ` with its blank.
         #[serde(default)]
@@ -134,7 +136,7 @@ impl Change {
 }
 
 /// Builds the headers of every request to the service; reads the files of their secrets.
-pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
+fn headers(options: &HttpOptions, reader: &mut Reader) -> Result<HeaderMap, OpenCause> {
     let refused = |name: &str, detail: String, remedy| OpenCause::Remote {
         option: "headers",
         detail: format!("{}: {detail}", crate::escape::user_text(name)),
@@ -151,14 +153,11 @@ pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
         let (text, secret) = match value {
             HeaderValue::Text(text) => (text.clone(), false),
             HeaderValue::File { file, prefix } => {
-                let text = std::fs::read_to_string(file).map_err(|error| {
-                    refused(
-                        name,
-                        format!("{}: {error}", file.display()),
-                        "name a file that this user may read",
-                    )
+                let text = reader.secret(file, Rules::DEFAULT).map_err(|error| {
+                    let detail = format!("{} {error}", file.display());
+                    refused(name, detail, "name a file of one line that this user may read")
                 })?;
-                (format!("{prefix}{}", text.trim_end_matches(['\r', '\n'])), true)
+                (format!("{prefix}{text}"), true)
             }
         };
         let mut value = hyper::header::HeaderValue::from_str(&text).map_err(|_| {
@@ -169,6 +168,31 @@ pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
         headers.insert(known, value);
     }
     Ok(headers)
+}
+
+/// The headers of every request to a service, whose files are read again when they change.
+pub(super) struct Headers(Watched<HeaderMap>);
+
+impl Headers {
+    pub(super) fn open(options: &HttpOptions) -> Result<Self, OpenCause> {
+        let options = options.clone();
+        Watched::open(move |reader: &mut Reader| headers(&options, reader)).map(Self)
+    }
+
+    /// Returns the present headers.
+    pub(super) fn current(&self) -> Arc<HeaderMap> {
+        self.0.current()
+    }
+
+    /// Returns the headers to use instead of `shown`, if the service refused these by `status`, and
+    /// a file has changed.
+    pub(super) fn newer_than(&self, shown: &Arc<HeaderMap>, status: StatusCode) -> Option<Arc<HeaderMap>> {
+        // A token that has expired or lost its rights is answered by either.
+        let is_refusal =
+            [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::PROXY_AUTHENTICATION_REQUIRED]
+                .contains(&status);
+        if is_refusal { self.0.newer_than(shown) } else { None }
+    }
 }
 
 /// Headers that the HTTP client sets itself, which cannot be configured.
@@ -196,7 +220,7 @@ mod tests {
         let with = |name: &str, value| {
             let mut options = HttpOptions::new("http://h/{key}");
             options.headers.insert(name.to_owned(), value);
-            headers(&options)
+            Headers::open(&options).map(|headers| headers.current())
         };
         let found = with("authorization", HeaderValue::File { file: file.clone(), prefix: "Bearer ".into() });
         let found = found.unwrap();

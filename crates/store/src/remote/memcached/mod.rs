@@ -18,7 +18,7 @@ use exchange::{Outcome, Request};
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
-use super::secret::Secret;
+use super::secret::{Password, Secret};
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
@@ -102,16 +102,17 @@ impl Memcached {
         options.validate()?;
         let MemcachedOptions { address, key_prefix, user, password, write_ttl_s, remote } = options;
         let endpoint = Endpoint::new(HostPort::parse("address", address, PORT)?, remote)?;
-        let login = login(user.as_deref(), password.as_ref())?;
+        let password = password.as_ref().map(Password::open).transpose()?;
         let mut details = self::options::details(&endpoint, remote);
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
-        let greeting = move || {
-            let login = login.clone().map(|request| Operation::new(request, 1, Request::Login));
+        let user = user.clone().unwrap_or_default();
+        let greeting = move |password: Option<&str>| {
+            let login = password.map(|password| Operation::new(login(&user, password), 1, Request::Login));
             login.into_iter().collect()
         };
         Ok(Self {
             name: name.into(),
-            pool: Pool::new(endpoint, remote, Box::new(greeting)),
+            pool: Pool::new(endpoint, remote, password, Box::new(greeting)),
             key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
             exptime: Exptime(write_ttl_s.map_or(0, i64::from)),
             // The validated range ends below 4 GiB.
@@ -255,13 +256,11 @@ fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
 }
 
 /// The request that logs in: a `set` whose value is user and password.
-fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
-    let (Some(user), Some(password)) = (user, password) else { return Ok(None) };
-    let password = password.read()?;
+fn login(user: &str, password: &str) -> Bytes {
     let mut request = Vec::new();
     let value = format!("{user} {password}");
     let key = Key::new(b"sherwood-login").expect("it is short and has no blanks");
     let item = Item { value: value.as_bytes(), flags: 0, exptime: Exptime(0) };
     client::store(&mut request, StorageVerb::Set, key, item, Answer::Expected);
-    Ok(Some(request.into()))
+    request.into()
 }

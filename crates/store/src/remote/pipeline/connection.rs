@@ -59,7 +59,17 @@ async fn answer_all<E: Exchange>(
     }
 }
 
+/// Opens a connection. If the server refuses the password and there is a new one, tries that once.
 async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
+    let Some(password) = &link.password else { return greeted(link, None).await };
+    let shown = password.current();
+    match greeted(link, Some(&shown)).await {
+        Err(cause) if password.has_changed(&shown, &cause) => greeted(link, Some(&password.current())).await,
+        opened => opened,
+    }
+}
+
+async fn greeted<E: Exchange>(link: &Link<E>, password: Option<&str>) -> Result<Driver<E>, Cause> {
     let connected = link.endpoint.connect().await?;
     let (read, write) = tokio::io::split(connected.io);
     let limits = Limits {
@@ -68,7 +78,7 @@ async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
     };
     let mut driver =
         Driver { read, write, pipeline: Pipeline::new(limits), unflushed: false, refused: false };
-    for operation in (link.greeting)() {
+    for operation in (link.greeting)(password) {
         match timeout(link.endpoint.timeout, driver.greet(&link.endpoint, operation)).await {
             Ok(greeted) => greeted?,
             Err(_) => return Err(Cause::silent(&link.endpoint.address, link.endpoint.timeout)),

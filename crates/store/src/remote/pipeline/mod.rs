@@ -31,6 +31,7 @@ use sherwood_wire::pipeline;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::options::RemoteOptions;
+use super::secret::Password;
 use super::socket::Endpoint;
 use crate::Cause;
 
@@ -70,9 +71,9 @@ impl<E: Exchange> Operation<E> {
 /// Bytes of a request, such as a value to write, that count as one key.
 const BYTES_PER_KEY: usize = 4 << 10;
 
-/// The operations that a new connection executes first, in order, such as a login; all have to
-/// succeed.
-pub(crate) type Greeting<E> = Box<dyn Fn() -> Vec<Operation<E>> + Send + Sync>;
+/// The operations that a new connection executes first, in order, such as a login with the
+/// password, if there is one; all have to succeed.
+pub(crate) type Greeting<E> = Box<dyn Fn(Option<&str>) -> Vec<Operation<E>> + Send + Sync>;
 
 /// The connections to one server, which its calls share.
 pub(crate) struct Pool<E: Exchange> {
@@ -88,6 +89,7 @@ struct Link<E: Exchange> {
     endpoint: Endpoint,
     answer_timeout: Duration,
     value_bytes_max: usize,
+    password: Option<Password>,
     greeting: Greeting<E>,
 }
 
@@ -144,13 +146,19 @@ const QUEUE_MAX: usize = 64;
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {
-    pub(crate) fn new(endpoint: Endpoint, options: &RemoteOptions, greeting: Greeting<E>) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        options: &RemoteOptions,
+        password: Option<Password>,
+        greeting: Greeting<E>,
+    ) -> Self {
         let queued_calls_max = options.queued_calls_max as usize;
         Self {
             link: Arc::new(Link {
                 endpoint,
                 answer_timeout: options.answer_timeout(),
                 value_bytes_max: usize::try_from(options.value_bytes_max).unwrap_or(usize::MAX),
+                password,
                 greeting,
             }),
             connections_max: options.connections_max.into(),

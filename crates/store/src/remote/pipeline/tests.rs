@@ -80,7 +80,7 @@ impl Fixture {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap().to_string();
         let endpoint = Endpoint::new(HostPort::parse("address", &address, 1).unwrap(), &options).unwrap();
-        Self { server, pool: Pool::new(endpoint, &options, Box::new(greeting)) }
+        Self { server, pool: Pool::new(endpoint, &options, None, Box::new(move |_| greeting())) }
     }
 
     async fn accept(&self) -> TcpStream {

@@ -17,7 +17,7 @@ use exchange::{Outcome, Request};
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
-use super::secret::Secret;
+use super::secret::{Password, Secret};
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
@@ -101,22 +101,19 @@ impl Redis {
         let RedisOptions { address, key_prefix, db, user, password, ttl_of_server, write_ttl_s, remote } =
             options;
         let endpoint = Endpoint::new(HostPort::parse("address", address, PORT)?, remote)?;
-        let mut requests = Vec::new();
-        if let Some(login) = login(user.as_deref(), password.as_ref())? {
-            requests.push(login);
-        }
-        if *db != 0 {
-            requests.push(request(&[b"SELECT", db.to_string().as_bytes()]));
-        }
+        let password = password.as_ref().map(Password::open).transpose()?;
         let mut details = self::options::details(&endpoint, remote);
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
-        let greeting = move || {
-            let requests = requests.iter().cloned();
+        let (user, selected) = (user.clone(), *db);
+        let greeting = move |password: Option<&str>| {
+            let login = password.map(|password| login(user.as_deref(), password));
+            let select = (selected != 0).then(|| request(&[b"SELECT", selected.to_string().as_bytes()]));
+            let requests = login.into_iter().chain(select);
             requests.map(|request| Operation::new(request, 1, Request::ok())).collect()
         };
         Ok(Self {
             name: name.into(),
-            pool: Pool::new(endpoint, remote, Box::new(greeting)),
+            pool: Pool::new(endpoint, remote, password, Box::new(greeting)),
             key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
             ttl_of_server: *ttl_of_server,
             write_ttl: write_ttl_s.map(|seconds| seconds.to_string().into()),
@@ -270,12 +267,11 @@ fn request(args: &[&[u8]]) -> Bytes {
     out.into()
 }
 
-fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
-    let Some(password) = password.map(Secret::read).transpose()? else { return Ok(None) };
-    Ok(Some(match user {
+fn login(user: Option<&str>, password: &str) -> Bytes {
+    match user {
         None => request(&[b"AUTH", password.as_bytes()]),
         Some(user) => request(&[b"AUTH", user.as_bytes(), password.as_bytes()]),
-    }))
+    }
 }
 
 /// Returns product and version from the server section of `INFO`.

@@ -12,6 +12,7 @@
 mod address;
 mod answer;
 mod lists;
+mod login;
 mod mysql;
 mod options;
 mod pool;

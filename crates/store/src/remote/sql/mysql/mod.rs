@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +22,13 @@ use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Column, Conn, Error, Opts, OptsBuilder, Params, SslOpts, Value};
 use rustls::RootCertStore;
+use sherwood_textfile::{Reader, Watched};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::Budget;
 use super::answer::Answer;
+use super::login;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use super::renewal::Renewal;
@@ -54,7 +55,8 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct MySql {
     address: Arc<Address>,
     options: SqlOptions,
-    opts: Opts,
+    /// The options of connections, with the login, by its files as they are.
+    opts: Watched<Opts>,
     /// Permits for the connections that send a `KILL`.
     killers: Arc<Semaphore>,
 }
@@ -63,50 +65,65 @@ impl MySql {
     /// Makes a driver for the server of `options`. `values` is the number of occurrences of the
     /// written value in a statement.
     pub(super) fn new(options: &SqlOptions, values: usize) -> Result<Self, OpenCause> {
-        let address = Address::parse(&options.address, PORT)?;
-        let password = options.password.as_ref().map(|password| password.read()).transpose()?;
-        let builder = match &address {
-            Address::Tcp(HostPort { host, port }) => {
-                OptsBuilder::default().ip_or_hostname(host.as_str()).tcp_port(*port)
-            }
-            Address::Unix(path) => OptsBuilder::default().socket(Some(path.to_string_lossy())),
+        let address = Arc::new(Address::parse(&options.address, PORT)?);
+        let opts = {
+            let (address, options) = (Arc::clone(&address), options.clone());
+            Watched::open(move |reader: &mut Reader| opts(&address, &options, values, reader))?
         };
-        let builder = builder
-            .user(Some(options.user.as_str()))
-            .pass(password)
-            .db_name(Some(options.database.as_str()))
-            // Otherwise the library switches from TCP to a socket named by the server.
-            .prefer_socket(false)
-            .tcp_nodelay(true)
-            .stmt_cache_size(STATEMENTS_MAX)
-            // An update counts rows found, also those that already have the new values.
-            .client_found_rows(true)
-            // Setting both saves a query for the server's values; the second is for the library's
-            // pool, which is not used.
-            .max_allowed_packet(Some(options.remote.value_bytes_max as usize * values + PACKET_BYTES))
-            .wait_timeout(Some(0))
-            // An acknowledged change must be committed, whatever the server's default.
-            .setup(vec!["SET autocommit = 1"])
-            .ssl_opts(options.remote.tls.as_ref().map(ssl_opts).transpose()?);
         let killers = Arc::new(Semaphore::new(options.remote.connections_max.into()));
-        Ok(Self { address: Arc::new(address), options: options.clone(), opts: builder.into(), killers })
+        Ok(Self { address, options: options.clone(), opts, killers })
     }
 }
 
+/// Makes the options of connections; reads the files of the login.
+fn opts(
+    address: &Address,
+    options: &SqlOptions,
+    values: usize,
+    reader: &mut Reader,
+) -> Result<Opts, OpenCause> {
+    let password = options.password.as_ref().map(|place| place.password(reader)).transpose()?;
+    let builder = match address {
+        Address::Tcp(HostPort { host, port }) => {
+            OptsBuilder::default().ip_or_hostname(host.as_str()).tcp_port(*port)
+        }
+        Address::Unix(path) => OptsBuilder::default().socket(Some(path.to_string_lossy())),
+    };
+    let builder = builder
+        .user(Some(options.user.as_str()))
+        .pass(password)
+        .db_name(Some(options.database.as_str()))
+        // Otherwise the library switches from TCP to a socket named by the server.
+        .prefer_socket(false)
+        .tcp_nodelay(true)
+        .stmt_cache_size(STATEMENTS_MAX)
+        // An update counts rows found, also those that already have the new values.
+        .client_found_rows(true)
+        // Setting both saves a query for the server's values; the second is for the library's pool,
+        // which is not used.
+        .max_allowed_packet(Some(options.remote.value_bytes_max as usize * values + PACKET_BYTES))
+        .wait_timeout(Some(0))
+        // An acknowledged change must be committed, whatever the server's default.
+        .setup(vec!["SET autocommit = 1"])
+        .ssl_opts(options.remote.tls.as_ref().map(|tls| ssl_opts(tls, reader)).transpose()?);
+    Ok(builder.into())
+}
+
 /// Converts the TLS options to those of the library, like [`tls::client_config`].
-fn ssl_opts(options: &TlsOptions) -> Result<SslOpts, OpenCause> {
+fn ssl_opts(options: &TlsOptions, reader: &mut Reader) -> Result<SslOpts, OpenCause> {
     // Reports errors of the files now.
-    tls::client_config(options)?;
+    tls::client_config(options, reader)?;
     // The library uses the process's default provider. If one is installed already, it is the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The library would read the files at the first connection.
     let roots = match &options.ca {
-        Some(ca) => vec![read("tls.ca", ca)?.into()],
+        Some(ca) => vec![tls::pem("tls.ca", ca, reader)?.into()],
         None => system_roots().into_iter().map(Into::into).collect(),
     };
     let identity = match (&options.cert, &options.key) {
         (Some(cert), Some(key)) => {
-            Some(ClientIdentity::new(read("tls.cert", cert)?.into(), read("tls.key", key)?.into()))
+            let chain = tls::pem("tls.cert", cert, reader)?;
+            Some(ClientIdentity::new(chain.into(), tls::pem("tls.key", key, reader)?.into()))
         }
         _ => None,
     };
@@ -115,14 +132,6 @@ fn ssl_opts(options: &TlsOptions) -> Result<SslOpts, OpenCause> {
         .with_root_certs(roots)
         .with_client_identity(identity)
         .with_danger_tls_hostname_override(options.server_name.clone().map(Cow::Owned)))
-}
-
-fn read(option: &'static str, path: &Path) -> Result<Vec<u8>, OpenCause> {
-    std::fs::read(path).map_err(|error| OpenCause::Remote {
-        option,
-        detail: format!("{}: {error}", path.display()),
-        remedy: "name a PEM file that this user may read",
-    })
 }
 
 /// The certificate authorities that the system trusts, without certificates that the library cannot
@@ -137,9 +146,33 @@ impl Driver for MySql {
     type Link = Connection;
 
     async fn connect(&self) -> Result<Connection, Cause> {
+        login::retried(&self.opts, |opts| self.log_in(opts)).await
+    }
+
+    fn abandon(&self, link: Connection) {
+        let Connection { conn, opts, runtime, .. } = link;
+        let kill = format!("KILL {}", conn.id());
+        runtime.spawn(close(conn));
+        let Ok(killer) = Arc::clone(&self.killers).try_acquire_owned() else { return };
+        let timeout = self.options.remote.connect_timeout();
+        runtime.spawn(async move {
+            let work = async {
+                let mut conn = Conn::new(opts).await?;
+                conn.query_drop(kill).await?;
+                conn.disconnect().await
+            };
+            // Best effort: a statement that cannot be killed ends by itself.
+            let _ = tokio::time::timeout(timeout, work).await;
+            drop(killer);
+        });
+    }
+}
+
+impl MySql {
+    async fn log_in(&self, opts: Arc<Opts>) -> Result<Connection, Cause> {
         let deadline = Deadline::new(self.options.remote.connect_timeout());
         let mut refused = self.address.unreachable("its name has no address");
-        for opts in self.candidates(deadline).await? {
+        for opts in self.candidates(opts, deadline).await? {
             // The library panics on some authentication methods, which the server chooses, because
             // their features are not compiled in.
             match deadline.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
@@ -170,35 +203,15 @@ impl Driver for MySql {
         Err(refused)
     }
 
-    fn abandon(&self, link: Connection) {
-        let Connection { conn, opts, runtime, .. } = link;
-        let kill = format!("KILL {}", conn.id());
-        runtime.spawn(close(conn));
-        let Ok(killer) = Arc::clone(&self.killers).try_acquire_owned() else { return };
-        let timeout = self.options.remote.connect_timeout();
-        runtime.spawn(async move {
-            let work = async {
-                let mut conn = Conn::new(opts).await?;
-                conn.query_drop(kill).await?;
-                conn.disconnect().await
-            };
-            // Best effort: a statement that cannot be killed ends by itself.
-            let _ = tokio::time::timeout(timeout, work).await;
-            drop(killer);
-        });
-    }
-}
-
-impl MySql {
     /// Connection options for each address of the server's name, so that a `KILL` can go to the
     /// server of the connection: on another server its number means another connection.
-    async fn candidates(&self, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
+    async fn candidates(&self, opts: Arc<Opts>, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
         if let Address::Unix(_) = *self.address {
-            return Ok(vec![self.opts.clone()]);
+            return Ok(vec![Opts::clone(&opts)]);
         }
         let found = self.address.look_up(deadline).await?;
         let way = |address: SocketAddr| {
-            OptsBuilder::from_opts(self.opts.clone()).resolved_ips(Some(vec![address.ip()])).into()
+            OptsBuilder::from_opts(Opts::clone(&opts)).resolved_ips(Some(vec![address.ip()])).into()
         };
         Ok(found.into_iter().map(way).collect())
     }

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use sherwood_textfile::{Reader, Watched};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -35,6 +36,7 @@ use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, RowStream, Simpl
 
 use super::Budget;
 use super::answer::Answer;
+use super::login;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use crate::remote::host::{Deadline, HostPort};
@@ -69,33 +71,50 @@ pub(super) struct Postgres {
 /// The address and login of a PostgreSQL server.
 struct Server {
     address: Address,
-    config: Config,
-    encrypt: Option<Encrypt>,
+    login: Watched<Login>,
     options: SqlOptions,
     /// True if columns have types that have to be looked up before a pooler is sent a statement.
     looks_up: AtomicBool,
 }
 
-impl Postgres {
-    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
-        let address = Address::parse(&options.address, PORT)?;
+/// The login of a connection.
+struct Login {
+    config: Config,
+    encrypt: Option<Encrypt>,
+}
+
+impl Login {
+    /// Reads the files of the login to the server at `address`.
+    fn read(address: &Address, options: &SqlOptions, reader: &mut Reader) -> Result<Self, OpenCause> {
         let mut config = Config::new();
         config.user(&options.user).dbname(&options.database).application_name("sherwood");
-        if let Some(password) = &options.password {
-            config.password(password.read()?);
+        if let Some(place) = &options.password {
+            config.password(place.password(reader)?);
         }
-        let encrypt = match (&options.remote.tls, &address) {
+        let encrypt = match (&options.remote.tls, address) {
             (Some(tls), Address::Tcp(HostPort { host, .. })) => {
-                let (config, server_name) = (tls::client_config(tls)?, tls::server_name(tls, host)?);
+                let config = Arc::new(tls::client_config(tls, reader)?);
+                let server_name = tls::server_name(tls, host)?;
                 Some(Encrypt { config, server_name, watch: Watch::default() })
             }
             // As in PostgreSQL's own clients, a UNIX socket is not encrypted.
             _ => None,
         };
         config.ssl_mode(if encrypt.is_some() { SslMode::Require } else { SslMode::Disable });
+        Ok(Self { config, encrypt })
+    }
+}
+
+impl Postgres {
+    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
+        let address = Address::parse(&options.address, PORT)?;
+        let login = {
+            let (address, options) = (address.clone(), options.clone());
+            Watched::open(move |reader: &mut Reader| Login::read(&address, &options, reader))?
+        };
         let cancels = Arc::new(Semaphore::new(options.remote.connections_max.into()));
         let (options, looks_up) = (options.clone(), AtomicBool::new(false));
-        let server = Server { address, config, encrypt, options, looks_up };
+        let server = Server { address, login, options, looks_up };
         Ok(Self { server: Arc::new(server), cancels })
     }
 }
@@ -104,21 +123,43 @@ impl Driver for Postgres {
     type Link = Connection;
 
     async fn connect(&self) -> Result<Connection, Cause> {
+        login::retried(&self.server.login, |login| self.log_in(login)).await
+    }
+
+    fn abandon(&self, link: Connection) {
+        let Connection { server, client, task, runtime, .. } = link;
+        let permit = Arc::clone(&self.cancels).try_acquire_owned();
+        let (token, end) = (client.cancel_token(), task.map(AbortOnDrop));
+        let Ok(permit) = permit else { return };
+        runtime.spawn(async move {
+            // The server forgets the connection's key when it is closed, so it is closed after the
+            // request.
+            let _connection = (client, end);
+            // Best effort: a statement that cannot be cancelled ends by itself.
+            let _ =
+                tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
+            drop(permit);
+        });
+    }
+}
+
+impl Postgres {
+    async fn log_in(&self, login: Arc<Login>) -> Result<Connection, Cause> {
         let server = &self.server;
         let deadline = Deadline::new(server.options.remote.connect_timeout());
         let (socket, meter) = Metered::new(socket::dial(&server.address, deadline).await?);
         let watch = Watch::default();
         meter.allow(BESIDE_BYTES);
         let log_in = async {
-            let (client, task) = match server.encrypt.clone() {
+            let (client, task) = match login.encrypt.clone() {
                 Some(encrypt) => {
                     let encrypt = Encrypt { watch: watch.clone(), ..encrypt };
-                    let (client, connection) = server.config.connect_raw(socket, encrypt).await?;
+                    let (client, connection) = login.config.connect_raw(socket, encrypt).await?;
                     (client, tokio::spawn(connection))
                 }
                 None => {
                     let socket = Clear::new(socket, watch.clone());
-                    let (client, connection) = server.config.connect_raw(socket, NoTls).await?;
+                    let (client, connection) = login.config.connect_raw(socket, NoTls).await?;
                     (client, tokio::spawn(connection))
                 }
             };
@@ -150,22 +191,6 @@ impl Driver for Postgres {
             None => Err(Cause::silent(&server.address, deadline.timeout())),
         }
     }
-
-    fn abandon(&self, link: Connection) {
-        let Connection { server, client, task, runtime, .. } = link;
-        let permit = Arc::clone(&self.cancels).try_acquire_owned();
-        let (token, end) = (client.cancel_token(), task.map(AbortOnDrop));
-        let Ok(permit) = permit else { return };
-        runtime.spawn(async move {
-            // The server forgets the connection's key when it is closed, so it is closed after the
-            // request.
-            let _connection = (client, end);
-            // Best effort: a statement that cannot be cancelled ends by itself.
-            let _ =
-                tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
-            drop(permit);
-        });
-    }
 }
 
 async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
@@ -173,7 +198,7 @@ async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
         socket::dial(&server.address, Deadline::new(server.options.remote.connect_timeout())).await.ok()?;
     let (socket, meter) = Metered::new(socket);
     meter.allow(BESIDE_BYTES);
-    match server.encrypt.clone() {
+    match server.login.current().encrypt.clone() {
         Some(encrypt) => token.cancel_query_raw(socket, encrypt).await.ok(),
         None => token.cancel_query_raw(socket, NoTls).await.ok(),
     }

@@ -1,0 +1,26 @@
+//! Logins by files that are read again when a server refuses them.
+
+use std::sync::Arc;
+
+use sherwood_textfile::Watched;
+
+use crate::Cause;
+
+/// Connects by `connect` with the present `login`. If the server refuses it, or one of the two does
+/// not trust the other, and the files of the login have changed, connects once more with the new
+/// one.
+pub(super) async fn retried<T, L, F>(login: &Watched<T>, connect: impl Fn(Arc<T>) -> F) -> Result<L, Cause>
+where
+    F: Future<Output = Result<L, Cause>>,
+{
+    let shown = login.current();
+    match connect(Arc::clone(&shown)).await {
+        Err(cause @ (Cause::Credentials { .. } | Cause::Certificate { .. })) => {
+            match login.newer_than(&shown) {
+                Some(newer) => connect(newer).await,
+                None => Err(cause),
+            }
+        }
+        connected => connected,
+    }
+}
