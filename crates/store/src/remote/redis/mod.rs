@@ -210,7 +210,7 @@ impl Redis {
                 Err(cause) => return Err(cause),
             };
         self.read(Vec::new()).await?;
-        if let Ok(outcome) = self.send(request(&[b"DBSIZE"]), Request::ok()).await {
+        if let Ok(outcome) = self.send(request(&[b"DBSIZE"]), Request::number()).await {
             details.push(format!("database {}: {} keys", self.db, outcome.number));
         }
         Ok(Report { server, details })
@@ -255,7 +255,7 @@ impl Store for Redis {
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         let request = request(&[b"DEL", &self.prefixed(key)]);
         Box::pin(
-            async move { self.named(Attempt::Delete, self.send(request, Request::ok()).await.map(drop)) },
+            async move { self.named(Attempt::Delete, self.send(request, Request::number()).await.map(drop)) },
         )
     }
 
