@@ -170,6 +170,16 @@ impl Exchange for Request {
             _ => None,
         }
     }
+
+    /// A primary that has become a replica, or a node of a cluster that has given its keys away,
+    /// keeps its connections, while the configured name may already lead to another server.
+    fn is_outdated(cause: &Cause) -> bool {
+        match cause {
+            Cause::WrongServer { .. } => true,
+            Cause::Credentials { detail } => detail.starts_with("NOAUTH"),
+            _ => false,
+        }
+    }
 }
 
 impl Request {

@@ -154,6 +154,20 @@ fn redis_value_of_another_length_than_announced_is_no_answer() {
     assert!(read(Request::text(8), b"$9\r\nvalue678\r\n+OK\r\n", 64).is_err());
 }
 
+#[test]
+fn connection_is_outdated_by_a_redirection_and_by_a_lost_login_alone() {
+    for (text, expected) in [
+        ("READONLY You can't write against a read only replica.", true),
+        ("MOVED 3999 127.0.0.1:6381", true),
+        ("NOAUTH Authentication required.", true),
+        ("WRONGPASS invalid username-password pair or user is disabled.", false),
+        ("NOPERM User a has no permissions to run the 'get' command", false),
+        ("LOADING Redis is loading the dataset in memory", false),
+    ] {
+        assert_eq!(Request::is_outdated(&refusal(text.as_bytes())), expected, "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_as_redis_replies_without_a_panic(answer: Vec<u8>, piece in 1_usize..64) {
