@@ -18,6 +18,9 @@ mod pipeline;
 mod redis;
 mod secret;
 mod server;
+#[cfg(test)]
+#[expect(dead_code, reason = "a simulation uses it next")]
+mod simulated;
 mod socket;
 mod sql;
 mod template;

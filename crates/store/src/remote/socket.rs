@@ -48,6 +48,15 @@ impl Endpoint {
     }
 
     pub(crate) async fn connect(&self) -> Result<Connected, Cause> {
+        #[cfg(test)]
+        if let Some(network) = super::simulated::Network::of_this_thread() {
+            let unreachable = |error: io::Error| Cause::Unreachable {
+                address: self.address.to_string(),
+                detail: error.to_string(),
+            };
+            let io = network.connect().await.map_err(unreachable)?;
+            return Ok(Connected { io: Box::new(io), http2: false });
+        }
         let addresses = self.address.look_up(Deadline::new(self.timeout)).await?;
         let stream = self.address.reach(&addresses, Deadline::new(self.timeout)).await?;
         let Some((config, name)) = &self.tls else {
