@@ -19,8 +19,9 @@ mod redis;
 mod secret;
 mod server;
 #[cfg(test)]
-#[expect(dead_code, reason = "a simulation uses it next")]
 mod simulated;
+#[cfg(test)]
+mod simulation;
 mod socket;
 mod sql;
 mod template;
