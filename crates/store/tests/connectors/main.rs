@@ -17,6 +17,7 @@ mod dynamodb;
 mod faults;
 mod gate;
 mod http;
+mod kept;
 mod mariadb;
 mod memcached;
 mod postgres;
