@@ -131,6 +131,8 @@ pub struct Pipeline<E: Exchange> {
     discard: usize,
     /// The result of the first request, until the last byte of its reply has arrived.
     answer: Option<E::Answer>,
+    /// True if a piece of the reply to the first request was used.
+    begun: bool,
 }
 
 /// Size of an empty input buffer, in bytes. Chosen: the bytes that a socket delivers at once.
@@ -154,6 +156,7 @@ impl<E: Exchange> Pipeline<E> {
             need: 1,
             discard: 0,
             answer: None,
+            begun: false,
         }
     }
 
@@ -230,6 +233,13 @@ impl<E: Exchange> Pipeline<E> {
         &self.input[self.start..self.end]
     }
 
+    /// True if a byte of the reply to the first request in flight was received. Of the replies to
+    /// the requests after it, none was.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.begun || !self.unread().is_empty()
+    }
+
     /// Returns the next request whose reply is complete, with its result.
     ///
     /// # Errors
@@ -245,6 +255,7 @@ impl<E: Exchange> Pipeline<E> {
                 }
             }
             if let Some(answer) = self.answer.take() {
+                self.begun = false;
                 return Ok(self.in_flight.pop_front().map(|exchange| (exchange, answer)));
             }
             let input = &self.input[self.start..self.end];
@@ -260,9 +271,9 @@ impl<E: Exchange> Pipeline<E> {
                     self.need = need.max(input.len() + 1);
                     return Ok(None);
                 }
-                Step::Used(bytes) => (self.discard, self.need) = (bytes, 1),
+                Step::Used(bytes) => (self.discard, self.need, self.begun) = (bytes, 1, true),
                 Step::Done(bytes, answer) => {
-                    (self.discard, self.need) = (bytes, 1);
+                    (self.discard, self.need, self.begun) = (bytes, 1, true);
                     self.answer = Some(answer);
                 }
             }
@@ -271,7 +282,7 @@ impl<E: Exchange> Pipeline<E> {
 
     /// Removes the requests without a complete reply, in their order: the connection has ended.
     pub fn abandon(&mut self) -> impl Iterator<Item = E> {
-        self.answer = None;
+        (self.answer, self.begun) = (None, false);
         self.in_flight.drain(..)
     }
 
@@ -355,6 +366,25 @@ mod tests {
         assert_eq!(replies(&mut pipeline, b"9........", 9), Ok(vec![]));
         assert_eq!(pipeline.in_flight(), 1);
         assert_eq!(replies(&mut pipeline, b".", 1), Ok(vec![(b'1', "long".to_owned())]));
+    }
+
+    #[test]
+    fn reply_has_begun_from_its_first_byte_to_its_last() {
+        for (bytes, has_begun) in [
+            (&b""[..], false),
+            (b"3", true),
+            (b"A", true),
+            (b"A3abc", false),
+            (b"9", true),
+            (b"9.........", false),
+            (b"1a1", true),
+        ] {
+            for piece in 1..=bytes.len().max(1) {
+                let mut pipeline = pipeline(b"123");
+                replies(&mut pipeline, bytes, piece).unwrap();
+                assert_eq!(pipeline.has_begun(), has_begun, "{bytes:?}, {piece} bytes at a time");
+            }
+        }
     }
 
     #[test]

@@ -12,10 +12,10 @@ use sherwood_dispatch::{CallAction, CallOptions, SchedulerBackoff, TicketId, Tic
 use sherwood_model::{DEADLINE_MAX, Demand, DemandKind, Instant, ReplicaId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status};
 
 use super::SchedulerSource;
-use super::connection::{Connection, Endpoint};
+use super::connection::{Connection, Endpoint, is_not_carried_out, is_of_the_connection};
 use super::generated::tickets_client::TicketsClient;
 use super::generated::{
     CancelTicketRequest, GetTicketRequest, Operation, ReleaseTicketRequest, WaitOnTicketRequest,
@@ -267,14 +267,30 @@ impl Drop for Held {
 /// The scheduler of one replica.
 struct RemoteScheduler {
     endpoint: Endpoint,
-    /// The connection, once there is one, and the client on it.
-    client: tokio::sync::Mutex<Option<(Connection, TicketsClient<Connection>)>>,
+    /// The latest connection, once there is one.
+    latest: tokio::sync::Mutex<Option<Latest>>,
     backoff: Mutex<SchedulerBackoff>,
+}
+
+/// The latest connection to a scheduler: its number, and the client on it.
+struct Latest {
+    number: u64,
+    connection: Connection,
+    client: TicketsClient<Connection>,
+}
+
+/// The effect of a call that is made twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeated {
+    /// The same as if it is made once.
+    Harmless,
+    /// A second ticket, which only its lease ends.
+    Harmful,
 }
 
 impl RemoteScheduler {
     fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, client: tokio::sync::Mutex::default(), backoff: Mutex::default() }
+        Self { endpoint, latest: tokio::sync::Mutex::default(), backoff: Mutex::default() }
     }
 
     fn backoff(&self) -> MutexGuard<'_, SchedulerBackoff> {
@@ -292,25 +308,55 @@ impl RemoteScheduler {
         }
     }
 
-    /// Returns the client, on a new connection if there is none.
-    async fn client(&self) -> Result<TicketsClient<Connection>, Status> {
-        let mut client = self.client.lock().await;
-        if let Some((connection, client)) = &*client
+    /// Returns the client on the latest connection and its number, if that is above `after`, or on
+    /// a new one; and true if the connection was there before.
+    async fn client(&self, after: u64) -> Result<(TicketsClient<Connection>, u64, bool), Status> {
+        let mut latest = self.latest.lock().await;
+        if let Some(Latest { number, connection, client }) = &*latest
+            && *number > after
             && !connection.is_closed()
         {
-            return Ok(client.clone());
+            return Ok((client.clone(), *number, true));
         }
         let unreachable = |error: io::Error| Status::unavailable(error.to_string());
         let connected = tokio::time::timeout(CALL_TIMEOUT, self.endpoint.connect()).await;
         let connection =
             connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(unreachable)?;
-        let fresh = TicketsClient::with_origin(connection.clone(), self.endpoint.origin());
-        *client = Some((connection, fresh.clone()));
-        Ok(fresh)
+        let client = TicketsClient::with_origin(connection.clone(), self.endpoint.origin());
+        let number = 1 + latest.as_ref().map_or(0, |latest| latest.number);
+        *latest = Some(Latest { number, connection, client: client.clone() });
+        Ok((client, number, false))
+    }
+
+    /// Makes a call. The scheduler, or a proxy before it, may end a kept connection just as it is
+    /// used: the call is then made once more on a new one, if it was not carried out or may be
+    /// carried out twice.
+    async fn call<T, F>(
+        &self,
+        repeated: Repeated,
+        make: impl Fn(TicketsClient<Connection>) -> F,
+    ) -> Result<T, Status>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let (client, number, is_reused) = self.client(0).await?;
+        let response = match make(client).await {
+            Err(status) if is_reused && may_be_repeated(repeated, &status) => {
+                tracing::debug!("scheduler {}: {status}, on a kept connection", self.endpoint.url());
+                let (client, ..) = self.client(number).await?;
+                make(client).await
+            }
+            result => result,
+        };
+        response.map(Response::into_inner)
     }
 
     async fn get(&self, request: GetTicketRequest) -> Result<TicketOffer, Status> {
-        let given = self.client().await?.get_ticket(request).await?.into_inner();
+        let get = |mut client: TicketsClient<_>| {
+            let request = request.clone();
+            async move { client.get_ticket(request).await }
+        };
+        let given = self.call(Repeated::Harmful, get).await?;
         Ok(TicketOffer {
             ticket: TicketId::from_bits(given.ticket),
             expected: Duration::from_micros(u64::try_from(given.expected_us).unwrap_or(0)),
@@ -320,30 +366,33 @@ impl RemoteScheduler {
     }
 
     async fn wait(&self, ticket: TicketId) -> Result<(), Status> {
-        let scheduler = self.endpoint.scheduler().to_owned();
-        let request = WaitOnTicketRequest { scheduler, ticket: ticket.to_bits() };
-        self.client().await?.wait_on_ticket(request).await.map(|_| ())
+        let wait = |mut client: TicketsClient<_>| {
+            let scheduler = self.endpoint.scheduler().to_owned();
+            let request = WaitOnTicketRequest { scheduler, ticket: ticket.to_bits() };
+            async move { client.wait_on_ticket(request).await }
+        };
+        self.call(Repeated::Harmless, wait).await.map(|_| ())
     }
 
     /// Cancels a ticket. If that fails the lease ends it.
     async fn cancel(&self, ticket: TicketId) {
-        self.aside(async {
+        let cancel = |mut client: TicketsClient<_>| {
             let scheduler = self.endpoint.scheduler().to_owned();
             let request = CancelTicketRequest { scheduler, ticket: ticket.to_bits() };
-            self.client().await?.cancel_ticket(request).await.map(|_| ())
-        })
-        .await;
+            async move { client.cancel_ticket(request).await }
+        };
+        self.aside(async { self.call(Repeated::Harmless, cancel).await.map(|_| ()) }).await;
     }
 
     /// Releases a ticket. If that fails the lease ends it.
     async fn release(&self, ticket: TicketId, latency: Option<Duration>) {
-        self.aside(async {
+        let release = |mut client: TicketsClient<_>| {
             let scheduler = self.endpoint.scheduler().to_owned();
             let latency_us = latency.map(micros);
             let request = ReleaseTicketRequest { scheduler, ticket: ticket.to_bits(), latency_us };
-            self.client().await?.release_ticket(request).await.map(|_| ())
-        })
-        .await;
+            async move { client.release_ticket(request).await }
+        };
+        self.aside(async { self.call(Repeated::Harmless, release).await.map(|_| ()) }).await;
     }
 
     async fn aside(&self, call: impl Future<Output = Result<(), Status>>) {
@@ -352,6 +401,14 @@ impl RemoteScheduler {
             Ok(Err(status)) => tracing::debug!("scheduler {}: {status}", self.endpoint.url()),
             Err(_) => tracing::debug!("scheduler {}: no answer", self.endpoint.url()),
         }
+    }
+}
+
+/// Returns true if a call that failed on a kept connection may be made again.
+fn may_be_repeated(repeated: Repeated, status: &Status) -> bool {
+    match repeated {
+        Repeated::Harmless => is_of_the_connection(status),
+        Repeated::Harmful => is_not_carried_out(status),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Connections to schedulers: HTTP/2, over TLS for `https`.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
 
@@ -204,6 +206,32 @@ impl Service<Request<Body>> for Connection {
         }
         Box::pin(self.sender.send_request(request))
     }
+}
+
+/// Returns true if the connection failed, in place of an answer of the scheduler.
+pub(super) fn is_of_the_connection(status: &Status) -> bool {
+    causes(status).any(|cause| cause.is::<hyper::Error>() || cause.is::<h2::Error>())
+}
+
+/// Returns true if the connection failed and the scheduler has not begun to carry out the call: it
+/// was not sent, or the server named it as one that it has not processed.
+pub(super) fn is_not_carried_out(status: &Status) -> bool {
+    causes(status).any(|cause| {
+        let is_unsent = cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled);
+        is_unsent || cause.downcast_ref::<h2::Error>().is_some_and(is_unprocessed)
+    })
+}
+
+/// Streams above the last one that a GOAWAY names, and refused ones, were not processed (RFC 9113,
+/// 6.8 and 8.7).
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let is_last = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+    error.is_remote() && (is_last || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
+/// The causes of a status that is not an answer.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |&cause| cause.source())
 }
 
 fn client_tls(

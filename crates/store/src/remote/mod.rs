@@ -20,6 +20,10 @@ mod pipeline;
 mod redis;
 mod secret;
 mod server;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod simulation;
 mod socket;
 mod spelling;
 mod sql;

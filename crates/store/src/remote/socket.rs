@@ -51,6 +51,15 @@ impl Endpoint {
     /// Connects to the server. If the peers do not trust each other and the files of TLS have
     /// changed meanwhile, connects once more with these.
     pub(crate) async fn connect(&self) -> Result<Connected, Cause> {
+        #[cfg(test)]
+        if let Some(network) = super::simulated::Network::of_this_thread() {
+            let unreachable = |error: io::Error| Cause::Unreachable {
+                address: self.address.to_string(),
+                detail: error.to_string(),
+            };
+            let io = network.connect().await.map_err(unreachable)?;
+            return Ok(Connected { io: Box::new(io), http2: false });
+        }
         let Some((tls, name)) = &self.tls else {
             return Ok(Connected { io: Box::new(self.reach().await?), http2: false });
         };

@@ -20,6 +20,7 @@ mod faults;
 mod gate;
 mod http;
 mod kept;
+mod kept_caches;
 mod kept_databases;
 mod lists;
 mod mariadb;

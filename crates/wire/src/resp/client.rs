@@ -73,6 +73,12 @@ pub enum ReplyError {
     /// A line has no end within the length limit.
     #[error("a Redis server sent a line without an end in {LINE_BYTES_MAX} bytes")]
     Line,
+    /// A line, a null or a byte string of the announced length is not followed by `\r\n`. Bytes
+    /// were lost or added, and those that follow may belong to another reply.
+    #[error(
+        "a Redis server sent a line or a text that is not followed by a line end, so bytes are missing or too many"
+    )]
+    LineEnd,
 }
 
 /// Parses the reply at the start of `buf`, which may be any of version 2 of the protocol, or the
@@ -92,12 +98,13 @@ pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
             false => Ok(Progress::Incomplete(buf.len() + 1)),
         };
     };
-    let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+    let line = rest[..end].strip_suffix(b"\r").ok_or(ReplyError::LineEnd)?;
     let used = 1 + end + 1;
     let reply = match mark {
         b'+' => Reply::Simple(line),
         b'-' => Reply::Error(line),
-        b'_' => Reply::Null,
+        b'_' if line.is_empty() => Reply::Null,
+        b'_' => return Err(ReplyError::LineEnd),
         _ => match (mark, integer(line).ok_or(ReplyError::Number)?) {
             (b':', number) => Reply::Integer(number),
             (_, -1) => Reply::Null,
@@ -108,15 +115,17 @@ pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
     Ok(Progress::Reply(reply, used))
 }
 
-/// Parses a byte string of `len` bytes that begins at `start` of `buf`.
+/// Parses a byte string of `len` bytes that begins at `start` of `buf`, and its line end.
 fn bulk(buf: &[u8], start: usize, len: i64) -> Result<Progress<'_>, ReplyError> {
     let len = u64::try_from(len).ok().filter(|&len| len <= BULK_BYTES_MAX).ok_or(ReplyError::Number)?;
-    let end = start + len as usize;
-    match buf.get(start..end) {
-        Some(bytes) if buf.len() >= end + 2 => Ok(Progress::Reply(Reply::Bulk(bytes), end + 2)),
-        _ => Ok(Progress::Incomplete(end + 2)),
-    }
+    let used = start + len as usize + LINE_END.len();
+    let Some(bytes) = buf.get(start..used) else { return Ok(Progress::Incomplete(used)) };
+    let bytes = bytes.strip_suffix(LINE_END).ok_or(ReplyError::LineEnd)?;
+    Ok(Progress::Reply(Reply::Bulk(bytes), used))
 }
+
+/// The two bytes that end a line and a byte string.
+const LINE_END: &[u8] = b"\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -162,5 +171,31 @@ mod tests {
         assert_eq!(parse(b"$-2\r\n"), Err(ReplyError::Number));
         assert_eq!(parse(b"$9000000000\r\n"), Err(ReplyError::Number));
         assert_eq!(parse(&[b'+'; LINE_BYTES_MAX + 1]), Err(ReplyError::Line));
+        for text in ["$-0", "$+3", "$ 3", "$3 ", "$03", "$", "$?", "*-2", "*?", ": 1", ":1.5"] {
+            assert_eq!(parse(format!("{text}\r\n").as_bytes()), Err(ReplyError::Number), "{text}");
+        }
+    }
+
+    #[test]
+    fn redis_text_of_another_length_than_announced_is_an_error() {
+        let answers = [&b"$3\r\nvalue\r\n"[..], b"$6\r\nvalue\r\n$1\r\n", b"$0\r\nxx", b"$5\r\nvalue\n\r"];
+        for answer in answers {
+            assert_eq!(parse(answer), Err(ReplyError::LineEnd), "{}", answer.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn redis_line_that_does_not_end_with_both_characters_is_an_error() {
+        for answer in ["+OK\n", "-ERR no\n", ":1\n", "$1\nx\r\n", "*1\n", "_\n", "_1\r\n", "\u{2b}\n"] {
+            assert_eq!(parse(answer.as_bytes()), Err(ReplyError::LineEnd), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn redis_types_of_version_three_that_were_not_negotiated_are_refused() {
+        for answer in [",1.5", "#t", "(1", "!3", "=5", "%1", "~1", ">1", "|1"] {
+            let mark = answer.as_bytes()[0];
+            assert_eq!(parse(format!("{answer}\r\n").as_bytes()), Err(ReplyError::Type(mark)), "{answer}");
+        }
     }
 }

@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use sherwood_wire::pipeline::{Exchange, Limits, Pipeline, Step};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use futures_util::FutureExt;
+use sherwood_wire::pipeline::{Exchange, Limits, Pipeline, ReplyError, Step};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -42,6 +43,13 @@ pub(crate) enum Trouble {
         doing: &'static str,
         /// Error of the operating system.
         error: io::Error,
+    },
+    /// The instance ended a connection that had served before, and did not begin to answer. Some
+    /// close idle connections; a new one shows if the instance is reachable.
+    #[error("{doing} found that it had closed the connection")]
+    Closed {
+        /// Operation that met the end, such as `reading INFO`.
+        doing: &'static str,
     },
     /// The instance refused, or its answer is malformed.
     #[error("{doing} was answered {said:?}; {remedy}")]
@@ -84,7 +92,18 @@ impl Trouble {
 }
 
 /// A protocol's parser for the next piece of an answer: its length, and whether more pieces follow.
-pub(super) type Piece = fn(&[u8]) -> Step<()>;
+pub(super) type Piece = fn(&[u8]) -> Result<Step<()>, Malformed>;
+
+/// The reason why bytes are no answer, and the start of the next one is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Malformed {
+    #[error("a text of its answer is longer or shorter than it announced")]
+    Length,
+    #[error("its answer has more than {ANSWER_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("it answered what it was not asked")]
+    Unsolicited,
+}
 
 /// An answer in flight, kept as it is received.
 struct Answer {
@@ -94,10 +113,10 @@ struct Answer {
 
 impl Exchange for Answer {
     type Answer = Vec<u8>;
-    type Error = TooLong;
+    type Error = Malformed;
 
-    fn read(&mut self, input: &[u8]) -> Result<Step<Vec<u8>>, TooLong> {
-        let (used, is_last) = match (self.piece)(input) {
+    fn read(&mut self, input: &[u8]) -> Result<Step<Vec<u8>>, Malformed> {
+        let (used, is_last) = match (self.piece)(input)? {
             Step::Incomplete(need) => return Ok(Step::Incomplete(need)),
             Step::Used(used) => (used, false),
             Step::Done(used, ()) => (used, true),
@@ -105,54 +124,100 @@ impl Exchange for Answer {
         self.bytes.extend_from_slice(&input[..used]);
         match is_last {
             true => Ok(Step::Done(used, std::mem::take(&mut self.bytes))),
-            false if self.bytes.len() > ANSWER_BYTES_MAX => Err(TooLong),
+            false if self.bytes.len() > ANSWER_BYTES_MAX => Err(Malformed::TooLong),
             false => Ok(Step::Used(used)),
         }
     }
 }
 
-/// An answer of more than [`ANSWER_BYTES_MAX`] bytes.
-struct TooLong;
+impl From<ReplyError<Malformed>> for Malformed {
+    fn from(error: ReplyError<Self>) -> Self {
+        match error {
+            ReplyError::Exchange(malformed) => malformed,
+            ReplyError::Unsolicited => Self::Unsolicited,
+            ReplyError::TooLong { .. } => Self::TooLong,
+        }
+    }
+}
+
+/// The bytes of a connection.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection to an external cache instance.
 pub(super) struct Link {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     piece: Piece,
     pipeline: Pipeline<Answer>,
+    /// True once the connection has served a whole poll.
+    is_kept: bool,
 }
 
 impl Link {
     /// Connects to an instance; `piece` parses its answers.
     pub(super) async fn open(address: &str, piece: Piece) -> Result<Self, Trouble> {
-        let opened = timeout(TIMEOUT, TcpStream::connect(address)).await;
+        let opened = timeout(TIMEOUT, connect(address)).await;
         let stream = opened.map_err(|_| Trouble::Late { doing: "connecting" })?.map_err(Trouble::Connect)?;
         let limits = Limits { in_flight_max: 1, piece_bytes_max: ANSWER_BYTES_MAX };
-        Ok(Self { stream, piece, pipeline: Pipeline::new(limits) })
+        Ok(Self { stream, piece, pipeline: Pipeline::new(limits), is_kept: false })
+    }
+
+    /// Notes that the connection has served a whole poll: if it ends before an answer from now on,
+    /// that is [`Trouble::Closed`].
+    pub(super) fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     /// Sends `request` and returns its answer. The connection must not be used after an error.
     pub(super) async fn ask(&mut self, doing: &'static str, request: &[u8]) -> Result<Vec<u8>, Trouble> {
         let asked = timeout(TIMEOUT, self.exchange(request)).await;
         let answer = asked.map_err(|_| Trouble::Late { doing })?;
-        answer.map_err(|error| Trouble::Broken { doing, error })
+        answer.map_err(|error| match self.is_kept && !self.pipeline.has_begun() {
+            true => Trouble::Closed { doing },
+            false => Trouble::Broken { doing, error },
+        })
     }
 
     async fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        // The end of a kept connection, or an answer that was not asked for, may have arrived.
+        if let Some(received) = self.stream.read(self.pipeline.room()).now_or_never() {
+            self.received(received)?;
+        }
+        if self.pipeline.has_begun() {
+            return Err(io::Error::other(Malformed::Unsolicited));
+        }
         let answer = Answer { piece: self.piece, bytes: Vec::new() };
         self.pipeline.push(answer, |_, out| out.extend_from_slice(request));
         self.stream.write_all(self.pipeline.unsent()).await?;
         self.pipeline.sent(request.len());
         loop {
-            let too_long = |_| io::Error::other(format!("the answer has more than {ANSWER_BYTES_MAX} bytes"));
-            if let Some((_, answer)) = self.pipeline.reply().map_err(too_long)? {
+            let malformed = |error| io::Error::other(Malformed::from(error));
+            if let Some((_, answer)) = self.pipeline.reply().map_err(malformed)? {
                 return Ok(answer);
             }
-            match self.stream.read(self.pipeline.room()).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                received => self.pipeline.received(received),
+            let received = self.stream.read(self.pipeline.room()).await;
+            self.received(received)?;
+        }
+    }
+
+    fn received(&mut self, received: io::Result<usize>) -> io::Result<()> {
+        match received? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => {
+                self.pipeline.received(bytes);
+                Ok(())
             }
         }
     }
+}
+
+async fn connect(address: &str) -> io::Result<Box<dyn Stream>> {
+    #[cfg(test)]
+    if let Some(network) = super::simulated::Network::of_this_thread() {
+        return Ok(Box::new(network.connect().await?));
+    }
+    Ok(Box::new(TcpStream::connect(address).await?))
 }
 
 /// Parses the line at the start of `input`, with any text, as a whole answer. Used for lines that

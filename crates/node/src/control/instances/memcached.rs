@@ -5,11 +5,11 @@
 //! more than its limit, pages are therefore moved out of the classes to the pool (`slabs reassign
 //! -1 0`), which evicts the items in them.
 
-use sherwood_wire::memcached::client::{self, Progress, Reply};
+use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
 use sherwood_wire::pipeline::Step;
 
 use super::State;
-use super::link::{Link, Trouble, Unfit, line};
+use super::link::{Link, Malformed, Trouble, Unfit, line};
 
 const MIB: u64 = 1 << 20;
 
@@ -37,14 +37,20 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
     if said == b"STORED\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
 
+const REMEDY: &str = "is it memcached, and does it want a password?";
+
+/// Reads a list of statistics; an error in its place is refused.
+async fn list(link: &mut Link, doing: &'static str, request: &[u8]) -> Result<Vec<u8>, Trouble> {
+    let said = link.ask(doing, request).await?;
+    if said.ends_with(b"END\r\n") { Ok(said) } else { Err(Trouble::refused(doing, &said, REMEDY)) }
+}
+
 const NO_REASSIGN: &[u8] = b"STAT slab_reassign no\r\n";
 
 /// Reads memcached's memory limit, use and counters, and checks that it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
-    let doing = "reading statistics";
-    let remedy = "is it memcached, and does it want a password?";
     let mut state = State::default();
-    let stats = link.ask(doing, b"stats\r\n").await?;
+    let stats = list(link, "reading statistics", b"stats\r\n").await?;
     for (name, value) in pairs(&stats) {
         match name {
             "limit_maxbytes" => state.limit = value,
@@ -58,14 +64,14 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
         }
     }
     if state.limit == 0 {
-        return Err(Trouble::refused(doing, &stats, remedy));
+        return Err(Trouble::refused("reading statistics", &stats, REMEDY));
     }
     // Use is counted in pages: memory is taken and given back in pages, and other classes cannot
     // use a page that one class owns.
-    let slabs = link.ask(doing, b"stats slabs\r\n").await?;
+    let slabs = list(link, "reading statistics", b"stats slabs\r\n").await?;
     state.used = pairs(&slabs).find(|(name, _)| *name == "total_malloced").map_or(0, |(_, value)| value);
     // An instance that cannot move pages would accept a smaller limit and keep all its memory.
-    let settings = link.ask("reading settings", b"stats settings\r\n").await?;
+    let settings = list(link, "reading settings", b"stats settings\r\n").await?;
     let cannot = settings.windows(NO_REASSIGN.len()).any(|at| at == NO_REASSIGN);
     state.unfit = cannot.then_some(Unfit::NoReassign);
     Ok(state)
@@ -100,14 +106,15 @@ pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trou
 }
 
 /// Parses the next piece of an answer: one of several statistics, or the line that ends the answer.
-pub(super) fn piece(input: &[u8]) -> Step<()> {
-    match client::parse(input, 0) {
+pub(super) fn piece(input: &[u8]) -> Result<Step<()>, Malformed> {
+    Ok(match client::parse(input, 0) {
         Ok(Progress::Incomplete { need }) => Step::Incomplete(need),
         Ok(Progress::Reply { consumed, reply: Reply::Stat(..) }) => Step::Used(consumed),
         Ok(Progress::Reply { consumed, .. }) => Step::Done(consumed, ()),
+        Err(ReplyError::ValueEnd(_)) => return Err(Malformed::Length),
         // Such as `BUSY` and `NOSPARE`.
         Err(_) => line(input),
-    }
+    })
 }
 
 /// The numbers of a list of statistics, by name.
@@ -126,11 +133,11 @@ mod tests {
     #[test]
     fn memcached_statistics_end_with_end_and_other_answers_are_one_line() {
         let stats = b"STAT pid 1\r\nSTAT version 1.6\r\nSTAT get_hits 7\r\nEND\r\n";
-        assert_eq!(piece(stats), Step::Used(12));
-        assert_eq!(piece(&stats[..11]), Step::Incomplete(12));
-        assert_eq!(piece(b"END\r\n"), Step::Done(5, ()));
-        assert_eq!(piece(b"CLIENT_ERROR unauthenticated\r\n"), Step::Done(30, ()));
-        assert_eq!(piece(b"BUSY currently processing reassign request\r\n"), Step::Done(44, ()));
+        assert_eq!(piece(stats), Ok(Step::Used(12)));
+        assert_eq!(piece(&stats[..11]), Ok(Step::Incomplete(12)));
+        assert_eq!(piece(b"END\r\n"), Ok(Step::Done(5, ())));
+        assert_eq!(piece(b"CLIENT_ERROR unauthenticated\r\n"), Ok(Step::Done(30, ())));
+        assert_eq!(piece(b"BUSY currently processing reassign request\r\n"), Ok(Step::Done(44, ())));
         assert_eq!(pairs(stats).collect::<Vec<_>>(), [("pid", 1), ("get_hits", 7)]);
         assert_eq!(pairs(b"STAT\r\nSTAT x\r\n\xff \xff\r\nSTAT y 99999999999999999999\r\n").count(), 0);
     }

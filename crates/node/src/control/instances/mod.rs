@@ -8,6 +8,8 @@
 //! - The task resizes the instance, polls its use and counters once a second, and stores them for
 //!   the loop.
 //! - An instance grows only as others release memory (`ledger`): the sum never exceeds the total.
+//! - A connection that the instance closed while it was idle is replaced at once. What was sent on
+//!   it may have been done, so the new one begins with a poll.
 //! - Each exchange has a timeout. An instance that does not answer keeps its size, since it cannot
 //!   be told another, and its budget: the loop divides the rest among the others. Its bytes above
 //!   its budget are not given to others (`ledger`). When it is reachable again, it gets the newest
@@ -188,6 +190,10 @@ impl Instance {
         let mut retry = RETRY_MIN;
         loop {
             let Err(trouble) = self.poll_and_resize(&report, &mut retry).await;
+            // Its connection had served a whole poll, so this is no tight loop.
+            if matches!(trouble, Trouble::Closed { .. }) {
+                continue;
+            }
             self.note_unreachable(&report, &trouble);
             tokio::time::sleep(retry).await;
             retry = (retry * 2).min(RETRY_MAX);
@@ -228,6 +234,7 @@ impl Instance {
             }
             let shrinks = self.release(&mut link, &state).await?;
             self.note_reached(report, state);
+            link.keep();
             *retry = RETRY_MIN;
             // Memory that it cannot release is not waited for. Without a limit, it has its use.
             let has = if shrinks || state.limit == 0 { state.limit.max(state.used) } else { state.limit };
@@ -371,5 +378,11 @@ pub(crate) fn start(instances: &[Arc<Instance>], report: &Report, runtime: &Hand
     }
 }
 
+#[cfg(test)]
+#[path = "../../../../store/src/remote/simulated.rs"]
+#[expect(dead_code, reason = "the connectors' simulation uses the rest")]
+mod simulated;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 //! Redis's own memory counts too, about a mebibyte.
 
 use sherwood_wire::pipeline::Step;
-use sherwood_wire::resp::client::{self, Progress};
+use sherwood_wire::resp::client::{self, Progress, ReplyError};
 
 use super::State;
-use super::link::{Link, Trouble, Unfit, line};
+use super::link::{Link, Malformed, Trouble, Unfit, line};
 
 /// Smallest limit, bytes: below it, Redis has room only for its own memory.
 pub(super) const BYTES_MIN: u64 = 2 << 20;
@@ -33,7 +33,7 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     // One section at a time: Redis before 7 accepts only one.
     for section in [&b"memory"[..], b"stats", b"keyspace"] {
         let said = ask(link, doing, &[b"INFO", section]).await?;
-        if said.first() != Some(&b'$') {
+        if !said.starts_with(b"$") || said.starts_with(b"$-") {
             return Err(Trouble::refused(doing, &said, "is it Redis, and does it want a password?"));
         }
         if said.windows(NO_EVICTION.len()).any(|at| at == NO_EVICTION) {
@@ -96,12 +96,13 @@ async fn ask(link: &mut Link, doing: &'static str, request: &[&[u8]]) -> Result<
 }
 
 /// Parses an answer of Redis, which is one piece.
-pub(super) fn piece(input: &[u8]) -> Step<()> {
-    match client::parse(input) {
+pub(super) fn piece(input: &[u8]) -> Result<Step<()>, Malformed> {
+    Ok(match client::parse(input) {
         Ok(Progress::Incomplete(need)) => Step::Incomplete(need),
         Ok(Progress::Reply(_, used)) => Step::Done(used, ()),
+        Err(ReplyError::LineEnd) => return Err(Malformed::Length),
         Err(_) => line(input),
-    }
+    })
 }
 
 fn pair(line: &[u8]) -> Option<(&str, &str)> {
@@ -114,13 +115,14 @@ mod tests {
 
     #[test]
     fn redis_answer_is_parsed_as_a_reply_or_an_unknown_line() {
-        assert_eq!(piece(b"+OK\r\n+OK\r\n"), Step::Done(5, ()));
-        assert_eq!(piece(b"$7\r\n# a\r\nb\r\n"), Step::Incomplete(13), "a byte is missing");
-        assert_eq!(piece(b"$6\r\n# a\r\nb\r\n"), Step::Done(12, ()));
-        assert_eq!(piece(b"$-1\r\n"), Step::Done(5, ()));
+        assert_eq!(piece(b"+OK\r\n+OK\r\n"), Ok(Step::Done(5, ())));
+        assert_eq!(piece(b"$7\r\n# a\r\nb\r\n"), Ok(Step::Incomplete(13)), "a byte is missing");
+        assert_eq!(piece(b"$7\r\n# a\r\nb\r\n+"), Err(Malformed::Length), "it is of the next answer");
+        assert_eq!(piece(b"$6\r\n# a\r\nb\r\n"), Ok(Step::Done(12, ())));
+        assert_eq!(piece(b"$-1\r\n"), Ok(Step::Done(5, ())));
         for unknown in [&b"$99999999999999999999\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n"] {
-            assert_eq!(piece(unknown), Step::Done(unknown.len(), ()));
-            assert_eq!(piece(&unknown[..9]), Step::Incomplete(10));
+            assert_eq!(piece(unknown), Ok(Step::Done(unknown.len(), ())));
+            assert_eq!(piece(&unknown[..9]), Ok(Step::Incomplete(10)));
         }
     }
 

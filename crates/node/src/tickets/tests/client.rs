@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use super::support::{Client, ask, eventually, metric, node, run, source, within};
+use super::support::{Client, Proxy, ask, eventually, metric, node, run, source, within};
 use crate::start::Node;
 
 const SCHEDULER: &str = "[[scheduler]]\ntimeout = \"10m\"";
@@ -106,6 +106,34 @@ fn call_goes_on_without_a_ticket_when_its_scheduler_is_killed() {
         let answer = tokio::task::spawn_blocking(move || ask(&asking, "b", ""));
         assert_eq!(within(answer).await.unwrap()["status"], "miss");
         assert_eq!(metric(&client, FAILED_OPEN), 2.0);
+    });
+}
+
+#[test]
+fn call_that_waits_for_its_turn_goes_on_waiting_when_its_connection_is_cut() {
+    let scheduler = node(SCHEDULER);
+    let proxy = Proxy::before(scheduler.admin().expect("it has one"));
+    let client = client_of(&[&proxy.url()]);
+    run(async {
+        let mut other = Client::of(source(&scheduler, "default")).await;
+        let held = other.get(None).await.unwrap().ticket;
+        // A call goes on without a ticket if the machine is so busy that it waits 50 ms for one.
+        let mut keys = (0..).map(|key: u64| key.to_string());
+        let answer = loop {
+            let (asking, key) = (Arc::clone(&client), keys.next().expect("another key"));
+            let answer = tokio::task::spawn_blocking(move || ask(&asking, &key, ""));
+            let waits = || metric(&scheduler, WAITING) == 1.0;
+            eventually("the call waits, or has ended", || answer.is_finished() || waits()).await;
+            if !answer.is_finished() {
+                break answer;
+            }
+        };
+        let failed_open = metric(&client, FAILED_OPEN);
+        assert_eq!(proxy.cut(), 1);
+        eventually("it waits on a new connection", || proxy.open() == 1).await;
+        other.release(held, None).await.unwrap();
+        assert_eq!(within(answer).await.unwrap()["status"], "miss");
+        assert_eq!(metric(&client, FAILED_OPEN), failed_open);
     });
 }
 

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sherwood_store::TlsOptions;
@@ -85,6 +87,54 @@ impl Client {
     pub(super) async fn release(&mut self, ticket: u64, latency_us: Option<i64>) -> Result<(), Status> {
         let request = ReleaseTicketRequest { scheduler: self.scheduler.clone(), ticket, latency_us };
         self.calls.release_ticket(request).await.map(|_| ())
+    }
+}
+
+/// A proxy before a node, which can cut the connections through it.
+pub(super) struct Proxy {
+    address: SocketAddr,
+    /// Both ends of the connections that are open.
+    open: Arc<Mutex<Vec<[TcpStream; 2]>>>,
+}
+
+impl Proxy {
+    /// Starts a proxy before the node at `node`, which ends with the process.
+    pub(super) fn before(node: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let (address, open) = (listener.local_addr().expect("bound"), Arc::default());
+        let accepted: Arc<Mutex<Vec<_>>> = Arc::clone(&open);
+        thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let far = TcpStream::connect(node).expect("the node accepts");
+                // A call waits for a ticket for 50 ms, less than Nagle's algorithm may delay it.
+                near.set_nodelay(true).and_then(|()| far.set_nodelay(true)).expect("sockets");
+                let ends = || [&near, &far].map(|end| end.try_clone().expect("a socket"));
+                let ([mut near_in, mut far_out], [mut near_out, mut far_in]) = (ends(), ends());
+                // Before any byte passes, so that a connection that is in use can be cut.
+                accepted.lock().expect("no panics while held").push([near, far]);
+                thread::spawn(move || std::io::copy(&mut near_in, &mut far_out));
+                thread::spawn(move || std::io::copy(&mut far_in, &mut near_out));
+            }
+        });
+        Self { address, open }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The number of connections since the last cut.
+    pub(super) fn open(&self) -> usize {
+        self.open.lock().expect("no panics while held").len()
+    }
+
+    /// Cuts all connections, and returns their number.
+    pub(super) fn cut(&self) -> usize {
+        let open = std::mem::take(&mut *self.open.lock().expect("no panics while held"));
+        open.iter().flatten().for_each(|end| {
+            let _ = end.shutdown(Shutdown::Both);
+        });
+        open.len()
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Values {
     value_bytes_max: u32,
     /// Bytes of the values found so far.
     bytes: u64,
+    /// True after the bytes of a value that was skipped, until its line end was read.
+    skipped: bool,
     /// The failure of the whole `get`, which is returned at the end of its reply.
     failed: Option<Cause>,
 }
@@ -59,7 +61,17 @@ pub(crate) struct Values {
 impl Request {
     pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
         let (found, lines) = (vec![Ok(None); keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
-        Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, bytes: 0, failed: None })
+        let next = 0;
+        Self::Values(Values {
+            keys,
+            found,
+            next,
+            lines,
+            value_bytes_max,
+            bytes: 0,
+            skipped: false,
+            failed: None,
+        })
     }
 }
 
@@ -111,6 +123,9 @@ impl Exchange for Request {
 
 impl Values {
     fn read(&mut self, input: &[u8]) -> Result<Step<Result<Outcome, Cause>>, String> {
+        if self.skipped {
+            return self.end_of_skipped(input);
+        }
         let (consumed, reply) = match client::parse(input, self.value_bytes_max) {
             Ok(Progress::Incomplete { need }) => return Ok(Step::Incomplete(need)),
             Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
@@ -118,7 +133,8 @@ impl Values {
                 let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
                 let at = self.place(input[..line].split(|&byte| byte == b' ').nth(1).unwrap_or_default())?;
                 self.found[at] = Err(Cause::TooLarge { bytes_max: bytes_max.into() });
-                return Ok(Step::Used(line + bytes as usize + END_BYTES));
+                self.skipped = true;
+                return Ok(Step::Used(line + bytes as usize));
             }
             Err(error) => return Err(error.to_string()),
         };
@@ -138,6 +154,16 @@ impl Values {
         let values = std::mem::take(&mut self.found);
         let outcome = Outcome { values, text: String::new() };
         Ok(Step::Done(consumed, self.failed.take().map_or(Ok(outcome), Err)))
+    }
+
+    /// Reads the line end of a value that was skipped.
+    fn end_of_skipped(&mut self, input: &[u8]) -> Result<Step<Result<Outcome, Cause>>, String> {
+        let Some(end) = input.get(..LINE_END.len()) else { return Ok(Step::Incomplete(LINE_END.len())) };
+        if end != LINE_END {
+            return Err("a value that is longer or shorter than it announced".to_owned());
+        }
+        self.skipped = false;
+        Ok(Step::Used(LINE_END.len()))
     }
 
     fn value(&mut self, key: &[u8], flags: u32, value: &[u8]) -> Result<(), String> {
@@ -164,8 +190,8 @@ impl Values {
     }
 }
 
-/// Bytes of the line end after a value.
-const END_BYTES: usize = 2;
+/// The line end after a value.
+const LINE_END: &[u8] = b"\r\n";
 
 /// The cause of a reply that is an error; none if it is another reply.
 fn refusal(reply: &Reply<'_>) -> Option<Cause> {

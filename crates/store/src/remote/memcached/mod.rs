@@ -17,7 +17,7 @@ use exchange::{Outcome, Request};
 
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
-use super::pipeline::{Operation, Pool};
+use super::pipeline::{Access, Operation, Pool};
 use super::secret::{Password, Secret};
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
@@ -107,7 +107,8 @@ impl Memcached {
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let user = user.clone().unwrap_or_default();
         let greeting = move |password: Option<&str>| {
-            let login = password.map(|password| Operation::new(login(&user, password), 1, Request::Login));
+            let login = password
+                .map(|password| Operation::new(Access::Write, login(&user, password), 1, Request::Login));
             login.into_iter().collect()
         };
         Ok(Self {
@@ -125,10 +126,11 @@ impl Memcached {
     async fn send(
         &self,
         attempt: Attempt,
+        access: Access,
         request: Vec<u8>,
         exchange: Request,
     ) -> Result<Outcome, StoreError> {
-        self.call(attempt, Operation::new(request.into(), 1, exchange)).await
+        self.call(attempt, Operation::new(access, request.into(), 1, exchange)).await
     }
 
     async fn call(&self, attempt: Attempt, operation: Operation<Request>) -> Result<Outcome, StoreError> {
@@ -171,7 +173,8 @@ impl Memcached {
             client::get(&mut request, keys.iter().filter_map(|key| Key::new(key).ok()));
         }
         let (keys, exchange) = (sent.len(), Request::values(sent, self.value_bytes_max));
-        let outcome = self.call(attempt, Operation::new(request.into(), keys, exchange)).await?;
+        let outcome =
+            self.call(attempt, Operation::new(Access::Read, request.into(), keys, exchange)).await?;
         let mut answer = vec![Ok(None); asked];
         for (place, found) in places.into_iter().zip(outcome.values) {
             answer[place] = found;
@@ -182,7 +185,7 @@ impl Memcached {
     async fn version(&self, attempt: Attempt) -> Result<String, StoreError> {
         let mut request = Vec::new();
         client::version(&mut request);
-        Ok(self.send(attempt, request, Request::Version).await?.text)
+        Ok(self.send(attempt, Access::Read, request, Request::Version).await?.text)
     }
 
     async fn write(&self, key: Bytes, value: Bytes) -> Result<(), StoreError> {
@@ -196,7 +199,7 @@ impl Memcached {
         let mut request = Vec::with_capacity(value.len() + 2 * KEY_BYTES_MAX);
         let item = Item { value: &value, flags: 0, exptime: self.exptime };
         client::store(&mut request, StorageVerb::Set, accepted, item, Answer::Expected);
-        self.send(Attempt::Put, request, Request::Stored).await.map(drop)
+        self.send(Attempt::Put, Access::Write, request, Request::Stored).await.map(drop)
     }
 
     async fn remove(&self, key: Bytes) -> Result<(), StoreError> {
@@ -205,7 +208,7 @@ impl Memcached {
         let Ok(accepted) = Key::new(&key) else { return Ok(()) };
         let mut request = Vec::new();
         client::delete(&mut request, accepted, Answer::Expected);
-        self.send(Attempt::Delete, request, Request::Deleted).await.map(drop)
+        self.send(Attempt::Delete, Access::Write, request, Request::Deleted).await.map(drop)
     }
 }
 

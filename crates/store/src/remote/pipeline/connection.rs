@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sherwood_wire::pipeline::{self, Limits, Pipeline, ReplyError, Step};
@@ -33,13 +34,14 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
             // Closed before the operations are failed: a caller that learns of the failure must not
             // find this connection in the pool.
             queue.close();
-            driver.fail(&ended);
+            let opened = link.opened.load(Ordering::Relaxed);
+            driver.fail(&ended, opened);
             let refused = driver.refused;
             drop(driver);
             match refused {
                 // The server would refuse the next connection as well.
                 true => answer_all(&mut queue, |_| Failed::Cause(ended.clone())).await,
-                false => answer_all(&mut queue, |operation| Failed::Unsent(operation)).await,
+                false => answer_all(&mut queue, |operation| Failed::Returned { operation, opened }).await,
             }
         }
         Err(cause) => {
@@ -71,35 +73,42 @@ async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
 
 async fn greeted<E: Exchange>(link: &Link<E>, password: Option<&str>) -> Result<Driver<E>, Cause> {
     let connected = link.endpoint.connect().await?;
-    let (read, write) = tokio::io::split(connected.io);
-    let limits = Limits {
-        in_flight_max: IN_FLIGHT_MAX,
-        piece_bytes_max: link.value_bytes_max.saturating_add(LINE_BYTES_MAX),
-    };
-    let mut driver =
-        Driver { read, write, pipeline: Pipeline::new(limits), unflushed: false, refused: false };
+    let mut driver = Driver::new(connected.io, link);
     for operation in (link.greeting)(password) {
-        match timeout(link.endpoint.timeout, driver.greet(&link.endpoint, operation)).await {
+        match timeout(link.endpoint.timeout, driver.greet(link, operation)).await {
             Ok(greeted) => greeted?,
             Err(_) => return Err(Cause::silent(&link.endpoint.address, link.endpoint.timeout)),
         }
     }
+    driver.reused = false;
     Ok(driver)
 }
 
 /// An open connection, its buffers and the operations in flight on it.
-struct Driver<E: Exchange> {
+pub(super) struct Driver<E: Exchange> {
     read: ReadHalf<Box<dyn Io>>,
     write: WriteHalf<Box<dyn Io>>,
     pipeline: Pipeline<InFlight<E>>,
+    /// Bytes of all requests taken from the queue so far.
+    begun: u64,
+    /// Bytes of requests written so far.
+    written: u64,
     /// True while there are bytes to write, or bytes written may still be in the buffer of TLS.
     unflushed: bool,
+    /// True once the connection has answered a call, or has outlived the call that opened it. The
+    /// end of one that has not is a refusal, not that of an idle connection.
+    reused: bool,
     /// True once the server has sent an error that refuses this connection.
     refused: bool,
+    /// True once an answer has shown that another connection may succeed where this one fails: no
+    /// more operations are taken, and it ends after those in flight.
+    outdated: bool,
 }
 
 struct InFlight<E: Exchange> {
-    exchange: E,
+    operation: Operation<E>,
+    /// Bytes of all requests before this one.
+    start: u64,
     reply: oneshot::Sender<Result<E::Outcome, Failed<E>>>,
     _counted: Option<super::Counted>,
 }
@@ -109,28 +118,66 @@ impl<E: Exchange> pipeline::Exchange for InFlight<E> {
     type Error = E::Error;
 
     fn read(&mut self, input: &[u8]) -> Result<Step<E::Answer>, E::Error> {
-        self.exchange.read(input)
+        self.operation.exchange.read(input)
     }
 }
 
 impl<E: Exchange> Driver<E> {
+    pub(super) fn new(io: Box<dyn Io>, link: &Link<E>) -> Self {
+        let (read, write) = tokio::io::split(io);
+        let limits = Limits {
+            in_flight_max: IN_FLIGHT_MAX,
+            piece_bytes_max: link.value_bytes_max.saturating_add(LINE_BYTES_MAX),
+        };
+        Self {
+            read,
+            write,
+            pipeline: Pipeline::new(limits),
+            begun: 0,
+            written: 0,
+            unflushed: false,
+            reused: false,
+            refused: false,
+            outdated: false,
+        }
+    }
+
     /// Executes one operation of the greeting, with no other in flight.
-    async fn greet(&mut self, endpoint: &Endpoint, operation: Operation<E>) -> Result<(), Cause> {
-        let Operation { request, exchange, .. } = operation;
+    async fn greet(&mut self, link: &Link<E>, operation: Operation<E>) -> Result<(), Cause> {
         let (reply, mut answer) = oneshot::channel();
-        let in_flight = InFlight { exchange, reply, _counted: None };
-        self.pipeline.push(in_flight, |_, out| out.extend_from_slice(&request));
-        let exchanged = self.exchange(endpoint).await;
+        self.push(operation, reply, None);
+        let exchanged = self.exchange(link).await;
         match (answer.try_recv(), exchanged) {
             (Ok(Ok(_)), _) => Ok(()),
             // The server's answer is more specific than the end of the connection after it.
             (Ok(Err(Failed::Cause(cause))), _) | (_, Err(cause)) => Err(cause),
-            (Ok(Err(Failed::Unsent(_))) | Err(_), Ok(())) => unreachable!("it was sent, and it is answered"),
+            (Ok(Err(Failed::Returned { .. })) | Err(_), Ok(())) => {
+                unreachable!("it was sent, and it is answered")
+            }
         }
     }
 
+    /// Adds an operation to those in flight, and its request to the bytes to write.
+    fn push(
+        &mut self,
+        operation: Operation<E>,
+        reply: oneshot::Sender<Result<E::Outcome, Failed<E>>>,
+        counted: Option<super::Counted>,
+    ) {
+        let start = self.begun;
+        self.begun += operation.request.len() as u64;
+        let in_flight = InFlight { operation, start, reply, _counted: counted };
+        self.pipeline.push(in_flight, |one, out| out.extend_from_slice(&one.operation.request));
+    }
+
+    /// Removes the first `bytes` of the bytes to write, which were written.
+    fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+        self.pipeline.sent(bytes);
+    }
+
     /// Sends the pending requests and reads until all operations in flight are answered.
-    async fn exchange(&mut self, endpoint: &Endpoint) -> Result<(), Cause> {
+    async fn exchange(&mut self, link: &Link<E>) -> Result<(), Cause> {
         let unsent = self.pipeline.unsent();
         let bytes = unsent.len();
         let sent = async {
@@ -138,25 +185,26 @@ impl<E: Exchange> Driver<E> {
             self.write.flush().await
         };
         if let Err(error) = sent.await {
-            return Err(self.close_reason(endpoint, &error).await);
+            return Err(self.close_reason(link, &error).await);
         }
-        self.pipeline.sent(bytes);
+        self.wrote(bytes);
         while self.pipeline.in_flight() > 0 {
             let received = self.read.read(self.pipeline.room()).await;
-            self.received(endpoint, received)?;
+            self.received(link, received)?;
         }
         Ok(())
     }
 
     /// The cause of a write that failed with `error`. A reason that the server sent before it
     /// closed the connection is still to be read, and is more specific than the error.
-    async fn close_reason(&mut self, endpoint: &Endpoint, error: &io::Error) -> Cause {
+    async fn close_reason(&mut self, link: &Link<E>, error: &io::Error) -> Cause {
+        let endpoint = &link.endpoint;
         let read = async {
             loop {
                 match self.read.read(self.pipeline.room()).await {
                     Ok(0) => return endpoint.broken(error),
                     received => {
-                        if let Err(cause) = self.received(endpoint, received) {
+                        if let Err(cause) = self.received(link, received) {
                             return cause;
                         }
                     }
@@ -168,30 +216,32 @@ impl<E: Exchange> Driver<E> {
 
     /// Writes and reads until the connection ends, and returns the cause; or until the pool is gone
     /// and every operation is answered.
-    async fn serve(&mut self, link: &Link<E>, queue: &mut mpsc::Receiver<Queued<E>>) -> Cause {
+    pub(super) async fn serve(&mut self, link: &Link<E>, queue: &mut mpsc::Receiver<Queued<E>>) -> Cause {
         let deadline = tokio::time::sleep(link.answer_timeout);
         tokio::pin!(deadline);
         let mut progress = Instant::now();
         loop {
-            let takes = self.pipeline.unsent().is_empty() && !self.pipeline.is_full() && !queue.is_closed();
             let waits = self.pipeline.in_flight() > 0;
-            if !waits && queue.is_closed() {
+            if !waits && (self.outdated || queue.is_closed()) {
                 return Cause::Closed;
             }
+            let may_take = !self.outdated && !queue.is_closed();
+            let takes = may_take && self.pipeline.unsent().is_empty() && !self.pipeline.is_full();
             let (unsent, room) = self.pipeline.buffers();
             tokio::select! {
-                queued = queue.recv(), if takes => {
-                    if !waits {
-                        progress = Instant::now();
-                        deadline.as_mut().reset(progress + link.answer_timeout);
+                // The end of an idle connection is noticed before anything is written to it.
+                biased;
+                received = self.read.read(room) => {
+                    progress = Instant::now();
+                    if let Err(cause) = self.received(link, received) {
+                        return cause;
                     }
-                    self.take(queued, queue);
                 }
                 // While reading: some servers read on only when their answers are read.
                 written = write_some(&mut self.write, unsent), if self.unflushed => match written {
                     Ok(bytes) => {
                         self.unflushed = bytes > 0;
-                        self.pipeline.sent(bytes);
+                        self.wrote(bytes);
                         if self.pipeline.unsent().is_empty() {
                             self.pipeline.shrink();
                         } else {
@@ -199,13 +249,14 @@ impl<E: Exchange> Driver<E> {
                             progress = Instant::now();
                         }
                     }
-                    Err(error) => return self.close_reason(&link.endpoint, &error).await,
+                    Err(error) => return self.close_reason(link, &error).await,
                 },
-                received = self.read.read(room) => {
-                    progress = Instant::now();
-                    if let Err(cause) = self.received(&link.endpoint, received) {
-                        return cause;
+                queued = queue.recv(), if takes => {
+                    if !waits {
+                        progress = Instant::now();
+                        deadline.as_mut().reset(progress + link.answer_timeout);
                     }
+                    self.take(queued, queue);
                 }
                 () = deadline.as_mut(), if waits => {
                     // The timer is moved when it fires: moving it with every read would cost more.
@@ -225,10 +276,10 @@ impl<E: Exchange> Driver<E> {
         let mut next = first;
         while let Some(Queued { operation, reply, _counted }) = next {
             // An operation whose caller has gone is not sent.
-            if !reply.is_closed() {
-                let Operation { request, exchange, .. } = operation;
-                let in_flight = InFlight { exchange, reply, _counted: Some(_counted) };
-                self.pipeline.push(in_flight, |_, out| out.extend_from_slice(&request));
+            if reply.is_closed() {
+                self.reused = true;
+            } else {
+                self.push(operation, reply, Some(_counted));
                 self.unflushed = true;
             }
             let has_room = self.pipeline.unsent().len() < GATHERED_BYTES_MAX && !self.pipeline.is_full();
@@ -237,7 +288,8 @@ impl<E: Exchange> Driver<E> {
     }
 
     /// Answers the operations whose replies are complete after a read with the result `received`.
-    fn received(&mut self, endpoint: &Endpoint, received: io::Result<usize>) -> Result<(), Cause> {
+    fn received(&mut self, link: &Link<E>, received: io::Result<usize>) -> Result<(), Cause> {
+        let endpoint = &link.endpoint;
         match received {
             Ok(0) => {
                 let detail = "it closed the connection".to_owned();
@@ -246,9 +298,18 @@ impl<E: Exchange> Driver<E> {
             Ok(bytes) => self.pipeline.received(bytes),
             Err(error) => return Err(endpoint.broken(&error)),
         }
-        while let Some((InFlight { reply, .. }, answer)) =
+        while let Some((InFlight { start, reply, .. }, answer)) =
             self.pipeline.reply().map_err(|error| self.not_a_reply(endpoint, error))?
         {
+            if start >= self.written {
+                let cause = protocol::<E>(endpoint, "an answer to a request that was not sent".to_owned());
+                let _ = reply.send(Err(Failed::Cause(cause.clone())));
+                return Err(cause);
+            }
+            match &answer {
+                Ok(_) => self.reused = true,
+                Err(cause) => self.outdated |= E::is_outdated(cause) && link.gives_up_outdated(),
+            }
             let _ = reply.send(answer.map_err(Failed::Cause));
         }
         self.pipeline.shrink();
@@ -268,15 +329,32 @@ impl<E: Exchange> Driver<E> {
             }
             error => error.to_string(),
         };
-        Cause::Protocol { address: endpoint.address.to_string(), expected: E::PROTOCOL, detail }
+        protocol::<E>(endpoint, detail)
     }
 
-    /// Fails every operation in flight on the connection.
-    fn fail(&mut self, cause: &Cause) {
-        for InFlight { reply, .. } in self.pipeline.abandon() {
-            let _ = reply.send(Err(Failed::Cause(cause.clone())));
+    /// Fails the operations in flight on the connection, which has ended with `cause`, except those
+    /// that may be sent on a connection opened after the first `opened` ones: what was not sent,
+    /// and, if the server ended a reused connection, each read whose answer had not begun.
+    fn fail(&mut self, cause: &Cause, opened: u64) {
+        let was_idle = self.reused && matches!(cause, Cause::Reset { .. });
+        let mut has_begun = self.pipeline.has_begun();
+        for InFlight { mut operation, start, reply, .. } in self.pipeline.abandon() {
+            let has_begun = std::mem::take(&mut has_begun);
+            let is_unsent = start >= self.written;
+            let failed = if is_unsent || (was_idle && !has_begun && operation.may_be_sent_again) {
+                operation.may_be_sent_again &= is_unsent;
+                Failed::Returned { operation, opened }
+            } else {
+                Failed::Cause(cause.clone())
+            };
+            let _ = reply.send(Err(failed));
         }
     }
+}
+
+/// The cause when a server does not speak the protocol of `E`.
+fn protocol<E: Exchange>(endpoint: &Endpoint, detail: String) -> Cause {
+    Cause::Protocol { address: endpoint.address.to_string(), expected: E::PROTOCOL, detail }
 }
 
 /// Writes some of `unsent`, or flushes if it is empty; returns the number of bytes written. The

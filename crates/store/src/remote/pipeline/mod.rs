@@ -17,18 +17,23 @@
 //! next one, and if all are, the least busy is used. The length of an answer is not known in
 //! advance: a key counts the same whatever the size of its value.
 //!
-//! A connection that breaks fails the operations it has sent, whose outcome is unknown; those it
-//! has not sent go to another connection. A new connection is made by the next call that needs one.
+//! A connection that breaks returns the operations of which it has sent nothing, and fails those it
+//! has sent, whose outcome is unknown. A server may close an idle connection just when it is used
+//! again, so a read whose answer had not begun is returned as well, once, if the connection had
+//! answered before. What is returned goes to a connection that was opened after the end of the
+//! broken one, which all that it returned share: the others may be about to end too. A new
+//! connection is made by the next call that needs one.
 
 mod connection;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_wire::pipeline;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::options::RemoteOptions;
 use super::secret::Password;
@@ -50,6 +55,21 @@ pub(crate) trait Exchange:
     fn unsolicited(_input: &[u8]) -> Option<Cause> {
         None
     }
+
+    /// True if an operation that failed with `cause` shows that the connection leads to the wrong
+    /// server by now, or is no longer logged in, so that a new one may succeed.
+    fn is_outdated(_cause: &Cause) -> bool {
+        false
+    }
+}
+
+/// The effect of an operation on the server, which decides if it may be sent twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The operation changes nothing.
+    Read,
+    /// The operation may change something, so it is never sent again.
+    Write,
 }
 
 /// An operation on a server: the bytes of its request, and the exchange that reads the reply.
@@ -58,13 +78,15 @@ pub(crate) struct Operation<E: Exchange> {
     exchange: E,
     /// Load that the operation puts on its connection, in keys read.
     weight: usize,
+    /// True for a read that was not sent again yet.
+    may_be_sent_again: bool,
 }
 
 impl<E: Exchange> Operation<E> {
     /// Makes an operation whose `request` reads or changes `keys` keys.
-    pub(crate) fn new(request: Bytes, keys: usize, exchange: E) -> Self {
+    pub(crate) fn new(access: Access, request: Bytes, keys: usize, exchange: E) -> Self {
         let weight = keys + request.len() / BYTES_PER_KEY;
-        Self { request, exchange, weight }
+        Self { request, exchange, weight, may_be_sent_again: access == Access::Read }
     }
 }
 
@@ -91,11 +113,33 @@ struct Link<E: Exchange> {
     value_bytes_max: usize,
     password: Option<Password>,
     greeting: Greeting<E>,
+    /// The number of connections opened so far, by which they are numbered from 1.
+    opened: AtomicU64,
+    /// The time at which a connection was last given up as outdated.
+    outdated: Mutex<Option<Instant>>,
 }
 
-/// The pool's handle of a connection: the queue of the connection's task, and the total weight of
-/// the operations in it or in flight.
+impl<E: Exchange> Link<E> {
+    /// Returns true if an outdated connection is to be given up. A server that refuses
+    /// every operation costs one connection in [`OUTDATED_INTERVAL`].
+    fn gives_up_outdated(&self) -> bool {
+        let now = Instant::now();
+        let mut last = self.outdated.lock().unwrap_or_else(PoisonError::into_inner);
+        let gives_up = last.is_none_or(|last| now.duration_since(last) >= OUTDATED_INTERVAL);
+        if gives_up {
+            *last = Some(now);
+        }
+        gives_up
+    }
+}
+
+/// Shortest time between two connections that are given up as outdated.
+const OUTDATED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pool's handle of a connection: its number, the queue of its task, and the total weight of
+/// the operations in the queue or in flight.
 struct Connection<E: Exchange> {
+    number: u64,
     queue: mpsc::Sender<Queued<E>>,
     weight: Arc<AtomicUsize>,
 }
@@ -111,8 +155,9 @@ struct Queued<E: Exchange> {
 enum Failed<E: Exchange> {
     /// The operation failed with this cause.
     Cause(Cause),
-    /// The connection ended before the operation was sent; the operation is returned.
-    Unsent(Operation<E>),
+    /// The connection ended, and the operation may be sent on one opened after the first `opened`
+    /// ones.
+    Returned { operation: Operation<E>, opened: u64 },
 }
 
 /// Adds the weight of an operation to the total of its connection until it is dropped.
@@ -142,7 +187,7 @@ const PACKED_KEYS: usize = 16;
 const QUEUE_MAX: usize = 64;
 
 /// Most connections that an operation is offered to, one after the other: one may end just when it
-/// is chosen, but rarely two in a row.
+/// is chosen, but rarely a new one as well.
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {
@@ -160,6 +205,8 @@ impl<E: Exchange> Pool<E> {
                 value_bytes_max: usize::try_from(options.value_bytes_max).unwrap_or(usize::MAX),
                 password,
                 greeting,
+                opened: AtomicU64::new(0),
+                outdated: Mutex::default(),
             }),
             connections_max: options.connections_max.into(),
             queued_calls_max,
@@ -172,8 +219,9 @@ impl<E: Exchange> Pool<E> {
     pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Outcome, Cause> {
         let overloaded = || Cause::Overloaded { queued_calls_max: self.queued_calls_max };
         let _room = self.calls.try_acquire().map_err(|_| overloaded())?;
+        let mut after = 0;
         for _ in 0..OFFERS_MAX {
-            let (queue, counted) = self.choose(operation.weight);
+            let (queue, counted) = self.choose(operation.weight, after);
             let (reply, answer) = oneshot::channel();
             let queued = Queued { operation, reply, _counted: counted };
             operation = match queue.send(queued).await {
@@ -181,35 +229,43 @@ impl<E: Exchange> Pool<E> {
                 Ok(()) => match answer.await {
                     Ok(Ok(answer)) => return Ok(answer),
                     Ok(Err(Failed::Cause(cause))) => return Err(cause),
-                    Ok(Err(Failed::Unsent(operation))) => operation,
+                    Ok(Err(Failed::Returned { operation, opened })) => {
+                        after = opened;
+                        operation
+                    }
                     // The task has ended without an answer: the runtime is shutting down.
                     Err(_) => return Err(Cause::Closed),
                 },
             };
         }
         let address = self.link.endpoint.address.to_string();
-        let detail = format!("{OFFERS_MAX} connections ended before anything was sent");
+        let detail = format!("{OFFERS_MAX} connections ended before they answered");
         Err(Cause::Unreachable { address, detail })
     }
 
-    /// Chooses a connection for an operation: the first that is idle or has room for `weight`;
-    /// otherwise a new one if more are allowed, or the least busy.
-    fn choose(&self, weight: usize) -> (mpsc::Sender<Queued<E>>, Counted) {
+    /// Chooses a connection for an operation, of those opened after the first `after` ones: the
+    /// first that is idle or has room for `weight`; otherwise a new one if more are allowed, or the
+    /// least busy.
+    fn choose(&self, weight: usize, after: u64) -> (mpsc::Sender<Queued<E>>, Counted) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.queue.is_closed());
         let load = |connection: &&Connection<E>| connection.weight.load(Ordering::Relaxed);
         let has_room = |load: usize| load == 0 || load + weight <= PACKED_KEYS;
-        let roomy = connections.iter().find(|connection| has_room(load(connection)));
+        // They are in the order of their numbers.
+        let newer = || connections.iter().skip_while(|connection| connection.number <= after);
+        let roomy = newer().find(|connection| has_room(load(connection)));
         let is_full = connections.len() >= self.connections_max;
-        let chosen = roomy.or_else(|| connections.iter().min_by_key(load).filter(|_| is_full));
-        if let Some(Connection { queue, weight: all }) = chosen {
+        // If it is full, one is newer: that which took the place of the one that ended.
+        let chosen = roomy.or_else(|| newer().min_by_key(load).filter(|_| is_full));
+        if let Some(Connection { queue, weight: all, .. }) = chosen {
             return (queue.clone(), Counted::new(all, weight));
         }
         let (queue, operations) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(connection::run(Arc::clone(&self.link), operations));
         let all = Arc::new(AtomicUsize::new(0));
         let counted = Counted::new(&all, weight);
-        connections.push(Connection { queue: queue.clone(), weight: all });
+        let number = 1 + self.link.opened.fetch_add(1, Ordering::Relaxed);
+        connections.push(Connection { number, queue: queue.clone(), weight: all });
         (queue, counted)
     }
 }

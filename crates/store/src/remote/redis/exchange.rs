@@ -25,6 +25,8 @@ pub(crate) struct Request {
     value_bytes_max: u64,
     /// Bytes of the values found so far.
     bytes: u64,
+    /// True after the bytes of a value that was skipped, until its line end was read.
+    skipped: bool,
     /// The failure of the whole request, which is returned at the end of its reply.
     failed: Option<Cause>,
 }
@@ -35,8 +37,10 @@ enum Expected {
     Values(usize),
     /// This many values of the array that has begun.
     Left(usize),
-    /// A status or a number that acknowledges the request.
+    /// The status that acknowledges the request.
     Ok,
+    /// A number that acknowledges the request.
+    Number,
     /// A byte string such as the server's version, which the caller reads as UTF-8 text.
     Text,
 }
@@ -55,11 +59,25 @@ pub(crate) struct Outcome {
 impl Request {
     fn new(expected: Expected, ttls: usize, value_bytes_max: u64) -> Self {
         let outcome = Outcome::default();
-        Self { ttls, expected, more: 0, alone: false, outcome, value_bytes_max, bytes: 0, failed: None }
+        Self {
+            ttls,
+            expected,
+            more: 0,
+            alone: false,
+            outcome,
+            value_bytes_max,
+            bytes: 0,
+            skipped: false,
+            failed: None,
+        }
     }
 
     pub(super) fn ok() -> Self {
         Self::new(Expected::Ok, 0, 0)
+    }
+
+    pub(super) fn number() -> Self {
+        Self::new(Expected::Number, 0, 0)
     }
 
     pub(super) fn text(value_bytes_max: u64) -> Self {
@@ -82,6 +100,9 @@ impl pipeline::Exchange for Request {
     type Error = String;
 
     fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String> {
+        if self.skipped {
+            return self.end_of_skipped(input);
+        }
         if let Some(bytes) = announced(input).filter(|&bytes| bytes > self.value_bytes_max) {
             return self.too_large(input, bytes);
         }
@@ -116,8 +137,8 @@ impl pipeline::Exchange for Request {
             (Expected::Values(keys), Reply::Array(len)) if len == *keys => {
                 self.expected = Expected::Left(len)
             }
-            (Expected::Ok, Reply::Simple(_)) => return Ok(self.done(used)),
-            (Expected::Ok, Reply::Integer(number)) => {
+            (Expected::Ok, Reply::Simple(b"OK")) => return Ok(self.done(used)),
+            (Expected::Number, Reply::Integer(number)) => {
                 self.outcome.number = number;
                 return Ok(self.done(used));
             }
@@ -126,7 +147,7 @@ impl pipeline::Exchange for Request {
                 return Ok(self.done(used));
             }
             // An error in place of the whole reply.
-            (Expected::Values(_) | Expected::Ok | Expected::Text, Reply::Error(text)) => {
+            (Expected::Values(_) | Expected::Ok | Expected::Number | Expected::Text, Reply::Error(text)) => {
                 self.failed.get_or_insert(refusal(text));
                 return Ok(self.done(used));
             }
@@ -147,6 +168,16 @@ impl Exchange for Request {
         match client::parse(input) {
             Ok(Progress::Reply(Reply::Error(text), _)) => Some(refusal(text)),
             _ => None,
+        }
+    }
+
+    /// A primary that has become a replica, or a node of a cluster that has given its keys away,
+    /// keeps its connections, while the configured name may already lead to another server.
+    fn is_outdated(cause: &Cause) -> bool {
+        match cause {
+            Cause::WrongServer { .. } => true,
+            Cause::Credentials { detail } => detail.starts_with("NOAUTH"),
+            _ => false,
         }
     }
 }
@@ -215,27 +246,37 @@ impl Request {
     /// Skips a value of `bytes` bytes, which is over the limit and fails its key.
     fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Result<Outcome, Cause>>, String> {
         let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let used = line + bytes as usize + END_BYTES;
         let exceeded = self.exceeded();
         match &mut self.expected {
             Expected::Left(left) => {
                 *left -= 1;
                 self.outcome.values.push(Err(exceeded));
-                Ok(self.after(used))
             }
-            Expected::Text => {
-                self.failed = Some(exceeded);
-                Ok(self.done(used))
-            }
-            Expected::Values(_) | Expected::Ok => {
-                Err(format!("a text of {bytes} bytes in place of an answer"))
+            Expected::Text => self.failed = Some(exceeded),
+            Expected::Values(_) | Expected::Ok | Expected::Number => {
+                return Err(format!("a text of {bytes} bytes in place of an answer"));
             }
         }
+        self.skipped = true;
+        Ok(Step::Used(line + bytes as usize))
+    }
+
+    /// Reads the line end of a value that was skipped.
+    fn end_of_skipped(&mut self, input: &[u8]) -> Result<Step<Result<Outcome, Cause>>, String> {
+        let Some(end) = input.get(..LINE_END.len()) else { return Ok(Step::Incomplete(LINE_END.len())) };
+        if end != LINE_END {
+            return Err(client::ReplyError::LineEnd.to_string());
+        }
+        self.skipped = false;
+        Ok(match self.expected {
+            Expected::Text => self.done(LINE_END.len()),
+            _ => self.after(LINE_END.len()),
+        })
     }
 }
 
-/// Bytes of the line end after a value.
-const END_BYTES: usize = 2;
+/// The line end after a value.
+const LINE_END: &[u8] = b"\r\n";
 
 /// The length that the byte string at the start of `input` announces, once its first line is
 /// complete.

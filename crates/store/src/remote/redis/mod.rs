@@ -16,7 +16,7 @@ use exchange::{Outcome, Request};
 
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
-use super::pipeline::{Operation, Pool};
+use super::pipeline::{Access, Operation, Pool};
 use super::secret::{Password, Secret};
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
@@ -109,7 +109,7 @@ impl Redis {
             let login = password.map(|password| login(user.as_deref(), password));
             let select = (selected != 0).then(|| request(&[b"SELECT", selected.to_string().as_bytes()]));
             let requests = login.into_iter().chain(select);
-            requests.map(|request| Operation::new(request, 1, Request::ok())).collect()
+            requests.map(|request| Operation::new(Access::Write, request, 1, Request::ok())).collect()
         };
         Ok(Self {
             name: name.into(),
@@ -123,8 +123,8 @@ impl Redis {
         })
     }
 
-    async fn send(&self, request: Bytes, exchange: Request) -> Result<Outcome, Cause> {
-        self.pool.call(Operation::new(request, 1, exchange)).await
+    async fn send(&self, access: Access, request: Bytes, exchange: Request) -> Result<Outcome, Cause> {
+        self.pool.call(Operation::new(access, request, 1, exchange)).await
     }
 
     /// Adds the store's configured prefix to a key.
@@ -152,7 +152,7 @@ impl Redis {
         let mut out = self.ttl_requests(&keys);
         client::mget(&mut out, keys.iter().map(|key| &key[..]));
         let exchange = Request::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
-        match self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await {
+        match self.pool.call(Operation::new(Access::Read, out.into(), keys.len(), exchange)).await {
             // An `MGET` is refused as a whole if any key is forbidden, without naming it.
             Err(Cause::Forbidden { .. }) if keys.len() > 1 => self.read_alone(&keys).await,
             outcome => outcome.map(|outcome| outcome.values),
@@ -165,7 +165,7 @@ impl Redis {
         let mut out = self.ttl_requests(keys);
         keys.iter().for_each(|key| client::mget(&mut out, std::iter::once(&key[..])));
         let exchange = Request::values_alone(keys.len(), self.ttl_of_server, self.value_bytes_max);
-        Ok(self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await?.values)
+        Ok(self.pool.call(Operation::new(Access::Read, out.into(), keys.len(), exchange)).await?.values)
     }
 
     /// The `PTTL` requests for the times to live of `keys`, which are sent before a read; empty if
@@ -192,22 +192,22 @@ impl Redis {
             Some(seconds) => request(&[b"SET", &key, &value, b"EX", seconds]),
             None => request(&[b"SET", &key, &value]),
         };
-        self.send(request, Request::ok()).await.map(drop)
+        self.send(Access::Write, request, Request::ok()).await.map(drop)
     }
 
     async fn report(&self) -> Result<Report, Cause> {
         let mut details = self.details.clone();
-        let server =
-            match self.send(request(&[b"INFO", b"server"]), Request::text(self.value_bytes_max)).await {
-                Ok(outcome) => product(&outcome.text),
-                // A user with read permissions only may not execute it.
-                Err(Cause::Credentials { .. } | Cause::Forbidden { .. } | Cause::Statement { .. }) => {
-                    "Redis or Valkey, which does not tell this user its version".to_owned()
-                }
-                Err(cause) => return Err(cause),
-            };
+        let info = request(&[b"INFO", b"server"]);
+        let server = match self.send(Access::Read, info, Request::text(self.value_bytes_max)).await {
+            Ok(outcome) => product(&outcome.text),
+            // A user with read permissions only may not execute it.
+            Err(Cause::Credentials { .. } | Cause::Forbidden { .. } | Cause::Statement { .. }) => {
+                "Redis or Valkey, which does not tell this user its version".to_owned()
+            }
+            Err(cause) => return Err(cause),
+        };
         self.read(Vec::new()).await?;
-        if let Ok(outcome) = self.send(request(&[b"DBSIZE"]), Request::ok()).await {
+        if let Ok(outcome) = self.send(Access::Read, request(&[b"DBSIZE"]), Request::number()).await {
             details.push(format!("database {}: {} keys", self.db, outcome.number));
         }
         Ok(Report { server, details })
@@ -251,9 +251,10 @@ impl Store for Redis {
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         let request = request(&[b"DEL", &self.prefixed(key)]);
-        Box::pin(
-            async move { self.named(Attempt::Delete, self.send(request, Request::ok()).await.map(drop)) },
-        )
+        Box::pin(async move {
+            let removed = self.send(Access::Write, request, Request::number()).await;
+            self.named(Attempt::Delete, removed.map(drop))
+        })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {

@@ -79,6 +79,21 @@ fn memcached_values_that_exceed_the_limit_together_fail_only_their_keys() {
 }
 
 #[test]
+fn memcached_value_of_another_length_than_announced_is_no_answer() {
+    for answer in [
+        "VALUE a 0 5\r\nval1\r\nEND\r\n",
+        "VALUE a 0 3\r\nval1\r\nEND\r\n",
+        // Over the limit, and skipped.
+        "VALUE a 0 9\r\nvalue678\r\nEND\r\n",
+        "VALUE a 0 9\r\nvalue67890\r\nEND\r\n",
+    ] {
+        for piece in 1..=answer.len() {
+            assert!(read(get(&["a"], 8), answer.as_bytes(), piece).is_err(), "{answer}");
+        }
+    }
+}
+
+#[test]
 fn value_longer_than_memcached_can_hold_is_an_invalid_reply() {
     assert!(read(get(&["a"], 8), b"VALUE a 0 99999999999\r\n", 64).is_err());
 }

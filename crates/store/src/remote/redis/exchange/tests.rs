@@ -130,7 +130,42 @@ fn redis_replies_of_another_type_than_expected_are_an_error() {
     for answer in ["+OK\r\n", "*2\r\n", "$1\r\nx\r\n", "HTTP/1.1 400\r\n", "*1\r\n:1\r\n", "$99\r\n"] {
         assert!(read(Request::values(1, false, 8), answer.as_bytes(), 64).is_err(), "{answer}");
     }
-    assert!(read(Request::ok(), b"$-1\r\n", 64).is_err());
+    for answer in ["$-1\r\n", ":1\r\n", "+QUEUED\r\n", "+OK+OK\r\n", "+OK\n"] {
+        assert!(read(Request::ok(), answer.as_bytes(), 64).is_err(), "{answer}");
+    }
+    for answer in ["+OK\r\n", ":01\r\n", ":1:\r\n", "$1\r\n1\r\n"] {
+        assert!(read(Request::number(), answer.as_bytes(), 64).is_err(), "{answer}");
+    }
+}
+
+#[test]
+fn redis_value_of_another_length_than_announced_is_no_answer() {
+    for answer in [
+        "*2\r\n$5\r\nval1\r\n$4\r\nval2\r\n",
+        "*2\r\n$3\r\nval1\r\n$4\r\nval2\r\n",
+        // Over the limit, and skipped.
+        "*2\r\n$9\r\nvalue678\r\n$4\r\nval2\r\n",
+        "*2\r\n$9\r\nvalue67890\r\n$4\r\nval2\r\n",
+    ] {
+        for piece in 1..=answer.len() {
+            assert!(read(Request::values(2, false, 8), answer.as_bytes(), piece).is_err(), "{answer}");
+        }
+    }
+    assert!(read(Request::text(8), b"$9\r\nvalue678\r\n+OK\r\n", 64).is_err());
+}
+
+#[test]
+fn connection_is_outdated_by_a_redirection_and_by_a_lost_login_alone() {
+    for (text, expected) in [
+        ("READONLY You can't write against a read only replica.", true),
+        ("MOVED 3999 127.0.0.1:6381", true),
+        ("NOAUTH Authentication required.", true),
+        ("WRONGPASS invalid username-password pair or user is disabled.", false),
+        ("NOPERM User a has no permissions to run the 'get' command", false),
+        ("LOADING Redis is loading the dataset in memory", false),
+    ] {
+        assert_eq!(Request::is_outdated(&refusal(text.as_bytes())), expected, "{text}");
+    }
 }
 
 proptest! {

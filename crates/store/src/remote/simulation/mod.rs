@@ -1,0 +1,95 @@
+//! Fault simulation of the connectors that have a codec of ours, Redis and memcached, on a
+//! [simulated transport](super::simulated) under a virtual clock. Connections end at any byte in
+//! either direction, while they are idle or as they are used; the server is slow, refuses
+//! connections and requests, and answers too short, too long, half, twice or by another type; calls
+//! are dropped. Everything is derived from one seed. Always:
+//!
+//! - an answer has the values of its own keys, whole, or none;
+//! - a write is received at most once, exactly once if it succeeded, and never done if its error
+//!   says that nothing was done;
+//! - a read of a server that only closes idle connections does not fail;
+//! - every call ends, and when the store has gone, no connection is left.
+//!
+//! `SEED=n cargo test -p sherwood-store --lib simulation` replays a seed and writes its events to
+//! the terminal.
+
+mod server;
+mod world;
+
+use std::env;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use super::simulated::Seen;
+
+const SEEDS: u64 = 10_000;
+/// Smallest number of times that each event of [`MUST_HAPPEN`] has to occur in all seeds together.
+const OCCURRENCES_MIN: u64 = 100;
+
+#[test]
+fn call_on_a_connection_that_may_end_at_any_byte_has_its_own_answer_or_an_error() {
+    if let Ok(seed) = env::var("SEED") {
+        world::live(seed.parse().expect("SEED is a number"), true);
+        return;
+    }
+    let (next, total) = (AtomicU64::new(0), Mutex::new(Seen::new()));
+    let take_turns = || {
+        let mut seen = Seen::new();
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= SEEDS {
+                break;
+            }
+            match catch_unwind(AssertUnwindSafe(|| world::live(seed, false))) {
+                Ok(one) => one.iter().for_each(|(what, count)| *seen.entry(what).or_default() += count),
+                Err(panic) => {
+                    // The other threads can stop.
+                    next.store(SEEDS, Relaxed);
+                    eprintln!(
+                        "seed {seed} failed; SEED={seed} cargo test -p sherwood-store --lib simulation replays it"
+                    );
+                    resume_unwind(panic);
+                }
+            }
+        }
+        let mut total = total.lock().expect("no panics while held");
+        seen.iter().for_each(|(what, count)| *total.entry(what).or_default() += count);
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(take_turns);
+        }
+    });
+    let total = total.into_inner().expect("no panics while held");
+    let rare: Vec<_> =
+        MUST_HAPPEN.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < OCCURRENCES_MIN).collect();
+    assert!(rare.is_empty(), "events too rare to test the invariants: {rare:?} in {total:?}");
+}
+
+/// Events that have to occur often enough for the invariants to be tested.
+const MUST_HAPPEN: &[&str] = &[
+    "call: dropped",
+    "client: wrote after the end",
+    "connection: cut on the way to the client",
+    "connection: cut on the way to the server",
+    "connection: opened",
+    "connection: refused",
+    "read: answered",
+    "read: failed",
+    "read: sent to a connection that had ended, and answered",
+    "server: answered another type",
+    "server: answered half",
+    "server: answered late",
+    "server: answered too long",
+    "server: answered too short",
+    "server: answered twice",
+    "server: closed an idle connection",
+    "server: refused a connection",
+    "server: refused a request",
+    "write: done",
+    "write: not done",
+    "write: unknown",
+];
