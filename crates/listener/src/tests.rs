@@ -1,7 +1,7 @@
 //! Conversations of memcached clients without sockets: bytes in, answers out, on a clock driven by
 //! the test.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
+use super::account::BufferBytes;
 use super::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
 use super::clock::{ManualClock, Moment};
 use super::counters::Count;
@@ -43,6 +44,62 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         network: None,
         standings: None,
         times: Arc::default(),
+    }
+}
+
+/// A count of buffers with a bound on kept memory.
+pub(super) struct Bounded {
+    kept_max: u64,
+    kept: AtomicU64,
+    buffers: AtomicU64,
+    uncounted: AtomicU64,
+}
+
+impl Bounded {
+    pub(super) fn new(kept_max: u64) -> Self {
+        let [kept, buffers, uncounted] = [0; 3].map(AtomicU64::new);
+        Self { kept_max, kept, buffers, uncounted }
+    }
+
+    /// Returns the bytes of buffers, and the bounds of memory whose size is not known.
+    pub(super) fn buffers(&self) -> (u64, u64) {
+        (self.buffers.load(Relaxed), self.uncounted.load(Relaxed))
+    }
+
+    /// Returns the bytes of kept memory that are taken.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept.load(Relaxed)
+    }
+}
+
+impl BufferBytes for Bounded {
+    fn add(&self, bytes: u64) {
+        self.buffers.add(bytes);
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.buffers.subtract(bytes);
+    }
+
+    fn add_uncounted(&self, bytes_max: u64) {
+        self.uncounted.add(bytes_max);
+    }
+
+    fn subtract_uncounted(&self, bytes_max: u64) {
+        self.uncounted.subtract(bytes_max);
+    }
+
+    fn take_kept(&self, bytes: u64) -> bool {
+        let more = |kept: u64| kept.checked_add(bytes).filter(|&sum| sum <= self.kept_max);
+        self.kept.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    fn return_kept(&self, bytes: u64) {
+        self.kept.fetch_sub(bytes, Relaxed);
+    }
+
+    fn kept_bytes_max(&self) -> u64 {
+        self.kept_max
     }
 }
 

@@ -468,7 +468,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
             return;
         }
         let conversation = self.protocol.open(&self.shared, self.number);
-        let account = self.shared.service.account();
+        let account = self.shared.service.account().with_uncounted(P::UNCOUNTED_BYTES_MAX);
         let token =
             self.clients.insert(|token| Connection::new(token, socket, conversation, permit, account));
         let sockets = &mut self.sockets;

@@ -17,6 +17,7 @@ use crate::ahead::prefetch;
 use crate::backends::FetchResult;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
+use crate::kept::allocated;
 use crate::output::Output;
 
 /// A command that was begun and is continued later.
@@ -59,6 +60,27 @@ impl Aside {
             Self::Listing(listing) => listing.mute(),
             Self::Writes(writes) => writes.mute(),
             Self::Gathering(gathering) => gathering.mute(),
+        }
+    }
+
+    /// Returns the memory of the command that the budget of kept memory counts, bytes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        match self {
+            Self::Gathering(gathering) => gathering.memory(),
+            Self::Writes(writes) => writes.memory(),
+            Self::Values(_) | Self::Listing(_) => 0,
+        }
+    }
+
+    /// Returns the memory of the command's other buffers, bytes.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Values(values) => {
+                let misses: usize = values.misses.iter().map(|miss| allocated(miss.wanted.key.len())).sum();
+                values.keys.capacity() + values.misses.capacity() * size_of::<Miss>() + misses
+            }
+            Self::Listing(listing) => listing.memory(),
+            Self::Gathering(_) | Self::Writes(_) => 0,
         }
     }
 }
@@ -202,7 +224,7 @@ impl Values {
 }
 
 fn encoded(args: Args<'_>, first: usize) -> Vec<u8> {
-    let mut keys = Vec::new();
+    let mut keys = Vec::with_capacity(args.from(first).map(|key| size_of::<u32>() + key.len()).sum());
     for key in args.from(first) {
         // An argument is at most 512 MiB long.
         keys.extend_from_slice(&(key.len() as u32).to_le_bytes());
