@@ -14,14 +14,17 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use super::account::BufferBytes;
 use super::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
 use super::clock::{ManualClock, Moment};
+use super::conversation::{Advance, Conversation, NextStep, Protocol};
 use super::counters::Count;
 use super::fetch::fetch;
 use super::in_memory_client::InMemoryClient;
+use super::memcached::Memcached;
 use super::options::ListenerOptions;
+use super::output::Output;
 use super::passwords::Passwords;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
-use super::shared::{ConnectionLimit, Service};
+use super::shared::{ConnectionLimit, Service, Shared};
 use super::tenants::UserRoutes;
 
 mod tenants;
@@ -602,6 +605,37 @@ fn flush_all_calls_the_flush_of_the_backends() {
     assert_eq!(log.len(), 2 * parts, "{log:?}");
     assert!(log[..parts].iter().all(|line| line.ends_with(" at 1 s")), "{log:?}");
     assert!(log[parts..].iter().all(|line| line.ends_with(" at 11 s")), "{log:?}");
+}
+
+#[test]
+fn keys_of_an_unfinished_get_are_counted_until_it_ends() {
+    let shared = Arc::new(Shared::new(
+        ListenerOptions { threads: 1, ..ListenerOptions::default() },
+        service(
+            cache(1),
+            Routing::single(Target { read_through: true, ..target(0) }),
+            Some(Arc::new(Fake::default())),
+        ),
+        clock(),
+    ));
+    let mut client = Memcached.open(&shared, 0);
+    assert_eq!(client.kept_bytes(), 0);
+    let moment = Moment { now: Instant::from_secs(1), unix_secs: UNIX_SECS };
+    let line = format!("get{}\r\n", (0..200).map(|key| format!(" k{key:0200}")).collect::<String>());
+    let (mut left, mut kept) = (line.as_bytes(), Vec::new());
+    loop {
+        let mut output = Output::default();
+        let Advance { consumed, next } = client.advance(moment, left.into(), &mut output);
+        left = &left[consumed..];
+        kept.push(client.kept_bytes());
+        match next {
+            NextStep::Fetch(wanted) => client.resume(moment, vec![Ok(None); wanted.len()], &mut output),
+            NextStep::Need(_) => break,
+            _ => {}
+        }
+    }
+    assert!(kept.len() > 3 && kept[0] > 64 * 200, "{kept:?}");
+    assert_eq!(kept.last(), Some(&0), "{kept:?}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::tenants::UserRoutes;
 
 mod commands;
 mod isolation;
+mod kept;
 mod login;
 mod portions;
 mod tenants;
