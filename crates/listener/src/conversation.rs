@@ -61,8 +61,8 @@ pub(super) trait Conversation: Send + 'static {
     /// Returns the slot of the client's tenant among those of the listener.
     fn slot(&self) -> TenantSlot;
 
-    /// Returns the bytes that the conversation keeps of commands to be executed later, without those
-    /// that are taken from the budget of [kept memory](super::kept).
+    /// Returns the bytes that the conversation keeps of commands to be executed later, without
+    /// those that are taken from the budget of [kept memory](super::kept).
     fn kept_bytes(&self) -> usize {
         0
     }

@@ -195,8 +195,8 @@ fn writes_of_many_keys_are_counted_until_the_store_has_them_and_refused_beyond_t
     listener.check(&mut client, &[("SET k 1", "+OK")]);
 }
 
-/// Has clients draw commands on transactions, and checks after each that the budget holds and that a
-/// small transaction is executed, and at the end that all of it is given back.
+/// Has clients draw commands on transactions, and checks after each that the budget holds and that
+/// a small transaction is executed, and at the end that all of it is given back.
 #[test]
 fn kept_memory_is_within_its_budget_and_given_back_in_any_order_of_commands() {
     let mut refused = 0;
