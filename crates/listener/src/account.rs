@@ -1,7 +1,8 @@
 //! Accounting of the bytes that the buffers of clients' connections hold.
 //!
-//! Each buffer has its own bound, so nothing is refused here. The sum is the memory that the
-//! process uses for its clients beside the cache, which eviction cannot reduce.
+//! Each buffer has its own bound, so an [`Account`] refuses nothing. The sum is the memory that the
+//! process uses for its clients beside the cache, which eviction cannot reduce. What clients have
+//! the listener keep between commands is taken from a budget instead ([`Kept`](super::kept::Kept)).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,9 +18,25 @@ pub trait BufferBytes: Send + Sync {
 
     /// Subtracts `bytes` from the count; never more than were added.
     fn subtract(&self, bytes: u64);
+
+    /// Adds the bound of memory of a connection whose size is not known, bytes.
+    fn add_uncounted(&self, bytes_max: u64);
+
+    /// Subtracts a bound that was added.
+    fn subtract_uncounted(&self, bytes_max: u64);
+
+    /// Takes `bytes` for watched keys and queued commands, or returns false if less is left of
+    /// their part of the budget. They are not to be added to the count.
+    fn take_kept(&self, bytes: u64) -> bool;
+
+    /// Gives back `bytes` that were taken.
+    fn return_kept(&self, bytes: u64);
+
+    /// Returns the most bytes that can be taken at a time, over all clients.
+    fn kept_bytes_max(&self) -> u64;
 }
 
-/// Counts the bytes in buffers with a plain atomic counter.
+/// Counts bytes with a plain atomic counter, without a bound, and only those whose number is known.
 impl BufferBytes for AtomicU64 {
     fn add(&self, bytes: u64) {
         self.fetch_add(bytes, Relaxed);
@@ -28,18 +45,44 @@ impl BufferBytes for AtomicU64 {
     fn subtract(&self, bytes: u64) {
         self.fetch_sub(bytes, Relaxed);
     }
+
+    fn add_uncounted(&self, _: u64) {}
+
+    fn subtract_uncounted(&self, _: u64) {}
+
+    fn take_kept(&self, bytes: u64) -> bool {
+        self.add(bytes);
+        true
+    }
+
+    fn return_kept(&self, bytes: u64) {
+        self.subtract(bytes);
+    }
+
+    fn kept_bytes_max(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// The bytes that one connection or thread has added to [`BufferBytes`], subtracted on drop.
 pub(super) struct Account {
     total: Arc<dyn BufferBytes>,
     bytes: usize,
+    /// Bound of memory whose size is not known, bytes.
+    uncounted: u64,
 }
 
 impl Account {
     /// Creates an account that holds nothing yet.
     pub(super) fn new(total: Arc<dyn BufferBytes>) -> Self {
-        Self { total, bytes: 0 }
+        Self { total, bytes: 0, uncounted: 0 }
+    }
+
+    /// Counts the bound of further memory as well, whose size is not known.
+    pub(super) fn with_uncounted(mut self, bytes_max: usize) -> Self {
+        self.uncounted += bytes_max as u64;
+        self.total.add_uncounted(bytes_max as u64);
+        self
     }
 
     /// Records that the buffers of this account hold `bytes` now. Costs nothing if the number is
@@ -57,6 +100,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.set(0);
+        self.total.subtract_uncounted(self.uncounted);
     }
 }
 
@@ -75,5 +119,14 @@ mod tests {
         assert_eq!(total.load(Relaxed), 57);
         drop(one);
         assert_eq!(total.load(Relaxed), 7);
+    }
+    #[test]
+    fn bound_of_memory_of_unknown_size_counts_until_the_account_is_dropped() {
+        let total = Arc::new(crate::tests::Bounded::new(0));
+        let mut account = Account::new(Arc::clone(&total) as Arc<dyn BufferBytes>).with_uncounted(30);
+        account.set(7);
+        assert_eq!(total.buffers(), (7, 30));
+        drop(account);
+        assert_eq!(total.buffers(), (0, 0));
     }
 }

@@ -186,6 +186,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         permit: ConnectionPermit,
         account: Account,
     ) -> Self {
+        let account = account.with_uncounted(size_of::<Self>() + S::BUFFER_BYTES_MAX);
         Self {
             token,
             socket,

@@ -33,6 +33,10 @@ pub(super) trait Protocol: Send + Sync + 'static {
     /// The answer to a client over the limit on connections, before its connection is closed.
     const TOO_MANY: &'static [u8];
 
+    /// Most bytes of a client's state that [`Conversation::kept_bytes`] does not tell, beside the
+    /// conversation itself.
+    const UNCOUNTED_BYTES_MAX: usize = 0;
+
     /// Starts the conversation of a new client on thread number `thread`.
     fn open(&self, shared: &Arc<Shared>, thread: usize) -> Self::Conversation;
 }
@@ -61,7 +65,8 @@ pub(super) trait Conversation: Send + 'static {
     /// Returns the slot of the client's tenant among those of the listener.
     fn slot(&self) -> TenantSlot;
 
-    /// Returns the bytes that the conversation keeps of commands to be executed later.
+    /// Returns the bytes that the conversation keeps of commands to be executed later, without
+    /// those that are taken from the budget of [kept memory](super::kept).
     fn kept_bytes(&self) -> usize {
         0
     }

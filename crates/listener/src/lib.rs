@@ -31,6 +31,7 @@
 //! | `thread` | the event loop: turns, accepting, timeouts, draining; `slots` hold its clients |
 //! | `work` | work that clients cause, and its bounds for turns, commands and transactions |
 //! | `lent` | buffers of a thread, lent to its connections one at a time |
+//! | `kept` | memory that a client has the listener keep between commands, within a budget |
 //! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | prefetching of the keys of commands that have arrived |
 //! | `network` | clients whose tenant's traffic is not paid for yet |
@@ -73,6 +74,7 @@ mod foreign_clients;
 mod idle;
 mod in_memory_client;
 mod input;
+mod kept;
 mod lent;
 mod login;
 mod mailbox;

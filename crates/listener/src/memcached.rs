@@ -105,6 +105,10 @@ impl Conversation for Client {
         self.slot
     }
 
+    fn kept_bytes(&self) -> usize {
+        self.aside.as_ref().map_or(0, Aside::memory) + self.misses.memory()
+    }
+
     fn is_outside(&self) -> bool {
         self.login.is_some()
     }
@@ -230,6 +234,15 @@ impl Client {
 }
 
 impl Aside {
+    /// Returns the memory of the command, bytes; a value to be written is counted elsewhere.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Keys(list) => list.text.capacity(),
+            Self::Get { key, flags } => key.capacity() + flags.capacity(),
+            Self::Store(_) => 0,
+        }
+    }
+
     fn of(meta: Meta<'_>) -> Self {
         Self::Get { key: meta.key.text().to_vec(), flags: meta.flags.text().to_vec() }
     }

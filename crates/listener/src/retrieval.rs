@@ -15,6 +15,7 @@ use sherwood_wire::memcached::{Retrieval, reply};
 use super::ahead::prefetch;
 use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
+use super::kept::allocated;
 use super::output::Output;
 use super::routing::Target;
 use super::session::{Session, access, is_over};
@@ -54,6 +55,12 @@ struct Miss {
 impl Misses {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Returns the memory of the misses and their keys, bytes.
+    pub(super) fn memory(&self) -> usize {
+        let keys: usize = self.list.iter().map(|miss| allocated(miss.key.len())).sum();
+        self.list.capacity() * size_of::<Miss>() + keys
     }
 
     /// Returns the keys to fetch, in the order of the misses.
@@ -152,7 +159,8 @@ impl Session<'_> {
         let first = misses.list.first()?.at;
         let hits = out.split_off(first);
         let (mut copied, mut rejection) = (0, None);
-        for (miss, result) in misses.list.drain(..).zip(fetched) {
+        // Their memory is freed: between commands a client has no buffer.
+        for (miss, result) in std::mem::take(&mut misses.list).into_iter().zip(fetched) {
             let until = miss.at - first;
             out.extend_from_slice(&hits[copied..until]);
             copied = until;

@@ -13,6 +13,9 @@ pub trait Socket {
     /// True if connections begin with a handshake, which the login timeout limits.
     const HAS_HANDSHAKE: bool = false;
 
+    /// Most bytes of the connection's buffers in this process whose size is not known.
+    const BUFFER_BYTES_MAX: usize = 0;
+
     /// Returns true until the handshake is over.
     fn is_opening(&self) -> bool {
         false

@@ -1,7 +1,7 @@
 //! Conversations of memcached clients without sockets: bytes in, answers out, on a clock driven by
 //! the test.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,16 +11,20 @@ use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
+use super::account::BufferBytes;
 use super::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
 use super::clock::{ManualClock, Moment};
+use super::conversation::{Advance, Conversation, NextStep, Protocol};
 use super::counters::Count;
 use super::fetch::fetch;
 use super::in_memory_client::InMemoryClient;
+use super::memcached::Memcached;
 use super::options::ListenerOptions;
+use super::output::Output;
 use super::passwords::Passwords;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
-use super::shared::{ConnectionLimit, Service};
+use super::shared::{ConnectionLimit, Service, Shared};
 use super::tenants::UserRoutes;
 
 mod tenants;
@@ -45,6 +49,62 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         network: None,
         standings: None,
         times: Arc::default(),
+    }
+}
+
+/// A count of buffers with a bound on kept memory.
+pub(super) struct Bounded {
+    kept_max: u64,
+    kept: AtomicU64,
+    buffers: AtomicU64,
+    uncounted: AtomicU64,
+}
+
+impl Bounded {
+    pub(super) fn new(kept_max: u64) -> Self {
+        let [kept, buffers, uncounted] = [0; 3].map(AtomicU64::new);
+        Self { kept_max, kept, buffers, uncounted }
+    }
+
+    /// Returns the bytes of buffers, and the bounds of memory whose size is not known.
+    pub(super) fn buffers(&self) -> (u64, u64) {
+        (self.buffers.load(Relaxed), self.uncounted.load(Relaxed))
+    }
+
+    /// Returns the bytes of kept memory that are taken.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept.load(Relaxed)
+    }
+}
+
+impl BufferBytes for Bounded {
+    fn add(&self, bytes: u64) {
+        self.buffers.add(bytes);
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.buffers.subtract(bytes);
+    }
+
+    fn add_uncounted(&self, bytes_max: u64) {
+        self.uncounted.add(bytes_max);
+    }
+
+    fn subtract_uncounted(&self, bytes_max: u64) {
+        self.uncounted.subtract(bytes_max);
+    }
+
+    fn take_kept(&self, bytes: u64) -> bool {
+        let more = |kept: u64| kept.checked_add(bytes).filter(|&sum| sum <= self.kept_max);
+        self.kept.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    fn return_kept(&self, bytes: u64) {
+        self.kept.fetch_sub(bytes, Relaxed);
+    }
+
+    fn kept_bytes_max(&self) -> u64 {
+        self.kept_max
     }
 }
 
@@ -547,6 +607,37 @@ fn flush_all_calls_the_flush_of_the_backends() {
     assert_eq!(log.len(), 2 * parts, "{log:?}");
     assert!(log[..parts].iter().all(|line| line.ends_with(" at 1 s")), "{log:?}");
     assert!(log[parts..].iter().all(|line| line.ends_with(" at 11 s")), "{log:?}");
+}
+
+#[test]
+fn keys_of_an_unfinished_get_are_counted_until_it_ends() {
+    let shared = Arc::new(Shared::new(
+        ListenerOptions { threads: 1, ..ListenerOptions::default() },
+        service(
+            cache(1),
+            Routing::single(Target { read_through: true, ..target(0) }),
+            Some(Arc::new(Fake::default())),
+        ),
+        clock(),
+    ));
+    let mut client = Memcached.open(&shared, 0);
+    assert_eq!(client.kept_bytes(), 0);
+    let moment = Moment { now: Instant::from_secs(1), unix_secs: UNIX_SECS };
+    let line = format!("get{}\r\n", (0..200).map(|key| format!(" k{key:0200}")).collect::<String>());
+    let (mut left, mut kept) = (line.as_bytes(), Vec::new());
+    loop {
+        let mut output = Output::default();
+        let Advance { consumed, next } = client.advance(moment, left.into(), &mut output);
+        left = &left[consumed..];
+        kept.push(client.kept_bytes());
+        match next {
+            NextStep::Fetch(wanted) => client.resume(moment, vec![Ok(None); wanted.len()], &mut output),
+            NextStep::Need(_) => break,
+            _ => {}
+        }
+    }
+    assert!(kept.len() > 3 && kept[0] > 64 * 200, "{kept:?}");
+    assert_eq!(kept.last(), Some(&0), "{kept:?}");
 }
 
 #[test]

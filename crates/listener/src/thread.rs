@@ -479,7 +479,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
         let mut conversation = self.protocol.open(&self.shared, self.number);
         conversation.introduce(socket.peer());
-        let account = self.shared.service.account();
+        let account = self.shared.service.account().with_uncounted(P::UNCOUNTED_BYTES_MAX);
         let token =
             self.clients.insert(|token| Connection::new(token, socket, conversation, permit, account));
         let sockets = &mut self.sockets;

@@ -172,6 +172,7 @@ impl<S: Socket> Socket for TlsSocket<S> {
     }
 
     const HAS_HANDSHAKE: bool = true;
+    const BUFFER_BYTES_MAX: usize = CONNECTION_BYTES_MAX;
 
     fn is_opening(&self) -> bool {
         self.session.borrow().tls.is_handshaking()

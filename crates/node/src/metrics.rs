@@ -18,6 +18,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, TicketStats};
+use sherwood_listener::BufferBytes;
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
 use sherwood_store::ConsumedUnits;
@@ -81,6 +82,15 @@ impl Collector for Reading {
         let Core { cache, buffers, .. } = &*self.0;
         let (held, most) = (one(buffers.bytes() as f64), one(buffers.bytes_max() as f64));
         gauges(&mut encoder, "buffers_bytes", "Held for clients: requests, answers and buffers", held)?;
+        let (kept, kept_max) = (one(buffers.kept_bytes() as f64), one(buffers.kept_bytes_max() as f64));
+        gauges(
+            &mut encoder,
+            "buffers_kept_bytes",
+            "Held for watched keys, queued commands and writes in flight",
+            kept,
+        )?;
+        let help = "What watched keys, queued commands and writes in flight may hold together";
+        gauges(&mut encoder, "buffers_kept_max_bytes", help, kept_max)?;
         gauges(&mut encoder, "buffers_max_bytes", "What requests and answers may hold together", most)?;
         let refusals = one(buffers.refused());
         counters(

@@ -19,8 +19,12 @@
 //! Memory that evicted items have left behind warm ([`Mapped`]) goes first: it still counts as the
 //! process's, and evicting more items would not free it sooner.
 //!
-//! Buffers of clients do not count as excess: evicting items would not free them. They have a limit
-//! of their own ([`crate::buffers`]), and their size is subtracted before the comparison.
+//! Memory that clients hold does not count as excess: evicting items would not free it. It has
+//! limits of its own ([`crate::buffers`]), and is subtracted before the comparison: the most that
+//! was held for clients, as long as the process has grown by as much outside of the cache. So it
+//! counts as theirs until it is returned to the system, which an allocator may delay, and neither a
+//! bound in place of a size nor what clients held before hides memory of the cache. What the
+//! process takes in all is at most the limit and the bounds of what clients hold.
 //!
 //! Eviction is left to stores, not done by the housekeeper, because an allocator reuses memory
 //! soonest in the thread that freed it, and because memory grows only with stores: an idle node
@@ -50,9 +54,6 @@ const KNEE_DIVISOR: u64 = 16;
 const FLOOR_DIVISOR: u64 = 8;
 /// Number of checks in which the ceiling rises from nothing to the total.
 const RISE_LOOKS: u64 = 64;
-/// Number of checks in which the allowance for buffers that clients no longer use falls to about a
-/// third.
-const BUFFERS_LOOKS: u64 = 32;
 
 /// The limit of resident memory without the buffers of clients: the size of the process at its
 /// start, the cache's total, and a slack.
@@ -61,6 +62,8 @@ pub(crate) struct Limit {
     start_bytes: u64,
     total_bytes: AtomicU64,
     slack_bytes: AtomicU64,
+    /// Bytes that were not compared with the limit last, since clients hold them.
+    clients_bytes: AtomicU64,
 }
 
 impl Limit {
@@ -72,7 +75,13 @@ impl Limit {
 
     fn new(start_bytes: u64, total_bytes: u64, slack_bytes: u64) -> Self {
         let (total_bytes, slack_bytes) = (AtomicU64::new(total_bytes), AtomicU64::new(slack_bytes));
-        Self { start_bytes, total_bytes, slack_bytes }
+        Self { start_bytes, total_bytes, slack_bytes, clients_bytes: AtomicU64::new(0) }
+    }
+
+    /// Returns the part of `resident` bytes that is compared with the limit while clients hold
+    /// `held` bytes.
+    pub(crate) fn without_clients(&self, resident: u64, held: u64) -> u64 {
+        resident.saturating_sub(self.clients_bytes.load(Relaxed).max(held))
     }
 
     /// Changes the limit for another total and its slack.
@@ -113,8 +122,8 @@ pub(crate) struct Watch {
     last_bytes_max: u64,
     /// The time at which the limit was lowered last, and by how many bytes.
     lowered: (Instant, u64),
-    /// Allowance for the buffers of clients, bytes: their present size, or a decaying earlier one.
-    buffers_bytes: u64,
+    /// Allowance for the memory that clients hold, bytes.
+    clients_bytes: u64,
     reading: Reading,
     next_read: Instant,
     next_look: Instant,
@@ -161,7 +170,7 @@ impl Watch {
             last_bytes_max: limit.bytes_max(),
             limit,
             lowered: (Instant::ZERO, 0),
-            buffers_bytes: 0,
+            clients_bytes: 0,
             reading: Reading::default(),
             next_read: Instant::ZERO,
             next_look: Instant::ZERO,
@@ -177,7 +186,7 @@ impl Watch {
         now: Instant,
     ) -> Duration {
         if now >= self.next_look {
-            self.grant(buffers.bytes());
+            self.grant(buffers.most_bytes());
             self.follow(now);
             let resident = self.resident(Counted::of(cache, memory), resident_bytes, now);
             let resident = self.without_excess(resident, now, |excess| memory.return_excess(excess));
@@ -193,7 +202,8 @@ impl Watch {
         if now >= self.next_read {
             self.next_read = now + READ_INTERVAL;
             if let Some(bytes) = read() {
-                self.reading = Reading { resident: bytes.saturating_sub(self.buffers_bytes), counted };
+                self.confine(bytes, counted);
+                self.reading = Reading { resident: bytes.saturating_sub(self.clients_bytes), counted };
             }
         }
         self.reading.estimate(counted)
@@ -206,11 +216,17 @@ impl Watch {
         resident.saturating_sub(return_excess(excess as usize) as u64)
     }
 
-    /// Sets the allowance of the buffers to the `held` bytes. It falls only gradually, because an
-    /// allocator keeps freed memory for a while.
-    fn grant(&mut self, held: u64) {
-        let fades = self.buffers_bytes - self.buffers_bytes.div_ceil(BUFFERS_LOOKS);
-        self.buffers_bytes = held.max(fades);
+    /// Raises the allowance to the `most` bytes that clients have held since the last call.
+    fn grant(&mut self, most: u64) {
+        self.clients_bytes = self.clients_bytes.max(most);
+    }
+
+    /// Lowers the allowance to what the process has grown by outside of the cache, of `resident`
+    /// bytes in all.
+    fn confine(&mut self, resident: u64, Counted { blocks, tables }: Counted) {
+        let others = resident.saturating_sub(blocks.saturating_add(tables));
+        self.clients_bytes = self.clients_bytes.min(others.saturating_sub(self.limit.start_bytes));
+        self.limit.clients_bytes.store(self.clients_bytes, Relaxed);
     }
 
     /// Notes at `now` if the limit was lowered.
@@ -346,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_at_the_time_of_the_read_are_not_part_of_the_estimate() {
+    fn memory_of_clients_at_the_time_of_the_read_is_not_part_of_the_estimate() {
         let mut watch = watch();
         let counted = Counted { blocks: 40 * MIB, tables: 0 };
         watch.grant(9 * MIB);
@@ -362,16 +378,31 @@ mod tests {
     }
 
     #[test]
-    fn memory_allowance_for_buffers_rises_at_once_and_falls_gradually() {
+    fn memory_that_clients_held_is_theirs_until_the_process_has_returned_it() {
         let mut watch = watch();
-        watch.grant(320);
-        assert_eq!(watch.buffers_bytes, 320);
-        watch.grant(0);
-        assert_eq!(watch.buffers_bytes, 310);
-        watch.grant(400);
-        assert_eq!(watch.buffers_bytes, 400);
-        (0..2_000).for_each(|_| watch.grant(7));
-        assert_eq!(watch.buffers_bytes, 7);
+        let counted = Counted { blocks: 40 * MIB, tables: 0 };
+        let mut at = 5;
+        let mut read = |watch: &mut Watch, most, resident| {
+            at += 1;
+            watch.grant(most);
+            watch.resident(counted, || Some(resident), Instant::from_secs(at))
+        };
+        assert_eq!(read(&mut watch, 200 * MIB, 250 * MIB), 50 * MIB);
+        assert_eq!(read(&mut watch, 0, 250 * MIB), 50 * MIB, "the allocator keeps it");
+        assert_eq!(watch.limit.without_clients(250 * MIB, MIB), 50 * MIB);
+        assert_eq!(read(&mut watch, 0, 100 * MIB), 50 * MIB, "it has returned most of it");
+        assert_eq!(read(&mut watch, 0, 250 * MIB), 200 * MIB, "others have grown since");
+        assert_eq!(watch.limit.without_clients(250 * MIB, 70 * MIB), 180 * MIB);
+    }
+
+    #[test]
+    fn bound_of_what_clients_may_hold_hides_no_memory_of_the_cache() {
+        let mut watch = watch();
+        watch.grant(1 << 40);
+        let counted = Counted { blocks: 95 * MIB, tables: 5 * MIB };
+        let resident = watch.resident(counted, || Some(180 * MIB), Instant::from_secs(5));
+        assert_eq!(resident, 110 * MIB, "as at the start, and the cache");
+        assert!(watch.ceiling(resident, (60 * MIB, 64 * MIB), LATER) < 60 * MIB);
     }
 
     #[test]

@@ -60,7 +60,7 @@ use crate::resident::{Limit, Watch};
 use crate::setup::{Setup, SnapshotSetup};
 use crate::shadow::Shadow;
 use crate::snapshot;
-use crate::spans::{AttemptSpans, Spans};
+use crate::spans::{AttemptSpans, SPANS_BYTES_MAX, Spans};
 use crate::telemetry::Telemetry;
 use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
@@ -68,7 +68,7 @@ use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService
 use crate::times::SharedRecorder;
 use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
-use sherwood_listener::Address;
+use sherwood_listener::{Address, BufferBytes};
 
 pub use error::StartError;
 use ports::{Port, PortKind};
@@ -362,6 +362,8 @@ impl Parts {
         let backends = backends(setup, &engine, &shadow, &recording, spans.as_ref(), runtime)?;
         let schedulers = schedulers(&setup.schedulers, &engine)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
+        let tickets: usize = schedulers.iter().map(|scheduler| scheduler.bytes_max()).sum();
+        buffers.add_uncounted((tickets + spans.as_ref().map_or(0, |_| SPANS_BYTES_MAX)) as u64);
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&engine.cache)));
         Ok(Self { engine, shadow, recording, backends, schedulers, buffers, background, spans })
     }
@@ -457,6 +459,7 @@ impl Parts {
             quotas,
             traced: TraceIntake::new(
                 setup.backends.iter().map(|backend| (backend.spans.clone(), backend.dispatch.timeout)),
+                &buffers,
             ),
             spans,
             buffers,

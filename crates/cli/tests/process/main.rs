@@ -9,6 +9,7 @@ mod containers;
 mod deadlines;
 mod faults;
 mod first_hour;
+mod held;
 mod helm;
 mod load;
 mod manager;

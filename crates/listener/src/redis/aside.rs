@@ -20,6 +20,7 @@ use crate::ahead::prefetch;
 use crate::backends::FetchResult;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
+use crate::kept::allocated;
 use crate::output::Output;
 use crate::work::KEY;
 
@@ -75,6 +76,29 @@ impl Aside {
             Self::Gathering(gathering) => gathering.mute(),
             Self::Each(each) => each.mute(),
             Self::Pairs(pairs) => pairs.mute(),
+        }
+    }
+
+    /// Returns the memory of the command that the budget of kept memory counts, bytes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        match self {
+            Self::Gathering(gathering) => gathering.memory(),
+            Self::Writes(writes) => writes.memory(),
+            Self::Values(_) | Self::Listing(_) | Self::Each(_) | Self::Pairs(_) => 0,
+        }
+    }
+
+    /// Returns the memory of the command's other buffers, bytes.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Values(values) => {
+                let misses: usize = values.misses.iter().map(|miss| allocated(miss.wanted.key.len())).sum();
+                values.keys.capacity() + values.misses.capacity() * size_of::<Miss>() + misses
+            }
+            Self::Listing(listing) => listing.memory(),
+            Self::Each(each) => each.memory(),
+            Self::Pairs(pairs) => pairs.memory(),
+            Self::Gathering(_) | Self::Writes(_) => 0,
         }
     }
 }
@@ -220,7 +244,8 @@ pub(super) fn answer(result: &FetchResult, version: Version, out: &mut Vec<u8>) 
 impl KeptKeys {
     /// Keeps the arguments from `first` on.
     pub(super) fn of(args: Args<'_>, first: usize) -> Self {
-        let mut bytes = Vec::new();
+        let needed = args.from(first).map(|key| size_of::<u32>() + key.len()).sum();
+        let mut bytes = Vec::with_capacity(needed);
         for key in args.from(first) {
             // An argument is at most 512 MiB long.
             bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -231,6 +256,11 @@ impl KeptKeys {
 
     fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Returns the memory of the arguments, bytes.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Takes the next key; none after the last one.

@@ -12,9 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sherwood_model::Instant;
 use sherwood_wire::resp::Version;
 
+use super::failure::Failure;
 use super::table::COMMANDS;
 use crate::sockets::Peer;
 use crate::tenants::TenantSlot;
+
+const LIST_TOO_LONG: Failure = Failure::text(
+    "ERR CLIENT LIST would answer more than 4 MiB; ask for some clients with CLIENT LIST ID id ...",
+);
 
 /// The connected clients of a listener; at most its maximum number of connections.
 #[derive(Debug, Default)]
@@ -45,6 +50,13 @@ pub(super) struct Card {
     peer: OnceLock<Peer>,
     names: Mutex<Names>,
 }
+
+/// Maximum length of a client's name, in bytes. Redis has no bound; names are meant for people.
+pub(super) const NAME_BYTES_MAX: usize = 1024;
+/// Most bytes of a card: its names, each of at most [`NAME_BYTES_MAX`], and itself.
+pub(super) const CARD_BYTES_MAX: usize = 4 * NAME_BYTES_MAX + 2 * size_of::<Card>();
+/// Most bytes of an answer to `CLIENT LIST`.
+const LIST_BYTES_MAX: usize = 4 << 20;
 
 /// The names that a client gives itself and its library, and its user.
 #[derive(Clone, Debug, Default)]
@@ -102,16 +114,26 @@ impl Clients {
 
     /// Returns the answer to `CLIENT LIST`: one line per client of the slot whose id is `wanted`,
     /// in the order of connection. Clients connect and leave meanwhile.
+    ///
+    /// # Errors
+    /// If the answer would be too long.
     pub(super) fn list(
         &self,
         now: Instant,
         slot: TenantSlot,
         unix: Option<&Path>,
         wanted: impl Fn(u64) -> bool,
-    ) -> String {
+    ) -> Result<String, Failure> {
         let open: Vec<Arc<Card>> = lock(&self.open).values().map(Arc::clone).collect();
-        let listed = open.iter().filter(|card| card.is_of(slot) && wanted(card.id));
-        listed.map(|card| card.line(now, unix) + "\n").collect()
+        let mut list = String::new();
+        for card in open.iter().filter(|card| card.is_of(slot) && wanted(card.id)) {
+            list.push_str(&card.line(now, unix));
+            list.push('\n');
+            if list.len() > LIST_BYTES_MAX {
+                return Err(LIST_TOO_LONG);
+            }
+        }
+        Ok(list)
     }
 }
 
@@ -192,4 +214,30 @@ fn address(tcp: Option<SocketAddr>, unix: Option<&Path>) -> String {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_of_clients_over_the_size_limit_is_refused_and_part_of_it_is_not() {
+        let (clients, now) = (Clients::default(), Instant::from_secs(1));
+        let name = || "x".repeat(NAME_BYTES_MAX);
+        let cards: Vec<_> = (0..1400)
+            .map(|_| {
+                let card = clients.enter(now);
+                let names =
+                    Names { user: String::new(), name: name(), library: name(), library_version: name() };
+                *card.names() = names;
+                card
+            })
+            .collect();
+        let slot = TenantSlot::default();
+        assert_eq!(clients.list(now, slot, None, |_| true), Err(LIST_TOO_LONG));
+        let part = clients.list(now, slot, None, |id| id <= 1000).expect("it is shorter");
+        assert_eq!(part.lines().count(), 1000);
+        let line = cards[0].line(now, None);
+        assert!(line.len() < CARD_BYTES_MAX && part.starts_with(&line));
+    }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use sherwood_wire::resp::{Args, Version, integer, reply};
 
 use super::VERSION;
+use super::clients::NAME_BYTES_MAX;
 use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
 use super::session::{CommandResult, Replies, Session, arg, is, number};
 use super::words;
@@ -154,9 +155,6 @@ fn plain(name: &[u8]) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Maximum length of a client's name, in bytes. Redis has no bound; names are meant for people.
-const NAME_BYTES_MAX: usize = 1024;
-
 /// Executes the Redis command `CLIENT ID`.
 pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     reply::integer(out, session.card.id as i64);
@@ -227,15 +225,15 @@ pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut O
     session.card.note_last(session.last);
     out.work.begin(client_list_work(session, args))?;
     let list = match args.get(2) {
-        None => clients.list(now, slot, unix, |_| true),
+        None => clients.list(now, slot, unix, |_| true)?,
         Some(word) if is(word, "id") && args.len() > 3 => {
             let ids: Result<HashSet<_>, _> =
                 args.from(3).map(|id| integer(id).ok_or(Failure::text("ERR Invalid client ID"))).collect();
             let ids = ids?;
-            clients.list(now, slot, unix, |id| ids.contains(&(id as i64)))
+            clients.list(now, slot, unix, |id| ids.contains(&(id as i64)))?
         }
         Some(word) if is(word, "type") && args.len() == 4 => match arg(args, 3) {
-            kind if is(kind, "normal") => clients.list(now, slot, unix, |_| true),
+            kind if is(kind, "normal") => clients.list(now, slot, unix, |_| true)?,
             kind if ["master", "replica", "slave", "pubsub"].iter().any(|one| is(kind, one)) => String::new(),
             kind => return Err(Failure::about("ERR Unknown client type '", kind, "'")),
         },

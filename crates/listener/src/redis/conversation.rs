@@ -7,13 +7,14 @@ use sherwood_wire::resp::{Ahead, Event, Limits, Parser};
 
 use super::Hub;
 use super::aside::Aside;
-use super::clients::Card;
+use super::clients::{CARD_BYTES_MAX, Card};
 use super::session::{Session, State};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
 use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
 use crate::foreign::refuse;
 use crate::input::Input;
+use crate::kept::{Kept, OWN_BYTES};
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::sockets::Peer;
@@ -37,6 +38,7 @@ impl Protocol for Redis {
     const NAME: &'static str = "redis";
     const THREADS: &'static str = "sherwood-rd";
     const TOO_MANY: &'static [u8] = b"-ERR max number of clients reached\r\n";
+    const UNCOUNTED_BYTES_MAX: usize = CARD_BYTES_MAX;
 
     fn open(&self, shared: &Arc<Shared>, thread: usize) -> Client {
         let card = self.hub.clients.enter(shared.clock.now());
@@ -46,6 +48,7 @@ impl Protocol for Redis {
             thread,
             parser: Parser::new(limits(shared, false)),
             state: State::default(),
+            kept: Kept::new(Arc::clone(&shared.service.buffers)),
             has_spoken: false,
             card,
         }
@@ -68,6 +71,8 @@ pub(crate) struct Client {
     thread: usize,
     parser: Parser,
     state: State,
+    /// The client's part of the budget of kept memory.
+    kept: Kept,
     /// True after the first bytes of the client, which tell that it speaks this protocol.
     has_spoken: bool,
     card: Arc<Card>,
@@ -82,7 +87,7 @@ impl Drop for Client {
 impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         let Input { bytes: input, received } = input;
-        let Self { hub, shared, thread, parser, state, has_spoken, card } = self;
+        let Self { hub, shared, thread, parser, state, kept, has_spoken, card } = self;
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
         let calls = hub.calls.of(thread, shared.options.threads);
         if !*has_spoken && let Some(next) = refuse(shared, counters, Redis::NAME, moment, input, output) {
@@ -94,6 +99,7 @@ impl Conversation for Client {
             thread,
             counters,
             client: state,
+            kept,
             card,
             moment,
             commands: 0,
@@ -142,12 +148,14 @@ impl Conversation for Client {
             session.commands += 1;
         };
         session.card.note(moment.now, session.commands, session.last);
+        session.give_back();
         *has_spoken |= consumed > 0;
         Advance { consumed, next }
     }
 
     fn kept_bytes(&self) -> usize {
-        self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes())
+        let aside = self.state.aside.as_ref().map_or(0, Aside::buffer_bytes);
+        self.parser.capacity() + aside + self.state.kept_bytes().min(OWN_BYTES)
     }
 
     fn introduce(&mut self, peer: Peer) {
@@ -167,7 +175,7 @@ impl Conversation for Client {
     }
 
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
-        let Self { hub, shared, thread, state, card, .. } = self;
+        let Self { hub, shared, thread, state, kept, card, .. } = self;
         let (thread, counters) = (*thread, shared.counters(*thread, state.slot));
         let calls = hub.calls.of(thread, shared.options.threads);
         let (client, exclusive) = (state, None);
@@ -177,6 +185,7 @@ impl Conversation for Client {
             thread,
             counters,
             client,
+            kept,
             card,
             moment,
             commands: 0,

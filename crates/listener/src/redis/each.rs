@@ -35,6 +35,11 @@ impl Each {
         self.muted = true;
     }
 
+    /// Returns the memory of the keys, bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.keys.capacity()
+    }
+
     /// Executes a portion of the command. Returns true after the last one, when it is answered.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         let Self { operation, keys, count, muted } = self;
@@ -67,6 +72,11 @@ pub(super) struct Pairs {
 impl Pairs {
     pub(super) fn mute(&mut self) {
         self.muted = true;
+    }
+
+    /// Returns the memory of the keys and values, bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.arguments.capacity()
     }
 
     /// Stores a portion of the pairs. Returns true after the last one, or after one that is

@@ -107,6 +107,12 @@ impl Listing {
         self.muted = true;
     }
 
+    /// Returns the memory of the pattern and of the keys found, bytes.
+    pub(super) fn memory(&self) -> usize {
+        let pattern = if let Purpose::Keys(pattern) = &self.purpose { pattern.capacity() } else { 0 };
+        pattern + self.found.capacity()
+    }
+
     /// Executes a portion of the iteration. Returns true after the last one, when the answer is
     /// complete.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {

@@ -65,6 +65,7 @@ pub(super) use self::conversation::Redis;
 use self::calls::Calls;
 use self::clients::Clients;
 use self::scripts::Scripts;
+use super::kept::OWN_BYTES;
 use super::options::ListenerOptions;
 
 /// The Redis version this implementation was compared with, reported by `HELLO` and `INFO`: clients
@@ -80,7 +81,8 @@ fn limits(options: &ListenerOptions) -> Limits {
     Limits { argument_bytes_max, request_bytes_max: argument_bytes_max.saturating_add(REQUEST_BYTES) }
 }
 
-/// Returns the most bytes that the buffers of a Redis connection can hold, fetched values excluded.
+/// Returns the most bytes that the buffers of a Redis connection can hold, without fetched values
+/// and without what is taken from the budget of [kept memory](crate::kept).
 #[must_use]
 pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
@@ -89,10 +91,7 @@ pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     // A key list that was put aside is part of a request, and a key list in progress is as large as
     // the answer it becomes.
     let answers = 2 * (output + listing::KEYS_BYTES_MAX.max(multi::ANSWER_BYTES_MAX));
-    2 * limits.buffer_bytes_max()
-        + limits.parser_bytes_max()
-        + multi::bytes_max(limits.request_bytes_max)
-        + answers
+    2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + OWN_BYTES + clients::CARD_BYTES_MAX + answers
 }
 
 /// The state that the conversations of all Redis clients of a listener share.

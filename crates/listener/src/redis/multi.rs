@@ -9,6 +9,7 @@ use sherwood_model::{Instant, PartitionId};
 use sherwood_wire::resp::KeptRequests;
 
 use crate::backends::FetchResult;
+use crate::kept::allocated;
 use crate::work::Work;
 
 /// Most commands of a transaction.
@@ -29,9 +30,14 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Returns the bytes that the commands take.
-    pub(super) fn bytes(&self) -> usize {
-        self.queue.bytes()
+    /// Returns the memory that the transaction takes, bytes.
+    pub(super) fn memory(&self) -> usize {
+        allocated(size_of::<Self>()) + self.queue.capacity()
+    }
+
+    /// Refuses the transaction: its commands will not be executed, and are not kept.
+    pub(super) fn refuse(&mut self) {
+        *self = Self { broken: true, ..Self::default() };
     }
 }
 
@@ -48,12 +54,58 @@ pub(super) struct Exclusive<'a> {
     pub(super) fetched: HashMap<(PartitionId, Bytes), FetchResult>,
 }
 
+/// The keys that a client watches.
+#[derive(Debug, Default)]
+pub(super) struct WatchedKeys {
+    list: Vec<Watched>,
+    /// Memory of the keys' names, bytes.
+    names: usize,
+    /// True after a `WATCH` that was refused: the next `EXEC` executes nothing.
+    pub(super) broken: bool,
+}
+
+impl WatchedKeys {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Watched> {
+        self.list.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Makes room for `more` keys, and no more than that.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.list.reserve_exact(more);
+    }
+
+    pub(super) fn push(&mut self, watched: Watched) {
+        self.names += allocated(watched.name.len());
+        self.list.push(watched);
+    }
+
+    /// Forgets all keys, and frees their memory.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns the memory that the keys take, bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.list.capacity() * size_of::<Watched>() + self.names
+    }
+
+    /// Returns the memory that keys of these names take in addition, bytes.
+    pub(super) fn memory_of<'k>(names: impl ExactSizeIterator<Item = &'k [u8]>) -> usize {
+        let list = names.len() * size_of::<Watched>();
+        list + names.map(|name| allocated(name.len())).sum::<usize>()
+    }
+}
+
 /// A watched key.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) partition: PartitionId,
     /// The key without the prefix of its route.
-    pub(super) name: Bytes,
+    pub(super) name: Box<[u8]>,
     /// The item of the key when it was first watched, if it had one.
     pub(super) seen: Option<Seen>,
 }

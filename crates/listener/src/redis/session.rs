@@ -18,11 +18,12 @@ use super::aside::Aside;
 use super::calls::ThreadCalls;
 use super::clients::Card;
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
-use super::multi::{Exclusive, Transaction, Watched};
+use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
 use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
+use crate::kept::Kept;
 use crate::login::REFUSALS_MAX;
 use crate::output::Output;
 use crate::routing::{Routing, Target};
@@ -39,6 +40,8 @@ pub(super) struct Session<'a> {
     /// Counters of the client's thread for the client's tenant.
     pub(super) counters: &'a Counters,
     pub(super) client: &'a mut State,
+    /// The client's part of the budget of kept memory.
+    pub(super) kept: &'a mut Kept,
     pub(super) card: &'a Card,
     pub(super) moment: Moment,
     /// Commands executed but not yet recorded in the client's `card`.
@@ -69,7 +72,7 @@ pub(super) struct State {
     /// The commands since `MULTI`, if there was one.
     pub(super) transaction: Option<Box<Transaction>>,
     /// The keys that must not change until `EXEC`.
-    pub(super) watched: Vec<Watched>,
+    pub(super) watched: WatchedKeys,
     /// AUTH failures and commands refused because the client was not authenticated.
     refusals: u8,
 }
@@ -78,6 +81,13 @@ impl State {
     /// Resets the state for the command `RESET`, except for `replies` and the count of refusals.
     pub(super) fn log_out(&mut self, replies: Replies) {
         *self = Self { replies, refusals: self.refusals, ..Self::default() };
+    }
+
+    /// Returns the memory that the client has the listener keep, bytes: its watched keys, its
+    /// transaction, and what a command that is not completed has gathered.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let transaction = self.transaction.as_deref().map_or(0, Transaction::memory);
+        self.watched.memory() + transaction + self.aside.as_ref().map_or(0, Aside::kept_bytes)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::tenants::UserRoutes;
 
 mod commands;
 mod isolation;
+mod kept;
 mod locks;
 mod login;
 mod portions;

@@ -19,6 +19,7 @@ use super::table::Command;
 use crate::backends::{StoreChange, StoreFailure};
 use crate::conversation::Stored;
 use crate::counters::Count;
+use crate::kept::allocated;
 use crate::store::StoreWrite;
 
 /// Writes that the store has to acknowledge before their command is answered.
@@ -31,9 +32,21 @@ pub(super) struct Writes {
     /// The answer if the store acknowledges all of them.
     answer: Vec<u8>,
     muted: bool,
+    /// The memory of the writes, bytes, which the budget of kept memory counts; values are in the
+    /// budget of fetched values.
+    memory: usize,
 }
 
+/// Memory of a write until the store has acknowledged it, without key and value, bytes. Chosen:
+/// more than its entry here and its future together.
+const WRITE_BYTES: usize = 1 << 10;
+
 impl Writes {
+    /// Returns the memory of the writes, bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
     /// Adds a write, which replaces an earlier one of the same key: writes are made at once, in no
     /// order. Returns true if there was none.
     fn add(&mut self, write: StoreWrite) -> bool {
@@ -120,7 +133,8 @@ impl Session<'_> {
         expires: Option<Instant>,
         answer: Vec<u8>,
     ) -> CommandResult {
-        let mut writes = Writes { answer, ..Writes::default() };
+        let mut writes = self.writes(pairs.iter().map(|&(key, _)| arg(args, key)))?;
+        writes.answer = answer;
         for &(key, value) in pairs {
             let (key, value) = (arg(args, key), arg(args, value));
             match self.routing().find(key) {
@@ -138,9 +152,16 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Takes the budget for writes of these keys, of which there are none yet.
+    fn writes<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Writes, Failure> {
+        let memory = keys.map(|key| WRITE_BYTES + allocated(key.len())).sum();
+        self.keep(memory)?;
+        Ok(Writes { memory, ..Writes::default() })
+    }
+
     /// Deletes keys, and answers how many were asked for, since stores do not tell which existed.
     fn delete_all(&mut self, args: Args<'_>) -> CommandResult {
-        let (mut writes, mut deleted) = (Writes::default(), 0);
+        let (mut writes, mut deleted) = (self.writes(args.from(1))?, 0);
         for key in args.from(1) {
             match self.routing().find(key) {
                 Some((target, name)) if target.write_through => {

@@ -6,8 +6,10 @@
 //! fetched before the locks are taken, since nothing waits under them.
 //!
 //! A transaction has at most [`COMMANDS_MAX`] commands; the bytes of their arguments and of their
-//! answers are bounded as well, and so is their work: one that would do more executes nothing.
-//! Commands that look at every key are refused, as are those that
+//! answers are bounded as well, and so is their work: one that would do more executes nothing. The
+//! memory of all clients' transactions is bounded by the budget of [kept memory](crate::kept). A
+//! command that would exceed a bound is refused, and the transaction with it. Commands that look at
+//! every key are refused, as are those that
 //! would change how the answers are written, and changes that have to reach a store first.
 
 use std::cell::RefCell;
@@ -19,12 +21,11 @@ use sherwood_wire::resp::{Args, KeptRequests, reply};
 
 use super::aside::Aside;
 use super::failure::Failure;
-use super::gathering::{Gathering, Then};
-use super::multi::{ANSWER_BYTES_MAX, COMMANDS_MAX, Exclusive, Transaction, Watched, bytes_max};
+use super::gathering::{GatheredKeys, Gathering, Then};
+use super::multi::{ANSWER_BYTES_MAX, COMMANDS_MAX, Exclusive, Transaction, Watched, WatchedKeys, bytes_max};
 use super::session::{CommandResult, Session};
 use super::table::Command;
 use crate::backends::FetchResult;
-use crate::conversation::Wanted;
 use crate::output::Output;
 use crate::routing::Routing;
 use crate::work::COMMAND_MAX;
@@ -51,7 +52,7 @@ struct Keys<'k> {
 }
 
 impl<'k> Keys<'k> {
-    fn of(routing: &Routing, queue: &'k KeptRequests, watched: &'k [Watched]) -> Self {
+    fn of(routing: &Routing, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
         let mut keys = Self::default();
         for args in queue.iter() {
             let Some(command) = Command::of(args) else { continue };
@@ -94,16 +95,17 @@ pub(super) fn discard(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) 
 /// Executes the Redis command `EXEC`.
 pub(super) fn exec(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     let transaction = session.take_transaction().ok_or(Failure::text("ERR EXEC without MULTI"))?;
-    if transaction.broken {
+    if transaction.broken || session.client.watched.broken {
         session.client.watched.clear();
         return Err(EXEC_ABORT);
     }
     let missing = session.missing_of(&transaction.queue);
-    if missing.is_empty() {
-        session.execute_all(&transaction, HashMap::new(), out);
-    } else {
-        let gathering = Gathering::new(missing, Then::Execute(transaction));
-        session.client.aside = Some(Aside::Gathering(gathering));
+    match missing {
+        Ok(missing) if missing.is_empty() => session.execute_all(&transaction, HashMap::new(), out),
+        missing => {
+            let gathered = missing.and_then(|missing| session.gather(missing, Then::Execute(transaction)));
+            return gathered.map_err(|failure| session.aborted(&failure));
+        }
     }
     Ok(())
 }
@@ -118,32 +120,66 @@ impl<'a> Session<'a> {
     ) -> CommandResult {
         let (refusal, added) = (self.refusal(command, args), self.queued_work(command, args));
         let bytes_max = bytes_max(super::limits(&self.shared.options).request_bytes_max);
+        if let Some(failure) = refusal {
+            self.break_transaction();
+            return Err(failure);
+        }
         let Some(Transaction { queue, broken, work }) = self.client.transaction.as_deref_mut() else {
             return Ok(());
         };
-        if let Some(failure) = refusal {
-            *broken = true;
-            return Err(failure);
-        }
-        // As in Redis, commands are answered alike after an error, but not kept.
-        if !*broken && (queue.len() == COMMANDS_MAX || !queue.push(args, bytes_max)) {
-            *broken = true;
-            return Err(TOO_MANY);
-        }
         work.add(added);
-        if !*broken && work.units() > COMMAND_MAX {
-            *broken = true;
-            return Err(TOO_MANY_KEYS);
+        // As in Redis, commands are answered alike after an error, but not kept.
+        if !*broken {
+            let memory = queue.capacity_with(args, bytes_max).filter(|_| queue.len() < COMMANDS_MAX);
+            let more = memory.map(|memory| memory - queue.capacity()).ok_or(TOO_MANY);
+            let more = if work.units() > COMMAND_MAX { Err(TOO_MANY_KEYS) } else { more };
+            if let Err(failure) = more.and_then(|more| self.keep(more)) {
+                self.break_transaction();
+                return Err(failure);
+            }
         }
-        self.card.note_queued(Some(queue.len()));
+        if let Some(Transaction { queue, broken: false, .. }) = self.client.transaction.as_deref_mut() {
+            let is_kept = queue.push(args, bytes_max);
+            debug_assert!(is_kept, "there is room for it");
+            self.card.note_queued(Some(queue.len()));
+        }
         reply::simple(out, "QUEUED");
+        Ok(())
+    }
+
+    /// Takes the budget for `more` bytes than the client keeps now.
+    ///
+    /// # Errors
+    /// If too little is left of it.
+    pub(super) fn keep(&mut self, more: usize) -> Result<(), Failure> {
+        if self.kept.grow_to(self.client.kept_bytes() + more) {
+            return Ok(());
+        }
+        Err(Failure(format!("ERR {}", self.kept.refusal()).into_bytes().into()))
+    }
+
+    /// Gives back the budget of what the client does not keep any more.
+    pub(super) fn give_back(&mut self) {
+        if !self.kept.is_empty() {
+            self.kept.shrink_to(self.client.kept_bytes());
+        }
+    }
+
+    /// Fetches keys before the command that needs them is executed.
+    ///
+    /// # Errors
+    /// If too little is left of the budget for their memory.
+    pub(super) fn gather(&mut self, keys: GatheredKeys, then: Then) -> CommandResult {
+        let gathering = Gathering::new(keys, then);
+        self.keep(gathering.memory())?;
+        self.client.aside = Some(Aside::Gathering(gathering));
         Ok(())
     }
 
     /// Records that a command of the transaction, if there is one, was refused.
     pub(super) fn break_transaction(&mut self) {
         if let Some(transaction) = &mut self.client.transaction {
-            transaction.broken = true;
+            transaction.refuse();
         }
     }
 
@@ -152,6 +188,12 @@ impl<'a> Session<'a> {
         if self.take_transaction().is_none() {
             return failure;
         }
+        self.aborted(&failure)
+    }
+
+    /// Returns the error of an `EXEC` that was not executed for this reason, after which no key is
+    /// watched.
+    fn aborted(&mut self, failure: &Failure) -> Failure {
         self.client.watched.clear();
         Failure::about("EXECABORT Transaction discarded because of: ", &failure.0, "")
     }
@@ -199,10 +241,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the keys of a transaction's `GET` and `MGET` that are to be fetched, each once.
-    fn missing_of(&self, queue: &KeptRequests) -> Vec<Wanted> {
-        if self.shared.service.backends.is_none() {
-            return Vec::new();
-        }
+    fn missing_of(&self, queue: &KeptRequests) -> Result<GatheredKeys, Failure> {
         let reads = queue.iter().filter(|args| Command::of(*args).is_some_and(Command::reads_through));
         self.missing(reads.flat_map(|args| args.from(1)))
     }

@@ -4,23 +4,33 @@
 //! number that the cache gave to its value when it was stored, and with its expiry; `EXEC` compares
 //! them under the lock of the key's shard. A value that was replaced, changed, removed, evicted or
 //! has expired is found so. A key that did not exist, was stored and is gone again is unchanged.
+//!
+//! A client watches at most [`WATCHED_MAX`] keys that take at most [`WATCHED_BYTES_MAX`], and all
+//! clients together what the budget of [kept memory](crate::kept) allows. After a `WATCH` that was
+//! refused the next `EXEC` executes nothing, even if the client has overlooked the error.
+
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use sherwood_cache::Access;
 use sherwood_model::PartitionId;
 use sherwood_wire::resp::{Args, reply};
 
-use super::aside::Aside;
 use super::failure::Failure;
-use super::gathering::{Gathering, Then};
-use super::multi::{Seen, Watched};
+use super::gathering::{GatheredKeys, Then};
+use super::multi::{Seen, Watched, WatchedKeys};
 use super::session::{CommandResult, Session};
 use crate::conversation::Wanted;
 use crate::output::Output;
 
 /// Most keys that a client can watch at a time.
 const WATCHED_MAX: usize = 1024;
-const TOO_MANY: Failure = Failure::text("ERR a client can watch at most 1024 keys");
+/// Most memory of the keys that a client watches, bytes. Chosen: three times what that many of the
+/// cache's longest keys take.
+const WATCHED_BYTES_MAX: usize = 1 << 20;
+const TOO_MANY: Failure = Failure::text(
+    "ERR a client can watch at most 1024 keys that take 1 MiB; UNWATCH those that it needs no more, or watch fewer",
+);
 
 /// Executes the Redis command `WATCH key …`. Values that a read-through listener does not have are
 /// fetched first: otherwise the first read of a key would change it.
@@ -28,20 +38,29 @@ pub(super) fn watch(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
     if session.client.transaction.is_some() {
         return Err(Failure::text("ERR WATCH inside MULTI is not allowed"));
     }
-    if session.client.watched.len() + args.len() - 1 > WATCHED_MAX {
+    let watched = watch_each(session, args, out);
+    session.client.watched.broken |= watched.is_err();
+    watched
+}
+
+fn watch_each(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    let (watched, more) = (&session.client.watched, WatchedKeys::memory_of(args.from(1)));
+    // Those that are watched already count again: they take memory until they are compared.
+    if watched.len() + args.len() - 1 > WATCHED_MAX || watched.memory() + more > WATCHED_BYTES_MAX {
         return Err(TOO_MANY);
     }
+    session.keep(more)?;
     let mut keys = Vec::with_capacity(args.len() - 1);
     for key in args.from(1) {
         let (target, name) = session.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
-        keys.push((target.partition, Bytes::copy_from_slice(name)));
+        keys.push((target.partition, name.into()));
     }
-    let missing = session.missing(args.from(1));
+    let missing = session.missing(args.from(1))?;
     if missing.is_empty() {
         session.watch_all(keys);
         out.extend_from_slice(reply::OK);
     } else {
-        session.client.aside = Some(Aside::Gathering(Gathering::new(missing, Then::Watch(keys))));
+        session.gather(missing, Then::Watch(keys))?;
     }
     Ok(())
 }
@@ -55,7 +74,8 @@ pub(super) fn unwatch(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) 
 
 impl Session<'_> {
     /// Watches keys from now on; a key that is watched already stays as it is.
-    pub(super) fn watch_all(&mut self, keys: Vec<(PartitionId, Bytes)>) {
+    pub(super) fn watch_all(&mut self, keys: Vec<(PartitionId, Box<[u8]>)>) {
+        self.client.watched.reserve(keys.len());
         for (partition, name) in keys {
             if self.client.watched.iter().all(|known| known.place() != (partition, &name[..])) {
                 let seen = self.seen(partition, &name);
@@ -76,20 +96,23 @@ impl Session<'_> {
 
     /// Returns the keys among `keys` that are to be fetched because the cache does not have them,
     /// each once.
-    pub(super) fn missing<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<Wanted> {
+    ///
+    /// # Errors
+    /// If they are more than can be fetched for one command.
+    pub(super) fn missing<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<GatheredKeys, Failure> {
+        let mut missing = GatheredKeys::default();
         if self.shared.service.backends.is_none() {
-            return Vec::new();
+            return Ok(missing);
         }
-        let mut known = std::collections::HashSet::new();
-        let missing = keys.filter_map(|key| {
-            let (target, name) = self.routing().find(key)?;
+        let mut known = HashSet::new();
+        for key in keys {
+            let Some((target, name)) = self.routing().find(key) else { continue };
             let is_missing = target.read_through && self.peek(key, |_| ()).is_none();
-            (is_missing && known.insert((target.partition, name))).then(|| Wanted {
-                partition: target.partition,
-                key: Bytes::copy_from_slice(name),
-                within: None,
-            })
-        });
-        missing.collect()
+            if is_missing && known.insert((target.partition, name)) {
+                let key = Bytes::copy_from_slice(name);
+                missing.push(Wanted { partition: target.partition, key, within: None })?;
+            }
+        }
+        Ok(missing)
     }
 }

@@ -128,6 +128,17 @@ impl<L> Traces<L> {
         }
     }
 
+    /// The memory that the traces and their queries take, at most, bytes. O(1).
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        // Vectors of queries double, and each trace is in one of the two queues, or in both.
+        let queries = 2 * self.queries * OpenTrace::<L>::QUERY_BYTES;
+        let queued = self.rootless.capacity() + self.rooted.capacity();
+        // Nodes of the map are at least half full.
+        let open = 2 * self.open.len() * size_of::<(u128, OpenTrace<L>)>();
+        queries + queued * size_of::<(Instant, u128)>() + open
+    }
+
     /// Counts of what became of the spans.
     #[must_use]
     pub fn counts(&self) -> SpanCounts {

@@ -63,6 +63,9 @@ impl<L> Default for OpenTrace<L> {
 }
 
 impl<L> OpenTrace<L> {
+    /// Bytes of a query.
+    pub(super) const QUERY_BYTES: usize = size_of::<Query>();
+
     pub(super) fn add(&mut self, span: TraceSpan<L>) -> Added {
         let TraceSpan { start_unix_ns, end_unix_ns, role, .. } = span;
         match (&self.root, role) {

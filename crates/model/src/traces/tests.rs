@@ -54,6 +54,22 @@ fn last_query_to_end_within_the_root_blocks() {
 }
 
 #[test]
+fn memory_of_traces_grows_with_their_queries_and_is_that_of_empty_queues_when_they_have_ended() {
+    let mut traces = Traces::default();
+    assert_eq!(traces.memory(), 0);
+    let spans: Vec<_> = (0..100).flat_map(|trace| [query(trace, 0, 0, 1), query(trace, 1, 0, 2)]).collect();
+    let added = |traces: &mut Traces<_>| {
+        spans.iter().for_each(|span| traces.add(Instant::from_nanos(0), span.end_unix_ns, *span));
+        traces.memory()
+    };
+    let full = added(&mut traces);
+    assert!((100 * 100..100 * 1000).contains(&full), "{full} bytes of 100 traces and 200 queries");
+    while traces.next_ended(Instant::from_secs(60)).is_some() {}
+    assert!(traces.memory() < full / 2, "{} of {full}", traces.memory());
+    assert_eq!(added(&mut traces), full);
+}
+
+#[test]
 fn failed_query_counts_at_its_timeout() {
     let mut traces = Traces::default();
     let spans = [failed(query(1, 0, 0, 2), 500), query(1, 1, 0, 30), root(1, 31)];

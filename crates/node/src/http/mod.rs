@@ -41,7 +41,8 @@ use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 
 use crate::access::Refusals;
-use crate::tls::Tls;
+use crate::buffers::{Buffers, Uncounted};
+use crate::tls::{self, Tls};
 use activity::{Activity, Heard};
 use drain::Drain;
 
@@ -111,11 +112,11 @@ pub(crate) async fn serve(
     listener: std::net::TcpListener,
     routers: Routers,
     tls: Option<(Arc<Tls>, Arc<Refusals>)>,
-    connections_max: usize,
+    (connections_max, buffers): (usize, Arc<Buffers>),
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(connections_max));
-    let port = Port { listener: TcpListener::from_std(listener)?, routers, tls, permits };
+    let port = Port { listener: TcpListener::from_std(listener)?, routers, tls, permits, buffers };
     let clients = Drain::new();
     tokio::select! {
         never = port.serve(&clients) => match never {},
@@ -146,10 +147,18 @@ struct Port {
     /// TLS, and the counters of its failures.
     tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     permits: Arc<Semaphore>,
+    /// The count of memory held for clients.
+    buffers: Arc<Buffers>,
 }
 
-/// A connection after its handshake, with its permit.
-type Greeted = Option<(TlsStream<TcpStream>, OwnedSemaphorePermit)>;
+/// The place of a connection among those that may be open, and the bound of its buffers.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    _memory: Uncounted,
+}
+
+/// A connection after its handshake, with its place.
+type Greeted = Option<(TlsStream<TcpStream>, Place)>;
 
 impl Port {
     /// Accepts connections and serves each in a task of its own, which `clients` can end.
@@ -159,14 +168,14 @@ impl Port {
         let mut greetings: JoinSet<Greeted> = JoinSet::new();
         loop {
             tokio::select! {
-                (stream, permit) = self.accept() => match &self.tls {
-                    None => self.serve_connection(stream, permit, clients),
+                (stream, place) = self.accept() => match &self.tls {
+                    None => self.serve_connection(stream, place, clients),
                     Some((tls, refusals)) => {
-                        greetings.spawn(greet(Arc::clone(tls), Arc::clone(refusals), stream, permit));
+                        greetings.spawn(greet(Arc::clone(tls), Arc::clone(refusals), stream, place));
                     }
                 },
                 Some(greeted) = greetings.join_next() => match greeted {
-                    Ok(Some((stream, permit))) => self.serve_connection(stream, permit, clients),
+                    Ok(Some((stream, place))) => self.serve_connection(stream, place, clients),
                     Ok(None) => {}
                     Err(error) => tracing::error!("a handshake ended badly: {error}"),
                 },
@@ -175,13 +184,14 @@ impl Port {
     }
 
     /// Accepts the next connection, after a permit for it is free.
-    async fn accept(&self) -> (TcpStream, OwnedSemaphorePermit) {
+    async fn accept(&self) -> (TcpStream, Place) {
         let permit = Arc::clone(&self.permits).acquire_owned().await.expect("never closed");
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     set_socket_options(&stream);
-                    return (stream, permit);
+                    let memory = self.buffers.uncounted(self.connection_bytes_max());
+                    return (stream, Place { _permit: permit, _memory: memory });
                 }
                 Err(error) => {
                     // Usually the descriptors are used up; retrying at once would only spin.
@@ -192,7 +202,14 @@ impl Port {
         }
     }
 
-    fn serve_connection<S>(&self, stream: S, permit: OwnedSemaphorePermit, clients: &Drain)
+    /// Returns the bound of the buffers of one connection, bytes.
+    fn connection_bytes_max(&self) -> usize {
+        let plain =
+            if self.routers.http2.is_some() { HTTP2_CONNECTION_BYTES_MAX } else { CONNECTION_BYTES_MAX };
+        plain + self.tls.as_ref().map_or(0, |_| tls::CONNECTION_BYTES_MAX)
+    }
+
+    fn serve_connection<S>(&self, stream: S, place: Place, clients: &Drain)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -205,19 +222,14 @@ impl Port {
             if let Err(error) = connection.await {
                 tracing::debug!("a connection ended: {error}");
             }
-            drop(permit);
+            drop(place);
         });
     }
 }
 
-async fn greet(
-    tls: Arc<Tls>,
-    refusals: Arc<Refusals>,
-    stream: TcpStream,
-    permit: OwnedSemaphorePermit,
-) -> Greeted {
+async fn greet(tls: Arc<Tls>, refusals: Arc<Refusals>, stream: TcpStream, place: Place) -> Greeted {
     match tls.shake_hands(stream).await {
-        Ok(stream) => Some((stream, permit)),
+        Ok(stream) => Some((stream, place)),
         Err(error) => {
             refusals.note_handshake();
             tracing::debug!("a handshake failed: {error}");
@@ -272,4 +284,34 @@ fn set_socket_options(stream: &TcpStream) {
     let _ = socket.set_keepalive(true);
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(WRITE_TIMEOUT));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn open_http_connection_counts_with_its_bound() {
+        let (buffers, bound) = (Buffers::new(0), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let listener = listener(bound).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_stop, stopping) = watch::channel(false);
+        let routers = Routers { http1: Router::new(), http2: None };
+        let serving = tokio::spawn(serve(listener, routers, None, (2, Arc::clone(&buffers)), stopping));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        client.read_exact(&mut [0; 12]).await.unwrap();
+        assert_eq!(buffers.most_bytes(), CONNECTION_BYTES_MAX as u64);
+        drop(client);
+        let start = Instant::now();
+        while buffers.most_bytes() > 0 {
+            assert!(start.elapsed() < HEAD_TIMEOUT, "it is never given back");
+            tokio::task::yield_now().await;
+        }
+        serving.abort();
+    }
 }

@@ -30,6 +30,10 @@ pub(super) struct Behind {
     pub(super) writes: Option<WriteThrough>,
 }
 
+/// Memory of a key that waits for its value, without its name: its places in the call, in the
+/// backend's machine and here, bytes. Chosen: more than they take.
+const WAITING_BYTES: usize = 512;
+
 impl Backends for Behind {
     fn fetch(
         &self,
@@ -38,6 +42,7 @@ impl Backends for Behind {
         within: Option<Duration>,
     ) -> BoxFuture<'static, Vec<FetchResult>> {
         let mut results = vec![Ok(None); keys.len()];
+        let memory = self.core.buffers.uncounted(keys.iter().map(|key| WAITING_BYTES + key.len()).sum());
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         let core = Arc::clone(&self.core);
         let (asked_at, id) = (core.clock.now(), core.names.partitions()[partition.index()].backend);
@@ -51,6 +56,7 @@ impl Backends for Behind {
             }
         }
         async move {
+            let _memory = memory;
             drop(sender);
             while let Some((position, result)) = arrivals.recv().await {
                 note_end(&core, id, asked_at, demand_of(&demands, position), &result);

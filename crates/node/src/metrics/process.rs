@@ -31,12 +31,15 @@ pub(super) fn encode_node(core: &Arc<Core>, encoder: &mut DescriptorEncoder<'_>)
 /// Encodes the memory that the node limits, and its limit.
 pub(super) fn encode_memory(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     if let Some(bytes) = resident_bytes() {
-        let bytes = bytes.saturating_sub(core.buffers.bytes()) as f64;
-        let help = "Resident memory without the buffers of clients, which the node keeps within its limit";
-        gauges(encoder, "memory_resident_bytes", help, one(bytes))?;
+        let held = core.buffers.bytes();
+        let limit = core.resident_limit.as_ref();
+        let bytes =
+            limit.map_or_else(|| bytes.saturating_sub(held), |limit| limit.without_clients(bytes, held));
+        let help = "Resident memory without that of clients, which the node keeps within its limit";
+        gauges(encoder, "memory_resident_bytes", help, one(bytes as f64))?;
     }
     if let Some(bytes_max) = core.resident_limit.as_ref().map(|limit| limit.bytes_max()) {
-        let help = "Resident memory without the buffers of clients above which partitions shrink";
+        let help = "Resident memory without that of clients above which partitions shrink";
         gauges(encoder, "memory_limit_bytes", help, one(bytes_max as f64))?;
     }
     Ok(())

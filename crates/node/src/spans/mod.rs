@@ -37,7 +37,7 @@ use tokio::task::JoinHandle;
 pub(crate) use attempt::{AttemptEnd, AttemptSpan, AttemptSpans};
 pub use exporter::SpanExportError;
 pub use options::{CollectorUrl, ExportProtocol, NoCollectorUrl, SpanExport};
-pub(crate) use queue::ExportCounts;
+pub(crate) use queue::{ExportCounts, SPANS_BYTES_MAX};
 pub(crate) use trace::{Ended, QuerySpan, RequestTrace, failed};
 
 use crate::entropy::Entropy;

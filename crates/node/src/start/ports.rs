@@ -84,6 +84,7 @@ impl Port {
         let routers = Routers { http1: guarded(routers.http1), http2: routers.http2.map(guarded) };
         tls.iter().for_each(|tls| core.certificates.add(address.to_string(), tls));
         let tls = tls.map(|tls| (tls, Arc::clone(refusals)));
-        runtime.spawn(http::serve(listener, routers, tls, kind.connections_max, stopping))
+        let bounds = (kind.connections_max, Arc::clone(&core.buffers));
+        runtime.spawn(http::serve(listener, routers, tls, bounds, stopping))
     }
 }

@@ -42,7 +42,17 @@ struct State {
 /// The end of a wait: the turn, or the reason why it does not come.
 pub(crate) type Turn = oneshot::Receiver<Result<(), TicketError>>;
 
+/// Memory of a ticket that waits, bytes: its entries in the machine's queues and in the table of
+/// calls. Chosen: more than they take when tables are half empty.
+const TICKET_BYTES: usize = 512;
+
 impl Scheduler {
+    /// Returns the most memory that tickets can take, bytes.
+    pub(crate) fn bytes_max(&self) -> usize {
+        let Self { options: TicketOptions { slots, tickets_max, .. }, .. } = self;
+        TICKET_BYTES * (*slots as usize + *tickets_max as usize)
+    }
+
     /// Creates an idle scheduler. `salt` is 64 random bits.
     ///
     /// # Errors

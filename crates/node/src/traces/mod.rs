@@ -20,7 +20,7 @@ mod intake;
 mod json;
 mod rule;
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sherwood_model::{SpanCounts, TracedRequest, Traces};
@@ -29,6 +29,7 @@ pub(crate) use grpc::routers;
 pub(crate) use http::export;
 pub use rule::SpanRule;
 
+use crate::buffers::{Buffers, Uncounted};
 use crate::core::Core;
 use crate::slos::Counted;
 use rule::Rules;
@@ -41,12 +42,18 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct TraceIntake {
     rules: Rules,
     traces: Mutex<Traces<Counted>>,
+    /// The memory of the traces, which those who send spans make the node hold.
+    memory: Uncounted,
 }
 
 impl TraceIntake {
     /// Creates it with the rule and the timeout of each backend, in the order of their ids.
-    pub(crate) fn new(backends: impl IntoIterator<Item = (SpanRule, Duration)>) -> Self {
-        Self { rules: Rules::new(backends), traces: Mutex::new(Traces::default()) }
+    pub(crate) fn new(
+        backends: impl IntoIterator<Item = (SpanRule, Duration)>,
+        buffers: &Arc<Buffers>,
+    ) -> Self {
+        let traces = Mutex::new(Traces::default());
+        Self { rules: Rules::new(backends), traces, memory: buffers.uncounted(0) }
     }
 
     /// Counts of what became of the spans.
@@ -60,7 +67,7 @@ impl TraceIntake {
 }
 
 /// Records the requests of traces that have ended, now and then, until the node stops.
-pub(crate) async fn run(core: std::sync::Arc<Core>) {
+pub(crate) async fn run(core: Arc<Core>) {
     let mut ticks = tokio::time::interval(TICK);
     while !*core.stopping.borrow() {
         ticks.tick().await;
@@ -71,6 +78,7 @@ pub(crate) async fn run(core: std::sync::Arc<Core>) {
 /// Records the requests of traces that have ended.
 fn record_ended(core: &Core, traces: &mut Traces<Counted>) {
     let now = core.clock.now();
+    core.traced.memory.set(traces.memory());
     while let Some(TracedRequest { label, end_unix_ns, request }) = traces.next_ended(now) {
         let end = core.clock.at_unix(Duration::from_nanos(end_unix_ns)).min(now);
         core.telemetry.request(now, end, label, request);

@@ -298,6 +298,22 @@ fn decisions_arrive_as_server_sent_events() {
 }
 
 #[test]
+fn streams_of_events_beyond_the_bound_are_refused() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let open = |_| {
+        let mut stream = http.send("GET", "/v1/events", "");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        stream
+    };
+    let _streams: Vec<_> = (0..64).map(open).collect();
+    let refusal = http.ask("GET", "/v1/events", "").refusal(503);
+    assert!(refusal.starts_with("64 streams of events are read already"), "{refusal}");
+}
+
+#[test]
 fn text_page_shows_the_state_and_wrong_paths_are_refused_with_a_remedy() {
     let (node, _) = node();
     let http = Http::of(&node);

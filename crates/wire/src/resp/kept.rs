@@ -13,15 +13,43 @@ pub struct KeptRequests {
     ends: Vec<u32>,
 }
 
+/// The room of the three buffers of [`KeptRequests`], elements.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    spans: usize,
+    ends: usize,
+}
+
+impl Room {
+    /// The memory of buffers of this room, bytes.
+    fn memory(self) -> usize {
+        self.bytes + self.spans * size_of::<Span>() + self.ends * size_of::<u32>()
+    }
+}
+
+/// The capacity of a buffer of `capacity` that is to hold `needed` elements: at least twice as much
+/// as before if it has to grow, but no more than `most` unless they are needed.
+fn grown(capacity: usize, needed: usize, most: usize) -> usize {
+    if needed <= capacity { capacity } else { needed.max((2 * capacity).min(most)) }
+}
+
 impl KeptRequests {
+    /// The memory that the buffers would take with a copy of this request, bytes; none if
+    /// [`bytes`](Self::bytes) would be more than `bytes_max`, which is below 4 GiB.
+    #[must_use]
+    pub fn capacity_with(&self, args: Args<'_>, bytes_max: usize) -> Option<usize> {
+        self.room_with(args, bytes_max).map(Room::memory)
+    }
+
     /// Adds a copy of a request, unless that would make [`bytes`](Self::bytes) more than
     /// `bytes_max`. Returns true if it was added. `bytes_max` is below 4 GiB.
     #[must_use]
     pub fn push(&mut self, args: Args<'_>, bytes_max: usize) -> bool {
-        let added: usize = args.from(0).map(|arg| arg.len() + size_of::<Span>()).sum();
-        if self.bytes() + added + size_of::<u32>() > bytes_max.min(u32::MAX as usize) {
-            return false;
-        }
+        let Some(room) = self.room_with(args, bytes_max) else { return false };
+        self.bytes.reserve_exact(room.bytes - self.bytes.len());
+        self.spans.reserve_exact(room.spans - self.spans.len());
+        self.ends.reserve_exact(room.ends - self.ends.len());
         for arg in args.from(0) {
             // Both are below 4 GiB, as their sum is.
             self.spans.push(Span { start: self.bytes.len() as u32, len: arg.len() as u32 });
@@ -29,6 +57,29 @@ impl KeptRequests {
         }
         self.ends.push(self.spans.len() as u32);
         true
+    }
+
+    /// The room with which a copy of this request can be added; none if it would exceed
+    /// `bytes_max`.
+    fn room_with(&self, args: Args<'_>, bytes_max: usize) -> Option<Room> {
+        let bytes_max = bytes_max.min(u32::MAX as usize);
+        let bytes = self.bytes.len() + args.from(0).map(<[u8]>::len).sum::<usize>();
+        let (spans, ends) = (self.spans.len() + args.len(), self.ends.len() + 1);
+        if (Room { bytes, spans, ends }).memory() > bytes_max {
+            return None;
+        }
+        Some(Room {
+            bytes: grown(self.bytes.capacity(), bytes, bytes_max),
+            spans: grown(self.spans.capacity(), spans, bytes_max / size_of::<Span>()),
+            ends: grown(self.ends.capacity(), ends, bytes_max / size_of::<u32>()),
+        })
+    }
+
+    /// The memory that the buffers take, with what they hold in reserve, bytes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        let (bytes, spans) = (self.bytes.capacity(), self.spans.capacity());
+        Room { bytes, spans, ends: self.ends.capacity() }.memory()
     }
 
     /// The number of requests.
@@ -84,6 +135,26 @@ mod tests {
         }
         let returned: Vec<Vec<&[u8]>> = kept.iter().map(|args| args.from(0).collect()).collect();
         assert_eq!((returned, kept.len()), (requests.map(<[&[u8]]>::to_vec).to_vec(), 3));
+    }
+
+    #[test]
+    fn memory_of_kept_requests_is_known_before_they_are_kept() {
+        let mut kept = KeptRequests::default();
+        assert_eq!(kept.capacity(), 0);
+        for length in [0, 1, 40, 300, 5, 5, 700, 1, 2000, 1, 1, 1] {
+            let value = vec![b'v'; length];
+            let mut input = Vec::new();
+            client::request(&mut input, &[b"SET", b"k", &value]);
+            let mut parser = Parser::new(Limits { argument_bytes_max: 4000, request_bytes_max: 5000 });
+            let Event::Request(args) = parser.parse(&input).event else { panic!("a whole request") };
+            let expected = kept.capacity_with(args, 1 << 20).expect("within the bound");
+            assert!(kept.push(args, 1 << 20));
+            assert!(kept.capacity() == expected && kept.capacity() >= kept.bytes(), "{length} bytes");
+        }
+        let all = kept.bytes();
+        while push(&mut kept, &[b"PING"], 2 * all) {}
+        assert!((2 * all - 100..=2 * all).contains(&kept.bytes()), "{} of {}", kept.bytes(), 2 * all);
+        assert!(kept.capacity() < 4 * all, "{} of {}", kept.capacity(), 2 * all);
     }
 
     #[test]

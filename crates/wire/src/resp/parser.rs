@@ -156,6 +156,12 @@ impl Parser {
         Self { limits, state: State::Start, spans: Vec::new(), words: Vec::new() }
     }
 
+    /// The memory that the parser takes beside the buffer, bytes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.words.capacity()
+    }
+
     /// Parses one request at the start of `buf`, which has all bytes that were not consumed so far.
     pub fn parse<'a>(&'a mut self, buf: &'a [u8]) -> Parsed<'a> {
         let mut start = 0;

@@ -75,7 +75,8 @@ pub(crate) struct RawMemory {
     /// used again, or `"lru"` for strict least recently used. Flag: `--eviction`.
     #[schemars(extend("default" = "s3-fifo", "enum" = ["s3-fifo", "lru"]))]
     pub(crate) eviction: Key<String>,
-    /// Memory for the answers and fetched values of all clients together, in addition to the total.
+    /// Memory for the answers and fetched values of all clients together, in addition to the total;
+    /// watched keys and queued commands take up to half of it.
     #[schemars(extend("default" = "256MiB", "x-min" = "32MiB", "x-max" = "64TiB"))]
     pub(crate) buffers: Key<ByteSize>,
     /// Share of the keys that are sampled for [miss ratio curves](miss-ratio-curves.md); 0 keeps
