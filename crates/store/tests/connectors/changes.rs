@@ -91,6 +91,29 @@ async fn postgres_key_column_of_another_type_is_read_and_written_at_once() {
 }
 
 #[tokio::test]
+async fn postgres_key_column_whose_type_only_the_server_checks_is_read_and_written_at_once() {
+    let (server, admin, _) = postgres_stores(INTEGERS).await;
+    let days =
+        "CREATE TABLE part (id date PRIMARY KEY, name text); INSERT INTO part VALUES ('2024-02-29', 'one')";
+    make(&admin, days).await;
+    let stores = QUERIES.map(|query| {
+        opened(StoreOptions::Postgres(SqlOptions {
+            write: Some("UPDATE part SET name = :value WHERE id = :key".into()),
+            ..server.options(query)
+        }))
+    });
+    for store in &stores {
+        assert_eq!(value(store, "2024-02-29").await.as_deref(), Some("one"));
+        store.put("2024-02-29".into(), "one".into()).await.unwrap();
+    }
+    admin.batch_execute("ALTER TABLE part ALTER id TYPE text USING 'day ' || id").await.unwrap();
+    for store in &stores {
+        assert_eq!(value(store, "day 2024-02-29").await.as_deref(), Some("one"));
+        store.put("day 2024-02-29".into(), "one".into()).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn postgres_value_column_of_another_type_is_read_and_written_at_once() {
     let (server, admin, _) = postgres_stores(INTEGERS).await;
     let changes = [

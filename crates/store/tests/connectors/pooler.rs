@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use crate::databases::{Database, PASSWORD};
-use crate::{keys, label, opened, value, values};
+use crate::{keys, label, lengths, opened, value, values};
 
 const MODES: [&str; 3] = ["session", "transaction", "statement"];
 
@@ -84,6 +84,34 @@ async fn statements_run_through_a_pooler_in_each_of_its_modes() {
     }
     let direct = store(server.options("SELECT name FROM red WHERE id = :key")).check().await.unwrap();
     assert!(!direct.details.iter().any(|detail| detail.contains("pooler")), "{direct:?}");
+}
+
+#[tokio::test]
+async fn bad_key_or_row_fails_no_other_key_through_a_pooler() {
+    let (server, _shop) = started().await;
+    let days = "(SELECT DATE '2023-12-31' + id AS day, name FROM red) AS dated WHERE day";
+    for mode in MODES {
+        let pooler = Database::pgbouncer(&server, mode);
+        for query in
+            [format!("SELECT day, name FROM {days} IN (:keys)"), format!("SELECT name FROM {days} = :key")]
+        {
+            let dated = store(pooler.options(&query));
+            let asked = ["2024-01-01", "no day", "2024-1-2", "none", "2025-01-01", "no day"];
+            let expected = [Some("red1".into()), None, Some("red2".into()), None, None, None];
+            // Of a new statement, and of a kept one.
+            for _ in 0..2 {
+                assert_eq!(values(&dated, &asked).await, expected, "{mode}: {query}");
+            }
+            assert_eq!(values(&dated, &["no day"]).await, [None], "{mode}: {query}");
+        }
+        let divided = store(pooler.options("SELECT id, 1 / (id - 7) FROM red WHERE id IN (:keys)"));
+        let each = divided.get_each(keys(&["3", "7", "100", "07"])).await.unwrap().each;
+        assert_eq!(lengths(&each), [Ok(1), Err("statement"), Ok(1), Err("statement")], "{mode}");
+        // Two spellings of a row, asked for together.
+        let many = store(pooler.options("SELECT id, name FROM red WHERE id IN (:keys)"));
+        let found = values(&many, &["7", "07", "900"]).await;
+        assert_eq!(found, [Some("red7".into()), Some("red7".into()), None], "{mode}");
+    }
 }
 
 #[tokio::test]

@@ -289,23 +289,25 @@ impl Connection {
         is_renewed
     }
 
-    /// Returns true if a statement failed with `error` because it is outdated, and may be run again
-    /// at once.
+    /// Returns true if a statement failed with `error` because it is outdated, or may be, and may be
+    /// run again at once. A parameter that the server cannot read may have another type by now.
     fn recovers(&mut self, sql: &str, error: &Error) -> bool {
-        error::is_of_outdated_statement(error) && !self.is_closed() && self.renew(sql)
+        let may_be_outdated =
+            error::is_of_outdated_statement(error) || error::named_parameter(error).is_some();
+        may_be_outdated && !self.is_closed() && self.renew(sql)
     }
 
     /// Returns a statement with its parameters, none where bytes have no form of the parameter's
     /// type. That is said only of a type which the server has told not long ago.
-    async fn fitted(&mut self, sql: &str, bound: &[Bytes]) -> Result<(Form, Vec<Option<Parameter>>), Failed> {
+    async fn fitted(&mut self, sql: &str, bound: &[Bytes]) -> Result<Fitted, Failed> {
         let (form, is_new) = self.statement(sql).await?;
         let parameters = form.fit(bound);
         if is_new || parameters.iter().all(Option::is_some) || !self.renew(sql) {
-            return Ok((form, parameters));
+            return Ok(Fitted { form, parameters, is_new });
         }
-        let (form, _) = self.statement(sql).await?;
+        let (form, is_new) = self.statement(sql).await?;
         let parameters = form.fit(bound);
-        Ok((form, parameters))
+        Ok(Fitted { form, parameters, is_new })
     }
 
     /// Looks up the types of a statement's columns, if a connection before this one met some that
@@ -332,22 +334,22 @@ impl Connection {
     }
 
     async fn select(&mut self, sql: &str, bound: &[Bytes], budget: &mut Budget) -> Result<Answer, Failed> {
-        let (form, parameters) = self.fitted(sql, bound).await?;
-        self.look_up(sql, &form).await?;
-        // A key that is not a value of the parameter's type is bound as null, which equals nothing.
-        let mut parameters: Vec<_> =
-            parameters.into_iter().map(|fit| fit.unwrap_or(Parameter::NULL)).collect();
+        let mut fitted = self.fitted(sql, bound).await?;
+        self.look_up(sql, &fitted.form).await?;
         let rows = loop {
             self.expect(budget.left.saturating_add(BESIDE_BYTES));
-            match self.send(sql, &form, &parameters).await {
+            match self.send(sql, &fitted.form, &fitted.parameters).await {
                 Ok(rows) => break rows,
-                // The server names the key that it cannot read: each round excludes one key more.
+                // The server names the key that it cannot read: each round excludes one key more,
+                // unless the type of a kept statement may be outdated.
                 Err(error) => match error::named_parameter(&error) {
-                    Some(number) if Parameter::exclude(&mut parameters, number) => {}
+                    Some(_) if !fitted.is_new && self.renew(sql) => fitted = self.fitted(sql, bound).await?,
+                    Some(number) if Parameter::exclude(&mut fitted.parameters, number) => {}
                     _ => return Err(error.into()),
                 },
             }
         };
+        let form = fitted.form;
         self.is_begun = true;
         let mut answer = Answer::default();
         let mut rows = pin!(rows);
@@ -368,11 +370,19 @@ impl Connection {
     }
 
     /// Runs a statement that returns rows, and awaits the start of its answer.
-    async fn send(&self, sql: &str, form: &Form, parameters: &[Parameter]) -> Result<RowStream, Error> {
+    ///
+    /// A key that is not a value of the parameter's type is bound as null, which equals nothing.
+    async fn send(
+        &self,
+        sql: &str,
+        form: &Form,
+        parameters: &[Option<Parameter>],
+    ) -> Result<RowStream, Error> {
+        let parameters = parameters.iter().map(|fit| fit.as_ref().unwrap_or(&Parameter::NULL));
         match form {
             Form::Named(statement) => self.client.query_raw(statement, parameters).await,
             Form::Unnamed(kinds) => {
-                self.client.query_typed_raw(sql, parameters.iter().zip(kinds.iter().cloned())).await
+                self.client.query_typed_raw(sql, parameters.zip(kinds.iter().cloned())).await
             }
         }
     }
@@ -393,7 +403,7 @@ impl Connection {
     }
 
     async fn execute(&mut self, sql: &str, bound: &[Bytes]) -> Result<u64, Failed> {
-        let (form, parameters) = self.fitted(sql, bound).await?;
+        let Fitted { form, parameters, .. } = self.fitted(sql, bound).await?;
         let fit = |(kind, fit): (_, Option<Parameter>)| fit.ok_or_else(|| unfit(kind));
         let parameters = form.kinds().iter().zip(parameters).map(fit).collect::<Result<Vec<_>, _>>()?;
         Ok(match &form {
@@ -415,6 +425,15 @@ impl Connection {
             Err(Failed::Told(error)) => Err(self.cause(error, bytes_max).await),
         }
     }
+}
+
+/// A statement with its parameters.
+struct Fitted {
+    form: Form,
+    /// The parameters; none where bytes have no form of the parameter's type.
+    parameters: Vec<Option<Parameter>>,
+    /// True if the statement was prepared for this call.
+    is_new: bool,
 }
 
 /// The failure of a statement, detected by this driver or by the library.

@@ -17,14 +17,19 @@ impl Parameter {
     /// The null parameter, which equals nothing.
     pub(super) const NULL: Self = Self(None);
 
-    /// Sets the parameter with this number, from 1, and those with the same content to null; false
-    /// if there is none, or it is null already.
-    pub(super) fn exclude(parameters: &mut [Self], number: usize) -> bool {
-        let named = number.checked_sub(1).and_then(|at| parameters.get(at)?.0.clone());
-        let Some((named, _)) = named else { return false };
-        let is_named = |one: &&mut Self| one.0.as_ref().is_some_and(|(bytes, _)| *bytes == named);
-        parameters.iter_mut().filter(is_named).for_each(|one| *one = Self::NULL);
+    /// Removes the parameter with this number, from 1, and those with the same content; false if
+    /// there is none.
+    pub(super) fn exclude(parameters: &mut [Option<Self>], number: usize) -> bool {
+        let named = number.checked_sub(1).and_then(|at| parameters.get(at)?.as_ref()?.content().cloned());
+        let Some(named) = named else { return false };
+        let is_named = |one: &Self| one.content() == Some(&named);
+        parameters.iter_mut().for_each(|one| drop(one.take_if(|one| is_named(one))));
         true
+    }
+
+    /// The bytes of the parameter; none of null.
+    fn content(&self) -> Option<&Bytes> {
+        self.0.as_ref().map(|(bytes, _)| bytes)
     }
 
     /// Converts `bytes` to a value of `kind`; none if they are invalid. Only numbers, UUIDs, text
@@ -108,12 +113,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excluded_parameter_and_its_repetitions_are_null() {
-        let text = |key: &'static str| Parameter::new(&Type::TEXT, key.into()).unwrap();
+    fn excluded_parameter_and_its_repetitions_are_removed() {
+        let text = |key: &'static str| Parameter::new(&Type::TEXT, key.into());
         let mut parameters = [text("a"), text("b"), text("b")];
         assert!(Parameter::exclude(&mut parameters, 2));
-        assert_eq!(parameters.each_ref().map(|one| one.0.is_some()), [true, false, false]);
-        assert!(!Parameter::exclude(&mut parameters, 3), "it is null already");
+        assert_eq!(parameters.each_ref().map(Option::is_some), [true, false, false]);
+        assert!(!Parameter::exclude(&mut parameters, 3), "it is removed already");
         assert!(!Parameter::exclude(&mut parameters, 0) && !Parameter::exclude(&mut parameters, 4));
     }
 
