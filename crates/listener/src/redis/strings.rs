@@ -16,8 +16,8 @@ pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -
     session.values(args, 1, out)
 }
 
-/// Executes the Redis command `SET key value [NX | XX | IFEQ value | IFNE value] [GET] [EX seconds |
-/// PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`.
+/// Executes the Redis command `SET key value [NX | XX | IFEQ value | IFNE value] [GET] [EX seconds
+/// | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`.
 pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (key, value) = (arg(args, 1), arg(args, 2));
     let options = Options::parse(args, 3, OptionSyntax::Set)?;

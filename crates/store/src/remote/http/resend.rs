@@ -112,7 +112,7 @@ enum Ending {
 }
 
 fn ending(error: &legacy::Error) -> Ending {
-    let Some(connection) = error.connect_info() else { return Ending::Other };
+    let Some(connection) = error.connect_info() else { return without_connection(error) };
     let mut extensions = Extensions::new();
     connection.get_extras(&mut extensions);
     let Some(link) = extensions.get::<Arc<Link>>() else { return Ending::Other };
@@ -136,6 +136,15 @@ fn ending(error: &legacy::Error) -> Ending {
         // ended.
         None if hyper.is_some_and(hyper::Error::is_user) && is_used => Ending::OfKept(Over::Shared),
         None => Ending::Other,
+    }
+}
+
+/// The end of a request that had no connection. One that was about to use a connection of another
+/// request, which ended first, fails without any attempt to connect; its error has no type.
+fn without_connection(error: &legacy::Error) -> Ending {
+    match error.is_connect() || source_of::<hyper::Error>(error).is_some() {
+        true => Ending::Other,
+        false => Ending::Unprocessed(Over::Own),
     }
 }
 

@@ -289,8 +289,8 @@ impl Connection {
         is_renewed
     }
 
-    /// Returns true if a statement failed with `error` because it is outdated, or may be, and may be
-    /// run again at once. A parameter that the server cannot read may have another type by now.
+    /// Returns true if a statement failed with `error` because it is outdated, or may be, and may
+    /// be run again at once. A parameter that the server cannot read may have another type by now.
     fn recovers(&mut self, sql: &str, error: &Error) -> bool {
         let may_be_outdated =
             error::is_of_outdated_statement(error) || error::named_parameter(error).is_some();
