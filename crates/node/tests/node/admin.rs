@@ -299,7 +299,9 @@ fn decisions_arrive_as_server_sent_events() {
 
 #[test]
 fn streams_of_events_beyond_the_bound_are_refused() {
-    let (node, _) = node();
+    let mut setup = setup(vec![("plain", vec![])]);
+    setup.http_connections_max = 70;
+    let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     let open = |_| {
         let mut stream = http.send("GET", "/v1/events", "");
