@@ -112,7 +112,7 @@ impl listener::Clock for Clock {
     }
 
     fn cpu_times(&self) -> listener::CpuTimes {
-        crate::metrics::cpu_times()
+        crate::cpu::times()
     }
 }
 

@@ -24,6 +24,7 @@ pub mod clock;
 pub mod config;
 mod control;
 mod core;
+mod cpu;
 mod dashboard;
 mod deadlines;
 mod entropy;

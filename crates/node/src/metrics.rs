@@ -30,7 +30,6 @@ use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
 pub(crate) use format::Format;
-pub(crate) use process::cpu_times;
 
 /// Encodes all metrics of the node.
 pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> Vec<u8> {

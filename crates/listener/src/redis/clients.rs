@@ -13,7 +13,6 @@ use sherwood_model::Instant;
 use sherwood_wire::resp::Version;
 
 use super::failure::Failure;
-use super::table::COMMANDS;
 use crate::sockets::Peer;
 use crate::tenants::TenantSlot;
 
@@ -57,6 +56,16 @@ pub(super) const NAME_BYTES_MAX: usize = 1024;
 pub(super) const CARD_BYTES_MAX: usize = 4 * NAME_BYTES_MAX + 2 * size_of::<Card>();
 /// Most bytes of an answer to `CLIENT LIST`.
 const LIST_BYTES_MAX: usize = 4 << 20;
+
+/// Properties of the listener that the lines of `CLIENT LIST` show.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) now: Instant,
+    /// The path of the listener's socket if it is a UNIX socket.
+    pub(super) unix: Option<&'a Path>,
+    /// Returns the name of the command at a position in the table.
+    pub(super) command: fn(usize) -> &'static str,
+}
 
 /// The names that a client gives itself and its library, and its user.
 #[derive(Clone, Debug, Default)]
@@ -119,15 +128,14 @@ impl Clients {
     /// If the answer would be too long.
     pub(super) fn list(
         &self,
-        now: Instant,
+        view: &View<'_>,
         slot: TenantSlot,
-        unix: Option<&Path>,
         wanted: impl Fn(u64) -> bool,
     ) -> Result<String, Failure> {
         let open: Vec<Arc<Card>> = lock(&self.open).values().map(Arc::clone).collect();
         let mut list = String::new();
         for card in open.iter().filter(|card| card.is_of(slot) && wanted(card.id)) {
-            list.push_str(&card.line(now, unix));
+            list.push_str(&card.line(view));
             list.push('\n');
             if list.len() > LIST_BYTES_MAX {
                 return Err(LIST_TOO_LONG);
@@ -183,8 +191,8 @@ impl Card {
     }
 
     /// Returns the client's line of `CLIENT LIST`, with the fields that apply to this listener.
-    /// `unix` is the path of the listener's socket if it is a UNIX socket.
-    pub(super) fn line(&self, now: Instant, unix: Option<&Path>) -> String {
+    pub(super) fn line(&self, view: &View<'_>) -> String {
+        let View { now, unix, command } = *view;
         let Names { name, user, library, library_version } = self.names().clone();
         let user = if user.is_empty() { "default" } else { &user };
         let age = now.since(self.since).as_secs();
@@ -193,7 +201,7 @@ impl Card {
         let flags = if queued < 0 { "N" } else { "x" };
         let Peer { client, local, descriptor } = self.peer.get().copied().unwrap_or_default();
         let (address, local) = (address(client, unix), address(local, unix));
-        let last = self.last.load(Relaxed).checked_sub(1).map_or("NULL", |at| COMMANDS[at].name);
+        let last = self.last.load(Relaxed).checked_sub(1).map_or("NULL", command);
         let resp = if self.resp3.load(Relaxed) { 3 } else { 2 };
         format!(
             "id={} addr={address} laddr={local} fd={descriptor} name={name} age={age} idle={idle} flags={flags} db=0 sub=0 \
@@ -233,11 +241,11 @@ mod tests {
                 card
             })
             .collect();
-        let slot = TenantSlot::default();
-        assert_eq!(clients.list(now, slot, None, |_| true), Err(LIST_TOO_LONG));
-        let part = clients.list(now, slot, None, |id| id <= 1000).expect("it is shorter");
+        let (slot, view) = (TenantSlot::default(), View { now, unix: None, command: |_| "get" });
+        assert_eq!(clients.list(&view, slot, |_| true), Err(LIST_TOO_LONG));
+        let part = clients.list(&view, slot, |id| id <= 1000).expect("it is shorter");
         assert_eq!(part.lines().count(), 1000);
-        let line = cards[0].line(now, None);
+        let line = cards[0].line(&view);
         assert!(line.len() < CARD_BYTES_MAX && part.starts_with(&line));
     }
 }

@@ -1,42 +1,12 @@
-//! Commands that act if a value equals one that the client gives: `DELEX` and `DELIFEQ`, and the
-//! condition of `SET`. A client releases a lock by them, without a script.
+//! `DELEX` and `DELIFEQ`, by which a client releases a lock without a script.
 
 use sherwood_cache::Change;
 use sherwood_wire::resp::{Args, reply};
 
+use super::comparison::Comparison;
 use super::failure::SYNTAX;
-use super::session::{CommandResult, Session, arg, is};
+use super::session::{CommandResult, Session, arg};
 use crate::output::Output;
-
-/// A comparison with the present value of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison<'a> {
-    /// `IFEQ`: the key exists and has this value.
-    Equal(&'a [u8]),
-    /// `IFNE`: the key has another value, or does not exist.
-    Different(&'a [u8]),
-}
-
-impl<'a> Comparison<'a> {
-    /// Parses the option whose name is argument `index`; none if it is no comparison or lacks its
-    /// value.
-    pub(super) fn parse(args: Args<'a>, index: usize) -> Option<Self> {
-        let value = args.get(index + 1)?;
-        match arg(args, index) {
-            word if is(word, "ifeq") => Some(Self::Equal(value)),
-            word if is(word, "ifne") => Some(Self::Different(value)),
-            _ => None,
-        }
-    }
-
-    /// Returns true if it holds for the present value of a key, if there is one.
-    pub(super) fn holds(self, present: Option<&[u8]>) -> bool {
-        match self {
-            Self::Equal(value) => present == Some(value),
-            Self::Different(value) => present != Some(value),
-        }
-    }
-}
 
 /// Executes the command `DELEX key [IFEQ value | IFNE value]` of Redis 8.4.
 pub(super) fn delex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {

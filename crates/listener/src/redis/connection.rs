@@ -1,7 +1,6 @@
 //! Redis commands about the client's connection.
 
 use std::collections::HashSet;
-use std::path::Path;
 
 use sherwood_wire::resp::{Args, Version, integer, reply};
 
@@ -191,17 +190,10 @@ pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mu
     Ok(())
 }
 
-impl Session<'_> {
-    /// Returns the path of the listener's UNIX socket, if it has one.
-    fn unix_path(&self) -> Option<&Path> {
-        self.shared.options.bind.unix().map(|place| place.path.as_path())
-    }
-}
-
 /// Executes the Redis command `CLIENT INFO`.
 pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
     session.card.note_last(session.last);
-    let line = session.card.line(session.moment.now, session.unix_path()) + "\n";
+    let line = session.card.line(&session.view()) + "\n";
     reply::text(out, session.version(), &line);
     Ok(())
 }
@@ -220,20 +212,20 @@ pub(super) fn client_list_work(session: &Session<'_>, args: Args<'_>) -> u64 {
 
 /// Executes the Redis command `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`.
 pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let (now, slot, clients) = (session.moment.now, session.client.slot, &session.hub.clients);
-    let unix = session.unix_path();
+    let (slot, clients) = (session.client.slot, &session.hub.clients);
     session.card.note_last(session.last);
+    let view = session.view();
     out.work.begin(client_list_work(session, args))?;
     let list = match args.get(2) {
-        None => clients.list(now, slot, unix, |_| true)?,
+        None => clients.list(&view, slot, |_| true)?,
         Some(word) if is(word, "id") && args.len() > 3 => {
             let ids: Result<HashSet<_>, _> =
                 args.from(3).map(|id| integer(id).ok_or(Failure::text("ERR Invalid client ID"))).collect();
             let ids = ids?;
-            clients.list(now, slot, unix, |id| ids.contains(&(id as i64)))?
+            clients.list(&view, slot, |id| ids.contains(&(id as i64)))?
         }
         Some(word) if is(word, "type") && args.len() == 4 => match arg(args, 3) {
-            kind if is(kind, "normal") => clients.list(now, slot, unix, |_| true)?,
+            kind if is(kind, "normal") => clients.list(&view, slot, |_| true)?,
             kind if ["master", "replica", "slave", "pubsub"].iter().any(|one| is(kind, one)) => String::new(),
             kind => return Err(Failure::about("ERR Unknown client type '", kind, "'")),
         },

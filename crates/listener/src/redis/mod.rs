@@ -6,7 +6,7 @@
 //! | `conversation` | bytes to requests, requests to answers |
 //! | `session` | one command: look-up, arity, errors, access to the cache |
 //! | `table` | the table of commands |
-//! | `compare`, `scripts` | commands that compare a value, and the scripts of locks that stand for them |
+//! | `compare`, `comparison`, `scripts`, `known_scripts` | commands that compare a value, and the scripts of locks that stand for them |
 //! | `strings`, `bits`, `lcs`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
@@ -24,6 +24,7 @@ mod bits;
 mod calls;
 mod clients;
 mod compare;
+mod comparison;
 mod connection;
 mod conversation;
 mod cost;
@@ -35,6 +36,7 @@ mod failure;
 mod gathering;
 mod glob;
 mod keys;
+mod known_scripts;
 mod lcs;
 mod listing;
 mod many;
@@ -64,7 +66,7 @@ pub(super) use self::conversation::Redis;
 
 use self::calls::Calls;
 use self::clients::Clients;
-use self::scripts::Scripts;
+use self::known_scripts::Scripts;
 use super::kept::OWN_BYTES;
 use super::options::ListenerOptions;
 

@@ -3,95 +3,21 @@
 //! the command that it stands for; any other script is refused, since the cache executes no
 //! programs of clients.
 
-use std::collections::VecDeque;
-
-use sha1::{Digest, Sha1};
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, reply};
 
-use super::compare::{Comparison, delete_if};
+use super::compare::delete_if;
+use super::comparison::Comparison;
 use super::failure::{Failure, SCRIPTS};
+use super::known_scripts::{Meaning, digest_of, meaning_of};
 use super::session::{CommandResult, Session, arg, number};
 use super::words;
 use crate::output::Output;
 use crate::work::KEY;
 
-/// Most scripts whose digests are remembered for `EVALSHA`; clients send the text of a forgotten
-/// one again.
-const REMEMBERED_MAX: usize = 64;
-/// Longest script that is compared with the known ones, bytes.
-const SCRIPT_BYTES_MAX: usize = 1024;
-
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
 const ONE_KEY: Failure =
     Failure::text("ERR this script takes one key, and the arguments that its text names");
-
-/// The command that a script stands for, with one key and the script's arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    /// Removes the key if it has the value of the first argument.
-    Release,
-    /// The same, and then lets the key expire after the milliseconds of the second argument.
-    Extend,
-    /// The same, in addition to the time that is left unless the third argument is `1`.
-    ExtendBy,
-    /// Stores the first argument for the seconds of the second one if the key does not exist.
-    Add,
-}
-
-/// The known scripts in their [normal form](normal).
-const KNOWN: [(&str, Meaning); 6] = [
-    // phpredis, Laravel, redlock.
-    (
-        "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
-        Meaning::Release,
-    ),
-    // redis-py.
-    (
-        "local token=redis.call('get',KEYS[1]) if not token or token~=ARGV[1] then return 0 end \
-         redis.call('del',KEYS[1]) return 1",
-        Meaning::Release,
-    ),
-    (
-        "local token=redis.call('get',KEYS[1]) if not token or token~=ARGV[1] then return 0 end \
-         redis.call('pexpire',KEYS[1],ARGV[2]) return 1",
-        Meaning::Extend,
-    ),
-    (
-        "local token=redis.call('get',KEYS[1]) if not token or token~=ARGV[1] then return 0 end \
-         local expiration=redis.call('pttl',KEYS[1]) if not expiration then expiration=0 end \
-         if expiration<0 then return 0 end local newttl=ARGV[2] \
-         if ARGV[3]=='0' then newttl=ARGV[2]+expiration end redis.call('pexpire',KEYS[1],newttl) return 1",
-        Meaning::ExtendBy,
-    ),
-    // redlock.
-    (
-        "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end",
-        Meaning::Extend,
-    ),
-    // Laravel.
-    ("return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])", Meaning::Add),
-];
-
-/// The digests of known scripts that clients have sent, the last one at the end.
-#[derive(Debug, Default)]
-pub(super) struct Scripts(VecDeque<(String, Meaning)>);
-
-impl Scripts {
-    fn remember(&mut self, digest: String, meaning: Meaning) {
-        if self.meaning(digest.as_bytes()).is_none() {
-            if self.0.len() == REMEMBERED_MAX {
-                self.0.pop_front();
-            }
-            self.0.push_back((digest, meaning));
-        }
-    }
-
-    fn meaning(&self, digest: &[u8]) -> Option<Meaning> {
-        let known = |(known, _): &&(String, Meaning)| known.as_bytes().eq_ignore_ascii_case(digest);
-        self.0.iter().find(known).map(|(_, meaning)| *meaning)
-    }
-}
 
 /// Executes the Redis command `EVAL script numkeys key … arg …`.
 pub(super) fn eval(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
@@ -123,7 +49,7 @@ pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Output
 
 /// Executes the Redis command `SCRIPT FLUSH [ASYNC | SYNC]`.
 pub(super) fn flush(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
-    session.hub.scripts().0.clear();
+    session.hub.scripts().clear();
     out.extend_from_slice(reply::OK);
     Ok(())
 }
@@ -145,9 +71,8 @@ pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> Comman
 impl Session<'_> {
     /// Remembers a known script and returns its digest and meaning.
     fn learn(&self, script: &[u8]) -> Result<(String, Meaning), Failure> {
-        let text = std::str::from_utf8(script).ok().filter(|text| text.len() <= SCRIPT_BYTES_MAX);
-        let meaning = text.map(normal).and_then(|text| known(&text)).ok_or(SCRIPTS)?;
-        let digest: String = Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect();
+        let meaning = meaning_of(script).ok_or(SCRIPTS)?;
+        let digest = digest_of(script);
         self.hub.scripts().remember(digest.clone(), meaning);
         Ok((digest, meaning))
     }
@@ -206,71 +131,5 @@ impl Session<'_> {
             false => reply::null(out, self.version()),
         }
         Ok(())
-    }
-}
-
-fn known(normal: &str) -> Option<Meaning> {
-    KNOWN.iter().find(|(text, _)| *text == normal).map(|(_, meaning)| *meaning)
-}
-
-/// Returns a script with single quotes, one space between words, and none beside other characters.
-fn normal(script: &str) -> String {
-    let script = script.replace('"', "'");
-    let mut normal = String::with_capacity(script.len());
-    for word in script.split_ascii_whitespace() {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == ')' || c == ']' || c == '\'';
-        let begins = word.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if begins && normal.ends_with(is_word) {
-            normal.push(' ');
-        }
-        normal.push_str(word);
-    }
-    normal
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scripts_of_locks_are_known_whatever_their_white_space_and_quotes() {
-        for (script, meaning) in [
-            (
-                "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end",
-                Meaning::Release,
-            ),
-            (
-                "\nif redis.call(\"get\", KEYS[1]) == ARGV[1] then\n    return redis.call(\"del\", KEYS[1])\nelse\n    \
-                 return 0\nend\n",
-                Meaning::Release,
-            ),
-            (
-                "\n        local token = redis.call('get', KEYS[1])\n        if not token or token ~= ARGV[1] then\n            \
-                 return 0\n        end\n        redis.call('del', KEYS[1])\n        return 1\n    ",
-                Meaning::Release,
-            ),
-            (
-                "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])",
-                Meaning::Add,
-            ),
-        ] {
-            assert_eq!(known(&normal(script)), Some(meaning), "{script}: {}", normal(script));
-        }
-        for (text, meaning) in KNOWN {
-            assert_eq!((normal(text).as_str(), known(text)), (text, Some(meaning)));
-        }
-        for script in ["", "return 1", "return redis.call('del',KEYS[1])"] {
-            assert_eq!(known(&normal(script)), None, "{script}");
-        }
-    }
-
-    #[test]
-    fn remembered_scripts_are_bounded() {
-        let mut scripts = Scripts::default();
-        for number in 0..=REMEMBERED_MAX {
-            scripts.remember(number.to_string(), Meaning::Release);
-        }
-        assert_eq!(scripts.0.len(), REMEMBERED_MAX);
-        assert_eq!((scripts.meaning(b"0"), scripts.meaning(b"1")), (None, Some(Meaning::Release)));
     }
 }

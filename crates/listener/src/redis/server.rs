@@ -7,7 +7,7 @@ use sherwood_wire::resp::{Args, reply};
 use super::VERSION;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
-use super::session::{CommandResult, Session, arg, is};
+use super::session::{CommandResult, Session, arg, command_name, is};
 use super::words;
 use crate::clock::CpuTimes;
 use crate::counters::Count;
@@ -184,7 +184,8 @@ fn cpu(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 /// is reported.
 fn command_stats(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     let mut calls = session.hub.calls.since_reset();
-    calls.try_for_each(|(name, calls)| {
+    calls.try_for_each(|(at, calls)| {
+        let name = command_name(at);
         write!(text, "cmdstat_{name}:calls={calls},usec=0,usec_per_call=0.00\r\n")
     })
 }

@@ -16,7 +16,7 @@ use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 use super::Hub;
 use super::aside::Aside;
 use super::calls::ThreadCalls;
-use super::clients::Card;
+use super::clients::{Card, View};
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
@@ -217,7 +217,7 @@ impl Session<'_> {
     /// its client tell.
     fn command(&mut self, args: Args<'_>) -> Result<&'static Command, Failure> {
         let at = table::position(arg(args, 0)).ok_or_else(|| unknown(args))?;
-        let command = &table::COMMANDS[at];
+        let command = table::at(at);
         let command = match (command.subcommands, args.get(1)) {
             ([], _) | (_, None) => command,
             (subcommands, Some(sub)) => table::subcommand(subcommands, sub).ok_or_else(|| {
@@ -330,6 +330,12 @@ impl Session<'_> {
     pub(super) fn broken(&self, error: ProtocolError, out: &mut Output) {
         self.counters.increment(Count::ProtocolErrors);
         reply::error(out, format!("ERR {error}").as_bytes());
+    }
+
+    /// Returns what lines of `CLIENT LIST` show of the listener.
+    pub(super) fn view(&self) -> View<'_> {
+        let unix = self.shared.options.bind.unix().map(|place| place.path.as_path());
+        View { now: self.moment.now, unix, command: command_name }
     }
 
     pub(super) fn version(&self) -> Version {
@@ -514,6 +520,11 @@ const ARGUMENTS_FREE: usize = 16;
 
 /// Maximum number of bytes of a client's argument that an error repeats, as in Redis.
 const QUOTED_MAX: usize = 128;
+
+/// Returns the name of the command at a position in the table.
+pub(super) fn command_name(at: usize) -> &'static str {
+    table::at(at).name
+}
 
 /// Returns the argument of a command at `index`, or an empty one if it is missing, which the check
 /// of the command's arity has excluded.

@@ -4,7 +4,7 @@ use sherwood_cache::{Change, Item, NewItem};
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, reply};
 
-use super::compare::Comparison;
+use super::comparison::Comparison;
 use super::failure::{Failure, SYNTAX, TOO_LONG};
 use super::session::{Changed, CommandResult, Old, Session, arg, is, number};
 use crate::counters::Count;

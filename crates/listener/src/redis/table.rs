@@ -6,6 +6,7 @@ mod rows;
 use crate::output::Output;
 use sherwood_wire::resp::Args;
 
+use super::calls::COMMANDS_MAX;
 use super::failure::Failure;
 use super::session::{CommandResult, Session};
 
@@ -110,6 +111,11 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
     position(name).map(|at| &COMMANDS[at])
 }
 
+/// Returns the command at a position in the table.
+pub(super) fn at(position: usize) -> &'static Command {
+    &COMMANDS[position]
+}
+
 /// Returns the position in the table of the command with this name, in any case.
 pub(super) fn position(name: &[u8]) -> Option<usize> {
     PACKED.binary_search(&packed(name)?).ok()
@@ -125,6 +131,8 @@ fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Output) -> CommandResu
     let name = args.get(0).and_then(find).map_or("", |command| command.name);
     Err(Failure::arity(name))
 }
+
+const _: () = assert!(COMMANDS.len() <= COMMANDS_MAX, "each command has a count of its calls");
 
 /// Maximum length of a command's name, in bytes.
 const NAME_BYTES_MAX: usize = 16;

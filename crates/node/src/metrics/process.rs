@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -12,10 +11,8 @@ use sherwood_listener::CpuTimes;
 
 use super::{family, gauges, one};
 use crate::core::Core;
+use crate::cpu::{TICKS_PER_SECOND, ticks, times_of};
 use crate::resident::resident_bytes;
-
-/// Clock ticks a second in `/proc`: Linux' `USER_HZ`, the same on all our processors.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Bytes of a unit of `/proc/self/status`.
 const KIB: f64 = 1024.0;
@@ -85,28 +82,9 @@ impl Collector for Process {
     }
 }
 
-/// Returns field `number` of `/proc/self/stat`, counted from 1 as in proc(5), in ticks. The second
-/// field, the program's name, may itself hold spaces and brackets.
-fn ticks(stat: &str, number: usize) -> Option<f64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(number - 3)?.parse().ok()
-}
-
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    let [user, system] = user_and_system_seconds(stat)?;
-    Some(user + system)
-}
-
-fn user_and_system_seconds(stat: &str) -> Option<[f64; 2]> {
-    Some([ticks(stat, 14)? / TICKS_PER_SECOND, ticks(stat, 15)? / TICKS_PER_SECOND])
-}
-
-/// Returns the processor time of the process so far; zero if it cannot be read.
-pub(crate) fn cpu_times() -> CpuTimes {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let times = user_and_system_seconds(&stat).unwrap_or_default();
-    let [user, system] = times.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
-    CpuTimes { user, system }
+    let CpuTimes { user, system } = times_of(stat)?;
+    Some((user + system).as_secs_f64())
 }
 
 /// Returns when the process started, seconds of Unix time; the system counts from its boot.
