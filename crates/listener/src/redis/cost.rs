@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use sherwood_model::PartitionId;
 use sherwood_wire::resp::{Args, KeptRequests, integer};
 
-use super::decimal::TEXT_BYTES_MAX;
+use super::decimal::{TEXT_BYTES_MAX, digits_max};
 use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
 use super::table::Command;
@@ -97,7 +97,7 @@ impl<'a> Estimate<'a, '_> {
             }
             "copy" | "rename" | "renamenx" => self.copied(command, args),
             "incrbyfloat" => {
-                let bytes = self.length(key).min(TEXT_BYTES_MAX) + arg(args, 2).len();
+                let bytes = self.digits(key) + digits_max(arg(args, 2));
                 self.set(key, self.length(key).max(TEXT_BYTES_MAX));
                 digits(bytes)
             }
@@ -169,6 +169,16 @@ impl<'a> Estimate<'a, '_> {
             return bytes;
         }
         self.session.peek(key, |old| old.value.len()).unwrap_or(0)
+    }
+
+    /// Returns the most digits of a number under a key.
+    fn digits(&self, key: &[u8]) -> usize {
+        let place = self.session.routing().find(key).map(|(target, name)| (target.partition, name));
+        match place.and_then(|place| self.lengths.get(&place)) {
+            Some(0) => 0,
+            Some(_) => TEXT_BYTES_MAX,
+            None => self.session.peek(key, |old| digits_max(old.value)).unwrap_or(0),
+        }
     }
 
     fn set(&mut self, key: &'a [u8], bytes: usize) {

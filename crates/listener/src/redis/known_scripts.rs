@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use sha1::{Digest, Sha1};
 
-/// Most scripts whose digests are remembered for `EVALSHA`; clients send the text of a forgotten
-/// one again.
-const REMEMBERED_MAX: usize = 64;
+/// Most scripts of a tenant's clients whose digests are remembered for `EVALSHA`; clients send the
+/// text of a forgotten one again.
+const REMEMBERED_MAX: usize = 16;
 /// Longest script that is compared with the known ones, bytes.
 const SCRIPT_BYTES_MAX: usize = 1024;
 
@@ -17,7 +17,8 @@ pub(super) enum Meaning {
     Release,
     /// The same, and then lets the key expire after the milliseconds of the second argument.
     Extend,
-    /// The same, in addition to the time that is left unless the third argument is `1`.
+    /// The same for a key that expires, and in addition to the time left if the third argument is
+    /// `0`.
     ExtendBy,
     /// Stores the first argument for the seconds of the second one if the key does not exist.
     Add,
@@ -57,7 +58,7 @@ const KNOWN: [(&str, Meaning); 6] = [
     ("return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])", Meaning::Add),
 ];
 
-/// The digests of known scripts that clients have sent, the last one at the end.
+/// The digests of known scripts that the clients of a tenant have sent, the last one at the end.
 #[derive(Debug, Default)]
 pub(super) struct Scripts(VecDeque<(String, Meaning)>);
 

@@ -56,6 +56,7 @@ mod watch;
 mod tests;
 mod words;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,6 +70,7 @@ use self::clients::Clients;
 use self::known_scripts::Scripts;
 use super::kept::OWN_BYTES;
 use super::options::ListenerOptions;
+use super::tenants::TenantSlot;
 
 /// The Redis version this implementation was compared with, reported by `HELLO` and `INFO`: clients
 /// take the number for Redis's.
@@ -105,7 +107,8 @@ struct Hub {
     order: Mutex<()>,
     /// Position in the random sequence of `RANDOMKEY`.
     draws: AtomicU64,
-    scripts: Mutex<Scripts>,
+    /// The scripts that the clients of each slot have sent.
+    scripts: Mutex<BTreeMap<usize, Scripts>>,
     calls: Calls,
 }
 
@@ -122,9 +125,10 @@ impl Hub {
         })
     }
 
-    /// Returns the scripts that clients have sent.
-    fn scripts(&self) -> MutexGuard<'_, Scripts> {
-        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Calls `use_them` with the scripts that the clients of a slot have sent.
+    fn with_scripts<R>(&self, slot: TenantSlot, use_them: impl FnOnce(&mut Scripts) -> R) -> R {
+        let mut all = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        use_them(all.entry(slot.index()).or_default())
     }
 
     /// Locks out all other commands that write several keys, until the guard is dropped.

@@ -3,7 +3,7 @@
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, integer, reply};
 
-use super::decimal::{Decimal, Number, TEXT_BYTES_MAX};
+use super::decimal::{Decimal, Number, digits_max};
 use super::failure::{Failure, NOT_A_FLOAT, NOT_AN_INTEGER, OVERFLOW};
 use super::session::{CommandResult, Old, Session, arg, number};
 use crate::counters::Count;
@@ -54,7 +54,7 @@ pub(super) fn incrbyfloat(session: &mut Session<'_>, args: Args<'_>, out: &mut O
     let text = session.try_update(arg(args, 1), |old| {
         note(session, true, old.is_some());
         let value = old.map_or(&b"0"[..], |old| old.value);
-        out.work.add(digits(value.len().min(TEXT_BYTES_MAX) + by.len()));
+        out.work.add(digits(digits_max(value) + digits_max(by)));
         let text = sum(value, by)?.text();
         Ok((stored(old, text.clone()), text))
     })?;

@@ -9,7 +9,7 @@ use sherwood_wire::resp::{Args, reply};
 use super::compare::delete_if;
 use super::comparison::Comparison;
 use super::failure::{Failure, SCRIPTS};
-use super::known_scripts::{Meaning, digest_of, meaning_of};
+use super::known_scripts::{Meaning, Scripts, digest_of, meaning_of};
 use super::session::{CommandResult, Session, arg, number};
 use super::words;
 use crate::output::Output;
@@ -27,7 +27,7 @@ pub(super) fn eval(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
 
 /// Executes the Redis command `EVALSHA sha1 numkeys key … arg …`.
 pub(super) fn evalsha(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    let meaning = session.hub.scripts().meaning(arg(args, 1)).ok_or(NO_SCRIPT)?;
+    let meaning = session.scripts(|scripts| scripts.meaning(arg(args, 1))).ok_or(NO_SCRIPT)?;
     session.execute_script(meaning, args, out)
 }
 
@@ -41,15 +41,16 @@ pub(super) fn load(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
 /// Executes the Redis command `SCRIPT EXISTS sha1 …`.
 pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     out.work.begin(KEY * args.len() as u64)?;
-    let scripts = session.hub.scripts();
     reply::array(out, args.len() - 2);
-    args.from(2).for_each(|digest| reply::integer(out, i64::from(scripts.meaning(digest).is_some())));
+    session.scripts(|scripts| {
+        args.from(2).for_each(|digest| reply::integer(out, i64::from(scripts.meaning(digest).is_some())));
+    });
     Ok(())
 }
 
 /// Executes the Redis command `SCRIPT FLUSH [ASYNC | SYNC]`.
 pub(super) fn flush(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> CommandResult {
-    session.hub.scripts().clear();
+    session.scripts(Scripts::clear);
     out.extend_from_slice(reply::OK);
     Ok(())
 }
@@ -69,11 +70,15 @@ pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> Comman
 }
 
 impl Session<'_> {
+    fn scripts<R>(&self, use_them: impl FnOnce(&mut Scripts) -> R) -> R {
+        self.hub.with_scripts(self.client.slot, use_them)
+    }
+
     /// Remembers a known script and returns its digest and meaning.
     fn learn(&self, script: &[u8]) -> Result<(String, Meaning), Failure> {
         let meaning = meaning_of(script).ok_or(SCRIPTS)?;
         let digest = digest_of(script);
-        self.hub.scripts().remember(digest.clone(), meaning);
+        self.scripts(|scripts| scripts.remember(digest.clone(), meaning));
         Ok((digest, meaning))
     }
 
@@ -90,32 +95,35 @@ impl Session<'_> {
         let (key, value) = (arg(args, 3), arg(args, 4));
         match meaning {
             Meaning::Release => delete_if(self, key, Comparison::Equal(value), out),
-            Meaning::Extend => self.extend_if(key, value, number(arg(args, 5))?, false, out),
-            Meaning::ExtendBy => self.extend_if(key, value, number(arg(args, 5))?, arg(args, 6) == b"0", out),
+            Meaning::Extend => self.extend_if(key, value, number(arg(args, 5))?, None, out),
+            Meaning::ExtendBy => {
+                let adds = arg(args, 6) == b"0";
+                self.extend_if(key, value, number(arg(args, 5))?, Some(adds), out)
+            }
             Meaning::Add => self.add_for(key, value, number(arg(args, 5))?, out),
         }
     }
 
-    /// Lets a key with this value expire after `millis`, in addition to what is left if `adds`.
+    /// Lets a key with this value expire after `millis`. With `adds` only a key that expires, and
+    /// if that is true in addition to what is left.
     fn extend_if(
         &self,
         key: &[u8],
         value: &[u8],
         millis: i64,
-        adds: bool,
+        adds: Option<bool>,
         out: &mut Output,
     ) -> CommandResult {
+        let (needs_expiry, adds) = (adds.is_some(), adds.unwrap_or(false));
         let now = self.unix_ms();
         let extended = self.update(key, |old| {
             let Some(old) = old.filter(|old| old.value == value) else { return (Change::Keep, false) };
             let left = old.expires.map(|at| self.unix_ms_of(at).saturating_sub(now));
-            match (adds, left) {
-                (true, None) => (Change::Keep, false),
-                (adds, left) => {
-                    let at = now.saturating_add(millis).saturating_add(left.filter(|_| adds).unwrap_or(0));
-                    (if at <= now { Change::Remove } else { old.expiring(Some(self.instant(at))) }, true)
-                }
+            if needs_expiry && left.is_none() {
+                return (Change::Keep, false);
             }
+            let at = now.saturating_add(millis).saturating_add(left.filter(|_| adds).unwrap_or(0));
+            (if at <= now { Change::Remove } else { old.expiring(Some(self.instant(at))) }, true)
         })?;
         reply::integer(out, i64::from(extended));
         Ok(())

@@ -96,6 +96,8 @@ fn scripts_of_locks_are_executed_as_their_commands() {
     check(&["EVAL", REDIS_PY_EXTEND, "1", "lock", "b", "1000", "1"], ":0");
     check(&["PERSIST", "lock"], ":1");
     check(&["EVAL", REDIS_PY_EXTEND, "1", "lock", "a", "1000", "0"], ":0");
+    check(&["EVAL", REDIS_PY_EXTEND, "1", "lock", "a", "1000", "1"], ":0");
+    check(&["TTL", "lock"], ":-1");
     check(&["EVAL", LARAVEL_ADD, "1", "lock", "c", "9"], "$-1");
     check(&["EVAL", LARAVEL_ADD, "1", "new", "c", "9"], "+OK");
     check(&["TTL", "new"], ":9");

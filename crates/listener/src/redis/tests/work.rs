@@ -1,7 +1,7 @@
 //! The work of commands in their dearest forms: alone, in a pipeline, and in a transaction.
 
 use super::*;
-use crate::work::{COMMAND_MAX, TURN_MAX, pairs, rebuilt};
+use crate::work::{COMMAND_MAX, TURN_MAX, digits, pairs, rebuilt};
 
 const MIB: usize = 1 << 20;
 /// Times that a command is sent in a pipeline, and in a transaction.
@@ -71,6 +71,7 @@ fn dearest() -> Vec<Dear> {
         Dear::new("flushall", &["FLUSHALL"], 4096),
         Dear::new("getrange", &["GETRANGE big 0 -1"], big),
         Dear::new("incrbyfloat", &["INCRBYFLOAT long 1"], 4900),
+        Dear::new("incrbyfloat", &["INCRBYFLOAT none 1e4900"], digits(4900)),
         Dear::new("info", &["INFO"], 4096),
         Dear::new("keys", &[&format!("KEYS {pattern}")], 500 * 250 * 1000),
         Dear::new("lcs", &["LCS left right IDX"], pairs(2048, 2048)),
