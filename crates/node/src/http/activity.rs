@@ -14,13 +14,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     is_http1: AtomicBool,
-    /// True after the first byte that the client has sent.
-    heard: AtomicBool,
+    /// Bytes that the client has sent, up to as many as tell the version of HTTP.
+    heard: AtomicUsize,
     /// Requests since the connection was opened.
     begun: AtomicU64,
     /// Requests in flight.
     running: AtomicUsize,
 }
+
+/// Bytes by which a connection begins that speaks HTTP/2. The shortest request by HTTP/1 with a host
+/// is about as long.
+const PREFACE_BYTES: usize = 24;
 
 /// A request in flight, until it is dropped.
 pub(super) struct Running(Arc<Activity>);
@@ -34,11 +38,11 @@ impl Activity {
         Running(Arc::clone(self))
     }
 
-    /// Returns once the client has sent nothing for `first` from the start, or the connection has
+    /// Returns once the client has sent next to nothing for `first` from the start, or the connection has
     /// been idle for `timeout`, and for at most twice as long.
     pub(super) async fn idle(&self, first: Duration, timeout: Duration) {
         tokio::time::sleep(first).await;
-        if !self.heard.load(Relaxed) {
+        if self.heard.load(Relaxed) < PREFACE_BYTES && self.begun.load(Relaxed) == 0 {
             return;
         }
         let mut seen = self.begun.load(Relaxed);
@@ -59,7 +63,7 @@ impl Drop for Running {
     }
 }
 
-/// A stream that notes the first byte that is read.
+/// A stream that counts the first bytes that are read.
 pub(super) struct Heard<S> {
     stream: S,
     activity: Arc<Activity>,
@@ -79,8 +83,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            self.activity.heard.store(true, Relaxed);
+        let heard = self.activity.heard.load(Relaxed);
+        if heard < PREFACE_BYTES {
+            self.activity.heard.store(heard + buf.filled().len() - before, Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -147,9 +152,16 @@ mod tests {
             let activity = Arc::new(Activity::default());
             assert!(is_idle(&activity).await, "nothing was sent");
             let (mut client, server) = tokio::io::duplex(8);
-            client.write_all(b"PRI").await.expect("sent");
-            Heard::new(server, Arc::clone(&activity)).read_u8().await.expect("received");
-            assert!(activity.heard.load(Relaxed));
+            let mut heard = Heard::new(server, Arc::clone(&activity));
+            client.write_all(b"PRI * HT").await.expect("sent");
+            heard.read_exact(&mut [0; 8]).await.expect("received");
+            assert!(activity.heard.load(Relaxed) < PREFACE_BYTES);
+            assert!(is_idle(&activity).await, "less than tells the version");
+            for _ in 0..2 {
+                client.write_all(b"TP/2.0\r\n").await.expect("sent");
+                heard.read_exact(&mut [0; 8]).await.expect("received");
+            }
+            assert_eq!(activity.heard.load(Relaxed), PREFACE_BYTES);
             assert!(is_idle(&activity).await, "no request yet");
             let running = activity.begin(true);
             assert!(!is_idle(&activity).await);

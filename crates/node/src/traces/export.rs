@@ -29,7 +29,19 @@ pub(super) struct Refused {
     pub(super) first: Option<String>,
 }
 
+/// Most spans of an export; the others are refused. Exporters send some thousands at a time.
+const SPANS_MAX: usize = 1 << 16;
+
 impl Refused {
+    /// Returns true if an export with this many spans may have one more; counts one that it may not.
+    pub(super) fn has_room(&mut self, spans: usize) -> bool {
+        let has_room = spans < SPANS_MAX;
+        if !has_room {
+            self.count(format!("an export has at most {SPANS_MAX} spans; send smaller batches"));
+        }
+        has_room
+    }
+
     /// Counts a span that is malformed for this reason.
     pub(super) fn count(&mut self, reason: impl ToString) {
         self.spans += 1;
@@ -72,14 +84,21 @@ impl Export {
     /// When the outermost message cannot be read.
     pub(super) fn from_protobuf(bytes: Bytes) -> Result<Self, DecodeError> {
         let mut refused = Refused::default();
-        let mut resources = Vec::new();
+        let (mut resources, mut count) = (Vec::new(), 0);
         for unread in UnreadExport::decode(bytes)?.resource_spans {
             let Some(unread) = refused.read(UnreadResource::decode(unread)) else { continue };
             let resource = refused.read(Resource::decode(unread.resource)).unwrap_or_default();
             let mut spans = Vec::new();
             for scope in unread.scope_spans {
                 let scope = refused.read(UnreadScope::decode(scope)).unwrap_or_default();
-                spans.extend(scope.spans.iter().filter_map(|span| refused.read(Span::decode(&span[..]))));
+                for span in &scope.spans {
+                    if refused.has_room(count)
+                        && let Some(span) = refused.read(Span::decode(&span[..]))
+                    {
+                        count += 1;
+                        spans.push(span);
+                    }
+                }
             }
             resources.push(ResourceSpans { attributes: resource.attributes, spans });
         }

@@ -23,8 +23,9 @@ const JSON: &str = "application/json";
 
 /// Largest export without compression, bytes.
 pub(super) const EXPORT_BYTES_MAX: u64 = 16 << 20;
-/// Memory of a decoded export for each of its bytes, about.
-pub(super) const DECODED_RATIO: usize = 4;
+/// Most memory of a decoded export for each of its bytes: of an attribute without key and value,
+/// which has two. Spans are bounded in number.
+pub(super) const DECODED_RATIO: usize = 32;
 
 /// Takes an export of spans and answers as OTLP defines it.
 pub(crate) async fn export(

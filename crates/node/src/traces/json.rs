@@ -89,7 +89,7 @@ struct AttributeValue<'a> {
 pub(super) fn export(body: &[u8]) -> Result<Export, serde_json::Error> {
     let text = String::from_utf8_lossy(without_mark(body));
     let unread: UnreadExport<'_> = serde_json::from_str(&text)?;
-    let mut export = Export::default();
+    let (mut export, mut count) = (Export::default(), 0);
     let refused = &mut export.refused;
     for resource in unread.resource_spans.into_iter().flatten() {
         let Some(resource) = refused.read(serde_json::from_str::<UnreadResource<'_>>(resource.get())) else {
@@ -97,9 +97,12 @@ pub(super) fn export(body: &[u8]) -> Result<Export, serde_json::Error> {
         };
         let attributes = resource.resource.map(|raw| serde_json::from_str(raw.get()).and_then(of_resource));
         let attributes = attributes.and_then(|read| refused.read(read)).unwrap_or_default();
-        let scopes = resource.scope_spans.into_iter().flatten();
-        let spans = scopes.flat_map(|scope| spans(scope, refused)).collect();
-        export.resources.push(ResourceSpans { attributes, spans });
+        let mut read = Vec::new();
+        for scope in resource.scope_spans.into_iter().flatten() {
+            spans(scope, count, &mut read, refused);
+        }
+        count += read.len();
+        export.resources.push(ResourceSpans { attributes, spans: read });
     }
     Ok(export)
 }
@@ -108,11 +111,17 @@ fn of_resource(resource: JsonResource<'_>) -> Result<Vec<KeyValue>, serde_json::
     attributes(resource.attributes)
 }
 
-fn spans(scope: &RawValue, refused: &mut Refused) -> Vec<Span> {
+/// Appends the spans of a scope, beside `count` others of the export.
+fn spans(scope: &RawValue, count: usize, spans: &mut Vec<Span>, refused: &mut Refused) {
     let scope = refused.read(serde_json::from_str::<UnreadScope<'_>>(scope.get()));
     let unread = scope.and_then(|scope| scope.spans).unwrap_or_default();
-    let read = |raw: &RawValue| serde_json::from_str::<JsonSpan<'_>>(raw.get()).and_then(span);
-    unread.into_iter().filter_map(|raw| refused.read(read(raw))).collect()
+    for raw in unread {
+        if refused.has_room(count + spans.len())
+            && let Some(span) = refused.read(serde_json::from_str(raw.get()).and_then(span))
+        {
+            spans.push(span);
+        }
+    }
 }
 
 fn span(json: JsonSpan<'_>) -> Result<Span, serde_json::Error> {
