@@ -91,6 +91,8 @@ pub struct Watched<T> {
 
 struct State<T> {
     value: Arc<T>,
+    /// The value before, which takes its place when a server refuses it.
+    previous: Option<Arc<T>>,
     /// Hash of the contents that the value was made of; none if it was [set](Watched::set).
     fingerprint: Option<u64>,
     /// The files that were read last.
@@ -116,6 +118,7 @@ impl<T> Watched<T> {
         let value = Arc::new(load(&mut reader)?);
         let state = Mutex::new(State {
             value,
+            previous: None,
             fingerprint: Some(reader.contents.finish()),
             is_settled: reader.is_settled(),
             files: reader.files,
@@ -140,8 +143,9 @@ impl<T> Watched<T> {
         Arc::clone(&state.value)
     }
 
-    /// Returns the value that is to be used instead of `refused`, which a server refused; none if
-    /// the files still say the same. Reads them, at most once a second.
+    /// Returns the value that is to be used instead of `refused`, which a server refused. Reads the
+    /// files, at most once a second. If they still say the same, the value before is in force again,
+    /// in case a server does not know the new one yet; none if there is none.
     pub fn newer_than(&self, refused: &Arc<T>) -> Option<Arc<T>> {
         let mut state = self.lock();
         let is_due = state.reread.is_none_or(|at| at.elapsed() >= self.interval);
@@ -149,6 +153,15 @@ impl<T> Watched<T> {
             let now = Instant::now();
             (state.reread, state.looked) = (Some(now), now);
             self.read(&mut state);
+            if Arc::ptr_eq(&state.value, refused)
+                && let Some(previous) = state.previous.take()
+            {
+                tracing::debug!(
+                    "refused, so that what was read before is in force: {}",
+                    listed(&state.files)
+                );
+                state.previous = Some(std::mem::replace(&mut state.value, previous));
+            }
         }
         (!Arc::ptr_eq(&state.value, refused)).then(|| Arc::clone(&state.value))
     }
@@ -171,7 +184,8 @@ impl<T> Watched<T> {
             Ok(_) if state.fingerprint == Some(fingerprint) => state.failure = None,
             Ok(value) => {
                 tracing::info!("read again, having changed: {}", listed(&state.files));
-                (state.value, state.fingerprint, state.failure) = (Arc::new(value), Some(fingerprint), None);
+                state.previous = Some(std::mem::replace(&mut state.value, Arc::new(value)));
+                (state.fingerprint, state.failure) = (Some(fingerprint), None);
             }
             Err(error) => {
                 let failure = Some((fingerprint, error));

@@ -1,10 +1,12 @@
 //! The HTTP client of the exporter, for OTLP over HTTP.
 
+use std::error::Error;
+use std::io;
 use std::pin::Pin;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, StatusCode};
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use sherwood_store::HttpConnector;
@@ -38,13 +40,25 @@ impl CollectorClient {
         request.headers_mut().extend(headers.clone());
         let again = request.clone();
         let response = match self.client.request(request.map(Body::from)).await {
-            Err(error) if !error.is_connect() => self.client.request(again.map(Body::from)).await?,
+            Err(error) if is_end(&error) => self.client.request(again.map(Body::from)).await?,
             response => response?,
         };
         let (head, body) = response.into_parts();
         let body = to_bytes(Body::new(body), ANSWER_BYTES_MAX).await?;
         Ok(Response::from_parts(head, body))
     }
+}
+
+/// True if a connection ended before it had brought an answer.
+fn is_end(error: &legacy::Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.any(|cause| {
+        let ended = |error: &hyper::Error| error.is_incomplete_message() || error.is_canceled();
+        let reset = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+        };
+        cause.downcast_ref().is_some_and(ended) || cause.downcast_ref().is_some_and(reset)
+    })
 }
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;

@@ -39,6 +39,10 @@ impl<D: Driver> Sql<D> {
         let mut limits = Limits { budget, doubtful: DOUBTFUL_MAX, abandoned: LISTS_ABANDONED_MAX };
         let mut values = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS_MAX) {
+            // The last answer to the keys before may have been left unread.
+            if lease.is_abandoned() {
+                self.pool.renew(lease).await?;
+            }
             let outcome = self.read_list(lease, keys, &mut limits.budget).await;
             let before = values.len();
             if outcome.as_ref().is_ok_and(|rows| rows.append(keys, &Ok(None), &mut values)) {

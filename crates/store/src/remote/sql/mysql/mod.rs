@@ -151,6 +151,8 @@ impl Driver for MySql {
 
     fn abandon(&self, link: Connection) {
         let Connection { conn, opts, runtime, .. } = link;
+        // The server of the connection, and the password as it is now.
+        let opts = OptsBuilder::from_opts(opts).pass(self.opts.current().pass());
         let kill = format!("KILL {}", conn.id());
         runtime.spawn(close(conn));
         let Ok(killer) = Arc::clone(&self.killers).try_acquire_owned() else { return };
@@ -369,7 +371,7 @@ impl Link for Connection {
     async fn rows(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Cause> {
         let whole = *budget;
         let mut result = self.select(sql, &bound, budget).await;
-        if self.recovers(sql, &result).await {
+        if !is_call(sql) && self.recovers(sql, &result).await {
             *budget = whole;
             result = self.select(sql, &bound, budget).await;
         }

@@ -101,7 +101,9 @@ pub(super) fn is_of_outdated_statement(error: &Error) -> bool {
 /// or `has_come` instead. A server that ends an idle connection says so in an error of its own.
 pub(super) fn is_end(error: &Error, has_come: bool) -> bool {
     if let Some(error) = error.as_db_error() {
-        return is_fatal(error);
+        // Ended by an administrator, by a crash, or idle for too long. A pooler's own FATAL errors
+        // are about the request, which is not sent again at once to a server in trouble.
+        return is_fatal(error) && ["57P01", "57P02", "57P05"].contains(&error.code().code());
     }
     let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     let is_reset = io.is_some_and(|error| {

@@ -507,7 +507,7 @@ impl Link for Connection {
         let whole = *budget;
         self.expect(whole.left.saturating_add(BESIDE_BYTES));
         let mut result = self.select(sql, &bound, budget).await;
-        if matches!(&result, Err(Failed::Told(error)) if self.recovers(sql, error)) {
+        if !is_call(sql) && matches!(&result, Err(Failed::Told(error)) if self.recovers(sql, error)) {
             *budget = whole;
             self.expect(whole.left.saturating_add(BESIDE_BYTES));
             result = self.select(sql, &bound, budget).await;

@@ -130,10 +130,17 @@ pub(super) async fn look_up(client: &Client, watch: &Watch, sql: &str, kinds: &[
     columns(client, sql, kinds).await?;
     watch.refuse_names(true);
     let after = names_of_statements(client).await?;
-    let added = after.iter().filter(|name| !before.contains(name));
+    let added = after.iter().filter(|name| is_of_the_library(name) && !before.contains(name));
     let removal: String =
         added.map(|name| format!("DEALLOCATE \"{}\";", name.replace('"', "\"\""))).collect();
     client.batch_execute(&format!("{removal} COMMIT")).await
+}
+
+/// True for a name that the library gives, such as `s1`. A pooler that tracks the statements of its
+/// clients gives names of its own, shares them between clients, and must not lose any.
+fn is_of_the_library(name: &str) -> bool {
+    name.strip_prefix('s')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 async fn names_of_statements(client: &Client) -> Result<Vec<String>, Error> {
