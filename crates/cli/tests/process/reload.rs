@@ -169,7 +169,9 @@ fn reload_that_would_remove_every_listener_has_to_be_asked_for() {
     let (cache, admin) = (server.address("memcached"), server.address("admin"));
     let without = CONFIG.replace("[[listener]]\nbind = \"127.0.0.1:0\"\n", "");
     write(&path, &without.replace("\"static\"", "\"robinhood\""));
-    let (status, refused) = ask(&admin, "POST", "/v1/reload");
+    // The node announces its addresses a moment before it takes reloads.
+    let asked = || Some(ask(&admin, "POST", "/v1/reload")).filter(|(status, _)| *status != 503);
+    let (status, refused) = (0..10_000).find_map(|_| asked()).expect("it takes reloads");
     let error = refused["error"].as_str().unwrap();
     assert!(status == 422 && error.contains("/v1/reload?remove_all_listeners=true"), "{refused}");
     server.signal(libc::SIGHUP);
