@@ -144,8 +144,8 @@ impl<T> Watched<T> {
     }
 
     /// Returns the value that is to be used instead of `refused`, which a server refused. Reads the
-    /// files, at most once a second. If they still say the same, the value before is in force again,
-    /// in case a server does not know the new one yet; none if there is none.
+    /// files, at most once a second. If they still say the same, the value before is in force
+    /// again, in case a server does not know the new one yet; none if there is none.
     pub fn newer_than(&self, refused: &Arc<T>) -> Option<Arc<T>> {
         let mut state = self.lock();
         let is_due = state.reread.is_none_or(|at| at.elapsed() >= self.interval);

@@ -22,8 +22,8 @@ pub(super) struct Activity {
     running: AtomicUsize,
 }
 
-/// Bytes by which a connection begins that speaks HTTP/2. The shortest request by HTTP/1 with a host
-/// is about as long.
+/// Bytes by which a connection begins that speaks HTTP/2. The shortest request by HTTP/1 with a
+/// host is about as long.
 const PREFACE_BYTES: usize = 24;
 
 /// A request in flight, until it is dropped.
@@ -38,8 +38,8 @@ impl Activity {
         Running(Arc::clone(self))
     }
 
-    /// Returns once the client has sent next to nothing for `first` from the start, or the connection has
-    /// been idle for `timeout`, and for at most twice as long.
+    /// Returns once the client has sent next to nothing for `first` from the start, or the
+    /// connection has been idle for `timeout`, and for at most twice as long.
     pub(super) async fn idle(&self, first: Duration, timeout: Duration) {
         tokio::time::sleep(first).await;
         if self.heard.load(Relaxed) < PREFACE_BYTES && self.begun.load(Relaxed) == 0 {

@@ -33,7 +33,8 @@ pub(super) struct Refused {
 const SPANS_MAX: usize = 1 << 16;
 
 impl Refused {
-    /// Returns true if an export with this many spans may have one more; counts one that it may not.
+    /// Returns true if an export with this many spans may have one more; counts one that it may
+    /// not.
     pub(super) fn has_room(&mut self, spans: usize) -> bool {
         let has_room = spans < SPANS_MAX;
         if !has_room {

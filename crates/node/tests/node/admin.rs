@@ -430,6 +430,8 @@ fn scraper_that_asks_for_protobuf_gets_all_families_and_native_histograms() {
     let node = Node::start(setup(vec![("catalog", vec![fake as Arc<dyn Store>])])).unwrap();
     let http = Http::of(&node);
     http.request(&json!({"queries": [{"backend": "catalog", "keys": ["a/1"]}]}));
+    // Percentiles are families from then on.
+    eventually("it is observed", || http.get("/v1/slo")["current_ms"].is_number());
     let accept = "accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
                   encoding=delimited,text/plain;q=0.5\r\n";
     let mut bytes = Vec::new();

@@ -148,7 +148,7 @@ fn malformed_span_of_an_export_costs_itself_and_is_counted_in_the_answer() {
     let body = export(&[bad, zero, spans(3, 10, &[])].concat());
     let sent = http.send_with("POST", "/v1/traces", "content-type: Application/JSON\r\n", &body);
     let answer = crate::support::answer(sent);
-    assert_eq!((answer.status, &answer.json()["partialSuccess"]["rejectedSpans"]), (200, &json!("2")));
+    assert_eq!((answer.status, &answer.json()["partialSuccess"]["rejectedSpans"]), (200, &json!(2)));
     let reason = answer.json()["partialSuccess"]["errorMessage"].to_string();
     assert!(reason.contains("yesterday"), "{reason}");
     eventually("the good one counts", || finished(http) >= 1.0);
