@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sherwood_store::{MemcachedOptions, RedisOptions, RemoteOptions, Store, StoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};

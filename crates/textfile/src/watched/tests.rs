@@ -133,7 +133,7 @@ fn unchanged_file_is_read_no_more_once_its_stamp_is_settled() {
 }
 
 #[test]
-fn refused_value_is_replaced_only_if_the_files_say_another_one() {
+fn refused_value_gives_way_to_that_of_the_files_or_the_one_before() {
     let bed = Bed::new("one");
     // Their metadata are not checked.
     let watched = Watched { interval: Duration::from_secs(3600), ..bed.watched };
@@ -144,7 +144,14 @@ fn refused_value_is_replaced_only_if_the_files_say_another_one() {
     // Others that were refused with the old value get the new one.
     assert_eq!(*watched.newer_than(&refused).unwrap(), "two");
     let watched = Watched { interval: Duration::ZERO, ..watched };
-    assert_eq!(watched.newer_than(&watched.current()), None);
+    for before in ["one", "two", "one"] {
+        assert_eq!(*watched.newer_than(&watched.current()).unwrap(), before);
+        assert_eq!(*watched.current(), before, "it is in force until it is refused");
+    }
+    fs::write(&bed.path, "three").unwrap();
+    assert_eq!(*watched.current(), "three");
+    let never_changed = Bed::new("one").watched;
+    assert_eq!(never_changed.newer_than(&never_changed.current()), None);
 }
 
 #[test]
