@@ -86,7 +86,7 @@ fn limits(options: &ListenerOptions) -> Limits {
 }
 
 /// Returns the most bytes that the buffers of a Redis connection can hold, without fetched values
-/// and without what is taken from the budget of [kept memory](crate::kept).
+/// and without what is taken from the budget of kept memory.
 #[must_use]
 pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
