@@ -5,8 +5,9 @@
 //! therefore share one budget. A request that exceeds it is refused at once: nothing waits for
 //! memory, so there are no deadlocks.
 //!
-//! What clients have the listeners keep between commands (watched keys, queued commands) takes from
-//! the same budget, at most half of it ([`KEPT_DIVISOR`]), so that it leaves room for answers.
+//! Memory that clients have the listeners keep between commands (watched keys, queued commands) is
+//! taken from the same budget, at most half of it ([`KEPT_DIVISOR`]), so that it leaves room for
+//! answers.
 //!
 //! The buffers of listeners' connections have a bound each and are only counted here. Those of HTTP
 //! and of TLS are in libraries that do not tell their size, so their bounds count ([`Uncounted`]).
