@@ -28,6 +28,6 @@ fn tickets_page_works_as_written() {
         _ => Execution::Run,
     });
     let [_served, _asked, metrics] = &said[..] else { panic!("{said:?}") };
-    let failed_open = "sherwood_tickets_failed_open_total{backend=\"ranking\"} 0\n";
-    assert!(metrics.contains(failed_open), "{metrics}");
+    let expired = "sherwood_tickets_expired_total{scheduler=\"ranking-0\"} 0\n";
+    assert!(metrics.contains(expired), "{metrics}");
 }

@@ -64,28 +64,6 @@ fn cancelled_call_keeps_its_worker_for_the_service_time() {
 }
 
 #[test]
-fn calls_get_workers_in_order_of_arrival() {
-    let timer = Timer::start().unwrap();
-    let paced = Arc::new(paced(1.0, &timer));
-    let order = Arc::new(Mutex::new(Vec::new()));
-    runtime().block_on(async {
-        let calls: Vec<_> = (0..20)
-            .map(|i| {
-                let (paced, order) = (Arc::clone(&paced), Arc::clone(&order));
-                tokio::spawn(async move {
-                    paced.get_many(keys(1)).await.unwrap();
-                    order.lock().unwrap().push(i);
-                })
-            })
-            .collect();
-        for call in calls {
-            call.await.unwrap();
-        }
-    });
-    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
-}
-
-#[test]
 fn call_above_the_waiting_limit_is_refused() {
     let timer = Timer::start().unwrap();
     let paced = paced(1e8, &timer);

@@ -90,6 +90,9 @@ impl Drop for Worker {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -107,6 +110,23 @@ mod tests {
             worker.free(end + late);
         }
         end - start
+    }
+
+    #[test]
+    fn calls_get_workers_in_order_of_arrival() {
+        let workers = Workers::new(1);
+        let now = Instant::now();
+        let mut held = workers.try_get(now);
+        let mut calls: Vec<_> = (0..20).map(|_| Box::pin(workers.get(now))).collect();
+        let poll = |call: Pin<&mut _>| Future::poll(call, &mut Context::from_waker(Waker::noop()));
+        assert!(calls.iter_mut().all(|call| poll(call.as_mut()).is_pending()));
+        while !calls.is_empty() {
+            drop(held.take());
+            assert!(workers.try_get(now).is_none(), "a call that did not wait got the worker");
+            assert!(calls[1..].iter_mut().all(|call| poll(call.as_mut()).is_pending()));
+            let Poll::Ready(worker) = poll(calls.remove(0).as_mut()) else { panic!("the first still waits") };
+            held = Some(worker);
+        }
     }
 
     #[test]
