@@ -22,6 +22,7 @@ import os
 import re
 import selectors
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -86,6 +87,28 @@ MEMCACHED = {
     "stats-reset": b"stats reset\r\n",
     "flush_all": b"flush_all\r\n",
 }
+NOOP = struct.pack(">BBHBBHIIQ", 0x80, 0x0A, 0, 0, 0, 0, 0, 0, 0)
+# A `noop` whose opaque tells its answer from those of others.
+MARKER = NOOP[:12] + b"done" + NOOP[16:]
+
+
+def binary(opcode, key=b"", value=b"", extras=b""):
+    """Encodes a request of memcached's binary protocol."""
+    body = extras + key + value
+    return struct.pack(">BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(body), 0, 0) + body
+
+
+# A `noop` comes behind the quiet ones, as their clients send it.
+BINARY = {
+    "get": binary(0x00, b"big"),
+    "getkq-missing": b"".join([binary(0x0D, b"k")] * 8000) + NOOP,
+    "gatkq-missing": b"".join([binary(0x24, b"k", extras=bytes(4))] * 8000) + NOOP,
+    "append": binary(0x0E, b"grown", b"x"),
+    "prependq": binary(0x1A, b"grown", b"x") + NOOP,
+    "stat": binary(0x10),
+    "stat-reset": binary(0x10, b"reset"),
+    "flush": binary(0x08),
+}
 PIPELINED = 200
 QUEUED = 1000
 
@@ -104,7 +127,8 @@ class Node:
         sys.exit("the node did not start")
 
     def connect(self, protocol):
-        connection = socket.create_connection(("127.0.0.1", self.ports[protocol]), 120)
+        port = self.ports["redis" if protocol == "redis" else "memcached"]
+        connection = socket.create_connection(("127.0.0.1", port), 120)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
@@ -161,7 +185,7 @@ def wait_of_others(port, clients, begin, end, found):
 
 def drain(connection, count, protocol, said):
     """Reads until a marker behind `count` answers has been answered."""
-    marker = b"$4\r\ndone\r\n" if protocol == "redis" else b"MN\r\n"
+    marker = {"redis": b"$4\r\ndone\r\n", "memcached": b"MN\r\n", "binary": b"\x81" + MARKER[1:]}[protocol]
     tail = b""
     while True:
         received = connection.recv(1 << 20)
@@ -178,7 +202,7 @@ def drain(connection, count, protocol, said):
 def dear(node, protocol, requests, how, seconds):
     """Sends a dear command for some seconds; returns the start of the first answer, and rounds."""
     said, rounds, end = [], 0, time.monotonic() + seconds
-    marker = redis("ECHO", "done") if protocol == "redis" else b"mn\r\n"
+    marker = {"redis": redis("ECHO", "done"), "memcached": b"mn\r\n", "binary": MARKER}[protocol]
     with node.connect(protocol) as connection:
         while rounds == 0 or time.monotonic() < end:
             if isinstance(how, int):
@@ -237,6 +261,9 @@ def cases(options):
     for name, request in MEMCACHED.items():
         for how in ("alone", "pipelined"):
             yield f"memcached {name}", "memcached", [request], how
+    for name, request in BINARY.items():
+        for how in ("alone", "pipelined"):
+            yield f"binary {name}", "binary", [request], how
 
 
 def main():

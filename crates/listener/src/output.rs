@@ -53,6 +53,25 @@ pub(super) struct Mark {
     values: usize,
 }
 
+/// Inserts answers into `out`, each at its offset in what `out` has before; offsets ascend. Takes
+/// time in proportion to the bytes behind the first one.
+pub(super) fn insert<T>(
+    out: &mut Vec<u8>,
+    answers: impl Iterator<Item = (usize, T)>,
+    mut append: impl FnMut(T, &mut Vec<u8>),
+) {
+    let mut answers = answers.peekable();
+    let Some(&(first, _)) = answers.peek() else { return };
+    let behind = out.split_off(first);
+    let mut copied = 0;
+    for (at, answer) in answers {
+        out.extend_from_slice(&behind[copied..at - first]);
+        copied = at - first;
+        append(answer, out);
+    }
+    out.extend_from_slice(&behind[copied..]);
+}
+
 impl Output {
     /// Returns the number of bytes to be sent, pinned values included.
     pub(super) fn len(&self) -> usize {

@@ -16,7 +16,7 @@ use super::ahead::prefetch;
 use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
 use super::kept::allocated;
-use super::output::Output;
+use super::output::{self, Output};
 use super::routing::Target;
 use super::session::{Session, access, is_over};
 use super::work::{CHANGE, KEY};
@@ -156,24 +156,18 @@ impl Session<'_> {
         out: &mut Vec<u8>,
     ) -> Option<String> {
         self.counters.add(Count::Fetches, misses.list.len() as u64);
-        let first = misses.list.first()?.at;
-        let hits = out.split_off(first);
-        let (mut copied, mut rejection) = (0, None);
+        let mut rejection = None;
         // Their memory is freed: between commands a client has no buffer.
-        for (miss, result) in std::mem::take(&mut misses.list).into_iter().zip(fetched) {
-            let until = miss.at - first;
-            out.extend_from_slice(&hits[copied..until]);
-            copied = until;
-            match result {
-                Ok(Some(found)) => self.fetched_value(moment, cas, &miss, &found, out),
-                Ok(None) => {}
-                Err(failure) => {
-                    self.counters.increment(Count::FetchErrors);
-                    rejection = failure.rejection().or(rejection);
-                }
+        let misses = std::mem::take(&mut misses.list).into_iter();
+        let answers = misses.zip(fetched).map(|(miss, result)| (miss.at, (miss, result)));
+        output::insert(out, answers, |(miss, result), out| match result {
+            Ok(Some(found)) => self.fetched_value(moment, cas, &miss, &found, out),
+            Ok(None) => {}
+            Err(failure) => {
+                self.counters.increment(Count::FetchErrors);
+                rejection = failure.rejection().or(rejection.take());
             }
-        }
-        out.extend_from_slice(&hits[copied..]);
+        });
         rejection
     }
 

@@ -148,6 +148,16 @@ impl Session<'_> {
         }
     }
 
+    /// Returns the item that a storage command sets.
+    pub(super) fn new_item<'v>(&'v self, moment: Moment, storage: &Storage<'v>) -> NewItem<'v> {
+        NewItem {
+            flags: storage.flags,
+            expires: expiry(storage.exptime, moment),
+            received: self.received,
+            ..NewItem::bytes(storage.value)
+        }
+    }
+
     fn store_at(
         &self,
         moment: Moment,
@@ -158,12 +168,7 @@ impl Session<'_> {
     ) -> Result<&'static [u8], Refused> {
         let cache = &self.shared.service.cache;
         let access = self.access(moment, target, key);
-        let item = NewItem {
-            flags: storage.flags,
-            expires: expiry(storage.exptime, moment),
-            received: self.received,
-            ..NewItem::bytes(storage.value)
-        };
+        let item = self.new_item(moment, storage);
         match storage.verb {
             StorageVerb::Set => cache.set(target.partition, key, item, &access).map(|_| reply::STORED),
             StorageVerb::Add => cache.add(target.partition, key, item, &access).map(|added| match added {

@@ -31,7 +31,7 @@ mod tenants;
 
 mod through;
 
-mod work;
+pub(crate) mod work;
 
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;

@@ -6,6 +6,7 @@ use sherwood_wire::memcached::binary::{Echo, Status, response};
 
 use super::super::conversation::{Fetched, NextStep, Wanted};
 use super::super::counters::Count;
+use super::super::output;
 use super::super::retrieval::FETCH_KEYS_MAX;
 use super::super::routing::Target;
 use super::super::session::{Session, access};
@@ -71,16 +72,8 @@ impl Misses {
         // A client that waits for nothing holds no memory for its misses.
         let misses = std::mem::take(&mut self.list);
         session.counters.add(Count::Fetches, misses.len() as u64);
-        let Some(first) = misses.first().map(|miss| miss.at) else { return };
-        let hits = out.split_off(first);
-        let mut copied = 0;
-        for (miss, result) in misses.into_iter().zip(fetched) {
-            let until = miss.at - first;
-            out.extend_from_slice(&hits[copied..until]);
-            copied = until;
-            miss.answer(session, moment, result, out);
-        }
-        out.extend_from_slice(&hits[copied..]);
+        let answers = misses.into_iter().zip(fetched).map(|(miss, result)| (miss.at, (miss, result)));
+        output::insert(out, answers, |(miss, result), out| miss.answer(session, moment, result, out));
     }
 }
 

@@ -7,7 +7,7 @@ use sherwood_wire::memcached::{Storage, StorageVerb, reply};
 
 use super::super::counters::Count;
 use super::super::routing::Target;
-use super::super::session::{Session, TOO_MUCH, access, expiry, joined};
+use super::super::session::{Session, TOO_MUCH, access, joined};
 use super::super::work::Work;
 use super::{Failure, NO_BACKEND};
 use crate::clock::Moment;
@@ -43,12 +43,7 @@ impl Session<'_> {
     ) -> Result<Executed, Refused> {
         let cache = &self.shared.service.cache;
         let access = self.access(moment, target, key);
-        let item = NewItem {
-            flags: storage.flags,
-            expires: expiry(storage.exptime, moment),
-            received: self.received,
-            ..NewItem::bytes(storage.value)
-        };
+        let item = self.new_item(moment, storage);
         if storage.verb == StorageVerb::Set {
             return cache.set(target.partition, key, item, &access).map(Ok);
         }

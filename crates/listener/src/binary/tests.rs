@@ -2,6 +2,7 @@
 
 mod login;
 mod through;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;

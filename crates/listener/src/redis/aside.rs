@@ -21,7 +21,7 @@ use crate::backends::FetchResult;
 use crate::conversation::{Fetched, NextStep, Wanted};
 use crate::counters::Count;
 use crate::kept::allocated;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::work::KEY;
 
 /// A command that was begun and is continued later.
@@ -193,16 +193,11 @@ impl Session<'_> {
             _ => return,
         };
         let misses = std::mem::take(&mut values.misses);
-        let Some(first) = misses.first().map(|miss| miss.at).filter(|_| !values.muted) else { return };
-        let hits = out.split_off(first.min(out.len()));
-        let mut copied = 0;
-        for (miss, result) in misses.into_iter().zip(fetched) {
-            let until = miss.at - first;
-            out.extend_from_slice(&hits[copied..until]);
-            copied = until;
-            answer(&result, version, out);
+        if values.muted {
+            return;
         }
-        out.extend_from_slice(&hits[copied..]);
+        let answers = misses.into_iter().map(|miss| miss.at).zip(fetched);
+        output::insert(out, answers, |result, out| answer(&result, version, out));
     }
 
     /// Appends the value of a key that the cache has. Returns true if it has it.

@@ -14,9 +14,9 @@ use crate::sockets::{Signal, Socket, Sockets};
 use crate::work::{COMMAND_MAX, TURN_MAX, rebuilt};
 
 const MIB: usize = 1 << 20;
-const BIG: usize = MIB - 4096;
+pub(crate) const BIG: usize = MIB - 4096;
 /// Times that a command is sent in a pipeline.
-const PIPELINED: usize = 6;
+pub(crate) const PIPELINED: usize = 6;
 
 fn big_service(value_bytes_max: usize) -> Service {
     let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
@@ -35,12 +35,12 @@ fn options(value_bytes_max: usize) -> ListenerOptions {
     ListenerOptions { threads: 1, item_size_max: value_bytes_max as u32, ..ListenerOptions::default() }
 }
 
-fn client() -> InMemoryClient {
+pub(crate) fn client() -> InMemoryClient {
     InMemoryClient::memcached(options(2 * MIB), big_service(2 * MIB), clock())
 }
 
 /// Gives a client all its turns. Returns the answers and the work of each turn.
-fn turns(client: &mut InMemoryClient, input: &[u8]) -> (Vec<u8>, Vec<u64>) {
+pub(crate) fn turns(client: &mut InMemoryClient, input: &[u8]) -> (Vec<u8>, Vec<u64>) {
     let moment = Moment { now: Instant::from_secs(1), unix_secs: UNIX_SECS };
     let (mut said, mut works) = (Vec::new(), Vec::new());
     client.receive(input);
