@@ -31,10 +31,12 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
     match open(&link).await {
         Ok(mut driver) => {
             let ended = driver.serve(&link, &mut queue).await;
+            // Read before this connection leaves the pool, so that the one that takes its place is
+            // one of those that the returned operations may use.
+            let opened = link.opened.load(Ordering::Relaxed);
             // Closed before the operations are failed: a caller that learns of the failure must not
             // find this connection in the pool.
             queue.close();
-            let opened = link.opened.load(Ordering::Relaxed);
             driver.fail(&ended, opened);
             let refused = driver.refused;
             drop(driver);
