@@ -98,6 +98,9 @@ impl Database {
         let command = at(&folder, "postgres", program);
         let connections = if mode == "session" { 12 } else { 2 };
         let (settings, port) = (folder.path().join("pgbouncer.ini"), server.port);
+        let users = folder.path().join("users");
+        fs::write(&users, format!("\"shop\" \"{PASSWORD}\"\n")).unwrap();
+        let users = users.display().to_string();
         let write = move |listens| {
             let text = format!(
                 "[databases]
@@ -107,7 +110,8 @@ impl Database {
                 listen_port = {listens}
                 unix_socket_dir =
                 pool_mode = {mode}
-                auth_type = any
+                auth_type = scram-sha-256
+                auth_file = {users}
                 "
             );
             let lines: Vec<_> = text.lines().map(str::trim).collect();

@@ -1,9 +1,10 @@
 //! Tests of the PostgreSQL connector behind PgBouncer.
 
+use std::fs;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sherwood_store::{SqlOptions, SqlValue, Store, StoreOptions};
+use sherwood_store::{Secret, SqlOptions, SqlValue, Store, StoreOptions};
 use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
@@ -209,6 +210,22 @@ async fn types_of_columns_are_looked_up_through_a_pooler_in_a_transaction() {
         let left = client(&pooler, "shop").await.simple_query(left).await.unwrap();
         assert!(!left.iter().any(|said| matches!(said, SimpleQueryMessage::Row(_))), "{left:?}");
     }
+}
+
+#[tokio::test]
+async fn password_or_user_that_a_pooler_refuses_is_a_fault_of_credentials() {
+    let (server, _shop) = started().await;
+    let pooler = Database::pgbouncer(&server, "transaction");
+    let options = pooler.options("SELECT name FROM red WHERE id = :key");
+    let password = pooler.folder.path().join("wrong");
+    fs::write(&password, "not this one\n").unwrap();
+    let other = SqlOptions { password: Some(Secret::File(password)), ..options.clone() };
+    let nobody = SqlOptions { user: "nobody".into(), ..options.clone() };
+    for refused in [other, nobody] {
+        assert_eq!(label(store(refused).check().await), "credentials");
+    }
+    let elsewhere = store(SqlOptions { database: "elsewhere".into(), ..options });
+    assert_eq!(label(elsewhere.check().await), "missing");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub(super) enum Phase {
 /// The cause of a call that failed with `error`; `bytes_max` is the bound of its answer.
 pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
     if let Some(error) = error.as_db_error() {
-        return of_server(address, error);
+        return of_server(address, phase, error);
     }
     if error.is_closed() {
         return address.reset("it closed the connection");
@@ -144,7 +144,7 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
 
 /// The cause of an error that the server returned, by SQLSTATE: five characters, the first two of
 /// which are the class.
-fn of_server(address: &Address, error: &DbError) -> Cause {
+fn of_server(address: &Address, phase: Phase, error: &DbError) -> Cause {
     let code = error.code().code();
     let detail =
         || format!("{} (SQLSTATE {})", message(code, error.message(), error.hint()), escape::message(code));
@@ -171,6 +171,14 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         // The prepared statement no longer fits the tables, or was dropped: the next connection
         // prepares it again.
         "26000" => Cause::Server { detail: detail() },
+        // A pooler has one code for all the reasons for which it refuses a client.
+        "08P01" if phase == Phase::Connect => match error.message() {
+            said if said.contains("authentication failed") || said.contains("no such user") => {
+                Cause::Credentials { detail: detail() }
+            }
+            said if said.contains("no such database") => missing("a database"),
+            _ => Cause::Server { detail: detail() },
+        },
         "0A000" if error.routine() == Some("RevalidateCachedQuery") => Cause::Server { detail: detail() },
         _ => match &code[..2.min(code.len())] {
             "28" => Cause::Credentials { detail: detail() },
