@@ -432,6 +432,10 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match next {
             NextStep::Need(need) => {
                 self.need = need;
+                if context.output.is_empty() && self.input.is_empty() {
+                    // All commands were quiet.
+                    self.socket.acknowledge();
+                }
                 Ok(if self.send(context)? { self.go_on() } else { Turn::Wait(Wait::Output) })
             }
             NextStep::Send => {

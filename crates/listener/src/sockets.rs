@@ -59,6 +59,10 @@ pub trait Socket {
     /// As `sendmsg`.
     fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Acknowledges at once what was received. Otherwise the system does so with the next answer or
+    /// some 40 ms later, which a client without `TCP_NODELAY` waits for before it sends more.
+    fn acknowledge(&self) {}
+
     /// Ends the receiving or the sending side of the connection.
     ///
     /// # Errors

@@ -59,6 +59,11 @@ impl Socket for OwnedFd {
         Ok(sendmsg(self, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
     }
 
+    fn acknowledge(&self) {
+        // An optimisation, which UNIX sockets do not have and do not need.
+        let _ = sockopt::set_tcp_quickack(self, true);
+    }
+
     fn shut_down(&self, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => rustix::net::Shutdown::Read,

@@ -231,6 +231,10 @@ impl<S: Socket> Socket for TlsSocket<S> {
         if sent > 0 { Ok(sent) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
+    fn acknowledge(&self) {
+        self.socket.acknowledge();
+    }
+
     fn shut_down(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Read {
             self.close(&mut self.session.borrow_mut().tls);

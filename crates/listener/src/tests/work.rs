@@ -129,6 +129,8 @@ struct Wires {
     tokens: Vec<u64>,
     /// True once the listener ends reading.
     ending: bool,
+    /// The clients whose input was acknowledged without an answer.
+    acknowledged: Vec<usize>,
     /// The clients that were answered between two looks at the sockets, in order.
     rounds: Vec<Vec<usize>>,
 }
@@ -170,6 +172,10 @@ impl Socket for Wire {
 
     fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.send(parts.first().map_or(&[], |part| part))
+    }
+
+    fn acknowledge(&self) {
+        self.wires.borrow_mut().acknowledged.push(self.number);
     }
 
     fn shut_down(&self, _: Shutdown) -> io::Result<()> {
@@ -234,22 +240,37 @@ impl Signal for Silent {
     fn lower(&self) {}
 }
 
-#[test]
-fn client_with_a_cheap_command_waits_for_one_turn_of_clients_with_dear_ones() {
-    let dear = 8;
-    let pipeline = b"append big 0 0 1\r\nx\r\n".repeat(20);
+/// Runs a thread with clients that have sent `inputs`, and the late one.
+fn ran(mut inputs: Vec<Vec<u8>>) -> Rc<RefCell<Wires>> {
+    let late = inputs.len();
+    inputs.push(Vec::new());
     let wires = Rc::new(RefCell::new(Wires {
-        backlog: (0..=dear).collect(),
-        inputs: (0..=dear).map(|number| if number < dear { pipeline.clone() } else { Vec::new() }).collect(),
-        tokens: vec![0; dear + 1],
+        backlog: (0..=late).collect(),
+        inputs,
+        tokens: vec![0; late + 1],
         ..Wires::default()
     }));
     let stop = Rc::new(RefCell::new(None));
-    let ports = Ports { wires: Rc::clone(&wires), late: dear, stop: Rc::clone(&stop) };
+    let ports = Ports { wires: Rc::clone(&wires), late, stop: Rc::clone(&stop) };
     let service = Service { connection_limit: Arc::new(ConnectionLimit::new(20)), ..big_service(2 * MIB) };
     let thread = SingleThread::memcached(options(2 * MIB), service, clock(), ports, Arc::new(Silent));
     *stop.borrow_mut() = Some(thread.stop());
     thread.run().unwrap();
+    wires
+}
+
+#[test]
+fn input_whose_commands_are_all_quiet_is_acknowledged_at_once() {
+    let quiet = b"set a 0 0 1 noreply\r\nv\r\n";
+    let inputs = [&quiet[..], b"get none\r\n", &[&quiet[..], b"get none\r\n"].concat()];
+    let wires = ran(inputs.map(<[u8]>::to_vec).to_vec());
+    assert_eq!(wires.borrow().acknowledged, [0]);
+}
+
+#[test]
+fn client_with_a_cheap_command_waits_for_one_turn_of_clients_with_dear_ones() {
+    let dear = 8;
+    let wires = ran(vec![b"append big 0 0 1\r\nx\r\n".repeat(20); dear]);
     let rounds = &wires.borrow().rounds;
     // All of them are answered once, then one at a time in order, until the thread drains.
     assert_eq!(rounds[1], (0..dear).collect::<Vec<_>>());
