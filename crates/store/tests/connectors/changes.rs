@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sherwood_store::{SqlOptions, Store, StoreOptions};
+use sherwood_store::{SqlOptions, SqlValue, Store, StoreOptions};
 use tokio_postgres::Client;
 
 use crate::databases::Database;
@@ -157,6 +157,34 @@ async fn postgres_columns_and_tables_may_be_dropped_renamed_and_made_again() {
             assert_eq!(value(store, "1").await.as_deref(), Some("one"), "{mended}");
             store.put("1".into(), "one".into()).await.unwrap();
         }
+    }
+}
+
+#[tokio::test]
+async fn columns_of_a_star_are_those_that_the_table_has_now() {
+    let (server, admin, _) = postgres_stores(INTEGERS).await;
+    let (maria, mut root, _) = mariadb_stores().await;
+    let json = |server: &Database| SqlOptions {
+        value: SqlValue::Json,
+        ..server.options("SELECT * FROM part WHERE id = :key")
+    };
+    let mut before = r#"{"id":1,"name":"one"}"#;
+    for (change, after) in [
+        ("ALTER TABLE part ADD size int DEFAULT 7", r#"{"id":1,"name":"one","size":7}"#),
+        ("ALTER TABLE part DROP name", r#"{"id":1,"size":7}"#),
+    ] {
+        // A statement is prepared anew once a second.
+        let stores =
+            [opened(StoreOptions::Postgres(json(&server))), opened(StoreOptions::MySql(json(&maria)))];
+        for store in &stores {
+            assert_eq!(value(store, "1").await.as_deref(), Some(before), "{}", store.kind());
+        }
+        admin.batch_execute(change).await.unwrap();
+        root.query_drop(change).await.unwrap();
+        for store in &stores {
+            assert_eq!(value(store, "1").await.as_deref(), Some(after), "{}", store.kind());
+        }
+        before = after;
     }
 }
 
