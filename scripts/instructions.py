@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Counts a node's instructions for an operation, beside those of an older build.
+
+    scripts/instructions.py --before old/sherwood [--after target/release/sherwood] [CASE …]
+
+Each build serves each case under callgrind, which interprets it: one thread, --ops operations after
+as many that fill the cache. Counts are of user space, for all that the process does, and barely
+differ between two runs, whatever else the machine does. The cases are listeners at depth 1 and 16,
+and `gateway`, whose requests ask a store without latency for keys that were not fetched before.
+Needs Python and valgrind; takes ten minutes.
+"""
+
+import argparse
+import re
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+NODE = """
+[memory]
+total = "256MiB"
+[admin]
+bind = "127.0.0.1:0"
+[server]
+threads = 1
+[[listener]]
+bind = "127.0.0.1:0"
+backend = "plain"
+[[listener]]
+protocol = "redis"
+bind = "127.0.0.1:0"
+backend = "plain"
+[[backend]]
+name = "plain"
+store = { kind = "synthetic", bytes = "100B", latency = "0s" }
+"""
+LISTENER = ["--keys", "10000", "--pipeline"]
+CASES = {
+    "memcached-1": ("memcached://{memcached}", [*LISTENER, "1"]),
+    "memcached-16": ("memcached://{memcached}", [*LISTENER, "16"]),
+    "redis-1": ("redis://{redis}", [*LISTENER, "1"]),
+    "redis-16": ("redis://{redis}", [*LISTENER, "16"]),
+    "gateway": ("{admin}", ["--backend", "plain", "--keys", "1000000", "--zipf", "0"]),
+}
+
+
+def instructions(args, binary, case):
+    """Returns the instructions of an operation of a case."""
+    target, options = CASES[case]
+    with tempfile.TemporaryDirectory() as directory:
+        config, counts = Path(directory, "node.toml"), Path(directory, "counts")
+        config.write_text(NODE)
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", "--quiet"]
+        node = subprocess.Popen([*command, binary, "serve", "--config", str(config)], stderr=subprocess.PIPE, text=True)
+        try:
+            ready = next(line for line in node.stderr if line.startswith("ready"))
+            addresses = dict(word.split("=", 1) for word in ready.split()[1:])
+            load = [args.after, "load", "--target", target.format(**addresses), *options, "--connections", "1"]
+            load += ["--duration", "10m", "--ops", str(args.ops)]
+            for control in ("--zero", "--dump"):
+                subprocess.run(load, check=True, capture_output=True)
+                subprocess.run(["callgrind_control", control, str(node.pid)], check=True, capture_output=True)
+            dump = Path(f"{counts}.1").read_text()
+        finally:
+            node.kill()
+            node.wait()
+    return int(re.search(r"^(?:totals|summary): (\d+)", dump, re.MULTILINE)[1]) / args.ops
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)} [default: all]")
+    parser.add_argument("--before", required=True, help="the older build")
+    parser.add_argument("--after", default="target/release/sherwood", help="[default: target/release/sherwood]")
+    parser.add_argument("--ops", type=int, default=20000, help="[default: 20000]")
+    parser.add_argument("--rounds", type=int, default=3, help="[default: 3]")
+    args = parser.parse_args()
+    for case in args.cases or CASES:
+        each = [[instructions(args, binary, case) for _ in range(args.rounds)] for binary in (args.before, args.after)]
+        before, after = map(statistics.median, each)
+        print(f"{case:14} {before:9.0f} before, {after:9.0f} after: ratio {before / after:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
