@@ -6,7 +6,7 @@
 Each build serves each case under callgrind, which interprets it: one thread, --ops operations after
 as many that fill the cache. Counts are of user space, for all that the process does, and barely
 differ between two runs, whatever else the machine does. The cases are listeners at depth 1 and 16,
-and `gateway`, whose requests ask a store without latency for keys that were not fetched before.
+and `gateway`, whose requests ask a store for keys that were not fetched before.
 Needs Python and valgrind; takes ten minutes.
 """
 
@@ -33,8 +33,9 @@ bind = "127.0.0.1:0"
 backend = "plain"
 [[backend]]
 name = "plain"
-store = { kind = "synthetic", bytes = "100B", latency = "0s" }
+store = STORE
 """
+STORE = '{ kind = "synthetic", bytes = "100B", latency = "0s" }'
 LISTENER = ["--keys", "10000", "--pipeline"]
 CASES = {
     "memcached-1": ("memcached://{memcached}", [*LISTENER, "1"]),
@@ -50,7 +51,7 @@ def instructions(args, binary, case):
     target, options = CASES[case]
     with tempfile.TemporaryDirectory() as directory:
         config, counts = Path(directory, "node.toml"), Path(directory, "counts")
-        config.write_text(NODE)
+        config.write_text(NODE.replace("STORE", args.store))
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", "--quiet"]
         node = subprocess.Popen([*command, binary, "serve", "--config", str(config)], stderr=subprocess.PIPE, text=True)
         try:
@@ -73,6 +74,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)} [default: all]")
     parser.add_argument("--before", required=True, help="the older build")
     parser.add_argument("--after", default="target/release/sherwood", help="[default: target/release/sherwood]")
+    parser.add_argument("--store", default=STORE, help="the store of `gateway`, as in a configuration [default: %(default)s]")
     parser.add_argument("--ops", type=int, default=20000, help="[default: 20000]")
     parser.add_argument("--rounds", type=int, default=3, help="[default: 3]")
     args = parser.parse_args()

@@ -8,6 +8,7 @@ examples:
   scripts/pairs.py --before old/sherwood --pipeline 16     the same, 16 under way
   scripts/pairs.py --before old/sherwood --gateway         POST /v1/requests
   scripts/pairs.py --binary --pipeline 16                  text, and the binary protocol
+  scripts/pairs.py --before old/sherwood --gateway --misses --store '{ kind = "http", url = "http://…/{key}" }'
   scripts/pairs.py --gateway --spans                       the gateway, with spans to a collector and without
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 
 NODE = """
 [memory]
-total = "1GiB"
+total = "TOTAL"
 [admin]
 bind = "127.0.0.1:0"
 [server]
@@ -30,8 +31,9 @@ bind = "127.0.0.1:0"
 backend = "plain"
 [[backend]]
 name = "plain"
-store = { kind = "synthetic", bytes = "100B", latency = "0s" }
+store = STORE
 """
+STORE = '{ kind = "synthetic", bytes = "100B", latency = "0s" }'
 
 SPANS = """
 [otlp.export]
@@ -64,7 +66,8 @@ def load(args, addresses, protocol="memcached"):
     command = ["taskset", "-c", str(args.load_core), args.after, "load", "--json"]
     command += ["--connections", str(args.connections), "--duration", f"{args.seconds}s"]
     if args.gateway:
-        command += ["--target", addresses["admin"], "--backend", "plain", "--batch", "10", "--keys", "10000"]
+        keys = ["--keys", "1000000", "--zipf", "0"] if args.misses else ["--keys", "10000"]
+        command += ["--target", addresses["admin"], "--backend", "plain", "--batch", "10", *keys]
     else:
         command += ["--target", f"{protocol}://{addresses['memcached']}", "--pipeline", str(args.pipeline)]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -76,6 +79,8 @@ def main():
     parser.add_argument("--before", help="the other build [default: --after]")
     parser.add_argument("--after", default="target/release/sherwood", help="[default: target/release/sherwood]")
     parser.add_argument("--gateway", action="store_true", help="load the gateway, and not a listener")
+    parser.add_argument("--misses", action="store_true", help="have the gateway fetch most keys")
+    parser.add_argument("--store", default=STORE, help="the store, as in a configuration [default: %(default)s]")
     parser.add_argument("--spans", action="store_true", help="export spans of 1%% of the second node's requests")
     parser.add_argument("--binary", action="store_true", help="load the second node by memcached's binary protocol")
     parser.add_argument("--collector", default="127.0.0.1:22317", help="address of the collector [default: 127.0.0.1:22317]")
@@ -91,7 +96,9 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         def serve(name, binary, text, core=args.node_core):
             path = Path(directory, name)
-            path.write_text(text)
+            # A small cache has few of the million keys.
+            text = text.replace("TOTAL", "16MiB" if args.misses else "1GiB")
+            path.write_text(text.replace("STORE", args.store))
             node, addresses = start(args, binary, path, core)
             running.append(node)
             return addresses
