@@ -10,18 +10,7 @@ use std::time::Duration;
 use sherwood_model::{BackendId, DeadlineClass, Demand, TenantId};
 use sherwood_path::Status;
 
-/// A deadline for keys of some backends and tenants, `[[deadline]]` in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadlineRule {
-    /// The backend of the keys; none for all backends.
-    pub backend: Option<BackendId>,
-    /// Prefix of the keys within their backend; empty for all keys.
-    pub prefix: String,
-    /// The tenant that asks for the keys; none for all tenants.
-    pub tenant: Option<TenantId>,
-    /// Time from the arrival of a request by which the answer is wanted.
-    pub within: Duration,
-}
+use crate::config::DeadlineRule;
 
 /// The rules of a node, the most specific first.
 #[derive(Debug)]

@@ -43,7 +43,6 @@ mod passed;
 mod recording;
 mod reload;
 mod resident;
-mod schema;
 mod setup;
 mod shadow;
 mod slos;
@@ -62,17 +61,16 @@ mod waiter;
 mod write;
 
 pub use access::{AccessError, Refusal};
-pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin, TenancyError};
-pub use deadlines::DeadlineRule;
+pub use config::{
+    AccessSetup, CollectorUrl, DeadlineRule, ExportProtocol, InstanceKind, InstanceSetup, InstancesSetup,
+    NoCollectorUrl, NoSchedulerUrl, Pin, ResourceSetup, SchedulerSetup, SchedulerSource, SchedulerUrl,
+    SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup, TenantSetup, TlsFiles,
+};
+pub use control::TenancyError;
 pub use events::Event;
 pub use passed::{PassedError, PassedSockets};
 pub use reload::{ReloadError, ReloadOptions, ReloadRequest, Reloaded};
-pub use setup::{AccessSetup, BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
+pub use setup::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
 pub use sherwood_path::Rules;
-pub use slos::{SloScope, SloSetup};
-pub use spans::{CollectorUrl, ExportProtocol, NoCollectorUrl, SpanExport, SpanExportError};
+pub use spans::SpanExportError;
 pub use start::{BackendUsage, Node, StartError};
-pub use tenants::{ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
-pub use tickets::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
-pub use tls::TlsFiles;
-pub use traces::SpanRule;

@@ -24,9 +24,9 @@ use sherwood_policy::GuardStanding;
 use sherwood_store::ConsumedUnits;
 
 use crate::backend::BackendDriver;
+use crate::config::SloScope;
 use crate::core::Core;
 use crate::deadlines::Kept;
-use crate::slos::SloScope;
 use crate::telemetry::Rbc;
 
 pub(crate) use format::Format;

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use sherwood_model::{BackendId, PartitionId, TenantId};
 
-use crate::slos::SloScope;
-use crate::tenants::DEFAULT_TENANT;
+use crate::config::{DEFAULT_TENANT, SloScope, partition_name};
 
 /// Name, tenant and backend of a partition.
 #[derive(Clone, Debug)]
@@ -16,11 +15,6 @@ pub(crate) struct PartitionName {
     pub(crate) tenant: TenantId,
     /// The backend whose values the partition holds.
     pub(crate) backend: BackendId,
-}
-
-/// Returns the name of a tenant's partition of a backend.
-pub(crate) fn partition_name(tenant: &str, backend: &str) -> String {
-    if tenant == DEFAULT_TENANT { backend.to_owned() } else { format!("{tenant}:{backend}") }
 }
 
 /// Lookup of names by id and of ids by name.

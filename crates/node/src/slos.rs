@@ -11,27 +11,11 @@ use sherwood_model::{
     FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, TenantId, WindowOptions,
 };
 
+use crate::config::{SloScope, SloSetup};
+
 /// Requests of one SLO that are kept exactly, 8 bytes each; beyond them latencies are counted to
 /// 0.8%.
 const EXACT_MAX: usize = 100_000;
-
-/// The requests that an SLO covers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SloScope {
-    /// Requests that name this class.
-    Class(String),
-    /// Requests of this tenant.
-    Tenant(TenantId),
-}
-
-/// Configuration of an SLO of a class or tenant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SloSetup {
-    /// The requests that the SLO covers.
-    pub to: SloScope,
-    /// The percentile, its bound and the window.
-    pub slo: Slo,
-}
 
 /// The SLOs that a request counts for: positions in the setup, one of a class and one of a tenant
 /// at most.

@@ -39,10 +39,12 @@ use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::{OTLP_CONNECTIONS_MAX, Protocol};
-use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger, Report};
+use crate::config::{
+    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Pin, Protocol, SchedulerSetup, TenancySetup,
+};
+use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
-    Actuator, AdmissionTargets, Control, ControlParts, Instances, Levels, Losses, OwnCache, Pin, RateLimits,
+    Actuator, AdmissionTargets, Control, ControlParts, Instances, Levels, Losses, OwnCache, RateLimits,
     TenantLevels,
 };
 use crate::core::Core;
@@ -62,9 +64,9 @@ use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::spans::{AttemptSpans, SPANS_BYTES_MAX, Spans};
 use crate::telemetry::Telemetry;
-use crate::tenants::{TenancySetup, TenantNetwork, Traffic};
+use crate::tenants::{TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
-use crate::tickets::{CALLS, Scheduler, SchedulerSetup, Schedulers, TicketService, whole_message};
+use crate::tickets::{CALLS, Scheduler, Schedulers, TicketService, whole_message};
 use crate::times::SharedRecorder;
 use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};

@@ -11,7 +11,8 @@ use sherwood_model::{
 };
 use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
-use crate::slos::{Counted, Outcomes, SharedOutcomes, SloSetup, Slos, within};
+use crate::config::SloSetup;
+use crate::slos::{Counted, Outcomes, SharedOutcomes, Slos, within};
 
 /// Windows over finished requests and over query latencies per backend.
 ///

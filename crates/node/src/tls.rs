@@ -10,7 +10,7 @@ mod expiry;
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -28,15 +28,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::access::{AccessError, Refusal, public_bytes, refused, secret_bytes};
+use crate::config::TlsFiles;
 
 pub(crate) use expiry::Certificates;
 
 /// Timeout of a handshake. Chosen: several intercontinental round trips, and a lost packet or two.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum of TLS buffers per connection, bytes: a handshake's messages being assembled, a record
-/// in each direction, and encrypted data not yet sent. rustls enforces these limits.
-pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (17 << 10);
-
 /// Names of the configuration keys of a port's TLS files.
 #[derive(Debug)]
 struct Keys {
@@ -56,17 +53,6 @@ const LISTENER: Keys = Keys {
 /// The answer to a client that speaks HTTP without TLS.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
     this port speaks TLS: ask for https:// instead of http://\n";
-
-/// PEM files of a port's TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The node's certificate, followed by its intermediate certificates.
-    pub cert: PathBuf,
-    /// The file of the private key, which only its owner may read.
-    pub key: PathBuf,
-    /// Authorities of client certificates; none requires no certificate.
-    pub client_ca: Option<PathBuf>,
-}
 
 /// TLS with the current contents of its files.
 pub(crate) struct Tls(Watched<Loaded>);

@@ -17,9 +17,9 @@ use sherwood_model::{BackendId, Instant, Slo, TenantId};
 
 use super::aside::aside;
 use crate::clock::millis;
+use crate::config::SloScope;
 use crate::core::Core;
 use crate::http::Problem;
-use crate::slos::SloScope;
 
 /// A column of numbers, one for each point; null where there is none.
 type Column = Vec<Option<f64>>;

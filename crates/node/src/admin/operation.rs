@@ -7,8 +7,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::config::json_schema::{for_each_object, in_plain_text, without_format, without_null};
 use crate::http::ProblemBody;
-use crate::schema::{for_each_object, in_plain_text, without_format, without_null};
 
 /// Media type of JSON.
 const JSON: &str = "application/json";

@@ -13,8 +13,9 @@ use sherwood_model::PartitionId;
 
 use super::aside::aside;
 use crate::clock::millis;
+use crate::config::{InstanceSetup, Pin};
 use crate::control::instances::Instance;
-use crate::control::{Control, InstanceSetup, Pin, Room};
+use crate::control::{Control, Room};
 use crate::core::Core;
 use crate::http::JsonBody;
 use crate::http::{InPath, Problem};

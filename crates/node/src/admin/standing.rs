@@ -15,9 +15,10 @@ use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
 use super::aside::aside;
 use super::partitions::views;
 use crate::clock::millis;
+use crate::config::SloScope;
 use crate::core::Core;
 use crate::http::{Problem, Text, WholeBody, json_at, listed};
-use crate::slos::{Counted, SloScope};
+use crate::slos::Counted;
 use crate::telemetry::Rbc;
 
 /// Upper bound of reported requests in one body of `POST /v1/reports`.

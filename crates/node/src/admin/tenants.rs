@@ -13,12 +13,12 @@ use sherwood_model::TenantId;
 use sherwood_policy::tenants::{Share, TenantSeen, TenantTerms, described_curve, described_demand};
 
 use super::aside::aside;
+use crate::config::{TenancySetup, TermsError};
 use crate::control::{
     ChangeError, Control, ControlChange, DivisionView, SaidTrade, TenantLevels, TenantsView,
 };
 use crate::core::Core;
 use crate::http::{InPath, JsonBody, Problem};
-use crate::tenants::{TenancySetup, TermsError};
 
 /// Accepted weights, as in the configuration.
 const WEIGHTS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;

@@ -9,17 +9,12 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::{Rules, WriteTo};
 use sherwood_store::StoreOptions;
 
+use super::http_limits;
+use super::setup::{
+    AccessSetup, DeadlineRule, InstanceSetup, SchedulerSetup, SchedulerSource, SloSetup, SpanExport,
+    SpanRule, TenancySetup, TlsFiles,
+};
 use super::units::ByteSize;
-use crate::control::InstanceSetup;
-use crate::deadlines::DeadlineRule;
-use crate::setup::AccessSetup;
-use crate::slos::SloSetup;
-use crate::spans::SpanExport;
-use crate::tenants::TenancySetup;
-use crate::tickets::{SchedulerSetup, SchedulerSource};
-use crate::tls::TlsFiles;
-use crate::traces::SpanRule;
-use crate::{http, tls};
 use sherwood_listener::{Address, ListenerOptions, TLS_CONNECTION_BYTES_MAX, redis_connection_bytes_max};
 
 /// A valid configuration. Conditions of the machine, such as whether a port is free or a file can
@@ -354,21 +349,21 @@ impl Config {
     }
 
     fn otlp_buffers(&self) -> (u64, String) {
-        let each = http::HTTP2_CONNECTION_BYTES_MAX + self.tls_bytes();
+        let each = http_limits::HTTP2_CONNECTION_BYTES_MAX + self.tls_bytes();
         let sum = (each * OTLP_CONNECTIONS_MAX) as u64;
         (sum, format!("for {OTLP_CONNECTIONS_MAX} OTLP connections"))
     }
 
     /// Bytes that TLS takes for a connection of the HTTP ports.
     fn tls_bytes(&self) -> usize {
-        if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 }
+        if self.access.tls.is_some() { http_limits::TLS_CONNECTION_BYTES_MAX } else { 0 }
     }
 
     fn http_buffers(&self) -> (u64, String) {
         let plain = if self.schedulers.is_empty() {
-            http::CONNECTION_BYTES_MAX
+            http_limits::CONNECTION_BYTES_MAX
         } else {
-            http::HTTP2_CONNECTION_BYTES_MAX
+            http_limits::HTTP2_CONNECTION_BYTES_MAX
         };
         let sum = (plain + self.tls_bytes()) as u64 * HTTP_CONNECTIONS_MAX as u64;
         (sum, format!("for {HTTP_CONNECTIONS_MAX} HTTP connections"))

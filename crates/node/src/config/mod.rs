@@ -14,6 +14,8 @@
 
 mod changes;
 mod flags;
+pub(crate) mod http_limits;
+pub(crate) mod json_schema;
 mod meaning;
 mod problem;
 mod raw;
@@ -21,6 +23,7 @@ mod read;
 mod resolve;
 mod schema;
 mod scope;
+mod setup;
 mod spanned;
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,12 @@ pub use meaning::{
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;
+pub use setup::{
+    AccessSetup, CollectorUrl, DeadlineRule, ExportProtocol, InstanceKind, InstanceSetup, InstancesSetup,
+    NoCollectorUrl, NoSchedulerUrl, Pin, ResourceSetup, SchedulerSetup, SchedulerSource, SchedulerUrl,
+    SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup, TenantSetup, TlsFiles,
+};
+pub(crate) use setup::{DEFAULT_SCHEDULER, DEFAULT_TENANT, TermsError, partition_name};
 pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::WriteTo;

@@ -4,7 +4,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::raw::RawFile;
-use crate::schema::{for_each_object, in_plain_text, without_null};
+use crate::config::json_schema::{for_each_object, in_plain_text, without_null};
 
 /// Returns the JSON Schema (2020-12) of a configuration file.
 ///

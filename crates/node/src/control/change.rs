@@ -8,7 +8,7 @@ use sherwood_policy::{GuardOptions, OptionsError, Policy, PolicyError, TwoLevels
 use super::Control;
 use super::actuator::ApplyError;
 use super::levels::OneLevelOnly;
-use crate::tenants::TermsError;
+use crate::config::TermsError;
 
 /// Characters of a policy's name that an error quotes.
 const NAME_CHARS_MAX: usize = 64;

@@ -28,6 +28,7 @@ use sherwood_policy::tenants::TenantTerms;
 use sherwood_policy::{CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation};
 
 use crate::clock::{Clock, millis};
+use crate::config::Pin;
 use crate::events::Events;
 use crate::names::Names;
 use crate::shadow::Shadow;
@@ -42,10 +43,8 @@ use what_if::WhatIf;
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
 pub(crate) use admission::AdmissionTargets;
 pub(crate) use change::{ChangeError, ControlChange};
-pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 pub(crate) use levels::Levels;
 pub(crate) use losses::Losses;
-pub use pins::Pin;
 pub(crate) use rates::RateLimits;
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels};
@@ -153,7 +152,7 @@ impl Control {
         let total = self.actuator.total_bytes();
         let mut pins = self.pins.clone();
         pins[partition.index()] = pin;
-        pin.check(self.actuator.bytes_min(partition))?;
+        pins::check(&pin, self.actuator.bytes_min(partition))?;
         let mut budgets = self.levels.budgets();
         budgets[partition.index()] = bytes.unwrap_or(budgets[partition.index()]);
         pins::check_sums(&pins, &budgets, total)
@@ -170,7 +169,7 @@ impl Control {
     ) -> Result<(), PinError> {
         let mut pins = self.pins.clone();
         for &(partition, pin) in changed {
-            pin.check(self.actuator.bytes_min(partition))?;
+            pins::check(&pin, self.actuator.bytes_min(partition))?;
             pins[partition.index()] = pin;
         }
         pins::check_sums(&pins, &self.levels.budgets(), total_bytes)

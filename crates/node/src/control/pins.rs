@@ -1,15 +1,6 @@
 //! The operator's limits for each partition's size, and checks that they can all be obeyed.
 
-/// Least and most bytes of a partition, set by the configuration and the admin API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pin {
-    /// Least bytes of the partition; 0 for no minimum.
-    pub min_bytes: u64,
-    /// Most bytes of the partition; none for no limit.
-    pub max_bytes: Option<u64>,
-    /// True if the partition keeps its budget and decisions about it are only reported.
-    pub dry_run: bool,
-}
+use crate::config::Pin;
 
 /// The reason a partition is not pinned as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,20 +49,18 @@ pub(crate) enum PinError {
     },
 }
 
-impl Pin {
-    /// Checks that minimum and maximum agree, and that both are at least `least`, the smallest size
-    /// that the partition's cache accepts.
-    pub(super) fn check(&self, least: u64) -> Result<(), PinError> {
-        let less = |(what, bytes)| PinError::Least { what, bytes, least };
-        let bounds = [("minimum", Some(self.min_bytes)), ("maximum", self.max_bytes)];
-        let mut bounds = bounds.into_iter().filter_map(|(what, bytes)| Some((what, bytes?)));
-        if let Some(bound) = bounds.find(|(_, bytes)| *bytes < least) {
-            return Err(less(bound));
-        }
-        match self.max_bytes.filter(|&max| max < self.min_bytes) {
-            Some(max) => Err(PinError::Crossed { min: self.min_bytes, max }),
-            None => Ok(()),
-        }
+/// Checks that minimum and maximum of a pin agree, and that both are at least `least`, the smallest
+/// size that the partition's cache accepts.
+pub(super) fn check(pin: &Pin, least: u64) -> Result<(), PinError> {
+    let less = |(what, bytes)| PinError::Least { what, bytes, least };
+    let bounds = [("minimum", Some(pin.min_bytes)), ("maximum", pin.max_bytes)];
+    let mut bounds = bounds.into_iter().filter_map(|(what, bytes)| Some((what, bytes?)));
+    if let Some(bound) = bounds.find(|(_, bytes)| *bytes < least) {
+        return Err(less(bound));
+    }
+    match pin.max_bytes.filter(|&max| max < pin.min_bytes) {
+        Some(max) => Err(PinError::Crossed { min: pin.min_bytes, max }),
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sherwood_model::{DemandKind, Rates, ResourceId, ResourceKind, TenantId};
 
 use crate::backend::BackendDriver;
-use crate::tenants::{ResourceSetup, TenantNetwork};
+use crate::config::ResourceSetup;
+use crate::tenants::TenantNetwork;
 
 /// The limits that follow the rates of a plan.
 #[derive(Default)]

@@ -12,8 +12,9 @@ use sherwood_policy::tenants::{
 };
 use sherwood_policy::{Controller, Decision, Observation, Options, Policy, TwoLevels, TwoLevelsError};
 
+use crate::config::{TenancySetup, TermsError};
 use crate::names::Names;
-use crate::tenants::{TenancySetup, TermsError, Traffic};
+use crate::tenants::Traffic;
 
 /// Most sentences of trades that are kept.
 const TRADES_MAX: usize = 256;

@@ -8,8 +8,9 @@ use sherwood_model::{ResourceKind, TenantId};
 use sherwood_policy::tenants::{Division, Share, TenantDecision, TenantStanding, TenantTerms};
 
 use super::tenants::{SaidTrade, TenantLevels};
+use crate::config::{ResourceSetup, TenancySetup};
 use crate::names::Names;
-use crate::tenants::{ResourceSetup, ResourceUse, TenancySetup};
+use crate::tenants::ResourceUse;
 
 /// State of the division among tenants.
 #[derive(Debug, Serialize, JsonSchema)]

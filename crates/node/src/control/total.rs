@@ -6,8 +6,8 @@ use sherwood_policy::PartitionObservation;
 use sherwood_policy::tenants::TenantTerms;
 
 use super::change::ChangeError;
-use super::{Control, Levels, Pin};
-use crate::config::ByteSize;
+use super::{Control, Levels};
+use crate::config::{ByteSize, Pin};
 use crate::names::PartitionName;
 
 impl Control {

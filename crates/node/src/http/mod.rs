@@ -42,7 +42,11 @@ use tower_service::Service;
 
 use crate::access::Refusals;
 use crate::buffers::{Buffers, Uncounted};
-use crate::tls::{self, Tls};
+use crate::config::http_limits::{
+    CONNECTION_BYTES_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_BYTES_MAX, STREAM_HEAD_BYTES_MAX, STREAMS_MAX,
+    TLS_CONNECTION_BYTES_MAX, WINDOW_BYTES,
+};
+use crate::tls::Tls;
 use activity::{Activity, Heard};
 use drain::Drain;
 
@@ -55,22 +59,6 @@ pub(crate) use text::Text;
 
 /// Timeout of the head of a request, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Largest head of a request, bytes; also the bound of the read buffer and of the write buffer.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Upper bound of a connection's read and write buffers, which are not part of the shared budget
-/// ([`crate::buffers`]), bytes.
-pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
-/// Requests in flight on a connection by HTTP/2. A node waits there for the turns of all its calls
-/// to one replica.
-const STREAMS_MAX: u32 = 1_024;
-/// Bytes of requests that a client may send by HTTP/2 before they are read, on one connection. A
-/// message has some 50.
-const WINDOW_BYTES: u32 = 64 << 10;
-/// Largest head of a request by HTTP/2, bytes. Those of requests in flight are kept.
-const STREAM_HEAD_BYTES_MAX: u32 = 4 << 10;
-/// Upper bound of a connection's buffers and heads by HTTP/2, bytes.
-pub(crate) const HTTP2_CONNECTION_BYTES_MAX: usize =
-    (STREAMS_MAX * STREAM_HEAD_BYTES_MAX + 2 * WINDOW_BYTES) as usize;
 /// Bytes of one request by HTTP/2 that a client may send before they are read, and the largest
 /// frame.
 const STREAM_BYTES: u32 = 16 << 10;
@@ -206,7 +194,7 @@ impl Port {
     fn connection_bytes_max(&self) -> usize {
         let plain =
             if self.routers.http2.is_some() { HTTP2_CONNECTION_BYTES_MAX } else { CONNECTION_BYTES_MAX };
-        plain + self.tls.as_ref().map_or(0, |_| tls::CONNECTION_BYTES_MAX)
+        plain + self.tls.as_ref().map_or(0, |_| TLS_CONNECTION_BYTES_MAX)
     }
 
     fn serve_connection<S>(&self, stream: S, place: Place, clients: &Drain)

@@ -11,12 +11,12 @@ use super::behind::Behind;
 use super::{bind, routes, standings};
 use crate::access::{PasswordFile, UserTenants, Users};
 use crate::config::Protocol;
+use crate::config::TenancySetup;
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::passed::PassedSockets;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
-use crate::tenants::TenancySetup;
 use crate::tls::Tls;
 
 /// The listeners of a node, in the order of its configuration.

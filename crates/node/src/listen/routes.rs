@@ -6,10 +6,10 @@ use sherwood_listener::{Routing, Target, UserRoutes};
 use sherwood_model::{BackendId, TenantId};
 
 use crate::access::UserTenants;
+use crate::config::TenancySetup;
 use crate::core::Core;
 use crate::setup::{ListenerSetup, RouteSetup};
 use crate::start::StartError;
-use crate::tenants::TenancySetup;
 
 /// Returns the routes of clients whose user has none of its own: those of the listener's tenant, or
 /// of the default tenant, and of tenants whose prefix a key has. Where only users tell the tenant,

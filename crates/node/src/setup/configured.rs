@@ -9,8 +9,7 @@ use sherwood_store::{OpenError, Store, StoreOptions};
 
 use super::SnapshotSetup;
 use super::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup};
-use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
-use crate::control::{InstancesSetup, Pin};
+use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Pin, Route};
 use crate::passed::PassedSockets;
 
 impl Setup {

@@ -15,16 +15,11 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
 use sherwood_store::{ServerAddress, Store};
 
-use crate::config::{Protocol, WriteThrough, Writes};
-use crate::control::{InstancesSetup, Pin};
-use crate::deadlines::DeadlineRule;
+use crate::config::{
+    AccessSetup, DeadlineRule, InstancesSetup, Pin, Protocol, SchedulerSetup, SchedulerSource, SloSetup,
+    SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
+};
 use crate::passed::PassedSockets;
-use crate::slos::SloSetup;
-use crate::spans::SpanExport;
-use crate::tenants::TenancySetup;
-use crate::tickets::{SchedulerSetup, SchedulerSource};
-use crate::tls::TlsFiles;
-use crate::traces::SpanRule;
 use sherwood_listener::Address;
 
 /// Options of a node that is not started yet.
@@ -121,25 +116,6 @@ impl Setup {
         let least = |index: usize| instances.get(index).map_or(0, |instance| instance.kind.bytes_min());
         let pins = self.partitions.iter().map(|partition| partition.pin).enumerate();
         pins.map(|(index, pin)| Pin { min_bytes: pin.min_bytes.max(least(index)), ..pin }).collect()
-    }
-}
-
-/// TLS and tokens of the HTTP port. The default, for loopback, accepts every process of this
-/// machine and no page of another site.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccessSetup {
-    /// Files for TLS; none serves plain HTTP.
-    pub tls: Option<TlsFiles>,
-    /// File of the tokens that requests must show; none requires no token.
-    pub token_file: Option<PathBuf>,
-    /// File of tokens with read access only.
-    pub read_token_file: Option<PathBuf>,
-}
-
-impl AccessSetup {
-    /// The scheme of the HTTP port.
-    pub(crate) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
     }
 }
 

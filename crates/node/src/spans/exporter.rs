@@ -20,9 +20,9 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Status};
 
 use super::client::CollectorClient;
-use super::options::{ExportProtocol, SpanExport};
 use super::queue::SpanQueue;
 use crate::access::{AccessError, Refusal, refused, secret_bytes};
+use crate::config::{ExportProtocol, SpanExport};
 
 /// Time after which an incomplete batch is sent.
 const DELAY: Duration = Duration::from_secs(1);

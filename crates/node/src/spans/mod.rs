@@ -8,7 +8,6 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `options` | options of the export |
 //! | `context` | W3C trace context |
 //! | `trace` | ids of a sampled request's spans |
 //! | `attempt` | spans of calls to replicas |
@@ -19,7 +18,6 @@ mod attempt;
 mod client;
 mod context;
 mod exporter;
-mod options;
 mod queue;
 mod trace;
 
@@ -36,10 +34,10 @@ use tokio::task::JoinHandle;
 
 pub(crate) use attempt::{AttemptEnd, AttemptSpan, AttemptSpans};
 pub use exporter::SpanExportError;
-pub use options::{CollectorUrl, ExportProtocol, NoCollectorUrl, SpanExport};
 pub(crate) use queue::{ExportCounts, SPANS_BYTES_MAX};
 pub(crate) use trace::{Ended, QuerySpan, RequestTrace, failed};
 
+use crate::config::SpanExport;
 use crate::entropy::Entropy;
 use context::{Parent, TRACEPARENT, TRACESTATE};
 use queue::SpanQueue;

@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 
 use super::StartError;
 use crate::access::{Guard, Tokens};
+use crate::config::{AccessSetup, TlsFiles};
 use crate::core::Core;
 use crate::http::{self, Routers};
 use crate::passed::PassedSockets;
-use crate::setup::AccessSetup;
-use crate::tls::{Tls, TlsFiles};
+use crate::tls::Tls;
 
 /// A kind of port.
 #[derive(Clone, Copy)]

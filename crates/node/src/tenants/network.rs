@@ -8,8 +8,8 @@ use sherwood_dispatch::{LOOK_AGAIN, OverRate, TenantGate, TenantUse};
 use sherwood_listener::Network;
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 
-use super::TenancySetup;
 use crate::clock::Clock;
+use crate::config::TenancySetup;
 
 /// The rates of tenants' network traffic.
 pub(crate) struct TenantNetwork {

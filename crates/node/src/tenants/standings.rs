@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sherwood_listener::{ResourceStanding, Standings, TenantStanding};
 use sherwood_model::TenantId;
 
-use super::{TenancySetup, Traffic};
+use super::Traffic;
+use crate::config::{ResourceSetup, TenancySetup};
 use crate::control::Quotas;
 use crate::names::Names;
 
@@ -22,15 +23,14 @@ impl Standings for NodeStandings {
         let quota = self.quotas.of(tenant)?;
         let uses = self.traffic.uses_of(tenant);
         let resources = self.setup.resources.iter().zip(&quota.rates).zip(uses);
-        let standing =
-            |((resource, &budget_per_s), used): ((&super::ResourceSetup, &f64), super::ResourceUse)| {
-                ResourceStanding {
-                    name: resource.name.clone(),
-                    budget_per_s,
-                    used: used.units,
-                    waiting: used.waiting,
-                }
-            };
+        let standing = |((resource, &budget_per_s), used): ((&ResourceSetup, &f64), super::ResourceUse)| {
+            ResourceStanding {
+                name: resource.name.clone(),
+                budget_per_s,
+                used: used.units,
+                waiting: used.waiting,
+            }
+        };
         Some(TenantStanding {
             name: self.names.tenant(tenant).to_owned(),
             cache_bytes: quota.bytes,

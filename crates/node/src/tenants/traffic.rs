@@ -8,8 +8,9 @@ use sherwood_model::{BackendId, DemandCounts, Legs, PartitionId, ResourceKind, T
 use sherwood_path::BackendUse;
 use sherwood_policy::tenants::{MissCurve, ReadCounts, TenantObservation, TenantPartition, TenantResource};
 
-use super::{TenancySetup, TenantNetwork};
+use super::TenantNetwork;
 use crate::backend::BackendDriver;
+use crate::config::TenancySetup;
 use crate::names::Names;
 
 /// The counters of all tenants.

@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::{Code, Response, Status};
 
-use super::SchedulerSource;
 use super::connection::{Connection, Endpoint, is_not_carried_out, is_of_the_connection};
 use super::generated::tickets_client::TicketsClient;
 use super::generated::{
@@ -22,6 +21,7 @@ use super::generated::{
 };
 use crate::access::AccessError;
 use crate::clock::Clock;
+use crate::config::SchedulerSource;
 
 /// Longest wait for a ticket. Chosen: several round trips between the zones of a region. A call
 /// waits for half of the time that it has left, if that is less.

@@ -1,15 +1,13 @@
 //! Connections to schedulers: HTTP/2, over TLS for `https`.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::uri::Scheme;
 use axum::http::{HeaderValue, Request, Response, Uri, header};
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
@@ -25,75 +23,12 @@ use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
 
-use super::service::DEFAULT;
 use crate::access::{AccessError, Refusal, refused, secret_bytes};
+use crate::config::{SchedulerSource, SchedulerUrl};
 
 /// Interval of pings to a silent node, and the timeout of its answers: a wait for a turn of a node
 /// that has vanished ends after twice this time.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The URL of a scheduler: `http://host:port/name`, or `https`; without a name it is `default`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SchedulerUrl {
-    is_tls: bool,
-    authority: Authority,
-    port: u16,
-    scheduler: String,
-}
-
-/// The scheduler of a replica, as configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SchedulerSource {
-    /// The URL of the scheduler.
-    pub url: SchedulerUrl,
-    /// File of the token that the node asks for; none if it asks for none.
-    pub token_file: Option<PathBuf>,
-    /// Options of TLS, for `https`.
-    pub tls: TlsOptions,
-}
-
-/// The reason why a text is no URL of a scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it must be http:// or https://, a host, a port, and nothing else or the name of a scheduler")]
-pub struct NoSchedulerUrl;
-
-impl FromStr for SchedulerUrl {
-    type Err = NoSchedulerUrl;
-
-    fn from_str(text: &str) -> Result<Self, NoSchedulerUrl> {
-        let uri: Uri = text.parse().map_err(|_| NoSchedulerUrl)?;
-        let parts = uri.into_parts();
-        let is_tls = match parts.scheme.as_ref().map(Scheme::as_str) {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(NoSchedulerUrl),
-        };
-        let authority = parts.authority.ok_or(NoSchedulerUrl)?;
-        let port = authority.port_u16().ok_or(NoSchedulerUrl)?;
-        let path = parts.path_and_query.as_ref().map_or("/", PathAndQuery::as_str);
-        let name = path.strip_prefix('/').ok_or(NoSchedulerUrl)?;
-        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        if authority.as_str().contains('@') || authority.host().is_empty() || !is_name {
-            return Err(NoSchedulerUrl);
-        }
-        let scheduler = if name.is_empty() { DEFAULT } else { name }.to_owned();
-        Ok(Self { is_tls, authority, port, scheduler })
-    }
-}
-
-impl fmt::Display for SchedulerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { is_tls, authority, port: _, scheduler } = self;
-        let scheme = if *is_tls { "https" } else { "http" };
-        write!(f, "{scheme}://{authority}/{scheduler}")
-    }
-}
-
-impl fmt::Debug for SchedulerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// Everything that connecting to a scheduler needs.
 pub(super) struct Endpoint {
@@ -111,13 +46,13 @@ impl Endpoint {
         let SchedulerSource { url, token_file, tls } = source;
         let token = |path: PathBuf| Watched::open(move |reader: &mut Reader| token(&path, reader));
         let token = token_file.map(token).transpose()?.map(Arc::new);
-        let tls = if url.is_tls { Some(client_tls(&url, &tls)?) } else { None };
+        let tls = if url.is_secure() { Some(client_tls(&url, &tls)?) } else { None };
         Ok(Self { url, tls, token })
     }
 
     /// The name of the scheduler at its node.
     pub(super) fn scheduler(&self) -> &str {
-        &self.url.scheduler
+        self.url.scheduler()
     }
 
     pub(super) fn url(&self) -> &SchedulerUrl {
@@ -126,8 +61,8 @@ impl Endpoint {
 
     /// The URL of the scheduler's node.
     pub(super) fn origin(&self) -> Uri {
-        let scheme = if self.url.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
-        let uri = Uri::builder().scheme(scheme).authority(self.url.authority.clone()).path_and_query("/");
+        let scheme = if self.url.is_secure() { Scheme::HTTPS } else { Scheme::HTTP };
+        let uri = Uri::builder().scheme(scheme).authority(self.url.authority().clone()).path_and_query("/");
         uri.build().expect("its parts are those of a URL")
     }
 
@@ -143,8 +78,8 @@ impl Endpoint {
     /// # Errors
     /// The node cannot be reached, or speaks no HTTP/2.
     pub(super) async fn connect(&self) -> io::Result<Connection> {
-        let host = self.url.authority.host().trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((host, self.url.port)).await?;
+        let host = self.url.host();
+        let stream = TcpStream::connect((host, self.url.port())).await?;
         // Messages are written whole, so the kernel need not wait for more.
         stream.set_nodelay(true)?;
         match &self.tls {
@@ -240,8 +175,7 @@ fn client_tls(
 ) -> Result<(ClientTls, ServerName<'static>), AccessError> {
     let unusable = |why: String| refused("[[backend]] tickets.tls", &PathBuf::new(), Refusal::Unusable(why));
     let tls = ClientTls::open(options, &["h2"]).map_err(|error| unusable(error.to_string()))?;
-    let host = url.authority.host().trim_start_matches('[').trim_end_matches(']');
-    let name = options.server_name.as_deref().unwrap_or(host);
+    let name = options.server_name.as_deref().unwrap_or(url.host());
     let name = ServerName::try_from(name.to_owned()).map_err(|error| unusable(format!("{name}: {error}")))?;
     Ok((tls, name))
 }
@@ -258,30 +192,4 @@ fn token(path: &Path, reader: &mut Reader) -> Result<HeaderValue, AccessError> {
         .map_err(|_| refused(WHAT, path, Refusal::Empty("token of printable characters")))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scheduler_url_has_scheme_host_port_and_perhaps_a_name() {
-        let shown = |text: &str| text.parse::<SchedulerUrl>().map(|url| url.to_string());
-        assert_eq!(shown("http://127.0.0.1:8080").unwrap(), "http://127.0.0.1:8080/default");
-        assert_eq!(shown("https://a.example:443/catalog-1").unwrap(), "https://a.example:443/catalog-1");
-        assert_eq!(shown("http://[::1]:80/").unwrap(), "http://[::1]:80/default");
-        for wrong in [
-            "",
-            "127.0.0.1:8080",
-            "ftp://a:1",
-            "http://a",
-            "http://a:b",
-            "http://a:1/b/c",
-            "http://a:1/b?c",
-            "http://u@a:1",
-            "http://:1",
-        ] {
-            assert_eq!(shown(wrong), Err(NoSchedulerUrl), "{wrong}");
-        }
-    }
 }

@@ -5,7 +5,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `connection` | connections to schedulers, and their URLs |
+//! | `connection` | connections to schedulers |
 //! | `client` | the tickets of a backend's calls |
 //! | `scheduler` | one scheduler: the machine of `dispatch`, the calls that wait, and the wake-up |
 //! | `service` | the five calls, converted to inputs of a scheduler |
@@ -27,9 +27,7 @@ mod service;
 mod generated;
 
 pub(crate) use client::{Schedulers, Turn};
-pub use connection::{NoSchedulerUrl, SchedulerSource, SchedulerUrl};
 pub(crate) use scheduler::Scheduler;
-pub use scheduler::SchedulerSetup;
 pub(crate) use service::{CALLS, TicketService, whole_message};
 
 #[cfg(test)]

@@ -13,15 +13,7 @@ use sherwood_model::Instant;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
-
-/// A scheduler, before the node is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SchedulerSetup {
-    /// Unique name, which clients put into the URL.
-    pub name: String,
-    /// Order, slots, bounds and lease.
-    pub options: TicketOptions,
-}
+use crate::config::SchedulerSetup;
 
 /// A scheduler of the node.
 pub(crate) struct Scheduler {

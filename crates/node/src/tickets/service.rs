@@ -19,6 +19,7 @@ use super::generated::{
 };
 use super::scheduler::{Scheduler, Turn};
 use crate::buffers::Buffers;
+use crate::config::DEFAULT_SCHEDULER;
 use crate::http::{WholeBody, listed, stopped};
 
 /// The paths of the calls.
@@ -32,9 +33,6 @@ const PREFIX_BYTES: usize = 5;
 
 /// Largest number of keys of one call.
 const KEYS_MAX: u32 = 10_000;
-
-/// The name of a scheduler that is called by none.
-pub(super) const DEFAULT: &str = "default";
 
 /// Reads the message of a call to its end before the call is served, within the bounds of all
 /// bodies. The server of gRPC would wait for the end for ever.
@@ -78,7 +76,7 @@ impl TicketService {
     }
 
     fn scheduler(&self, name: &str) -> Result<&Arc<Scheduler>, Status> {
-        let name = if name.is_empty() { DEFAULT } else { name };
+        let name = if name.is_empty() { DEFAULT_SCHEDULER } else { name };
         self.schedulers.iter().find(|scheduler| scheduler.name == name).ok_or_else(|| {
             let known: Vec<_> = self.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
             let name: String = name.chars().take(64).collect();

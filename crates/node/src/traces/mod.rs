@@ -27,9 +27,9 @@ use sherwood_model::{SpanCounts, TracedRequest, Traces};
 
 pub(crate) use grpc::routers;
 pub(crate) use http::export;
-pub use rule::SpanRule;
 
 use crate::buffers::{Buffers, Uncounted};
+use crate::config::SpanRule;
 use crate::core::Core;
 use crate::slos::Counted;
 use rule::Rules;

@@ -1,62 +1,16 @@
 //! Rules by which client spans belong to backends.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use sherwood_model::BackendId;
-use sherwood_store::StoreOptions;
 
-/// The client spans of a backend: those that have all the attributes of one of these sets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpanRule(Vec<BTreeMap<String, String>>);
+use crate::config::SpanRule;
 
-impl SpanRule {
-    /// Returns the rule of spans with all these attributes.
-    #[must_use]
-    pub fn of(attributes: BTreeMap<String, String>) -> Self {
-        Self(vec![attributes])
-    }
-
-    /// Returns the rule of spans that name the system of `store` by OpenTelemetry's attributes of
-    /// databases, old or stable, or the host of an HTTP service; none for embedded stores.
-    #[must_use]
-    pub fn of_store(store: &StoreOptions) -> Self {
-        let systems: &[(&str, &str)] = match store {
-            StoreOptions::Memcached(_) => &[("memcached", "memcached")],
-            StoreOptions::Redis(_) => &[("redis", "redis")],
-            StoreOptions::MySql(_) => &[("mysql", "mysql"), ("mariadb", "mariadb")],
-            StoreOptions::Postgres(_) => &[("postgresql", "postgresql")],
-            StoreOptions::DynamoDb(_) => &[("aws.dynamodb", "dynamodb")],
-            StoreOptions::Sqlite(_) => &[("sqlite", "sqlite")],
-            StoreOptions::Kv(_) | StoreOptions::Compute(_) | StoreOptions::Synthetic(_) => &[],
-            StoreOptions::Http(http) => return host_of(&http.url).map_or_else(Self::default, Self::of_host),
-        };
-        let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        let both = |(stable, old): &(&str, &str)| [one("db.system.name", stable), one("db.system", old)];
-        Self(systems.iter().flat_map(both).collect())
-    }
-
-    fn of_host(host: &str) -> Self {
-        let one = |name: &str| BTreeMap::from([(name.to_owned(), host.to_owned())]);
-        Self(["server.address", "net.peer.name"].map(one).to_vec())
-    }
-
-    fn matches(&self, attributes: &[KeyValue]) -> bool {
-        self.0.iter().any(|set| set.iter().all(|(name, value)| has(attributes, name, value)))
-    }
-}
-
-/// The host of a URL, without its port.
-fn host_of(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    if let Some((address, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
-        return Some(address);
-    }
-    host.split(':').next().filter(|host| !host.is_empty())
+/// True if a span with these attributes has all those of one of the rule's sets.
+fn matches(rule: &SpanRule, attributes: &[KeyValue]) -> bool {
+    rule.sets().iter().any(|set| set.iter().all(|(name, value)| has(attributes, name, value)))
 }
 
 fn has(attributes: &[KeyValue], name: &str, value: &str) -> bool {
@@ -99,7 +53,7 @@ impl Rules {
         if let Some(backend) = named {
             return Owner::One(backend, self.0[backend.index()].1);
         }
-        let mut matching = self.0.iter().enumerate().filter(|(_, (rule, _))| rule.matches(attributes));
+        let mut matching = self.0.iter().enumerate().filter(|(_, (rule, _))| matches(rule, attributes));
         match (matching.next(), matching.next()) {
             (None, _) => Owner::None,
             (Some((index, (_, timeout))), None) => Owner::One(BackendId::from_index(index), *timeout),
@@ -110,6 +64,8 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn attribute(key: &str, value: Value) -> KeyValue {
@@ -146,12 +102,5 @@ mod tests {
         assert_eq!(owner(&[namespace, port, text("db.system", "redis")]), Owner::Several);
         assert_eq!(owner(&[]), Owner::None);
         assert_eq!(rules.owner(Some(BackendId(2)), &[text("db.system", "redis")]), is(2));
-    }
-
-    #[test]
-    fn host_of_a_url_has_no_port_and_no_user() {
-        assert_eq!(host_of("https://[::1]:80/x"), Some("::1"));
-        assert_eq!(host_of("http://h"), Some("h"));
-        assert_eq!([host_of("h/x"), host_of("http:///x")], [None, None]);
     }
 }

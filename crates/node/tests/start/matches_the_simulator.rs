@@ -20,7 +20,7 @@ use sherwood_sim::{ScheduledRequest, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 use sherwood_workload::onerf::{BackendModel, Model};
 
-use crate::control::Pin;
+use crate::config::{AccessSetup, Pin, SpanRule};
 use crate::gateway;
 use crate::http::WholeBody;
 use crate::passed::PassedSockets;
@@ -213,7 +213,7 @@ impl Driven {
             stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
             servers: Vec::new(),
             tickets: Vec::new(),
-            spans: crate::traces::SpanRule::default(),
+            spans: SpanRule::default(),
         };
         let partition = |backend: &BackendModel| PartitionSetup {
             tenant: TenantId(0),
@@ -253,7 +253,7 @@ impl Driven {
             otlp: None,
             spans: None,
             passed: PassedSockets::default(),
-            access: crate::setup::AccessSetup::default(),
+            access: AccessSetup::default(),
             http_connections_max: 1,
             buffers_bytes_max: 1 << 20,
             slack_bytes: None,

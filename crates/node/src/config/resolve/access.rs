@@ -15,8 +15,8 @@ use crate::config::spanned::Spanned;
 use crate::config::problem::Problems;
 use crate::config::raw::{Key, RawAdmin, RawListener, RawServerTls};
 use crate::config::scope::{Given, Setting, bytes, given, one_of};
-use crate::setup::AccessSetup;
-use crate::tls::TlsFiles;
+use crate::config::setup::AccessSetup;
+use crate::config::setup::TlsFiles;
 use sherwood_listener::Address;
 
 const TOKENS: Setting = Setting::new("[admin]", "token_file", "\"tokens\"");

@@ -14,8 +14,8 @@ use crate::config::meaning::{BackendConfig, Freshness, Writes};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};
+use crate::config::setup::SpanRule;
 use crate::config::units::{Span, quoted};
-use crate::traces::SpanRule;
 
 const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
 const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");

@@ -10,8 +10,8 @@ use crate::config::meaning::{BackendConfig, Listener, Mode, Protocol, Route, Wri
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawListener};
 use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
+use crate::config::setup::AccessSetup;
 use crate::config::units::quoted;
-use crate::setup::AccessSetup;
 use sherwood_listener::{Address, UnixSocket};
 
 use super::tenants::Resolved;

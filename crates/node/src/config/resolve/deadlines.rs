@@ -9,8 +9,8 @@ use crate::config::meaning::BackendConfig;
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{Key, RawDeadline};
 use crate::config::scope::{Setting, at_most, bytes, given, in_range, unknown};
+use crate::config::setup::DeadlineRule;
 use crate::config::units::Span;
-use crate::deadlines::DeadlineRule;
 
 const BACKEND: Setting = Setting::new("[[deadline]]", "backend", "\"catalog\"");
 const TENANT: Setting = Setting::new("[[deadline]]", "tenant", "\"default\"");

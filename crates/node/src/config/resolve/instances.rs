@@ -9,8 +9,8 @@ use crate::config::meaning::{Control, Listener, Partition};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawInstance};
 use crate::config::scope::{Given, Setting, bytes, given, one_of};
+use crate::config::setup::{InstanceKind, InstanceSetup};
 use crate::config::units::quoted;
-use crate::control::{InstanceKind, InstanceSetup};
 
 const KIND: Setting = Setting::new("[[partition]]", "cache.kind", "\"memcached\"");
 const KINDS: [(&str, InstanceKind); 2] =

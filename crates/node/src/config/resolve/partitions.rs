@@ -13,10 +13,10 @@ use crate::config::meaning::{BackendConfig, Partition};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::RawPartition;
 use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
+use crate::config::setup::InstanceSetup;
+use crate::config::setup::partition_name;
+use crate::config::setup::{DEFAULT_TENANT, TenantSetup};
 use crate::config::units::{ByteSize, quoted};
-use crate::control::InstanceSetup;
-use crate::names::partition_name;
-use crate::tenants::{DEFAULT_TENANT, TenantSetup};
 
 const BACKEND: Setting = Setting::new("[[partition]]", "backend", "\"catalog\"");
 const TENANT: Setting = Setting::new("[[partition]]", "tenant", "\"default\"");

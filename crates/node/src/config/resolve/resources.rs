@@ -11,8 +11,8 @@ use crate::config::meaning::BackendConfig;
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawResource, RawTotal, RawUnit};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of, unknown};
+use crate::config::setup::ResourceSetup;
 use crate::config::units::{ByteSize, quoted};
-use crate::tenants::ResourceSetup;
 
 const KIND: Setting = Setting::new("[[resource]]", "kind", "\"reads\"");
 const BACKEND: Setting = Setting::new("[[resource]]", "backend", "\"catalog\"");

@@ -9,8 +9,8 @@ use super::backends::{NAMES, is_name};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{Key, RawScheduler};
 use crate::config::scope::{Setting, at_most, bytes, given, in_range};
+use crate::config::setup::SchedulerSetup;
 use crate::config::units::{Span, quoted};
-use crate::tickets::SchedulerSetup;
 
 const SLOTS: Setting = Setting::new("[[scheduler]]", "slots", "1");
 const TIMEOUT: Setting = Setting::new("[[scheduler]]", "timeout", "\"2s\"");

@@ -9,8 +9,8 @@ use sherwood_model::{Slo, TenantId};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawScopedSlo, RawSlo};
 use crate::config::scope::{Given, Setting, at_most, bytes, given, in_range, unknown};
+use crate::config::setup::{SloScope, SloSetup};
 use crate::config::units::{Span, quoted};
-use crate::slos::{SloScope, SloSetup};
 
 /// Maximum of SLOs per class, and of SLOs per tenant.
 const SLOS_MAX: usize = 32;

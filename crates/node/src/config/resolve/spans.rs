@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::config::problem::Problems;
 use crate::config::raw::{RawOtlp, RawSpanExport};
 use crate::config::scope::{Setting, bytes, given, in_range, one_of};
+use crate::config::setup::{CollectorUrl, ExportProtocol, SpanExport};
 use crate::config::units::{Span, quoted};
-use crate::spans::{CollectorUrl, ExportProtocol, SpanExport};
 
 const PROTOCOL: Setting = Setting::new("[otlp]", "export.protocol", "\"grpc\"");
 const RATIO: Setting = Setting::new("[otlp]", "export.sample_ratio", "0.01");

@@ -15,8 +15,8 @@ use crate::config::meaning::{BackendConfig, Control};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawControl, RawFile, RawGuard, RawTenant, RawTenants};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of, unknown};
+use crate::config::setup::{DEFAULT_TENANT, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
 use crate::config::units::{ByteSize, Span, quoted};
-use crate::tenants::{DEFAULT_TENANT, ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};
 
 const POLICY: Setting = Setting::new("[tenants]", "policy", "\"hare\"");
 const PERIOD: Setting = Setting::new("[tenants]", "period", "\"20s\"");

@@ -5,8 +5,8 @@ use sherwood_dispatch::{AdmitChoice, BalanceChoice, Options};
 use crate::config::problem::Problems;
 use crate::config::raw::{RawBackend, RawStore, RawTickets, RawTicketsAccess};
 use crate::config::scope::{bytes, given};
+use crate::config::setup::SchedulerSource;
 use crate::config::units::quoted;
-use crate::tickets::SchedulerSource;
 
 /// Most calls in flight of a backend with tickets. All of them may wait on the connection to one
 /// scheduler, which carries 1,024 requests at a time; the rest is for releases and cancellations.

@@ -10,11 +10,12 @@ use sherwood_wire::pipeline::Step;
 
 use super::State;
 use super::link::{Link, Malformed, Trouble, Unfit, line};
+use crate::config::InstanceKind;
 
 const MIB: u64 = 1 << 20;
 
 /// Smallest limit that `cache_memlimit` takes, bytes.
-pub(super) const BYTES_MIN: u64 = 8 * MIB;
+const BYTES_MIN: u64 = InstanceKind::Memcached.bytes_min();
 
 /// Pages requested back at one poll. Each takes memcached some milliseconds; those refused because
 /// it is busy are requested again.

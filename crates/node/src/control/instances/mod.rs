@@ -20,7 +20,7 @@ mod link;
 mod memcached;
 mod redis;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::access::{AccessError, refused};
+use crate::config::{InstanceKind, InstanceSetup};
 use crate::events::Events;
 use crate::names::Names;
 pub(crate) use ledger::Ledger;
@@ -47,64 +48,12 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Longest delay before a reconnection.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Kind of cache server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstanceKind {
-    /// memcached, resized by `cache_memlimit` in whole MiB, at least eight.
-    Memcached,
-    /// Redis or Valkey, resized by `CONFIG SET maxmemory`.
-    Redis,
-}
-
-impl InstanceKind {
-    /// The name of the kind, as in the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memcached => "memcached",
-            Self::Redis => "redis",
-        }
+/// Returns the memory limit that this kind of server reports after it was set to `bytes`.
+const fn limit(kind: InstanceKind, bytes: u64) -> u64 {
+    match kind {
+        InstanceKind::Memcached => memcached::limit(bytes),
+        InstanceKind::Redis => redis::limit(bytes),
     }
-
-    /// Smallest memory limit that this kind of server accepts, bytes.
-    #[must_use]
-    pub const fn bytes_min(self) -> u64 {
-        match self {
-            Self::Memcached => memcached::BYTES_MIN,
-            Self::Redis => redis::BYTES_MIN,
-        }
-    }
-
-    /// Returns the memory limit that this kind of server reports after it was set to `bytes`.
-    const fn limit(self, bytes: u64) -> u64 {
-        match self {
-            Self::Memcached => memcached::limit(bytes),
-            Self::Redis => redis::limit(bytes),
-        }
-    }
-}
-
-/// Configuration of an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceSetup {
-    /// Kind of server that the instance is.
-    pub kind: InstanceKind,
-    /// Host and port of the instance.
-    pub address: String,
-    /// User to authenticate as; for Redis without one, its default user.
-    pub user: Option<String>,
-    /// File with the password, if the instance requires one. It must be readable by its owner only,
-    /// and is read on every connect.
-    pub password_file: Option<PathBuf>,
-}
-
-/// The external instances that a node divides memory among, in place of a cache of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstancesSetup {
-    /// Sum of the instances' sizes, bytes.
-    pub total_bytes: u64,
-    /// The instances, in the order of their partitions' ids.
-    pub each: Vec<InstanceSetup>,
 }
 
 /// The state that an instance reported.
@@ -227,7 +176,7 @@ impl Instance {
             let own = if state.limit == 0 { state.used } else { state.limit };
             let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, own));
             if let Some(bytes) = granted
-                && self.setup.kind.limit(bytes) != state.limit
+                && limit(self.setup.kind, bytes) != state.limit
             {
                 self.resize(&mut link, bytes).await?;
                 state = self.look(&mut link).await?;

@@ -8,9 +8,10 @@ use sherwood_wire::resp::client::{self, Progress, ReplyError};
 
 use super::State;
 use super::link::{Link, Malformed, Trouble, Unfit, line};
+use crate::config::InstanceKind;
 
 /// Smallest limit, bytes: below it, Redis has room only for its own memory.
-pub(super) const BYTES_MIN: u64 = 2 << 20;
+const BYTES_MIN: u64 = InstanceKind::Redis.bytes_min();
 
 /// Returns the `maxmemory` that Redis is given for a wanted size. A `maxmemory` of 0 would mean no
 /// limit.

@@ -38,9 +38,9 @@ fn instance_password_is_the_one_line_of_an_owner_only_file() {
 
 #[test]
 fn memory_limit_is_one_the_instance_accepts_and_never_zero() {
-    let mib = |bytes| InstanceKind::Memcached.limit(bytes) >> 20;
+    let mib = |bytes| limit(InstanceKind::Memcached, bytes) >> 20;
     assert_eq!((mib(0), mib((9 << 20) - 1), mib(9 << 20)), (8, 8, 9));
-    let redis = |bytes| InstanceKind::Redis.limit(bytes);
+    let redis = |bytes| limit(InstanceKind::Redis, bytes);
     assert_eq!((redis(0), redis(1), redis(12_345_678)), (2 << 20, 2 << 20, 12_345_678));
 }
 

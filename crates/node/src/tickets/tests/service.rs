@@ -7,7 +7,7 @@ use sherwood_store::TlsOptions;
 use tonic::{Code, Status};
 
 use super::support::{Client, eventually, metric, node, run, source, within};
-use crate::tickets::SchedulerSource;
+use crate::config::SchedulerSource;
 use crate::tickets::connection::Endpoint;
 use crate::tickets::generated::GetTicketRequest;
 

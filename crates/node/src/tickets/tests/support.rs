@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sherwood_store::TlsOptions;
 use tonic::Status;
 
-use crate::config::{self, Flags};
+use crate::config::{self, Flags, SchedulerSource, SchedulerUrl};
 use crate::setup::Setup;
 use crate::start::Node;
 use crate::tickets::connection::{Connection, Endpoint};
@@ -18,7 +18,6 @@ use crate::tickets::generated::tickets_client::TicketsClient;
 use crate::tickets::generated::{
     CancelTicketRequest, GetTicketRequest, GetTicketResponse, ReleaseTicketRequest, WaitOnTicketRequest,
 };
-use crate::tickets::{SchedulerSource, SchedulerUrl};
 
 /// Longest time that a test waits for what is to happen.
 const TIMEOUT: Duration = Duration::from_secs(60);

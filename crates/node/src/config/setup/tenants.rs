@@ -10,6 +10,11 @@ use sherwood_policy::tenants::{Share, TenantControlOptions, TenantResource, Tena
 /// Name of the tenant of clients that name none.
 pub(crate) const DEFAULT_TENANT: &str = "default";
 
+/// Returns the name of a tenant's partition of a backend.
+pub(crate) fn partition_name(tenant: &str, backend: &str) -> String {
+    if tenant == DEFAULT_TENANT { backend.to_owned() } else { format!("{tenant}:{backend}") }
+}
+
 /// Tenants among which cache and resources are divided, `[tenants]` in the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenancySetup {
