@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sherwood_node::config::{self, Flags};
+use sherwood_config::Flags;
 
 use crate::exit::Failure;
 use crate::out;
@@ -21,8 +21,8 @@ const NOT_SEEN: &str = "not looked at: whether ports are free, files of password
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let flags = Flags { config: Some(args.file.clone()), ..Flags::default() };
-    let config =
-        config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
+    let config = sherwood_config::load(&flags, sherwood_policy::available_without_options())
+        .map_err(Failure::usage)?;
     let (memory, buffers) = (config.memory_line(), config.buffers_line());
     out::print(&format!("{} is valid\n{memory}\n{buffers}\n{NOT_SEEN}\n", args.file.display()))
 }

@@ -1,7 +1,5 @@
 //! `sherwood config-schema`.
 
-use sherwood_node::config;
-
 use crate::exit::Failure;
 use crate::out;
 
@@ -13,6 +11,6 @@ With `#:schema sherwood.schema.json` in its first line, editors complete and che
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args) -> Result<(), Failure> {
-    let schema = serde_json::to_string_pretty(&config::schema()).expect("a schema is JSON");
+    let schema = serde_json::to_string_pretty(&sherwood_config::schema()).expect("a schema is JSON");
     out::print(&format!("{schema}\n"))
 }

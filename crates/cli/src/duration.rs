@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_node::config::Span;
+use sherwood_config::Span;
 
 /// Parses a duration such as `500ms` or `5m` and checks that it is in `shortest..=longest`.
 pub(crate) fn between(shortest: Duration, longest: Duration, text: &str) -> Result<Duration, String> {

@@ -4,7 +4,7 @@ mod manager;
 
 use std::path::PathBuf;
 
-use sherwood_node::config::{self, Config, Flags};
+use sherwood_config::{Config, Flags};
 use sherwood_node::{Node, PassedSockets, ReloadError, ReloadOptions, ReloadRequest, Reloaded, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -91,8 +91,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     serve(&args.flags(), config, passed)
 }
 
-fn load(flags: &Flags) -> Result<Config, config::ConfigError> {
-    config::load(flags, sherwood_policy::available_without_options())
+fn load(flags: &Flags) -> Result<Config, sherwood_config::ConfigError> {
+    sherwood_config::load(flags, sherwood_policy::available_without_options())
 }
 
 fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(), Failure> {

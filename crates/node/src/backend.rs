@@ -31,7 +31,6 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::config;
 use crate::entropy::Entropy;
 use crate::errors::Errors;
 use crate::recording::Recording;
@@ -144,7 +143,7 @@ pub(crate) struct BackendParts {
     pub(crate) rules: Rules,
     /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
-    pub(crate) writes: config::Writes,
+    pub(crate) writes: sherwood_config::Writes,
     /// The measure of a read and of a write, for tenants.
     pub(crate) units: Units,
     /// Name of the resource that limits tenants' writes, if there is one.
@@ -319,8 +318,8 @@ impl BackendDriver {
     }
 
     /// Sets the timeout of further queries, and how calls are retried and replicas probed.
-    pub(crate) fn set_times(&self, times: &config::Times) {
-        let config::Times { timeout, retry, probe } = *times;
+    pub(crate) fn set_times(&self, times: &sherwood_config::Times) {
+        let sherwood_config::Times { timeout, retry, probe } = *times;
         lock(&self.state).machine.set_times(timeout, retry, probe);
     }
 

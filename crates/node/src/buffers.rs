@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
-use crate::config::ByteSize;
+use sherwood_config::ByteSize;
 use sherwood_listener::BufferBytes;
 
 /// Bytes that a [`Hold`] takes from the budget in advance, so that not every value changes the

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use sherwood_cache::{Access, Cache, Usage};
+use sherwood_config::TenancySetup;
 use sherwood_dispatch::FetchError;
 use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, Instant, PartitionId, ResourceKind, TenantId};
@@ -16,7 +17,6 @@ use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::TenancySetup;
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};

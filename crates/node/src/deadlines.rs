@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::DeadlineRule;
 use sherwood_model::{BackendId, DeadlineClass, Demand, TenantId};
 use sherwood_path::Status;
-
-use crate::config::DeadlineRule;
 
 /// The rules of a node, the most specific first.
 #[derive(Debug)]

@@ -21,7 +21,6 @@ mod background;
 mod buffers;
 mod classes;
 pub mod clock;
-pub mod config;
 mod control;
 mod core;
 mod cpu;
@@ -32,6 +31,7 @@ mod errors;
 mod events;
 mod gateway;
 #[cfg(test)]
+#[path = "../../config/src/golden.rs"]
 mod golden;
 mod history;
 mod http;
@@ -61,11 +61,6 @@ mod waiter;
 mod write;
 
 pub use access::{AccessError, Refusal};
-pub use config::{
-    AccessSetup, CollectorUrl, DeadlineRule, ExportProtocol, InstanceKind, InstanceSetup, InstancesSetup,
-    NoCollectorUrl, NoSchedulerUrl, Pin, ResourceSetup, SchedulerSetup, SchedulerSource, SchedulerUrl,
-    SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup, TenantSetup, TlsFiles,
-};
 pub use control::TenancyError;
 pub use events::Event;
 pub use passed::{PassedError, PassedSockets};

@@ -17,6 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_pr
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use sherwood_config::SloScope;
 use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, TicketStats};
 use sherwood_listener::BufferBytes;
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
@@ -24,7 +25,6 @@ use sherwood_policy::GuardStanding;
 use sherwood_store::ConsumedUnits;
 
 use crate::backend::BackendDriver;
-use crate::config::SloScope;
 use crate::core::Core;
 use crate::deadlines::Kept;
 use crate::telemetry::Rbc;

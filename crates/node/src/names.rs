@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
+use sherwood_config::{DEFAULT_TENANT, SloScope, partition_name};
 use sherwood_model::{BackendId, PartitionId, TenantId};
-
-use crate::config::{DEFAULT_TENANT, SloScope, partition_name};
 
 /// Name, tenant and backend of a partition.
 #[derive(Clone, Debug)]

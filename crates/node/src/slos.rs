@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::{SloScope, SloSetup};
 use sherwood_model::{
     FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, TenantId, WindowOptions,
 };
-
-use crate::config::{SloScope, SloSetup};
 
 /// Requests of one SLO that are kept exactly, 8 bytes each; beyond them latencies are counted to
 /// 0.8%.

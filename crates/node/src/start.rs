@@ -25,6 +25,9 @@ use std::{io, mem};
 
 use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
+use sherwood_config::{
+    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Pin, Protocol, SchedulerSetup, TenancySetup,
+};
 use sherwood_dispatch::AdmitChoice;
 use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, CachePlan, PartitionId, ResourceKind, SeededState, SloStanding};
@@ -39,9 +42,6 @@ use crate::background::BackgroundTasks;
 use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::{
-    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Pin, Protocol, SchedulerSetup, TenancySetup,
-};
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
     Actuator, AdmissionTargets, Control, ControlParts, Instances, Levels, Losses, OwnCache, RateLimits,

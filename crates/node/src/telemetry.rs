@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::SloSetup;
 use sherwood_model::history::Percentiles;
 use sherwood_model::{
     BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSelection,
@@ -11,7 +12,6 @@ use sherwood_model::{
 };
 use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
-use crate::config::SloSetup;
 use crate::slos::{Counted, Outcomes, SharedOutcomes, Slos, within};
 
 /// Windows over finished requests and over query latencies per backend.

@@ -20,6 +20,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use sherwood_config::TlsFiles;
 use sherwood_listener::ServerTls;
 use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,7 +29,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::access::{AccessError, Refusal, public_bytes, refused, secret_bytes};
-use crate::config::TlsFiles;
 
 pub(crate) use expiry::Certificates;
 

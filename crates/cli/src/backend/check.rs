@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sherwood_node::config::{self, BackendConfig, Flags, KvOptions, SqliteOptions, StoreOptions};
+use sherwood_config::{BackendConfig, Flags, KvOptions, SqliteOptions, StoreOptions};
 use sherwood_store::{OpenError, Report, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -96,8 +96,8 @@ pub(super) struct Fault {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (file, names) = args.file_and_names();
     let flags = Flags { config: Some(file), ..Flags::default() };
-    let config =
-        config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
+    let config = sherwood_config::load(&flags, sherwood_policy::available_without_options())
+        .map_err(Failure::usage)?;
     let backends = named(config.backends, names)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sherwood_config::{Pin, SpanRule, Writes};
 use sherwood_model::{BackendId, TenantId};
-use sherwood_node::config::Writes;
-use sherwood_node::{BackendSetup, PartitionSetup, Pin, Rules, Setup, SpanRule};
+use sherwood_node::{BackendSetup, PartitionSetup, Rules, Setup};
 use sherwood_store::Store;
 use sherwood_workload::onerf::{Limits, Model, Walk};
 
@@ -120,11 +120,11 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         otlp: None,
         spans: None,
         passed: sherwood_node::PassedSockets::default(),
-        access: sherwood_node::AccessSetup::default(),
+        access: sherwood_config::AccessSetup::default(),
         http_connections_max: 8_192,
         // The process also runs the load and the backends, so its memory says nothing about the
         // cache.
-        buffers_bytes_max: sherwood_node::config::BUFFERS_BYTES_MAX,
+        buffers_bytes_max: sherwood_config::BUFFERS_BYTES_MAX,
         slack_bytes: None,
         threads: usize::from(THREADS),
         seed: Some(seed),

@@ -10,6 +10,7 @@ use axum::extract::{Query, State};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use sherwood_config::SloScope;
 use sherwood_model::history::{
     BackendPoint, COARSE_STEP, DeadlineCounters, FINE_STEP, Largest, Point, SERIES_MAX, SloPoint, chosen,
 };
@@ -17,7 +18,6 @@ use sherwood_model::{BackendId, Instant, Slo, TenantId};
 
 use super::aside::aside;
 use crate::clock::millis;
-use crate::config::SloScope;
 use crate::core::Core;
 use crate::http::Problem;
 

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use sherwood_config::json_schema::{for_each_object, in_plain_text, without_format, without_null};
 
-use crate::config::json_schema::{for_each_object, in_plain_text, without_format, without_null};
 use crate::http::ProblemBody;
 
 /// Media type of JSON.

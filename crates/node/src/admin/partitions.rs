@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sherwood_cache::ClassUsage;
+use sherwood_config::{InstanceSetup, Pin};
 use sherwood_model::PartitionId;
 
 use super::aside::aside;
 use crate::clock::millis;
-use crate::config::{InstanceSetup, Pin};
 use crate::control::instances::Instance;
 use crate::control::{Control, Room};
 use crate::core::Core;

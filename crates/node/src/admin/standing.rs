@@ -10,12 +10,12 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use sherwood_config::SloScope;
 use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
 
 use super::aside::aside;
 use super::partitions::views;
 use crate::clock::millis;
-use crate::config::SloScope;
 use crate::core::Core;
 use crate::http::{Problem, Text, WholeBody, json_at, listed};
 use crate::slos::Counted;

@@ -9,11 +9,11 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sherwood_config::{TenancySetup, TermsError};
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{Share, TenantSeen, TenantTerms, described_curve, described_demand};
 
 use super::aside::aside;
-use crate::config::{TenancySetup, TermsError};
 use crate::control::{
     ChangeError, Control, ControlChange, DivisionView, SaidTrade, TenantLevels, TenantsView,
 };

@@ -1,6 +1,7 @@
 //! Changes of the control loop by the operator: all parts of one are checked before any is applied.
 
 use serde_json::json;
+use sherwood_config::TermsError;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{TenantPolicy, TenantPolicyError, TenantTerms};
 use sherwood_policy::{GuardOptions, OptionsError, Policy, PolicyError, TwoLevelsError, by_name};
@@ -8,7 +9,6 @@ use sherwood_policy::{GuardOptions, OptionsError, Policy, PolicyError, TwoLevels
 use super::Control;
 use super::actuator::ApplyError;
 use super::levels::OneLevelOnly;
-use crate::config::TermsError;
 
 /// Characters of a policy's name that an error quotes.
 const NAME_CHARS_MAX: usize = 64;

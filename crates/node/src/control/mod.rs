@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use sherwood_cache::Cache;
+use sherwood_config::Pin;
 use sherwood_model::{Band, CachePlan, Instant, PartitionId, Plan};
 use sherwood_policy::tenants::TenantTerms;
 use sherwood_policy::{CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation};
 
 use crate::clock::{Clock, millis};
-use crate::config::Pin;
 use crate::events::Events;
 use crate::names::Names;
 use crate::shadow::Shadow;

@@ -1,6 +1,6 @@
 //! The operator's limits for each partition's size, and checks that they can all be obeyed.
 
-use crate::config::Pin;
+use sherwood_config::Pin;
 
 /// The reason a partition is not pinned as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use sherwood_config::ResourceSetup;
 use sherwood_model::{DemandKind, Rates, ResourceId, ResourceKind, TenantId};
 
 use crate::backend::BackendDriver;
-use crate::config::ResourceSetup;
 use crate::tenants::TenantNetwork;
 
 /// The limits that follow the rates of a plan.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sherwood_config::{TenancySetup, TermsError};
 use sherwood_model::{Instant, PartitionId, Plan, RequestSnapshot, TenantId};
 use sherwood_policy::tenants::{
     Division, TenantControlError, TenantController, TenantDecision, TenantOptions, TenantPolicy,
@@ -12,7 +13,6 @@ use sherwood_policy::tenants::{
 };
 use sherwood_policy::{Controller, Decision, Observation, Options, Policy, TwoLevels, TwoLevelsError};
 
-use crate::config::{TenancySetup, TermsError};
 use crate::names::Names;
 use crate::tenants::Traffic;
 

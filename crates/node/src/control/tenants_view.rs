@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sherwood_config::{ResourceSetup, TenancySetup};
 use sherwood_model::{ResourceKind, TenantId};
 use sherwood_policy::tenants::{Division, Share, TenantDecision, TenantStanding, TenantTerms};
 
 use super::tenants::{SaidTrade, TenantLevels};
-use crate::config::{ResourceSetup, TenancySetup};
 use crate::names::Names;
 use crate::tenants::ResourceUse;
 

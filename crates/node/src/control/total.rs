@@ -1,13 +1,13 @@
 //! Changes of the cache's total while the node runs.
 
 use serde_json::json;
+use sherwood_config::{ByteSize, Pin};
 use sherwood_model::CachePlan;
 use sherwood_policy::PartitionObservation;
 use sherwood_policy::tenants::TenantTerms;
 
 use super::change::ChangeError;
 use super::{Control, Levels};
-use crate::config::{ByteSize, Pin};
 use crate::names::PartitionName;
 
 impl Control {

@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sherwood_config::STALE_OK_MAX;
 use sherwood_model::deadline_within;
 
 use super::json;
-use crate::config::STALE_OK_MAX;
 use crate::http::{KEY_BYTES_MAX, Text};
 
 /// Upper bound of the values in one answer, bytes.

@@ -32,6 +32,10 @@ use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
+use sherwood_config::http_limits::{
+    CONNECTION_BYTES_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_BYTES_MAX, STREAM_HEAD_BYTES_MAX, STREAMS_MAX,
+    TLS_CONNECTION_BYTES_MAX, WINDOW_BYTES,
+};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,10 +46,6 @@ use tower_service::Service;
 
 use crate::access::Refusals;
 use crate::buffers::{Buffers, Uncounted};
-use crate::config::http_limits::{
-    CONNECTION_BYTES_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_BYTES_MAX, STREAM_HEAD_BYTES_MAX, STREAMS_MAX,
-    TLS_CONNECTION_BYTES_MAX, WINDOW_BYTES,
-};
 use crate::tls::Tls;
 use activity::{Activity, Heard};
 use drain::Drain;

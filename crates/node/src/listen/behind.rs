@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
+use sherwood_config::WriteThrough;
 use sherwood_dispatch::FetchError;
 use sherwood_listener::{
     Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, StoreChange, StoreFailure,
@@ -17,7 +18,6 @@ use tokio::sync::mpsc;
 
 use crate::backend::FetchKey;
 use crate::buffers::Buffers;
-use crate::config::WriteThrough;
 use crate::core::Core;
 use crate::deadlines::Kept;
 use crate::names::PartitionName;

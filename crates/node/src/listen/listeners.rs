@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use sherwood_config::{Protocol, TenancySetup};
 use sherwood_listener::{
     Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Network, Passwords, Running, Service,
 };
@@ -10,8 +11,6 @@ use sherwood_listener::{
 use super::behind::Behind;
 use super::{bind, routes, standings};
 use crate::access::{PasswordFile, UserTenants, Users};
-use crate::config::Protocol;
-use crate::config::TenancySetup;
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::passed::PassedSockets;

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use sherwood_config::TenancySetup;
 use sherwood_listener::{Routing, Target, UserRoutes};
 use sherwood_model::{BackendId, TenantId};
 
 use crate::access::UserTenants;
-use crate::config::TenancySetup;
 use crate::core::Core;
 use crate::setup::{ListenerSetup, RouteSetup};
 use crate::start::StartError;

@@ -4,12 +4,12 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
+use sherwood_config::{Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Pin, Route};
 use sherwood_model::{Band, SeededState, Slo};
 use sherwood_store::{OpenError, Store, StoreOptions};
 
 use super::SnapshotSetup;
 use super::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup};
-use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Pin, Route};
 use crate::passed::PassedSockets;
 
 impl Setup {
@@ -83,8 +83,8 @@ fn instances(config: &Config) -> Option<InstancesSetup> {
 }
 
 /// Snapshot of a node with these backends.
-fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
-    let config::Snapshot { path, time_max } = snapshot.clone();
+fn snapshot(snapshot: &sherwood_config::Snapshot, config: &Config) -> SnapshotSetup {
+    let sherwood_config::Snapshot { path, time_max } = snapshot.clone();
     SnapshotSetup { path, time_max, fingerprint: fingerprint(config) }
 }
 
@@ -93,7 +93,7 @@ fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
 pub(crate) fn fingerprint(config: &Config) -> u64 {
     let backends = config.backends.iter();
     let values: Vec<_> = backends
-        .map(|config::BackendConfig { name, prefix, freshness, replicas, .. }| {
+        .map(|sherwood_config::BackendConfig { name, prefix, freshness, replicas, .. }| {
             let sources: Vec<_> = replicas.iter().map(StoreOptions::source).collect();
             (name, prefix, &freshness.rules, sources)
         })
@@ -105,7 +105,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-fn backend(backend: &config::BackendConfig) -> Result<BackendSetup, OpenError> {
+fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, OpenError> {
     let open = |(replica, options)| {
         let name = if backend.replicas.len() == 1 {
             backend.name.clone()
@@ -116,14 +116,14 @@ fn backend(backend: &config::BackendConfig) -> Result<BackendSetup, OpenError> {
     };
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-    let config::Freshness { rules, late_after } = backend.freshness.clone();
-    let &config::BackendConfig { ref name, dispatch, deadlines, writes, .. } = backend;
+    let sherwood_config::Freshness { rules, late_after } = backend.freshness.clone();
+    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, .. } = backend;
     let (name, tickets, spans) = (name.clone(), backend.tickets.clone(), backend.spans.clone());
     let servers = backend.replicas.iter().map(StoreOptions::server).collect();
     Ok(BackendSetup { name, dispatch, deadlines, rules, late_after, writes, stores, servers, tickets, spans })
 }
 
-fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {
+fn partition(partition: &sherwood_config::Partition, total_bytes: u64) -> PartitionSetup {
     let max_bytes = Some(partition.bytes_max).filter(|&max| max < total_bytes);
     PartitionSetup {
         tenant: partition.tenant,
@@ -133,13 +133,13 @@ fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup 
     }
 }
 
-fn slo(slo: &config::Slo) -> Slo {
-    let config::Slo { percentile, bound, window, observe } = *slo;
+fn slo(slo: &sherwood_config::Slo) -> Slo {
+    let sherwood_config::Slo { percentile, bound, window, observe } = *slo;
     Slo { percentile, bound, window, observe }
 }
 
-fn control(control: &config::Control) -> sherwood_policy::Options {
-    let config::Control { delta, rbc_window, band, tax_ratio, dry_run, guard, .. } = *control;
+fn control(control: &sherwood_config::Control) -> sherwood_policy::Options {
+    let sherwood_config::Control { delta, rbc_window, band, tax_ratio, dry_run, guard, .. } = *control;
     sherwood_policy::Options {
         delta,
         rbc_window,
@@ -165,7 +165,7 @@ fn threads(config: &Config) -> usize {
     config.server.threads.map_or_else(cores, usize::from)
 }
 
-fn listener(listener: &config::Listener, config: &Config, threads: usize) -> ListenerSetup {
+fn listener(listener: &sherwood_config::Listener, config: &Config, threads: usize) -> ListenerSetup {
     let route = match listener.route {
         Route::Backend(backend) => RouteSetup::Backend(backend),
         Route::Prefix => {
@@ -200,13 +200,14 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Lis
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Flags;
+    use sherwood_config::Flags;
 
     #[test]
     fn dispatch_options_of_the_file_reach_the_backend() {
         let text = "[[backend]]\nname = \"a\"\ntimeout = \"1s\"\n\
                     dispatch = { waiters_max = 7, retry = { per_call_max = 0 } }";
-        let config = config::parse("a.toml", text, &Flags::default(), &["robinhood"]).expect("valid");
+        let config =
+            sherwood_config::parse("a.toml", text, &Flags::default(), &["robinhood"]).expect("valid");
         let setup = Setup::from_config(&config).expect("nothing to open");
         let default = sherwood_dispatch::Options::default();
         let expected = sherwood_dispatch::Options {
@@ -222,14 +223,19 @@ mod tests {
     fn write_options_of_the_file_reach_the_backend() {
         let parsed = |writes: &str| {
             let text = format!("[[backend]]\nname = \"a\"\n{writes}");
-            config::parse("a.toml", &text, &Flags::default(), &["robinhood"])
+            sherwood_config::parse("a.toml", &text, &Flags::default(), &["robinhood"])
         };
         let of = |writes: &str| {
             Setup::from_config(&parsed(writes).expect("valid")).expect("nothing to open").backends[0].writes
         };
-        assert_eq!(of(""), config::Writes { to: config::WriteTo::All, settle: std::time::Duration::ZERO });
-        let first =
-            config::Writes { to: config::WriteTo::First, settle: std::time::Duration::from_millis(1500) };
+        assert_eq!(
+            of(""),
+            sherwood_config::Writes { to: sherwood_config::WriteTo::All, settle: std::time::Duration::ZERO }
+        );
+        let first = sherwood_config::Writes {
+            to: sherwood_config::WriteTo::First,
+            settle: std::time::Duration::from_millis(1500),
+        };
         assert_eq!(of("writes = { to = \"first\", settle = \"1500ms\" }"), first);
         let refused =
             parsed("writes = { to = \"frist\", settle = \"2h\" }").expect_err("neither can be").to_string();
@@ -246,7 +252,8 @@ mod tests {
                 "[memory]\nsnapshot = {{ path = \"s\" }}\n[[backend]]\nname = \"a\"\n{backend}\n\
                  store = {{ kind = \"redis\", {store} }}"
             );
-            let config = config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
+            let config =
+                sherwood_config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
             snapshot(config.snapshot.as_ref().expect("it is there"), &config).fingerprint
         };
         let before = fingerprint("", "address = \"h:1\"");
@@ -267,7 +274,8 @@ mod tests {
         let listeners = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
         let timeouts = |server: &str| {
             let text = format!("{server}\n{listeners}");
-            let config = config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
+            let config =
+                sherwood_config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
             let setup = Setup::from_config(&config).expect("nothing to open");
             setup.listeners.iter().map(|listener| listener.idle_timeout).collect::<Vec<_>>()
         };

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_cache::DeadlineOptions;
+use sherwood_config::{
+    AccessSetup, DeadlineRule, InstancesSetup, Pin, Protocol, SchedulerSetup, SchedulerSource, SloSetup,
+    SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
+};
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
 use sherwood_store::{ServerAddress, Store};
 
-use crate::config::{
-    AccessSetup, DeadlineRule, InstancesSetup, Pin, Protocol, SchedulerSetup, SchedulerSource, SloSetup,
-    SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
-};
 use crate::passed::PassedSockets;
 use sherwood_listener::Address;
 

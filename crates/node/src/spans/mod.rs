@@ -29,6 +29,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use opentelemetry::trace::TraceState;
 use opentelemetry::{SpanId, TraceId};
 use opentelemetry_sdk::trace::SpanData;
+use sherwood_config::SpanExport;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -37,7 +38,6 @@ pub use exporter::SpanExportError;
 pub(crate) use queue::{ExportCounts, SPANS_BYTES_MAX};
 pub(crate) use trace::{Ended, QuerySpan, RequestTrace, failed};
 
-use crate::config::SpanExport;
 use crate::entropy::Entropy;
 use context::{Parent, TRACEPARENT, TRACESTATE};
 use queue::SpanQueue;

@@ -32,8 +32,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::config::{self, Flags};
     use crate::setup::Setup;
+    use sherwood_config::Flags;
 
     /// Longest wait for an event; reached only by a failing test.
     const TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,7 +54,8 @@ mod tests {
             memcached: Some("127.0.0.1:0".to_owned()),
             ..Flags::default()
         };
-        let config = config::parse("a.toml", "[control]\npolicy = \"static\"", &flags, &["static"]).unwrap();
+        let config =
+            sherwood_config::parse("a.toml", "[control]\npolicy = \"static\"", &flags, &["static"]).unwrap();
         let node = Node::start(Setup::from_config(&config).unwrap()).unwrap();
         assert!(node.is_responsive(), "the first call only asks");
         wait_until(|| node.is_responsive());

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use sherwood_config::{AccessSetup, TlsFiles};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::StartError;
 use crate::access::{Guard, Tokens};
-use crate::config::{AccessSetup, TlsFiles};
 use crate::core::Core;
 use crate::http::{self, Routers};
 use crate::passed::PassedSockets;

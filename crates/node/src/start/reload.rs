@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 
+use sherwood_config::{Changes, Config};
 use tokio::sync::mpsc;
 
 use super::Node;
-use crate::config::{Changes, Config};
 use crate::control::ControlChange;
 use crate::core::Core;
 use crate::reload::{ReloadError, ReloadOptions, ReloadRequest, Reloaded};

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::TenancySetup;
 use sherwood_dispatch::{LOOK_AGAIN, OverRate, TenantGate, TenantUse};
 use sherwood_listener::Network;
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 
 use crate::clock::Clock;
-use crate::config::TenancySetup;
 
 /// The rates of tenants' network traffic.
 pub(crate) struct TenantNetwork {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use sherwood_config::{ResourceSetup, TenancySetup};
 use sherwood_listener::{ResourceStanding, Standings, TenantStanding};
 use sherwood_model::TenantId;
 
 use super::Traffic;
-use crate::config::{ResourceSetup, TenancySetup};
 use crate::control::Quotas;
 use crate::names::Names;
 

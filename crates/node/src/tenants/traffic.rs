@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sherwood_cache::Cache;
+use sherwood_config::TenancySetup;
 use sherwood_dispatch::TenantUse;
 use sherwood_model::{BackendId, DemandCounts, Legs, PartitionId, ResourceKind, TenantId};
 use sherwood_path::BackendUse;
@@ -10,7 +11,6 @@ use sherwood_policy::tenants::{MissCurve, ReadCounts, TenantObservation, TenantP
 
 use super::TenantNetwork;
 use crate::backend::BackendDriver;
-use crate::config::TenancySetup;
 use crate::names::Names;
 
 /// The counters of all tenants.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::SchedulerSource;
 use sherwood_dispatch::{CallAction, CallOptions, SchedulerBackoff, TicketId, TicketOffer, TicketedCall};
 use sherwood_model::{DEADLINE_MAX, Demand, DemandKind, Instant, ReplicaId};
 use tokio::runtime::Handle;
@@ -21,7 +22,6 @@ use super::generated::{
 };
 use crate::access::AccessError;
 use crate::clock::Clock;
-use crate::config::SchedulerSource;
 
 /// Longest wait for a ticket. Chosen: several round trips between the zones of a region. A call
 /// waits for half of the time that it has left, if that is less.

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use sherwood_config::{SchedulerSource, SchedulerUrl};
 use sherwood_store::{ClientTls, TlsOptions};
 use sherwood_textfile::{Reader, Watched};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,7 +25,6 @@ use tonic::body::Body;
 use tower_service::Service;
 
 use crate::access::{AccessError, Refusal, refused, secret_bytes};
-use crate::config::{SchedulerSource, SchedulerUrl};
 
 /// Interval of pings to a silent node, and the timeout of its answers: a wait for a turn of a node
 /// that has vanished ends after twice this time.

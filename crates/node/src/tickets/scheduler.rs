@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::SchedulerSetup;
 use sherwood_dispatch::{
     GivenTicket, OptionsError, TicketAction, TicketError, TicketId, TicketOptions, TicketRequest,
     TicketStats, Tickets,
@@ -13,7 +14,6 @@ use sherwood_model::Instant;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
-use crate::config::SchedulerSetup;
 
 /// A scheduler of the node.
 pub(crate) struct Scheduler {

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::Next;
+use sherwood_config::DEFAULT_SCHEDULER;
 use sherwood_dispatch::{TicketError, TicketId, TicketRequest};
 use sherwood_model::DemandKind;
 use tokio::sync::watch;
@@ -19,7 +20,6 @@ use super::generated::{
 };
 use super::scheduler::{Scheduler, Turn};
 use crate::buffers::Buffers;
-use crate::config::DEFAULT_SCHEDULER;
 use crate::http::{WholeBody, listed, stopped};
 
 /// The paths of the calls.

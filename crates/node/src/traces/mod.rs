@@ -23,13 +23,13 @@ mod rule;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sherwood_config::SpanRule;
 use sherwood_model::{SpanCounts, TracedRequest, Traces};
 
 pub(crate) use grpc::routers;
 pub(crate) use http::export;
 
 use crate::buffers::{Buffers, Uncounted};
-use crate::config::SpanRule;
 use crate::core::Core;
 use crate::slos::Counted;
 use rule::Rules;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use sherwood_config::SpanRule;
 use sherwood_model::BackendId;
-
-use crate::config::SpanRule;
 
 /// True if a span with these attributes has all those of one of the rule's sets.
 fn matches(rule: &SpanRule, attributes: &[KeyValue]) -> bool {

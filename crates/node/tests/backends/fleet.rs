@@ -5,7 +5,7 @@ use std::thread;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
-use sherwood_node::config::{self, Flags};
+use sherwood_config::Flags;
 use sherwood_node::{Node, Setup};
 use sherwood_policy::available_without_options;
 use tempfile::TempDir;
@@ -62,7 +62,8 @@ impl Fleet {
     /// Starts a node with a gateway and all servers as backends.
     pub(crate) fn node(&self) -> Node {
         let text = self.configuration();
-        let config = config::parse("five.toml", &text, &Flags::default(), available_without_options());
+        let config =
+            sherwood_config::parse("five.toml", &text, &Flags::default(), available_without_options());
         let setup = Setup::from_config(&config.expect("a valid configuration")).expect("nothing to open");
         Node::start(setup).expect("the node starts")
     }

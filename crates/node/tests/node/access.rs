@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use sherwood_config::{AccessSetup, TlsFiles};
 use sherwood_listener::Address;
-use sherwood_node::{AccessSetup, ListenerSetup, Node, StartError, TlsFiles};
+use sherwood_node::{ListenerSetup, Node, StartError};
 use sherwood_store::Store;
 use tempfile::TempDir;
 
@@ -233,7 +234,7 @@ fn listeners_speak_tls_and_ask_for_client_certificates_where_configured() {
     files.sign("ca", "client");
     let fake = Fake::new([("a/1", &b"1"[..])]) as std::sync::Arc<dyn Store>;
     let redis = ListenerSetup {
-        protocol: sherwood_node::config::Protocol::Redis,
+        protocol: sherwood_config::Protocol::Redis,
         tls: Some(files.tls(false)),
         ..listener(0)
     };

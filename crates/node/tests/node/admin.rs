@@ -9,8 +9,9 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 use prost::Message;
 use serde_json::{Value, json};
 use sherwood_cache::{DeadlineClasses, DeadlineOptions};
+use sherwood_config::{SloScope, SloSetup};
 use sherwood_model::{Slo, TenantId};
-use sherwood_node::{Node, SloScope, SloSetup};
+use sherwood_node::Node;
 use sherwood_store::Store;
 
 use crate::support::{Fake, Http, Mood, NEVER, TOTAL, answer, listener, partition, setup};

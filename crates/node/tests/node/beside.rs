@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sherwood_node::config::{Protocol, WriteThrough};
+use sherwood_config::{Protocol, WriteThrough};
 use sherwood_node::{ListenerSetup, Node, RouteSetup};
 use sherwood_store::Store;
 

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sherwood_config::AccessSetup;
 use sherwood_model::TenantId;
-use sherwood_node::{AccessSetup, Node, Setup};
+use sherwood_node::{Node, Setup};
 use sherwood_store::Store;
 
 use crate::support::{Answer, Fake, Http, answer, partition, setup};

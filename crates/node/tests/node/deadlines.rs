@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sherwood_config::{DeadlineRule, Protocol};
 use sherwood_dispatch::{AdmitChoice, Percent};
 use sherwood_model::{BackendId, TenantId};
-use sherwood_node::config::Protocol;
-use sherwood_node::{DeadlineRule, ListenerSetup, Node};
+use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;
 
 use crate::support::{Client, Fake, Http, Mood, answer, listener, partition, setup};

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use sherwood_node::{InstanceKind, InstanceSetup, InstancesSetup, Node};
+use sherwood_config::{InstanceKind, InstanceSetup, InstancesSetup};
+use sherwood_node::Node;
 use tempfile::TempDir;
 
 use crate::missing::missing;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sherwood_config::{WriteTo, Writes};
 use sherwood_dispatch::RampOptions;
 use sherwood_node::Node;
-use sherwood_node::config::{WriteTo, Writes};
 use sherwood_store::{Found, Store};
 
 use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};

@@ -17,7 +17,7 @@ mod deadlines;
 mod faults;
 mod freshness;
 mod gateway;
-#[path = "../../src/golden.rs"]
+#[path = "../../../config/src/golden.rs"]
 #[allow(dead_code, reason = "JSON is made elsewhere")]
 mod golden;
 mod instances;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use sherwood_node::config::Protocol;
+use sherwood_config::Protocol;
 use sherwood_node::{ListenerSetup, Node, Rules};
 use sherwood_store::Store;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sherwood_node::config::{Flags, parse};
+use sherwood_config::{Flags, parse};
 use sherwood_node::{Node, Setup};
 
 use crate::golden::assert_current;

@@ -12,9 +12,9 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message;
 use serde_json::{Value, json};
+use sherwood_config::{ExportProtocol, Flags, SpanExport, parse};
 use sherwood_model::Band;
-use sherwood_node::config::{Flags, parse};
-use sherwood_node::{ExportProtocol, Node, Setup, SpanExport};
+use sherwood_node::{Node, Setup};
 use sherwood_store::{Store, TlsOptions};
 
 use crate::access::{Files, TOKEN};

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use sherwood_config::{AccessSetup, Pin, Protocol, SpanRule, Writes};
 use sherwood_dispatch::ProbeOptions;
 use sherwood_listener::Address;
 use sherwood_model::{BackendId, Slo, TenantId};
-use sherwood_node::config::{Protocol, Writes};
 use sherwood_node::{
-    AccessSetup, BackendSetup, ListenerSetup, Node, PartitionSetup, PassedSockets, Pin, RouteSetup, Rules,
-    Setup, SpanRule,
+    BackendSetup, ListenerSetup, Node, PartitionSetup, PassedSockets, RouteSetup, Rules, Setup,
 };
 use sherwood_store::{
     Attempt, BoxFuture, Cause, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread;
 
 use serde_json::json;
+use sherwood_config::{Config, Flags, parse};
 use sherwood_listener::Address;
-use sherwood_node::config::{Config, Flags, parse};
 use sherwood_node::{Node, ReloadOptions, Setup};
 use sherwood_store::Store;
 use tempfile::TempDir;

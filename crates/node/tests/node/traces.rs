@@ -12,7 +12,8 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use serde_json::{Value, json};
-use sherwood_node::{Node, SpanRule};
+use sherwood_config::SpanRule;
+use sherwood_node::Node;
 
 use crate::programs::client_program_as;
 use crate::support::{Fake, Http, setup};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_node::config::{Protocol, WriteThrough};
+use sherwood_config::{Protocol, WriteThrough};
 use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sherwood_node::config::{WriteTo, Writes};
+use sherwood_config::{WriteTo, Writes};
 use sherwood_node::{Node, Setup, SnapshotSetup};
 use sherwood_store::Store;
 

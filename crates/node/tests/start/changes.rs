@@ -1,9 +1,9 @@
 //! Tests of changes that are refused in part: nothing has changed then.
 
 use serde_json::{Value, json};
+use sherwood_config::{Changes, Config, Flags, parse};
 
 use super::driven::Driven;
-use crate::config::{Changes, Config, Flags, parse};
 use crate::start::reload::apply;
 
 const CONFIGURATION: &str = r#"

@@ -10,8 +10,8 @@ use axum::http::{Request, StatusCode};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
+use sherwood_config::{Flags, parse};
 
-use crate::config::{Flags, parse};
 use crate::start::*;
 
 pub(super) struct Driven {

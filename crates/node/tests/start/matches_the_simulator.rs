@@ -14,13 +14,13 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::json;
 use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
+use sherwood_config::{AccessSetup, Pin, SpanRule};
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
 use sherwood_sim::{ScheduledRequest, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 use sherwood_workload::onerf::{BackendModel, Model};
 
-use crate::config::{AccessSetup, Pin, SpanRule};
 use crate::gateway;
 use crate::http::WholeBody;
 use crate::passed::PassedSockets;
@@ -209,7 +209,7 @@ impl Driven {
             deadlines: sherwood_cache::DeadlineOptions::ONE,
             rules: sherwood_path::Rules::default(),
             late_after: None,
-            writes: crate::config::Writes::default(),
+            writes: sherwood_config::Writes::default(),
             stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
             servers: Vec::new(),
             tickets: Vec::new(),

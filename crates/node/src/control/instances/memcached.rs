@@ -5,12 +5,12 @@
 //! more than its limit, pages are therefore moved out of the classes to the pool (`slabs reassign
 //! -1 0`), which evicts the items in them.
 
+use sherwood_config::InstanceKind;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
 use sherwood_wire::pipeline::Step;
 
 use super::State;
 use super::link::{Link, Malformed, Trouble, Unfit, line};
-use crate::config::InstanceKind;
 
 const MIB: u64 = 1 << 20;
 

@@ -26,13 +26,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use sherwood_cache::Usage;
+use sherwood_config::{InstanceKind, InstanceSetup};
 use sherwood_model::PartitionId;
 use sherwood_textfile::{Reader, Rules, Watched};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::access::{AccessError, refused};
-use crate::config::{InstanceKind, InstanceSetup};
 use crate::events::Events;
 use crate::names::Names;
 pub(crate) use ledger::Ledger;

@@ -3,12 +3,12 @@
 //! `CONFIG SET maxmemory` takes effect at once: the excess is evicted in steps between commands.
 //! Redis's own memory counts too, about a mebibyte.
 
+use sherwood_config::InstanceKind;
 use sherwood_wire::pipeline::Step;
 use sherwood_wire::resp::client::{self, Progress, ReplyError};
 
 use super::State;
 use super::link::{Link, Malformed, Trouble, Unfit, line};
-use crate::config::InstanceKind;
 
 /// Smallest limit, bytes: below it, Redis has room only for its own memory.
 const BYTES_MIN: u64 = InstanceKind::Redis.bytes_min();

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use sherwood_config::SchedulerSource;
 use sherwood_store::TlsOptions;
 use tonic::{Code, Status};
 
 use super::support::{Client, eventually, metric, node, run, source, within};
-use crate::config::SchedulerSource;
 use crate::tickets::connection::Endpoint;
 use crate::tickets::generated::GetTicketRequest;
 

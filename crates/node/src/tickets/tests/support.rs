@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sherwood_config::{Flags, SchedulerSource, SchedulerUrl};
 use sherwood_store::TlsOptions;
 use tonic::Status;
 
-use crate::config::{self, Flags, SchedulerSource, SchedulerUrl};
 use crate::setup::Setup;
 use crate::start::Node;
 use crate::tickets::connection::{Connection, Endpoint};
@@ -26,8 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn node(tables: &str) -> Node {
     let text = format!("[control]\npolicy = \"static\"\n{tables}\n");
     let flags = Flags { admin: Some("127.0.0.1:0".to_owned()), ..Flags::default() };
-    let config =
-        config::parse("a.toml", &text, &flags, &["static"]).unwrap_or_else(|error| panic!("{error}"));
+    let config = sherwood_config::parse("a.toml", &text, &flags, &["static"])
+        .unwrap_or_else(|error| panic!("{error}"));
     Node::start(Setup::from_config(&config).expect("no store")).expect("it starts")
 }
 

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use sherwood_config::AccessSetup;
 use sherwood_model::Slo;
-use sherwood_node::{AccessSetup, Node, Setup};
+use sherwood_node::{Node, Setup};
 use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 
 use crate::missing::missing;

@@ -1,0 +1,23 @@
+//! Plain types that the configuration resolves to and that a node is built from.
+
+mod access;
+mod deadlines;
+mod instances;
+mod pin;
+mod schedulers;
+mod slos;
+mod span_rule;
+mod spans;
+mod tenants;
+
+pub use access::{AccessSetup, TlsFiles};
+pub use deadlines::DeadlineRule;
+pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
+pub use pin::Pin;
+pub use schedulers::DEFAULT_SCHEDULER;
+pub use schedulers::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
+pub use slos::{SloScope, SloSetup};
+pub use span_rule::SpanRule;
+pub use spans::{CollectorUrl, ExportProtocol, NoCollectorUrl, SpanExport};
+pub use tenants::{DEFAULT_TENANT, TermsError, partition_name};
+pub use tenants::{ResourceSetup, TenancyOptions, TenancySetup, TenantSetup};

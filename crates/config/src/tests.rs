@@ -1,0 +1,20 @@
+//! Checks that the example file has every key that the code accepts, and that the reference made of
+//! the code is up to date.
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+
+use super::raw::{
+    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses, RawDispatch, RawFair,
+    RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawOtlp, RawPartition, RawProbe,
+    RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawServerTls, RawSlo, RawSnapshot,
+    RawSpanExport, RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule,
+    RawWrites,
+};
+use super::*;
+
+mod example;
+mod reference;
+
+const EXAMPLE: &str = include_str!("../../../sherwood.example.toml");
