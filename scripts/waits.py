@@ -25,6 +25,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 MIB = 1 << 20
@@ -220,7 +221,9 @@ def dear(node, protocol, requests, how, seconds):
             elif how == "alone":
                 connection.sendall(b"".join(requests) + marker)
             else:
-                connection.sendall(b"".join(requests) * max(1, PIPELINED // len(requests)) + marker)
+                pipeline = b"".join(requests) * max(1, PIPELINED // len(requests)) + marker
+                # A node stops reading from a client that does not take its answers.
+                threading.Thread(target=connection.sendall, args=(pipeline,), daemon=True).start()
             if not drain(connection, 1, protocol, said):
                 break
             rounds += 1

@@ -37,8 +37,8 @@ const PLACE_WORK: u64 = 128;
 /// Lowest bit of the route in a `SCAN` cursor; the engine's cursor is in the bits below.
 const ROUTE_SHIFT: u32 = 48;
 
-/// Maximum length of a key pattern, in bytes. Patterns are matched under a shard's lock, so the
-/// product of a key's and a pattern's length must be small.
+/// Maximum length of a key pattern, in bytes. A key is matched in one go, so the product of its
+/// length and the pattern's must be small.
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
 
@@ -82,15 +82,23 @@ impl Walk {
     fn step(&mut self, session: &Session<'_>, places: usize, mut visit: impl FnMut(&[u8])) -> bool {
         let (cache, routing) = (&session.shared.service.cache, session.routing());
         let Some((prefix, target)) = routing.route(self.route) else { return false };
-        let mut full = prefix.to_vec();
-        self.cursor =
-            cache.scan(target.partition, self.cursor, &Access::at(session.moment.now), places, |key, _| {
-                full.truncate(prefix.len());
-                full.extend_from_slice(key);
-                if routing.find(&full) == Some((target, key)) {
-                    visit(&full);
-                }
-            });
+        // Copied, since the cache has a shard locked meanwhile, and matching a pattern takes long.
+        let (mut keys, mut ends) = (Vec::new(), Vec::new());
+        let now = Access::at(session.moment.now);
+        self.cursor = cache.scan(target.partition, self.cursor, &now, places, |key, _| {
+            keys.extend_from_slice(key);
+            ends.push(keys.len());
+        });
+        let (mut full, mut start) = (prefix.to_vec(), 0);
+        for end in ends {
+            let key = &keys[start..end];
+            start = end;
+            full.truncate(prefix.len());
+            full.extend_from_slice(key);
+            if routing.find(&full) == Some((target, key)) {
+                visit(&full);
+            }
+        }
         if self.cursor == 0 {
             self.route += 1;
         }
