@@ -351,6 +351,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         Ok(Turn::Wait(Wait::Input))
     }
 
+    #[inline]
     fn note_buffers(&mut self) {
         let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
         let kept = self.conversation.kept_bytes();

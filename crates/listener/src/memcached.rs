@@ -88,6 +88,8 @@ impl KeyList {
 }
 
 impl Conversation for Client {
+    // Called in one place, for each turn.
+    #[inline]
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         if !self.has_spoken {
             let Self { shared, thread, slot, .. } = self;
@@ -105,6 +107,7 @@ impl Conversation for Client {
         self.slot
     }
 
+    #[inline]
     fn kept_bytes(&self) -> usize {
         self.aside.as_ref().map_or(0, Aside::memory) + self.misses.memory()
     }

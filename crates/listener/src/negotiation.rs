@@ -50,6 +50,7 @@ impl Conversation for Client {
         }
     }
 
+    #[inline]
     fn kept_bytes(&self) -> usize {
         match self {
             Self::Text(client) => client.kept_bytes(),

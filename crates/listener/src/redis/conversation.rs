@@ -153,6 +153,7 @@ impl Conversation for Client {
         Advance { consumed, next }
     }
 
+    #[inline]
     fn kept_bytes(&self) -> usize {
         let aside = self.state.aside.as_ref().map_or(0, Aside::buffer_bytes);
         self.parser.capacity() + aside + self.state.kept_bytes().min(OWN_BYTES)

@@ -85,6 +85,7 @@ impl State {
 
     /// Returns the memory that the client has the listener keep, bytes: its watched keys, its
     /// transaction, and what a command that is not completed has gathered.
+    #[inline]
     pub(super) fn kept_bytes(&self) -> usize {
         let transaction = self.transaction.as_deref().map_or(0, Transaction::memory);
         self.watched.memory() + transaction + self.aside.as_ref().map_or(0, Aside::kept_bytes)
