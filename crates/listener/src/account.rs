@@ -87,10 +87,17 @@ impl Account {
 
     /// Records that the buffers of this account hold `bytes` now. Costs nothing if the number is
     /// unchanged, the usual case.
+    #[inline]
     pub(super) fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            self.change(bytes);
+        }
+    }
+
+    fn change(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.total.add((bytes - self.bytes) as u64);
-        } else if bytes < self.bytes {
+        } else {
             self.total.subtract((self.bytes - bytes) as u64);
         }
         self.bytes = bytes;

@@ -353,9 +353,14 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     #[inline]
     fn note_buffers(&mut self) {
+        let output = if self.output.capacity() > 0 { self.output_bytes() } else { 0 };
+        self.account.set(self.input.buffer_bytes() + output + self.conversation.kept_bytes());
+    }
+
+    /// Returns the bytes of the buffer of pending output, without copies of fetched values.
+    fn output_bytes(&self) -> usize {
         let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
-        let kept = self.conversation.kept_bytes();
-        self.account.set(self.input.buffer_bytes() + self.output.capacity().saturating_sub(known) + kept);
+        self.output.capacity().saturating_sub(known)
     }
 
     fn owes(&self) -> bool {

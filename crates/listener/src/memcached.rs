@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sherwood_wire::memcached::binary::is_binary;
 use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
 use super::ahead::prefetch;
@@ -88,19 +89,12 @@ impl KeyList {
 }
 
 impl Conversation for Client {
-    // Called in one place, for each turn.
     #[inline]
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
-        if !self.has_spoken {
-            let Self { shared, thread, slot, .. } = self;
-            let counters = shared.counters(*thread, *slot);
-            if let Some(next) = refuse(shared, counters, Memcached::NAME, moment, input.bytes, output) {
-                return Advance { consumed: 0, next };
-            }
+        match self.has_spoken {
+            true => self.advance_commands(moment, input, output),
+            false => self.advance_first(moment, input, output),
         }
-        let advance = self.advance_commands(moment, input, output);
-        self.has_spoken |= advance.consumed > 0;
-        advance
     }
 
     fn slot(&self) -> TenantSlot {
@@ -109,7 +103,8 @@ impl Conversation for Client {
 
     #[inline]
     fn kept_bytes(&self) -> usize {
-        self.aside.as_ref().map_or(0, Aside::memory) + self.misses.memory()
+        // Mostly there are none.
+        if self.aside.is_none() && self.misses.is_empty() { 0 } else { self.unfinished_bytes() }
     }
 
     fn is_outside(&self) -> bool {
@@ -161,9 +156,30 @@ impl Client {
         }
     }
 
-    /// Returns the client as one of the binary protocol, unless it has spoken already.
-    pub(super) fn become_binary(&self) -> Option<binary::Client> {
-        (!self.has_spoken).then(|| binary::Client::open(&self.shared, self.thread))
+    /// Returns the memory of what is unfinished, bytes.
+    fn unfinished_bytes(&self) -> usize {
+        self.aside.as_ref().map_or(0, Aside::memory) + self.misses.memory()
+    }
+
+    /// Returns the client as one of the binary protocol, if that is the protocol of its first
+    /// `input`.
+    #[inline]
+    pub(super) fn become_binary(&self, input: &[u8]) -> Option<binary::Client> {
+        let becomes = !self.has_spoken && is_binary(input);
+        becomes.then(|| binary::Client::open(&self.shared, self.thread))
+    }
+
+    /// Executes the first commands of a client, unless its bytes tell that it speaks another
+    /// protocol.
+    fn advance_first(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
+        let Self { shared, thread, slot, .. } = self;
+        let counters = shared.counters(*thread, *slot);
+        if let Some(next) = refuse(shared, counters, Memcached::NAME, moment, input.bytes, output) {
+            return Advance { consumed: 0, next };
+        }
+        let advance = self.advance_commands(moment, input, output);
+        self.has_spoken = advance.consumed > 0;
+        advance
     }
 
     /// Executes the commands at the start of `input`, as [`Conversation::advance`] does.

@@ -32,8 +32,7 @@ impl Conversation for Client {
     #[inline]
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         if let Self::Text(client) = self
-            && is_binary(input.bytes)
-            && let Some(client) = client.become_binary()
+            && let Some(client) = client.become_binary(input.bytes)
         {
             *self = Self::Binary(client);
         }

@@ -272,7 +272,13 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
 
     /// Returns true if a client gets no turn before its tenant's debt is paid and others of the
     /// tenant, which came before, had theirs.
+    #[inline]
     fn is_held_back(&mut self, token: Token, now: Instant) -> bool {
+        self.unpaid.is_some() && self.waits_for_payment(token, now)
+    }
+
+    #[inline(never)]
+    fn waits_for_payment(&mut self, token: Token, now: Instant) -> bool {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else {
             return false;
         };
@@ -351,7 +357,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         let Some(client) = self.clients.get_mut(token) else { return };
         let slot = client.slot();
         let counters = self.shared.counters(self.number, slot);
-        let exchanged = counters.exchanged();
+        let exchanged = self.unpaid.as_ref().map(|_| counters.exchanged());
         let mut context = ThreadContext {
             shared: &self.shared,
             counters,
@@ -371,14 +377,9 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
             Ok(turn) => {
-                if let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) {
-                    // A login in this turn says who pays for it.
+                if let Some(exchanged) = exchanged {
                     let bytes = counters.exchanged().wrapping_sub(exchanged);
-                    let slot_after = client.slot();
-                    unpaid.transfer(slot, slot_after, bytes);
-                    let tenant = self.shared.service.routing(slot_after).tenant();
-                    let counters = self.shared.counters(self.number, slot_after);
-                    unpaid.charge(moment.now, (slot_after, tenant), counters);
+                    self.charge(token, slot, bytes, moment.now);
                 }
                 self.conclude(token, turn, moment.now);
             }
@@ -387,6 +388,17 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
                 self.end(token);
             }
         }
+    }
+
+    /// Charges the tenant of a client for the `bytes` of a turn that began in the tenants' slot `slot`.
+    fn charge(&mut self, token: Token, slot: TenantSlot, bytes: u64, now: Instant) {
+        let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else { return };
+        // A login in this turn says who pays for it.
+        let slot_after = client.slot();
+        unpaid.transfer(slot, slot_after, bytes);
+        let tenant = self.shared.service.routing(slot_after).tenant();
+        let counters = self.shared.counters(self.number, slot_after);
+        unpaid.charge(now, (slot_after, tenant), counters);
     }
 
     /// Lists a client that is held back, if it has finished sending, and ends the oldest one of its

@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
 use crate::foreign::refuse;
 use crate::input::Input;
-use crate::kept::{Kept, OWN_BYTES};
+use crate::kept::Kept;
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::sockets::Peer;
@@ -155,8 +155,8 @@ impl Conversation for Client {
 
     #[inline]
     fn kept_bytes(&self) -> usize {
-        let aside = self.state.aside.as_ref().map_or(0, Aside::buffer_bytes);
-        self.parser.capacity() + aside + self.state.kept_bytes().min(OWN_BYTES)
+        // Mostly it keeps nothing but the parser's buffers.
+        self.parser.capacity() + if self.state.keeps_some() { self.state.own_bytes() } else { 0 }
     }
 
     fn introduce(&mut self, peer: Peer) {

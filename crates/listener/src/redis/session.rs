@@ -23,7 +23,7 @@ use super::table::{self, Command};
 use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
-use crate::kept::Kept;
+use crate::kept::{Kept, OWN_BYTES};
 use crate::login::REFUSALS_MAX;
 use crate::output::Output;
 use crate::routing::{Routing, Target};
@@ -83,9 +83,20 @@ impl State {
         *self = Self { replies, refusals: self.refusals, ..Self::default() };
     }
 
+    /// Returns true if the client has the listener keep any memory.
+    #[inline]
+    pub(super) fn keeps_some(&self) -> bool {
+        self.aside.is_some() || self.transaction.is_some() || self.watched.memory() > 0
+    }
+
+    /// Returns the memory that the client has the listener keep and that is its own, bytes.
+    #[inline(never)]
+    pub(super) fn own_bytes(&self) -> usize {
+        self.aside.as_ref().map_or(0, Aside::buffer_bytes) + self.kept_bytes().min(OWN_BYTES)
+    }
+
     /// Returns the memory that the client has the listener keep, bytes: its watched keys, its
     /// transaction, and what a command that is not completed has gathered.
-    #[inline]
     pub(super) fn kept_bytes(&self) -> usize {
         let transaction = self.transaction.as_deref().map_or(0, Transaction::memory);
         self.watched.memory() + transaction + self.aside.as_ref().map_or(0, Aside::kept_bytes)

@@ -105,8 +105,7 @@ impl Command {
     }
 }
 
-/// Finds a command in the table by its name, in any case. A binary search over numbers: about seven
-/// comparisons.
+/// Finds a command in the table by its name, in any case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
     position(name).map(|at| &COMMANDS[at])
 }
@@ -117,8 +116,12 @@ pub(super) fn at(position: usize) -> &'static Command {
 }
 
 /// Returns the position in the table of the command with this name, in any case.
+/// Takes about three comparisons, among the names of the same initial letter.
 pub(super) fn position(name: &[u8]) -> Option<usize> {
-    PACKED.binary_search(&packed(name)?).ok()
+    let letter = name.first()?.to_ascii_lowercase().wrapping_sub(b'a');
+    let (start, end) = *LETTERS.get(usize::from(letter))?;
+    let at = PACKED[start..end].binary_search(&packed(name)?).ok()?;
+    Some(start + at)
 }
 
 /// Finds a subcommand by its name, in any case.
@@ -147,6 +150,24 @@ static PACKED: [u128; COMMANDS.len()] = {
             None => panic!("names are short"),
         }
         assert!(at == 0 || all[at - 1] < all[at], "commands are in the order of their names");
+        let mut letters = COMMANDS[at].name.as_bytes();
+        while let [letter, rest @ ..] = letters {
+            assert!(letter.is_ascii_lowercase(), "names are of letters");
+            letters = rest;
+        }
+        at += 1;
+    }
+    all
+};
+
+/// For each letter, the positions of the first command with this initial and of the one behind the
+/// last.
+static LETTERS: [(usize, usize); 26] = {
+    let mut all = [(0, 0); 26];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        let letter = &mut all[(COMMANDS[at].name.as_bytes()[0] - b'a') as usize];
+        *letter = (if letter.1 == 0 { at } else { letter.0 }, at + 1);
         at += 1;
     }
     all
@@ -155,20 +176,16 @@ static PACKED: [u128; COMMANDS.len()] = {
 /// Packs a command's name in lower case into a number; numbers are ordered like names. None for
 /// text that cannot be a name.
 const fn packed(name: &[u8]) -> Option<u128> {
-    if name.len() > NAME_BYTES_MAX {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return None;
     }
-    let mut bytes = [0; NAME_BYTES_MAX];
-    let mut at = 0;
+    let (mut number, mut at) = (0, 0);
     while at < name.len() {
-        // A zero byte would be indistinguishable from padding.
-        if name[at] == 0 {
-            return None;
-        }
-        bytes[at] = name[at].to_ascii_lowercase();
+        // In lower case if it is a letter, and otherwise none.
+        number = number << 8 | (name[at] | b' ') as u128;
         at += 1;
     }
-    Some(u128::from_be_bytes(bytes))
+    Some(number << (8 * (NAME_BYTES_MAX - name.len())))
 }
 
 #[cfg(test)]
