@@ -112,7 +112,7 @@ impl listener::Clock for Clock {
     }
 
     fn cpu_times(&self) -> listener::CpuTimes {
-        crate::cpu::times()
+        crate::observe::cpu::times()
     }
 }
 

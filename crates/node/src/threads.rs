@@ -8,14 +8,14 @@ use std::time::Duration;
 use sherwood_cache::{Cache, Work};
 use sherwood_model::Instant;
 
-use crate::background::{BackgroundTasks, CHECK_INTERVAL, Progress, Share};
-use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::memory::Mapped;
-use crate::resident::Watch;
-use crate::shadow::Shadow;
-use crate::telemetry::Telemetry;
+use crate::memory::background::{BackgroundTasks, CHECK_INTERVAL, Progress, Share};
+use crate::memory::buffers::Buffers;
+use crate::memory::mapped::Mapped;
+use crate::memory::resident::Watch;
+use crate::observe::shadow::Shadow;
+use crate::observe::telemetry::Telemetry;
 use crate::vital::Vital;
 
 /// Items that the housekeeper evicts or moves between two pauses: while listeners run, some tens of

@@ -116,11 +116,12 @@ pub(super) fn at(position: usize) -> &'static Command {
 }
 
 /// Returns the position in the table of the command with this name, in any case.
-/// Takes about three comparisons, among the names of the same initial letter.
+/// Compares it with the few names of the same initial letter.
 pub(super) fn position(name: &[u8]) -> Option<usize> {
-    let letter = name.first()?.to_ascii_lowercase().wrapping_sub(b'a');
+    let letter = lower(*name.first()?).wrapping_sub(b'a');
     let (start, end) = *LETTERS.get(usize::from(letter))?;
-    let at = PACKED[start..end].binary_search(&packed(name)?).ok()?;
+    let number = packed(name)?;
+    let at = PACKED[start..end].iter().position(|packed| *packed == number)?;
     Some(start + at)
 }
 
@@ -173,6 +174,11 @@ static LETTERS: [(usize, usize); 26] = {
     all
 };
 
+/// Returns a letter in lower case; for any other byte one that is not a letter either.
+const fn lower(byte: u8) -> u8 {
+    byte | b' '
+}
+
 /// Packs a command's name in lower case into a number; numbers are ordered like names. None for
 /// text that cannot be a name.
 const fn packed(name: &[u8]) -> Option<u128> {
@@ -181,8 +187,7 @@ const fn packed(name: &[u8]) -> Option<u128> {
     }
     let (mut number, mut at) = (0, 0);
     while at < name.len() {
-        // In lower case if it is a letter, and otherwise none.
-        number = number << 8 | (name[at] | b' ') as u128;
+        number = number << 8 | lower(name[at]) as u128;
         at += 1;
     }
     Some(number << (8 * (NAME_BYTES_MAX - name.len())))

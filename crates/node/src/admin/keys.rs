@@ -14,11 +14,11 @@ use sherwood_path::{Change, Write, WriteOptions, WriteOutcome, WriteRefused};
 use sherwood_store::{Fault, Found};
 
 use crate::backend::BackendDriver;
+use crate::backend::write::WriteError;
 use crate::core::Core;
 use crate::http::KEY_BYTES_MAX;
 use crate::http::WholeBody;
 use crate::http::{InPath, Problem, listed};
-use crate::write::WriteError;
 
 /// Query parameters of a request that writes a key.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -30,7 +30,7 @@ pub(crate) use events::STREAMS_MAX;
 
 use crate::core::Core;
 use crate::http::{Problem, form};
-use crate::metrics;
+use crate::observe::metrics;
 
 /// Builds the routes of the port.
 pub(crate) fn router(core: Arc<Core>) -> Router {

@@ -16,7 +16,7 @@ use super::aside::aside;
 use crate::clock::millis;
 use crate::core::Core;
 use crate::http::Problem;
-use crate::recording::{Calls, Recorded, RecordedRequestKind};
+use crate::observe::recording::{Calls, Recorded, RecordedRequestKind};
 
 /// A recording of requests and calls, as the admin API shows it.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -18,8 +18,8 @@ use super::partitions::views;
 use crate::clock::millis;
 use crate::core::Core;
 use crate::http::{Problem, Text, WholeBody, json_at, listed};
+use crate::observe::telemetry::Rbc;
 use crate::slos::Counted;
-use crate::telemetry::Rbc;
 
 /// Upper bound of reported requests in one body of `POST /v1/reports`.
 const REPORTS_MAX: usize = 100_000;

@@ -10,7 +10,7 @@ use sherwood_dispatch::{BetaDecision, DeadlineCounts, Percent};
 
 use crate::backend::BackendDriver;
 use crate::deadlines;
-use crate::events::Events;
+use crate::observe::events::Events;
 
 /// The backends with a target, and the latest decision about each.
 pub(crate) struct AdmissionTargets {

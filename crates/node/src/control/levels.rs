@@ -6,7 +6,7 @@ use sherwood_policy::{
 };
 
 use super::tenants::TenantLevels;
-use crate::telemetry::Telemetry;
+use crate::observe::telemetry::Telemetry;
 
 /// The controllers of the cache.
 pub(crate) enum Levels {

@@ -29,10 +29,10 @@ use sherwood_policy::tenants::TenantTerms;
 use sherwood_policy::{CounterWindow, Decision, GuardStanding, Observation, Options, PartitionObservation};
 
 use crate::clock::{Clock, millis};
-use crate::events::Events;
 use crate::names::Names;
-use crate::shadow::Shadow;
-use crate::telemetry::Telemetry;
+use crate::observe::events::Events;
+use crate::observe::shadow::Shadow;
+use crate::observe::telemetry::Telemetry;
 use actuator::ApplyError;
 use losses::Noticed;
 use pins::PinError;

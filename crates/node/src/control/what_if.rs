@@ -7,7 +7,7 @@ use sherwood_model::{Instant, PartitionId};
 use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionObservation};
 
 use super::actuator::Held;
-use crate::telemetry::Telemetry;
+use crate::observe::telemetry::Telemetry;
 
 /// Look-ups of each partition up to the last decision.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::buffers::Hold;
+use crate::memory::buffers::Hold;
 
 /// A key's value in an answer, or the reason it is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffers::Buffers;
+    use crate::memory::buffers::Buffers;
 
     #[test]
     fn value_too_large_for_an_answer_leaves_room_for_smaller_ones() {

@@ -25,12 +25,12 @@ use sherwood_path::{Answer, Query, QueryFetch, Request, Slot, Staleness, Status}
 use tokio::sync::mpsc;
 
 use crate::backend::FetchKey;
+use crate::backend::waiter::{Arrival, Waiter};
 use crate::clock::millis;
 use crate::core::Core;
 use crate::deadlines::Kept;
 use crate::http::{EndsLine, Problem, WholeBody, listed};
 use crate::slos::Counted;
-use crate::waiter::{Arrival, Waiter};
 
 pub(crate) use body::{AskedRequest, RequestAnswer};
 use body::{Form, KeyAnswer, Refusal, VALUES_BYTES_MAX};

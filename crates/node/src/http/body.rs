@@ -1,5 +1,5 @@
 //! Reads the bodies of requests whole: each bounded in size and time, all together by the budget of
-//! [`crate::buffers`].
+//! [`crate::memory::buffers`].
 //!
 //! A body takes its part of the budget as it arrives, not by its announced length, so that
 //! announcing a large body costs nothing.
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::reply::Problem;
-use crate::buffers::{Buffers, Hold};
+use crate::memory::buffers::{Buffers, Hold};
 
 /// Largest body of a request, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;

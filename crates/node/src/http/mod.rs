@@ -45,7 +45,7 @@ use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 
 use crate::access::Refusals;
-use crate::buffers::{Buffers, Uncounted};
+use crate::memory::buffers::{Buffers, Uncounted};
 use crate::tls::Tls;
 use activity::{Activity, Heard};
 use drain::Drain;

@@ -17,11 +17,11 @@ use sherwood_store::Found;
 use tokio::sync::mpsc;
 
 use crate::backend::FetchKey;
-use crate::buffers::Buffers;
+use crate::backend::waiter::Waiter;
 use crate::core::Core;
 use crate::deadlines::Kept;
+use crate::memory::buffers::Buffers;
 use crate::names::PartitionName;
-use crate::waiter::Waiter;
 
 /// The backends behind the cache, for a listener.
 pub(super) struct Behind {

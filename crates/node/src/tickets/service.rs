@@ -19,8 +19,8 @@ use super::generated::{
     Operation, ReleaseTicketRequest, ReleaseTicketResponse, WaitOnTicketRequest, WaitOnTicketResponse,
 };
 use super::scheduler::{Scheduler, Turn};
-use crate::buffers::Buffers;
 use crate::http::{WholeBody, listed, stopped};
+use crate::memory::buffers::Buffers;
 
 /// The paths of the calls.
 pub(crate) const CALLS: &str = "/sherwood.v1.Tickets/{call}";

@@ -29,8 +29,8 @@ use sherwood_model::{SpanCounts, TracedRequest, Traces};
 pub(crate) use grpc::routers;
 pub(crate) use http::export;
 
-use crate::buffers::{Buffers, Uncounted};
 use crate::core::Core;
+use crate::memory::buffers::{Buffers, Uncounted};
 use crate::slos::Counted;
 use rule::Rules;
 

@@ -138,9 +138,9 @@ const RARE: [(&str, &str, &[&str], &str); 5] = [
 
 fn add_rare(families: &mut BTreeMap<String, Family>) {
     let sources = concat!(
-        include_str!("../../src/metrics.rs"),
-        include_str!("../../src/metrics/query_times.rs"),
-        include_str!("../../src/metrics/tenants.rs"),
+        include_str!("../../src/observe/metrics/mod.rs"),
+        include_str!("../../src/observe/metrics/query_times.rs"),
+        include_str!("../../src/observe/metrics/tenants.rs"),
     );
     for (name, kind, labels, help) in RARE {
         let stem = name.trim_end_matches("_total");

@@ -33,8 +33,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::access::{AccessError, refused};
-use crate::events::Events;
 use crate::names::Names;
+use crate::observe::events::Events;
 pub(crate) use ledger::Ledger;
 pub(crate) use link::Trouble;
 use link::{Link, Unfit};

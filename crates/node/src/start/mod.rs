@@ -38,8 +38,6 @@ use tokio::sync::{Semaphore, watch};
 use crate::access::Refusals;
 use crate::admin;
 use crate::backend::{BackendDriver, BackendParts};
-use crate::background::BackgroundTasks;
-use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::{self, Instance, Ledger, Report};
@@ -50,24 +48,26 @@ use crate::control::{
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
 use crate::entropy::Entropy;
-use crate::events::Events;
-use crate::history::{self, NodeHistory};
 use crate::http::Routers;
 use crate::listen::{self, Listeners};
-use crate::memory::Mapped;
+use crate::memory::background::BackgroundTasks;
+use crate::memory::buffers::Buffers;
+use crate::memory::mapped::Mapped;
+use crate::memory::resident::{Limit, Watch};
 use crate::names::Names;
-use crate::recording::Recording;
+use crate::observe::events::Events;
+use crate::observe::history::{self, NodeHistory};
+use crate::observe::recording::Recording;
+use crate::observe::shadow::Shadow;
+use crate::observe::telemetry::Telemetry;
+use crate::observe::times::SharedRecorder;
 use crate::reload::ReloadRequests;
-use crate::resident::{Limit, Watch};
 use crate::setup::{Setup, SnapshotSetup};
-use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::spans::{AttemptSpans, SPANS_BYTES_MAX, Spans};
-use crate::telemetry::Telemetry;
 use crate::tenants::{TenantNetwork, Traffic};
 use crate::threads::{self, Keeper, Worker};
 use crate::tickets::{CALLS, Scheduler, Schedulers, TicketService, whole_message};
-use crate::times::SharedRecorder;
 use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
 use sherwood_listener::{Address, BufferBytes};
@@ -221,7 +221,7 @@ impl Node {
 
     /// Returns the latest events, oldest first.
     #[must_use]
-    pub fn events(&self) -> Vec<crate::events::Event> {
+    pub fn events(&self) -> Vec<crate::observe::events::Event> {
         self.core.events.latest()
     }
 
@@ -656,5 +656,5 @@ fn grpc(core: &Core) -> Option<Router> {
 }
 
 #[cfg(test)]
-#[path = "../tests/start/mod.rs"]
+#[path = "../../tests/start/mod.rs"]
 mod tests;

@@ -20,7 +20,7 @@
 //! process's, and evicting more items would not free it sooner.
 //!
 //! Memory that clients hold does not count as excess: evicting items would not free it. It has
-//! limits of its own ([`crate::buffers`]), and is subtracted before the comparison: the most that
+//! limits of its own ([`crate::memory::buffers`]), and is subtracted before the comparison: the most that
 //! was held for clients, as long as the process has grown by as much outside of the cache. So it
 //! counts as theirs until it is returned to the system, which an allocator may delay, and neither a
 //! bound in place of a size nor what clients held before hides memory of the cache. What the
@@ -37,8 +37,8 @@ use std::time::Duration;
 use sherwood_cache::Cache;
 use sherwood_model::Instant;
 
-use crate::buffers::Buffers;
-use crate::memory::{Counts, Mapped};
+use crate::memory::buffers::Buffers;
+use crate::memory::mapped::{Counts, Mapped};
 
 /// Intervals between checks of the process's memory, near its limit and otherwise. Chosen: stores
 /// of 1 GB/s add less than a fifth of the minimum slack in that time.

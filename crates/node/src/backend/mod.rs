@@ -6,6 +6,9 @@
 //! deliveries happen outside the lock. A task for each backend wakes the machine up when a timeout
 //! or a probe is due.
 
+pub(crate) mod waiter;
+pub(crate) mod write;
+
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,17 +33,17 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::backend::waiter::Waiter;
+use crate::backend::write::{PendingWrite, Written};
 use crate::clock::Clock;
 use crate::entropy::Entropy;
-use crate::errors::Errors;
-use crate::recording::Recording;
-use crate::shadow::Shadow;
+use crate::observe::errors::Errors;
+use crate::observe::recording::Recording;
+use crate::observe::shadow::Shadow;
+use crate::observe::times::SharedRecorder;
 use crate::spans::{AttemptEnd, AttemptSpan, AttemptSpans};
 use crate::tenants::TenantNetwork;
 use crate::tickets::{Schedulers, Turn};
-use crate::times::SharedRecorder;
-use crate::waiter::Waiter;
-use crate::write::{PendingWrite, Written};
 
 /// A key of a backend in one tenant's partition.
 pub(crate) type FetchKey = sherwood_path::FetchKey<Bytes>;

@@ -129,8 +129,8 @@ mod tests {
     use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, TenantId};
 
     use super::*;
-    use crate::buffers::Buffers;
     use crate::clock::Clock;
+    use crate::memory::buffers::Buffers;
     use sherwood_listener::{Bound, ConnectionLimit, ListenerOptions, Routing, Service, Target};
 
     const BYTES: u64 = 1 << 20;

@@ -11,8 +11,8 @@ use sherwood_listener::CpuTimes;
 
 use super::{family, gauges, one};
 use crate::core::Core;
-use crate::cpu::{TICKS_PER_SECOND, ticks, times_of};
-use crate::resident::resident_bytes;
+use crate::memory::resident::resident_bytes;
+use crate::observe::cpu::{TICKS_PER_SECOND, ticks, times_of};
 
 /// Bytes of a unit of `/proc/self/status`.
 const KIB: f64 = 1024.0;

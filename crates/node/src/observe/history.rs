@@ -7,7 +7,7 @@ use sherwood_model::history::{BackendReading, DeadlineCounters, History, Reading
 use sherwood_model::{BackendId, CachePlan, DeadlineClass, DeadlineClasses, Instant, PartitionId, TenantId};
 
 use crate::core::Core;
-use crate::telemetry::Observed;
+use crate::observe::telemetry::Observed;
 
 /// The history of a node, and the classes of deadlines that it distinguishes.
 pub(crate) struct NodeHistory {

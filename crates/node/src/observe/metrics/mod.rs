@@ -27,7 +27,7 @@ use sherwood_store::ConsumedUnits;
 use crate::backend::BackendDriver;
 use crate::core::Core;
 use crate::deadlines::Kept;
-use crate::telemetry::Rbc;
+use crate::observe::telemetry::Rbc;
 
 pub(crate) use format::Format;
 

@@ -1,0 +1,11 @@
+//! What the node sees of itself: counters, times, errors and events, and what it shows of them.
+
+pub(crate) mod cpu;
+pub(crate) mod errors;
+pub(crate) mod events;
+pub(crate) mod history;
+pub(crate) mod metrics;
+pub(crate) mod recording;
+pub(crate) mod shadow;
+pub(crate) mod telemetry;
+pub(crate) mod times;
