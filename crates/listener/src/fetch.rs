@@ -12,6 +12,10 @@ use super::backends::{Backends, FetchFailure};
 use super::conversation::{Fetched, Wanted};
 use super::times::Asked;
 
+/// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
+/// in several rounds.
+pub const FETCH_KEYS_MAX: usize = 64;
+
 /// Fetches `wanted`. The future borrows nothing; its results are in the order of the keys. Keys
 /// that a backend does not answer have failed, as have all keys if there are no backends.
 pub(super) fn fetch(

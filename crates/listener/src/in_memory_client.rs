@@ -9,12 +9,12 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::conversation::{Conversation, Fetched, NextStep, Protocol, Wanted};
+use super::fetch::FETCH_KEYS_MAX;
 use super::fetch::fetch;
 use super::memcached::Memcached;
 use super::options::ListenerOptions;
 use super::output::Output;
 use super::redis::{Redis, connection_bytes_max};
-use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
 use super::store::store;
 use super::work::{COMMAND_MAX, TURN_MAX, Work};

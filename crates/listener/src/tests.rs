@@ -16,13 +16,13 @@ use super::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFai
 use super::clock::{ManualClock, Moment};
 use super::conversation::{Advance, Conversation, NextStep, Protocol};
 use super::counters::Count;
+use super::fetch::FETCH_KEYS_MAX;
 use super::fetch::fetch;
 use super::in_memory_client::InMemoryClient;
 use super::memcached::Memcached;
 use super::options::ListenerOptions;
 use super::output::Output;
 use super::passwords::Passwords;
-use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
 use super::shared::{ConnectionLimit, Service, Shared};
 use super::tenants::UserRoutes;

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::wait::TIMEOUT;
 
-const ASKED: &str = include_str!("../../src/meta/asked.txt");
+const ASKED: &str = include_str!("../../src/memcached/meta/asked.txt");
 /// Most attempts per conversation: a new second may begin in the middle of a conversation about
 /// seconds.
 const TRIES: usize = 5;

@@ -1,7 +1,7 @@
 //! Redis listeners that require a password: the answers of Redis 7.0.15 with `requirepass`.
 
 use super::*;
-use crate::login::REFUSALS_MAX;
+use crate::passwords::REFUSALS_MAX;
 use crate::tests::Known;
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.";

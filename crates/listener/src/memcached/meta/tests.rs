@@ -8,11 +8,9 @@ use sherwood_cache::{
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
-use super::super::counters::Count;
-use super::super::routing::Routing;
-use super::super::tests::{
-    Client, ITEM_BYTES_MAX, cache, cache_with, read_through, seconds, service, target,
-};
+use crate::counters::Count;
+use crate::routing::Routing;
+use crate::tests::{Client, ITEM_BYTES_MAX, cache, cache_with, read_through, seconds, service, target};
 
 /// Recorded conversations with memcached: commands and answers.
 const ASKED: &str = include_str!("asked.txt");

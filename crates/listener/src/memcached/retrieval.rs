@@ -12,19 +12,16 @@ use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
 use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::{Retrieval, reply};
 
-use super::ahead::prefetch;
-use super::conversation::{Fetched, Wanted};
-use super::counters::Count;
-use super::kept::allocated;
-use super::output::{self, Output};
-use super::routing::Target;
 use super::session::{Session, access, is_over};
-use super::work::{CHANGE, KEY};
+use crate::ahead::prefetch;
 use crate::clock::Moment;
-
-/// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
-/// in several rounds.
-pub const FETCH_KEYS_MAX: usize = 64;
+use crate::conversation::{Fetched, Wanted};
+use crate::counters::Count;
+use crate::fetch::FETCH_KEYS_MAX;
+use crate::kept::allocated;
+use crate::output::{self, Output};
+use crate::routing::Target;
+use crate::work::{CHANGE, KEY};
 
 /// The result of executing a portion of a key list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 
 use sherwood_wire::memcached::binary::{Command, Echo, Request, Status, response};
 
-use super::super::counters::Count;
-use super::super::login::REFUSALS_MAX;
-use super::super::session::Session;
-use super::super::tenants::TenantSlot;
+use crate::counters::Count;
+use crate::memcached::session::Session;
+use crate::passwords::REFUSALS_MAX;
+use crate::tenants::TenantSlot;
 
 /// The name of the only mechanism.
 const PLAIN: &str = "PLAIN";

@@ -7,12 +7,12 @@ use sherwood_cache::{AccessFlags, Change, Item, ItemKind, Marks, NewCas, NewItem
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
-use super::super::counters::Count;
-use super::super::output::Output;
-use super::super::session::{Session, TOO_MUCH, expiry};
-use super::super::work::{COMMAND_MAX, rebuilt};
 use super::answer;
 use super::{Asked, BINARY, STALE, WON, stored};
+use crate::counters::Count;
+use crate::memcached::session::{Session, TOO_MUCH, expiry};
+use crate::output::Output;
+use crate::work::{COMMAND_MAX, rebuilt};
 
 /// The item that an `ms` stores, and its options.
 struct New<'a> {

@@ -13,17 +13,17 @@ use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
 
-use super::conversation::Wanted;
-use super::counters::{Count, Counters};
-use super::output::Output;
-use super::routing::{Routing, Target};
-use super::shared::Shared;
 use super::stats;
-use super::tenants::TenantSlot;
 use super::through::ClientWrite;
-use super::times::{ThreadTimes, of_set};
-use super::work::{COUNTERS, FLUSH, Work, rebuilt};
 use crate::clock::Moment;
+use crate::conversation::Wanted;
+use crate::counters::{Count, Counters};
+use crate::output::Output;
+use crate::routing::{Routing, Target};
+use crate::shared::Shared;
+use crate::tenants::TenantSlot;
+use crate::times::{ThreadTimes, of_set};
+use crate::work::{COUNTERS, FLUSH, Work, rebuilt};
 
 /// Executes the memcached commands of one client.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ impl Session<'_> {
                 return AfterCommand::Continue;
             }
             Command::Version => {
-                reply::version(out, super::VERSION);
+                reply::version(out, crate::VERSION);
                 return AfterCommand::Continue;
             }
             Command::Arithmetic { key, delta, noreply } => {

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use sherwood_wire::memcached::{Ahead, binary::Ahead as BinaryAhead, binary::is_binary};
 
-use super::binary;
-use super::conversation::{Advance, Conversation, Fetched, Stored};
-use super::input::Input;
-use super::memcached as text;
-use super::output::Output;
-use super::shared::Shared;
-use super::tenants::TenantSlot;
+use super::{binary, text};
 use crate::clock::Moment;
+use crate::conversation::{Advance, Conversation, Fetched, Stored};
+use crate::input::Input;
+use crate::output::Output;
+use crate::shared::Shared;
+use crate::tenants::TenantSlot;
 
 /// The state of one memcached client: a text client until its first byte is that of a binary one.
-pub(super) enum Client {
+pub(crate) enum Client {
     /// Speaks the text protocol.
     Text(text::Client),
     /// Speaks the binary protocol.

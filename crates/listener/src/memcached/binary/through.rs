@@ -7,12 +7,12 @@ use bytes::Bytes;
 use sherwood_wire::memcached::binary::{Command, Echo, Request, Status, response};
 use sherwood_wire::memcached::{Storage, StorageVerb};
 
-use super::super::conversation::Stored;
-use super::super::counters::Count;
-use super::super::session::{Session, expiry};
 use super::{AfterRequest, Failure};
 use crate::backends::{StoreChange, StoreFailure};
 use crate::clock::Moment;
+use crate::conversation::Stored;
+use crate::counters::Count;
+use crate::memcached::session::{Session, expiry};
 use crate::store::StoreWrite;
 
 /// The answer to a client whose write has ended.

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use sherwood_cache::Value;
 use sherwood_wire::memcached::binary::{Echo, Status, response};
 
-use super::super::conversation::{Fetched, NextStep, Wanted};
-use super::super::counters::Count;
-use super::super::output;
-use super::super::retrieval::FETCH_KEYS_MAX;
-use super::super::routing::Target;
-use super::super::session::{Session, access};
 use crate::backends::{FetchResult, FetchedValue};
 use crate::clock::Moment;
+use crate::conversation::{Fetched, NextStep, Wanted};
+use crate::counters::Count;
+use crate::fetch::FETCH_KEYS_MAX;
+use crate::memcached::session::{Session, access};
+use crate::output;
+use crate::routing::Target;
 
 /// The misses that are fetched together, at most [`FETCH_KEYS_MAX`].
 #[derive(Debug, Default)]

@@ -23,12 +23,12 @@ use sherwood_cache::{Access, AccessFlags, Item, Marks, Value};
 use sherwood_model::DeadlineClass;
 use sherwood_wire::memcached::{KEY_BYTES_MAX, Meta, MetaVerb};
 
-use super::conversation::Wanted;
-use super::counters::Count;
-use super::routing::Target;
-use super::session::{AfterCommand, Session, access};
 use crate::clock::Moment;
+use crate::conversation::Wanted;
+use crate::counters::Count;
+use crate::memcached::session::{AfterCommand, Session, access};
 use crate::output::Output;
+use crate::routing::Target;
 
 /// Mark of a stale value, which a client should replace.
 const STALE: Marks = OUTDATED;

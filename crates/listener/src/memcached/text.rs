@@ -6,39 +6,23 @@ use std::sync::Arc;
 use sherwood_wire::memcached::binary::is_binary;
 use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
-use super::ahead::prefetch;
-use super::binary;
-use super::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
-use super::counters::Count;
-use super::foreign::refuse;
-use super::input::Input;
 use super::login::{Login, LoginOutcome, LoginStep};
-use super::negotiation;
-use super::output::Output;
 use super::retrieval::{Misses, Portion};
 use super::session::{AfterCommand, Session};
-use super::shared::Shared;
-use super::tenants::TenantSlot;
 use super::through::{Answer, ClientWrite};
+use super::{Memcached, binary};
+use crate::ahead::prefetch;
 use crate::clock::Moment;
-
-/// The memcached protocol, as a listener serves it.
-pub(super) struct Memcached;
-
-impl Protocol for Memcached {
-    type Conversation = negotiation::Client;
-
-    const NAME: &'static str = "memcached";
-    const THREADS: &'static str = "sherwood-mc";
-    const TOO_MANY: &'static [u8] = reply::TOO_MANY_CONNECTIONS;
-
-    fn open(&self, shared: &Arc<Shared>, thread: usize) -> negotiation::Client {
-        negotiation::Client::open(shared, thread)
-    }
-}
+use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
+use crate::counters::Count;
+use crate::foreign::refuse;
+use crate::input::Input;
+use crate::output::Output;
+use crate::shared::Shared;
+use crate::tenants::TenantSlot;
 
 /// The state of one client of the text protocol.
-pub(super) struct Client {
+pub(crate) struct Client {
     shared: Arc<Shared>,
     thread: usize,
     parser: Parser,

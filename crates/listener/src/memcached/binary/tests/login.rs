@@ -1,8 +1,8 @@
 //! Login by SASL, and clients of several tenants.
 
 use super::*;
-use crate::login::REFUSALS_MAX;
 use crate::passwords::Passwords;
+use crate::passwords::REFUSALS_MAX;
 use crate::tenants::UserRoutes;
 use crate::tests::Known;
 use sherwood_model::TenantId;

@@ -8,10 +8,10 @@ use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::binary::Status;
 use sherwood_wire::memcached::{Delta, Exptime, reply};
 
-use super::super::counters::Count;
-use super::super::session::{Session, access, counted, expiry};
 use super::Failure;
 use crate::clock::Moment;
+use crate::counters::Count;
+use crate::memcached::session::{Session, access, counted, expiry};
 
 /// The result of a count that was executed.
 struct Counted {

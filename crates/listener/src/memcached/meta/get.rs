@@ -14,13 +14,13 @@ use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
-use super::super::conversation::Wanted;
-use super::super::counters::Count;
-use super::super::output::Output;
-use super::super::session::{Session, is_over};
 use super::answer::{self, Expiry, Shown, ttl_secs};
 use super::{Asked, STALE, WON, stored};
 use crate::clock::Moment;
+use crate::conversation::Wanted;
+use crate::counters::Count;
+use crate::memcached::session::{Session, is_over};
+use crate::output::Output;
 
 /// The result of an `mg` that changed or created an item.
 struct GetOutcome {

@@ -5,11 +5,11 @@ use sherwood_cache::{Marks, charge};
 use sherwood_wire::memcached::reply::{self, MetaDebug};
 use sherwood_wire::memcached::{Meta, MetaVerb};
 
-use super::super::counters::Count;
-use super::super::session::{NO_BACKEND, Session};
 use super::answer::{self, ttl_secs};
 use super::arithmetic::misses;
 use super::{Asked, BINARY};
+use crate::counters::Count;
+use crate::memcached::session::{NO_BACKEND, Session};
 
 impl Session<'_> {
     pub(super) fn meta_debug(&self, asked: &Asked<'_>, out: &mut Vec<u8>) {

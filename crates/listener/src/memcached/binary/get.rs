@@ -6,11 +6,11 @@ use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::Exptime;
 use sherwood_wire::memcached::binary::{Echo, Request, Status, response};
 
-use super::super::counters::Count;
-use super::super::output::Output;
-use super::super::session::{Session, access, is_over};
 use super::misses::Miss;
 use crate::clock::Moment;
+use crate::counters::Count;
+use crate::memcached::session::{Session, access, is_over};
+use crate::output::Output;
 
 impl Session<'_> {
     /// Answers a get, or returns its miss if the key is to be fetched.

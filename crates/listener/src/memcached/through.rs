@@ -8,11 +8,11 @@
 use bytes::Bytes;
 use sherwood_wire::memcached::{Command, Meta, MetaFlag, MetaVerb, SetMode, Storage, StorageVerb, reply};
 
-use super::conversation::Stored;
-use super::counters::Count;
 use super::session::{AfterCommand, Session, expiry};
 use crate::backends::{StoreChange, StoreFailure};
 use crate::clock::Moment;
+use crate::conversation::Stored;
+use crate::counters::Count;
 use crate::routing::Target;
 use crate::store::StoreWrite;
 

@@ -7,10 +7,10 @@ use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
 
-use super::super::counters::Count;
-use super::super::session::{Session, number, recounted};
 use super::answer::{self, Expiry};
 use super::{Asked, stored};
+use crate::counters::Count;
+use crate::memcached::session::{Session, number, recounted};
 
 /// The result of the meta command `ma`, which increments or decrements.
 enum CountOutcome {

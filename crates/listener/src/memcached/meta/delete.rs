@@ -7,10 +7,10 @@ use sherwood_model::Tags;
 use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::MetaOptions;
 
-use super::super::counters::Count;
-use super::super::session::{Session, expiry, is_over};
 use super::answer;
 use super::{Asked, BINARY, STALE, WON};
+use crate::counters::Count;
+use crate::memcached::session::{Session, expiry, is_over};
 
 const DONE: &[u8] = b"HD";
 const NOT_FOUND: &[u8] = b"NF";

@@ -5,12 +5,12 @@ use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::binary::Status;
 use sherwood_wire::memcached::{Storage, StorageVerb, reply};
 
-use super::super::counters::Count;
-use super::super::routing::Target;
-use super::super::session::{Session, TOO_MUCH, access, joined};
-use super::super::work::Work;
 use super::{Failure, NO_BACKEND};
 use crate::clock::Moment;
+use crate::counters::Count;
+use crate::memcached::session::{Session, TOO_MUCH, access, joined};
+use crate::routing::Target;
+use crate::work::Work;
 
 /// The result of a store that was executed: the CAS of the item, or the condition that failed.
 type Executed = Result<u64, Status>;

@@ -4,12 +4,12 @@ use std::fmt::Display;
 
 use sherwood_wire::memcached::reply;
 
-use super::address::{Address, UnixSocket};
-use super::counters::Count;
-use super::shared::Shared;
-use super::standing::TenantStanding;
-use super::tenants::TenantSlot;
+use crate::address::{Address, UnixSocket};
 use crate::clock::Moment;
+use crate::counters::Count;
+use crate::shared::Shared;
+use crate::standing::TenantStanding;
+use crate::tenants::TenantSlot;
 
 /// Takes the name and the value of a statistic.
 type Sink<'a> = &'a mut dyn FnMut(&str, &str);
@@ -67,7 +67,7 @@ fn general(shared: &Shared, slot: TenantSlot, moment: Moment, sink: Sink<'_>) {
     stat("pid", &std::process::id());
     stat("uptime", &moment.now.since(started.now).as_secs());
     stat("time", &moment.unix_secs);
-    stat("version", &super::VERSION);
+    stat("version", &crate::VERSION);
     stat("pointer_size", &usize::BITS);
     stat("max_connections", &service.connection_limit.max());
     stat("curr_connections", &connections.now());

@@ -6,9 +6,9 @@ use sherwood_cache::Marks;
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{Meta, MetaFlag, MetaFlags, reply};
 
-use super::super::session::expiry;
 use super::{Asked, BINARY};
 use crate::clock::Moment;
+use crate::memcached::session::expiry;
 
 /// The attributes of an item that the answer to a meta command can show.
 #[derive(Clone, Copy)]

@@ -29,18 +29,18 @@ use sherwood_cache::Refused;
 use sherwood_wire::memcached::Limits;
 use sherwood_wire::memcached::binary::{Ahead, Command, Echo, Event, Parser, Request, Status, response};
 
-use super::ahead::prefetch;
-use super::conversation::{Advance, Conversation, Fetched, NextStep, Stored};
-use super::counters::Count;
-use super::input::Input;
-use super::output::Output;
-use super::session::Session;
-use super::shared::Shared;
-use super::stats::Group;
-use super::store::StoreWrite;
-use super::tenants::TenantSlot;
-use super::work::{COUNTERS, FLUSH};
+use crate::ahead::prefetch;
 use crate::clock::Moment;
+use crate::conversation::{Advance, Conversation, Fetched, NextStep, Stored};
+use crate::counters::Count;
+use crate::input::Input;
+use crate::memcached::session::Session;
+use crate::memcached::stats::Group;
+use crate::output::Output;
+use crate::shared::Shared;
+use crate::store::StoreWrite;
+use crate::tenants::TenantSlot;
+use crate::work::{COUNTERS, FLUSH};
 use login::{LoginStep, SaslLogin};
 use misses::{Miss, Misses};
 use through::Acknowledgement;
@@ -49,7 +49,7 @@ use through::Acknowledgement;
 const OUTSIDE: Limits = Limits { value_bytes_max: 0 };
 
 /// The state of one client of the binary protocol.
-pub(super) struct Client {
+pub(crate) struct Client {
     shared: Arc<Shared>,
     thread: usize,
     parser: Parser,
@@ -224,7 +224,7 @@ impl Session<'_> {
                 return AfterRequest::Continue;
             }
             Command::Version => {
-                response::text(out, echo, super::VERSION);
+                response::text(out, echo, crate::VERSION);
                 return AfterRequest::Continue;
             }
             Command::Quit => {

@@ -8,11 +8,8 @@
 
 use sherwood_wire::memcached::reply;
 
-use super::tenants::TenantSlot;
-
-/// Most refused lines before the login per connection; the last one closes it. Some clients request
-/// the version or send a few commands before they log in.
-pub(super) const REFUSALS_MAX: u8 = 16;
+use crate::passwords::REFUSALS_MAX;
+use crate::tenants::TenantSlot;
 
 /// Maximum length of a line before the login, in bytes, as in memcached.
 const LINE_BYTES_MAX: usize = 2048;
