@@ -205,6 +205,14 @@ def dear(node, protocol, requests, how, seconds):
     said, rounds, end = [], 0, time.monotonic() + seconds
     marker = {"redis": redis("ECHO", "done"), "memcached": b"mn\r\n", "binary": MARKER}[protocol]
     with node.connect(protocol) as connection:
+        if how == "pipelined":
+            # As many as take the node some seconds at most.
+            began = time.monotonic()
+            connection.sendall(b"".join(requests) + marker)
+            drain(connection, 1, protocol, said)
+            most = int(3 * seconds / (time.monotonic() - began))
+            repeats = max(1, min(PIPELINED // len(requests), most))
+            said.clear()
         while rounds == 0 or time.monotonic() < end:
             if isinstance(how, int):
                 queue = (requests * how)[:how]
@@ -221,7 +229,7 @@ def dear(node, protocol, requests, how, seconds):
             elif how == "alone":
                 connection.sendall(b"".join(requests) + marker)
             else:
-                pipeline = b"".join(requests) * max(1, PIPELINED // len(requests)) + marker
+                pipeline = b"".join(requests) * repeats + marker
                 # A node stops reading from a client that does not take its answers.
                 threading.Thread(target=connection.sendall, args=(pipeline,), daemon=True).start()
             if not drain(connection, 1, protocol, said):
