@@ -11,7 +11,7 @@ use sherwood_policy::GuardOptions;
 use sherwood_listener::Address;
 
 use super::meaning::{Config, Listener, Partition};
-use crate::setup::Pin;
+use sherwood_control::Pin;
 
 /// Values of a new configuration that a running node adopts. None and empty mean unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -45,7 +45,7 @@ pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;
 pub use setup::{
     AccessSetup, CollectorUrl, DEFAULT_SCHEDULER, DEFAULT_TENANT, DeadlineRule, ExportProtocol, InstanceKind,
-    InstanceSetup, InstancesSetup, NoCollectorUrl, NoSchedulerUrl, Pin, ResourceSetup, SchedulerSetup,
+    InstanceSetup, InstancesSetup, NoCollectorUrl, NoSchedulerUrl, ResourceSetup, SchedulerSetup,
     SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup,
     TenantSetup, TermsError, TlsFiles, partition_name,
 };

@@ -16,7 +16,6 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
 use self::tenants::TenantReads;
-use crate::beta::AdaptiveBeta;
 use crate::draws::{Draws, below};
 use crate::expiries::Expiries;
 use crate::extra_budget::ExtraBudget;
@@ -28,9 +27,10 @@ use crate::rules::ReplicaLoad;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
 use crate::{
-    Action, AttemptId, BetaDecision, Bound, Counters, DeadlineCounts, FailureKind, FetchError, Holders,
-    Options, OptionsError, Percent, ProbeOptions, Reply, RetryOptions, Stats, Waiters,
+    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError,
+    ProbeOptions, Reply, RetryOptions, Stats, Waiters,
 };
+use sherwood_model::Percent;
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
 /// one answer for each waiter.
@@ -114,10 +114,6 @@ pub struct Dispatch<K, V, W> {
     options: Options,
     balancer: AnyBalancer,
     admission: AnyAdmission,
-    /// The choice of β, if the admission has a target.
-    beta: Option<AdaptiveBeta>,
-    /// Waiters with a deadline that were rejected, for the choice of β.
-    rejected_by_deadline: u64,
     replication: AnyReplication,
     replicas: Vec<Replica>,
     /// The keys that a query which asks for them joins; each is in `keys` and fresh.
@@ -201,8 +197,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             options,
             balancer: options.balance.into(),
             admission: AnyAdmission::new(options.admit, workers),
-            beta: options.admit.target().map(AdaptiveBeta::new),
-            rejected_by_deadline: 0,
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
             joinable: HashMap::with_hasher(hash),
@@ -400,19 +394,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.replicas.iter_mut().for_each(|replica| replica.queue.set_beta(beta));
     }
 
-    /// Chooses β for the target of `admit = "deadline"` ([`AdmitChoice::Deadline`]), at the end of
-    /// an interval; none without a target. [`set_beta`](Self::set_beta) puts it in force.
-    ///
-    /// `ended` are the requests with a deadline that ended since the start, without those that were
-    /// rejected: the dispatcher counts these itself, and cannot know whether an answer came
-    /// in time for its waiter.
-    ///
-    /// [`AdmitChoice::Deadline`]: crate::AdmitChoice::Deadline
-    pub fn choose_beta(&mut self, ended: DeadlineCounts) -> Option<BetaDecision> {
-        let total = DeadlineCounts { rejected: self.rejected_by_deadline, ..ended };
-        self.beta.as_mut().map(|choice| choice.decide(self.options.beta, total))
-    }
-
     /// Returns true if a query for this key would join one in flight. A caller that wants a value
     /// fetched but does not wait for it need not ask then; it would only count against
     /// [`Options::waiters_max`].
@@ -583,7 +564,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if let Err(FetchError::Rejected { .. }) = result {
             self.counters.rejected += waiters.len() as u64;
             if demand.deadline.is_some() {
-                self.rejected_by_deadline += waiters.len() as u64;
+                self.counters.rejected_with_deadline += waiters.len() as u64;
             }
         }
         let is_current = fresh && result.is_ok();

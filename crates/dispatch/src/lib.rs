@@ -16,7 +16,6 @@
 //! its [`Action`]s, and calls it at [`Dispatch::next_timeout`].
 
 mod action;
-mod beta;
 mod debt_queues;
 mod dispatch;
 mod draws;
@@ -28,7 +27,6 @@ mod fetch;
 mod health;
 mod holders;
 mod options;
-mod percent;
 mod probes;
 mod ramp;
 mod replica;
@@ -42,14 +40,12 @@ mod tickets;
 mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
-pub use beta::{BetaController, BetaDecision, DeadlineCounts};
 pub use debt_queues::{DebtPlace, DebtQueues};
 pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
-pub use percent::{Percent, PercentError};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};

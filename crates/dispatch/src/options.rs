@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{AdmitChoice, BalanceChoice, CopiesChoice, Percent, QueueChoice, QueueOptions, RampOptions};
+use crate::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, QueueOptions, RampOptions};
+use sherwood_model::Percent;
 
 /// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
 ///

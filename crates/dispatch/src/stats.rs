@@ -2,7 +2,8 @@
 
 use sherwood_model::ReplicaId;
 
-use crate::{Percent, RampStanding};
+use crate::RampStanding;
+use sherwood_model::Percent;
 
 /// A snapshot of one dispatcher's counters and present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Counters {
     pub ramped: u64,
     /// Keys in `refused` that the admission rule refused.
     pub rejected: u64,
+    /// Keys in `rejected` whose waiters had a deadline.
+    pub rejected_with_deadline: u64,
     /// Keys in `refused` that were beyond their tenant's rate.
     pub over_rate: u64,
     /// Calls made, retries included.

@@ -1,6 +1,6 @@
 //! The plan of a decision: a division of the cache, and rates of the resources behind it.
 
-use crate::{PartitionId, Rates};
+use crate::{BackendId, PartitionId, Percent, Rates};
 
 /// A division of the cache and, with several tenants, of the resources behind it.
 ///
@@ -12,12 +12,23 @@ pub struct Plan {
     pub cache: CachePlan,
     /// The rates of each tenant; none if the node has one tenant, which nothing limits.
     pub rates: Option<Rates>,
+    /// What changes at backends; those that are left out stay as they are.
+    pub backends: Vec<BackendPlan>,
+}
+
+/// The part of a plan that concerns one backend. Fields that are none stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendPlan {
+    /// The backend.
+    pub backend: BackendId,
+    /// The percentile of latencies that estimates of admission take (β).
+    pub beta: Option<Percent>,
 }
 
 impl From<CachePlan> for Plan {
-    /// Returns a plan that divides the cache and limits no rate.
+    /// Returns a plan that divides the cache, limits no rate and leaves backends as they are.
     fn from(cache: CachePlan) -> Self {
-        Self { cache, rates: None }
+        Self { cache, rates: None, backends: Vec::new() }
     }
 }
 

@@ -152,30 +152,21 @@ pub(crate) fn control(
     control: Arc<Mutex<Control>>,
     mut record: impl FnMut(Instant) -> Instant + Send + 'static,
 ) -> std::io::Result<Worker> {
-    let (delta, band) = {
-        let control = control.lock().expect("no panics while held");
-        (control.delta(), control.band())
-    };
-    let mut due = clock.now() + delta;
+    let band = control.lock().expect("no panics while held").band();
     let mut recording = clock.now();
     Worker::start("sherwood-control", move || {
         let now = clock.now();
         let observe = telemetry.observe_slo(now, band);
         let mut control = control.lock().expect("no panics while held");
-        if now >= due {
-            control.decide(now);
-            // Missed rounds are skipped, so that decisions do not follow each other too closely.
-            due = if due + control.delta() > now { due + control.delta() } else { now + control.delta() };
-        }
-        if control.next_timeout().is_some_and(|step| now >= step) {
-            control.advance(now);
+        if now >= control.next_timeout() {
+            control.run(now);
         }
         // A loop that is late is asked for the present again; time has to pass.
-        let step = control.next_timeout().map(|step| step.max(now + STEP_MIN));
+        let due = control.next_timeout().max(now + STEP_MIN);
         drop(control);
         if now >= recording {
             recording = record(now);
         }
-        observe.min(due).min(recording).min(step.unwrap_or(due)).since(clock.now())
+        observe.min(due).min(recording).since(clock.now())
     })
 }

@@ -140,6 +140,22 @@ impl Observation {
         self.blocking = needs.bands.iter().map(count).collect();
     }
 
+    /// Returns an observation of these finished requests alone: see
+    /// [`see_requests`](Self::see_requests).
+    #[must_use]
+    pub fn of_requests(finished: &RequestSnapshot, needs: &Needs, backends: usize) -> Self {
+        let mut seen = Self::default();
+        seen.see_requests(finished, needs, backends);
+        seen
+    }
+
+    /// Takes over what another observation has of requests.
+    pub fn take_requests(&mut self, of: &Self) {
+        let Self { total_bytes, ref mut partitions, .. } = *self;
+        let partitions = std::mem::take(partitions);
+        *self = Self { total_bytes, partitions, ..of.without_partitions() };
+    }
+
     /// The observation of all requests, without partitions.
     pub(crate) fn without_partitions(&self) -> Self {
         let Self { total_bytes, partitions: _, requests, latency_range, tail, ref blocking } = *self;

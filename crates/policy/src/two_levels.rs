@@ -1,6 +1,6 @@
 //! A policy between tenants, and a policy within each of them.
 
-use sherwood_model::{CachePlan, Instant, PartitionId, Plan, RequestSnapshot};
+use sherwood_model::{CachePlan, Instant, PartitionId, Plan};
 use thiserror::Error;
 
 use crate::tenants::{
@@ -179,9 +179,9 @@ impl TwoLevels {
     pub fn plan(&self) -> Plan {
         let rates = self.between.rates().clone();
         if self.between.policy().shares_all() {
-            return Plan { cache: CachePlan::Shared, rates: Some(rates.into_common()) };
+            return Plan { rates: Some(rates.into_common()), ..CachePlan::Shared.into() };
         }
-        Plan { cache: CachePlan::Budgets(self.budgets()), rates: Some(rates) }
+        Plan { rates: Some(rates), ..CachePlan::Budgets(self.budgets()).into() }
     }
 
     /// Bytes of each partition, in the order of their ids.
@@ -236,14 +236,12 @@ impl TwoLevels {
     }
 
     /// Has each tenant's policy divide the tenant's bytes, from one observation of all partitions
-    /// and the finished requests of each tenant, empty if no policy [needs](Self::needs) them.
+    /// and one of each tenant's finished requests, empty if no policy [needs](Self::needs) them.
     /// Returns the decisions as one, whose plan is that of both levels.
-    pub fn decide_all(&mut self, now: Instant, seen: &Observation, finished: &[RequestSnapshot]) -> Decision {
-        let backends = seen.partitions.iter().map(|partition| partition.backend.index() + 1);
-        let (needs, backends) = (self.needs(), backends.max().unwrap_or(0));
+    pub fn decide_all(&mut self, now: Instant, seen: &Observation, requests: &[Observation]) -> Decision {
         let mut seen = self.split(seen);
-        for (seen, finished) in seen.iter_mut().zip(finished) {
-            seen.see_requests(finished, &needs, backends);
+        for (seen, requests) in seen.iter_mut().zip(requests) {
+            seen.take_requests(requests);
         }
         let decisions = self.decide(now, seen);
         let names = self.between.terms().iter().map(|terms| terms.name.as_str());

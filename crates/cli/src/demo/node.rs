@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_config::{Pin, SpanRule, Writes};
+use sherwood_config::{SpanRule, Writes};
+use sherwood_control::Pin;
 use sherwood_model::{BackendId, TenantId};
 use sherwood_node::{BackendSetup, PartitionSetup, Rules, Setup};
 use sherwood_store::Store;

@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    AdmitChoice, BalanceChoice, CopiesChoice, Options, Percent, QueueChoice, RampOptions, RuleError,
+    AdmitChoice, BalanceChoice, CopiesChoice, Options, QueueChoice, RampOptions, RuleError,
 };
+use sherwood_model::Percent;
 
 use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawBackend, RawDispatch, RawProbe, RawRamp, RawRetry};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::spanned::Spanned;
-use sherwood_dispatch::{Percent, QueueChoice, TicketOptions};
+use sherwood_dispatch::{QueueChoice, TicketOptions};
+use sherwood_model::Percent;
 
 use super::backends::{NAMES, is_name};
 use crate::problem::{Origin, Problems};

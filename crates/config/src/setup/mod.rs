@@ -3,7 +3,6 @@
 mod access;
 mod deadlines;
 mod instances;
-mod pin;
 mod schedulers;
 mod slos;
 mod span_rule;
@@ -13,7 +12,6 @@ mod tenants;
 pub use access::{AccessSetup, TlsFiles};
 pub use deadlines::DeadlineRule;
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
-pub use pin::Pin;
 pub use schedulers::DEFAULT_SCHEDULER;
 pub use schedulers::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
 pub use slos::{SloScope, SloSetup};

@@ -244,7 +244,7 @@ mod meaning {
         let rules = |keys: &str| {
             config(&format!("[[backend]]\nname = \"a\"\ndispatch = {{ {keys} }}")).backends[0].dispatch
         };
-        let percent = |percent| sherwood_dispatch::Percent::new("alpha", percent).expect("in range");
+        let percent = |percent| sherwood_model::Percent::new("alpha", percent).expect("in range");
         let expected = sherwood_dispatch::Options {
             queue: sherwood_dispatch::QueueChoice::Edf { alpha: percent(7.5) },
             balance: sherwood_dispatch::BalanceChoice::Tickets,

@@ -6,7 +6,7 @@ use sherwood_model::{DemandKind, Instant};
 
 use super::window::Window;
 use super::work::{KeyTimes, Work};
-use crate::Percent;
+use sherwood_model::Percent;
 
 /// Latencies of a server, and the calls that it works on.
 #[derive(Clone, Debug)]

@@ -12,10 +12,11 @@ use std::time::Duration;
 use sherwood_model::{Demand, DemandKind, Instant};
 
 use crate::rules::names::{AnyOrder, QueueChoice};
-use crate::{AttemptId, Estimate, Percent};
+use crate::{AttemptId, Estimate};
 use forecast::{Arriving, Outlook};
 use latencies::Latencies;
 use ranked::Ranked;
+use sherwood_model::Percent;
 use work::Work;
 
 /// A bounded queue in front of a bounded number of workers, in the order of a [`QueueChoice`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Percent;
+use sherwood_model::Percent;
 
 /// The latest 1,024 to 2,048 latencies of one kind of call, per key: counts in two halves of which
 /// the older is dropped when the newer is full.

@@ -19,7 +19,7 @@ use super::random::Random;
 use super::round_robin::RoundRobin;
 use super::tickets::{AllTickets, Tickets};
 use super::{Admission, AttemptPlan, Balancer, Picks, QueueOrder, Rank, ReplicaLoad, Replication, Verdict};
-use crate::Percent;
+use sherwood_model::Percent;
 
 /// The order in which a replica's queue starts attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

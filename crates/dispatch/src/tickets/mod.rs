@@ -9,9 +9,10 @@ use std::time::Duration;
 use sherwood_model::{Demand, DemandKind, Instant};
 
 use crate::slab::{Id, Slab};
-use crate::{Estimate, OptionsError, Percent, QueueChoice, QueueOptions, QueuedCall, ReplicaQueue};
+use crate::{Estimate, OptionsError, QueueChoice, QueueOptions, QueuedCall, ReplicaQueue};
 pub use call::{CallAction, CallOptions, SchedulerBackoff, TicketOffer, TicketedCall};
 pub use error::TicketError;
+use sherwood_model::Percent;
 
 /// The scheduler of one replica, for clients that call the replica themselves.
 ///

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sherwood_cache::ClassUsage;
-use sherwood_config::{InstanceSetup, Pin};
+use sherwood_config::InstanceSetup;
+use sherwood_control::Pin;
 use sherwood_model::PartitionId;
 
 use super::aside::aside;

@@ -187,7 +187,7 @@ impl Added {
 }
 
 /// Returns the level between tenants, or the reply of a node without one.
-fn tenants(control: &Control) -> Result<&TenantLevels, Problem> {
+fn tenants(control: &Control) -> Result<TenantLevels<'_>, Problem> {
     control.tenants().ok_or_else(no_tenants)
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::thread::Thread;
 
 use sherwood_cache::{Cache, PlanError, ResizeError};
-use sherwood_model::{CachePlan, PartitionId, Plan};
+use sherwood_model::{BackendPlan, CachePlan, PartitionId, Plan};
 
 use super::instances::Instance;
 use super::rates::RateLimits;
+use crate::backend::BackendDriver;
 
 /// A partition's size, and its counters since the start.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +83,20 @@ pub(crate) enum ApplyError {
     Sharing,
 }
 
+/// The backends of a node, by their ids; none where one has no store.
+pub(crate) struct Backends(pub(crate) Vec<Option<Arc<BackendDriver>>>);
+
+impl Backends {
+    /// Puts the parts of a plan that concern backends in force. Backends without a store have none.
+    fn apply(&self, plans: &[BackendPlan]) {
+        for plan in plans {
+            if let Some(Some(backend)) = self.0.get(plan.backend.index()) {
+                backend.drive(|state, _, _| state.machine.apply(plan));
+            }
+        }
+    }
+}
+
 /// The node's own cache. A plan is in force at once; the housekeeper evicts the bytes above it in
 /// small steps.
 pub(crate) struct OwnCache {
@@ -89,14 +104,20 @@ pub(crate) struct OwnCache {
     partitions: usize,
     housekeeper: Thread,
     limits: RateLimits,
+    backends: Backends,
 }
 
 impl OwnCache {
-    /// Applies plans to `cache`, which has `partitions` partitions, and to the `limits` of tenants,
-    /// and wakes `housekeeper` when there is something to evict.
+    /// Applies plans to `cache`, which has `partitions` partitions, to the `limits` of tenants and
+    /// to `backends`, and wakes `housekeeper` when there is something to evict.
     #[must_use]
-    pub(crate) fn new(cache: Arc<Cache>, partitions: usize, housekeeper: Thread, limits: RateLimits) -> Self {
-        Self { cache, partitions, housekeeper, limits }
+    pub(crate) fn new(
+        (cache, partitions): (Arc<Cache>, usize),
+        housekeeper: Thread,
+        limits: RateLimits,
+        backends: Backends,
+    ) -> Self {
+        Self { cache, partitions, housekeeper, limits, backends }
     }
 }
 
@@ -143,6 +164,7 @@ impl Actuator for OwnCache {
             self.limits.set(rates);
         }
         self.cache.apply(&plan.cache)?;
+        self.backends.apply(&plan.backends);
         self.housekeeper.unpark();
         Ok(())
     }
@@ -164,13 +186,14 @@ impl Actuator for OwnCache {
 pub(crate) struct Instances {
     total_bytes: u64,
     each: Vec<Arc<Instance>>,
+    backends: Backends,
 }
 
 impl Instances {
     /// Divides `total_bytes` among the instances.
     #[must_use]
-    pub(crate) fn new(total_bytes: u64, each: Vec<Arc<Instance>>) -> Self {
-        Self { total_bytes, each }
+    pub(crate) fn new(total_bytes: u64, each: Vec<Arc<Instance>>, backends: Backends) -> Self {
+        Self { total_bytes, each, backends }
     }
 }
 
@@ -217,6 +240,7 @@ impl Actuator for Instances {
             return Err(PlanError::OverTotal { sum, total_bytes: self.total_bytes }.into());
         }
         self.each.iter().zip(budgets).for_each(|(instance, &bytes)| instance.wish(bytes));
+        self.backends.apply(&plan.backends);
         Ok(())
     }
 

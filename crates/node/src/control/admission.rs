@@ -1,28 +1,19 @@
-//! Choice of β for the backends whose admission has a target: the percentile of latencies that
-//! estimates take, for a wanted share of missed deadlines.
+//! The choice of β as events and the admin API show it.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
-use sherwood_dispatch::{BetaDecision, DeadlineCounts, Percent};
+use serde_json::{Value, json};
+use sherwood_control::{Admission, AdmissionSeen, BetaChoice};
 
 use crate::backend::BackendDriver;
-use crate::deadlines;
-use crate::observe::events::Events;
+use crate::deadlines::DeadlineCounts;
 
-/// The backends with a target, and the latest decision about each.
+/// The backends whose admission has a target of missed deadlines, and their deadlines that ended.
 pub(crate) struct AdmissionTargets {
-    backends: Vec<WithTarget>,
-    deadlines: Arc<deadlines::DeadlineCounts>,
-}
-
-struct WithTarget {
-    backend: Arc<BackendDriver>,
-    target: Percent,
-    /// The latest decision in words; none before the first one.
-    line: Option<String>,
+    backends: Vec<Arc<BackendDriver>>,
+    deadlines: Arc<DeadlineCounts>,
 }
 
 /// A backend whose admission has a target of missed deadlines.
@@ -39,56 +30,47 @@ pub(crate) struct AdmissionView {
 }
 
 impl AdmissionTargets {
-    /// Takes those of `backends` that have a target. Their deadlines are counted in `deadlines`.
-    pub(crate) fn new(
-        backends: &[Option<Arc<BackendDriver>>],
-        deadlines: Arc<deadlines::DeadlineCounts>,
-    ) -> Self {
-        let with_target = |backend: &Arc<BackendDriver>| {
-            let target = backend.admit.target()?;
-            Some(WithTarget { backend: Arc::clone(backend), target, line: None })
-        };
-        Self { backends: backends.iter().flatten().filter_map(with_target).collect(), deadlines }
+    /// Returns those of `backends` that have a target.
+    pub(crate) fn new(backends: &[Option<Arc<BackendDriver>>], deadlines: Arc<DeadlineCounts>) -> Self {
+        let backends = backends.iter().flatten().filter(|backend| backend.admit.target().is_some());
+        Self { backends: backends.map(Arc::clone).collect(), deadlines }
     }
 
-    /// Decides about each backend. In a dry run β stays and the decision is only reported. A
-    /// decision that changes nothing is no event, since the shares in it differ each time.
-    pub(crate) fn decide(&mut self, events: &Events, dry_run: bool) {
-        for WithTarget { backend, target, line } in &mut self.backends {
+    /// Returns the lever over them.
+    pub(super) fn lever(&self) -> Admission {
+        Admission::new(self.backends.iter().filter_map(|of| Some((of.id, of.admit.target()?))))
+    }
+
+    pub(super) fn observe(&self) -> Vec<AdmissionSeen> {
+        let seen = |backend: &Arc<BackendDriver>| {
             let ended = self.deadlines.of_backend(backend.id);
-            let ended = DeadlineCounts { met: ended.met, missed: ended.missed, rejected: 0 };
-            let decided = backend.drive(|state, _, _| {
-                let before = state.machine.stats().beta;
-                let decision = state.machine.choose_beta(ended)?;
-                if !dry_run {
-                    state.machine.set_beta(decision.beta);
-                }
-                Some((before, decision))
-            });
-            let Some((before, BetaDecision { beta, reason })) = decided else { continue };
-            let message = format!("{}: {reason}", backend.name);
-            if beta != before {
-                let data = json!({
-                    "backend": backend.name,
-                    "target_ratio": target.ratio(),
-                    "before_beta": before.percent(),
-                    "after_beta": beta.percent(),
-                    "applied": !dry_run,
-                    "line": message,
-                });
-                events.say("decision", message.clone(), data);
-            }
-            *line = Some(message);
-        }
+            AdmissionSeen::of(backend.id, &backend.stats(), (ended.met, ended.missed))
+        };
+        self.backends.iter().map(seen).collect()
     }
 
-    /// The backends with a target, as the admin API shows them.
-    pub(crate) fn view(&self) -> Vec<AdmissionView> {
-        let backends = self.backends.iter().map(|WithTarget { backend, target, line }| AdmissionView {
+    /// Returns the event's text and data for a change.
+    pub(super) fn changed(&self, change: &BetaChoice) -> (String, Value) {
+        let BetaChoice { backend, target, before, beta, reason, applied } = change;
+        let name = self.backends.iter().find(|of| of.id == *backend).map_or("", |of| &of.name);
+        let line = format!("{name}: {reason}");
+        let data = json!({
+            "backend": name,
+            "target_ratio": target.ratio(),
+            "before_beta": before.percent(),
+            "after_beta": beta.percent(),
+            "applied": applied,
+            "line": line,
+        });
+        (line, data)
+    }
+
+    pub(super) fn view(&self, lever: &Admission) -> Vec<AdmissionView> {
+        let backends = self.backends.iter().zip(lever.standings()).map(|(backend, standing)| AdmissionView {
             backend: backend.name.clone(),
             beta: backend.stats().beta.percent(),
-            line: line.clone(),
-            target_ratio: target.ratio(),
+            line: standing.reason.map(|reason| format!("{}: {reason}", backend.name)),
+            target_ratio: standing.target.ratio(),
         });
         backends.collect()
     }

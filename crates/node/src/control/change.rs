@@ -2,13 +2,13 @@
 
 use serde_json::json;
 use sherwood_config::TermsError;
+use sherwood_control::OneLevelOnly;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{TenantPolicy, TenantPolicyError, TenantTerms};
 use sherwood_policy::{GuardOptions, OptionsError, Policy, PolicyError, TwoLevelsError, by_name};
 
 use super::Control;
 use super::actuator::ApplyError;
-use super::levels::OneLevelOnly;
 
 /// Characters of a policy's name that an error quotes.
 const NAME_CHARS_MAX: usize = 64;
@@ -76,15 +76,15 @@ impl Control {
         total_bytes.map_or(Ok(()), |total_bytes| self.check_total(total_bytes))?;
         let policy = policy.map(|name| self.policy_called(name)).transpose()?;
         if let Some(policy) = &policy {
-            self.levels.check_policy(&**policy)?;
+            self.rounds.levels().check_policy(&**policy)?;
             if policy.starts_shared() && !self.actuator.can_share() {
                 return Err(ApplyError::Sharing.into());
             }
         }
-        self.levels.check_dry_run(dry_run == Some(true))?;
-        self.levels.check_guard(guard.flatten().is_some())?;
-        let tenants = self.levels.tenants();
-        let between = between.and_then(|name| Some(tenants?.policy_between(name))).transpose()?;
+        self.rounds.levels().check_dry_run(dry_run == Some(true))?;
+        self.rounds.levels().check_guard(guard.flatten().is_some())?;
+        let tenants = self.tenants();
+        let between = between.and_then(|name| Some(tenants.as_ref()?.policy_between(name))).transpose()?;
         let tenants = tenants.filter(|_| !terms.is_empty() || total_bytes.is_some());
         let total = total_bytes.unwrap_or(self.total_bytes());
         let terms = tenants.map(|tenants| tenants.changed_terms(terms, total)).transpose()?;
@@ -97,31 +97,35 @@ impl Control {
         let Checked { total_bytes, policy, between, dry_run, guard, terms } = change;
         match (total_bytes, terms) {
             (Some(total_bytes), terms) => self.resize(total_bytes, terms),
-            (None, Some(terms)) => self.set_terms(terms),
+            (None, Some(terms)) => {
+                self.rounds.set_terms(terms);
+                let now = self.parts.clock.now();
+                self.carry_out(now);
+                self.advance(now);
+            }
             (None, None) => {}
         }
         if let Some(dry_run) = dry_run {
-            self.levels.set_dry_run(dry_run);
+            self.rounds.set_dry_run(dry_run);
             let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
             self.parts.events.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
         }
         if let Some(guard) = guard {
-            self.options.guard = guard.or(self.options.guard);
-            self.levels.set_guard(guard);
+            self.rounds.set_guard(guard);
             let is_on = guard.is_some();
             let state = if is_on { "on, and begins anew" } else { "off: nothing goes back by itself" };
             self.parts.events.say("guard", format!("guard {state}"), json!({ "guard": is_on }));
         }
         if let Some(policy) = policy {
             let name = policy.name();
-            self.levels.set_policy(policy);
+            self.rounds.set_policy(policy);
             self.parts.events.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
             self.warn_of_idle_pins();
             self.decide(self.parts.clock.now());
         }
-        if let (Some(policy), Some(tenants)) = (between, self.levels.tenants_mut()) {
+        if let Some(policy) = between {
             let name = policy.name();
-            tenants.set_between(policy);
+            self.rounds.set_between(policy);
             let said = format!("policy between tenants switched to {name}");
             self.parts.events.say("policy", said, json!({ "between": name }));
             self.advance(self.parts.clock.now());
@@ -142,7 +146,7 @@ impl Control {
             Some(name) if self.is_between_tenants(name) => (Some(name), None),
             _ => (None, policy),
         };
-        let guard = guard.map(|is_on| is_on.then(|| self.options.guard.unwrap_or_default()));
+        let guard = guard.map(|is_on| is_on.then(|| self.rounds.options().guard.unwrap_or_default()));
         let change = ControlChange { policy, between, dry_run, guard, ..ControlChange::default() };
         let checked = self.check(&change)?;
         self.apply(checked);
@@ -151,12 +155,12 @@ impl Control {
 
     /// True if `name` is that of a policy between tenants, and there are some.
     fn is_between_tenants(&self, name: &str) -> bool {
-        self.levels.tenants().is_some() && sherwood_policy::tenants::available().contains(&name)
+        self.tenants().is_some() && sherwood_policy::tenants::available().contains(&name)
     }
 
     /// Returns the policy called `name`. An error quotes only the beginning of a long name.
     fn policy_called(&self, name: &str) -> Result<Box<dyn Policy>, PolicyError> {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        by_name(&name, &self.options)
+        by_name(&name, self.rounds.options())
     }
 }

@@ -148,7 +148,7 @@ impl TenantDecisionView {
     }
 }
 
-impl TenantLevels {
+impl TenantLevels<'_> {
     /// Returns the state of all tenants.
     pub(crate) fn view(&self, names: &Names) -> TenantsView {
         let (setup, between) = (self.setup(), self.levels().between());

@@ -4,7 +4,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
-use sherwood_config::{Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Pin, Route};
+use sherwood_config::{Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Route};
+use sherwood_control::Pin;
 use sherwood_model::{Band, SeededState, Slo};
 use sherwood_store::{OpenError, Store, StoreOptions};
 

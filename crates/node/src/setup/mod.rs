@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use sherwood_cache::DeadlineOptions;
 use sherwood_config::{
-    AccessSetup, DeadlineRule, InstancesSetup, Pin, Protocol, SchedulerSetup, SchedulerSource, SloSetup,
+    AccessSetup, DeadlineRule, InstancesSetup, Protocol, SchedulerSetup, SchedulerSource, SloSetup,
     SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
 };
+use sherwood_control::Pin;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
 use sherwood_store::{ServerAddress, Store};

@@ -26,8 +26,9 @@ use std::{io, mem};
 use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
 use sherwood_config::{
-    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Pin, Protocol, SchedulerSetup, TenancySetup,
+    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Protocol, SchedulerSetup, TenancySetup,
 };
+use sherwood_control::{Levels, Pin};
 use sherwood_dispatch::AdmitChoice;
 use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, CachePlan, PartitionId, ResourceKind, SeededState, SloStanding};
@@ -42,8 +43,8 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
-    Actuator, AdmissionTargets, Control, ControlParts, Instances, Levels, Losses, OwnCache, RateLimits,
-    TenantLevels,
+    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, OwnCache, RateLimits,
+    TenantRecord,
 };
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -399,27 +400,27 @@ impl Parts {
             Arc::new(Traffic::new(Arc::clone(&cache), &names, (&backends, network.clone()), tenancy))
         });
         let levels = match tenancy.clone().zip(traffic.clone()) {
-            Some((tenancy, traffic)) => Levels::Two(Box::new(TenantLevels::new(
-                tenancy,
-                setup.divided_bytes(),
-                &*policy,
-                &setup.control,
-                (&names, &budgets),
-                traffic,
-            )?)),
+            Some((tenancy, traffic)) => {
+                let (bytes, divided) = (setup.divided_bytes(), (&*names, &budgets[..]));
+                let (levels, record) =
+                    TenantRecord::open(tenancy, bytes, &*policy, &setup.control, divided, traffic)?;
+                (Levels::Two(Box::new(levels)), Some(record))
+            }
             None => {
                 let names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
-                Levels::One(Box::new(Controller::new(policy, &setup.control, names, budgets)))
+                (Levels::One(Box::new(Controller::new(policy, &setup.control, names, budgets))), None)
             }
         };
-        let quotas = levels.tenants().map(|tenants| Arc::clone(tenants.quotas()));
+        let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
         let instances = instances_of(setup);
         let actuator: Box<dyn Actuator> = if instances.is_empty() {
             let resources = tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
             let limits = RateLimits::new(resources, &backends, network.as_ref());
-            Box::new(OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper, limits))
+            let cache = (Arc::clone(&cache), setup.partitions.len());
+            Box::new(OwnCache::new(cache, keeper, limits, Backends(backends.clone())))
         } else {
-            Box::new(Instances::new(setup.divided_bytes(), instances.clone()))
+            let backends = Backends(backends.clone());
+            Box::new(Instances::new(setup.divided_bytes(), instances.clone(), backends))
         };
         let slo_scope = (setup.slo, &setup.slos[..]);
         let telemetry =

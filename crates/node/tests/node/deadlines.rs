@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sherwood_config::{DeadlineRule, Protocol};
-use sherwood_dispatch::{AdmitChoice, Percent};
+use sherwood_dispatch::AdmitChoice;
+use sherwood_model::Percent;
 use sherwood_model::{BackendId, TenantId};
 use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;

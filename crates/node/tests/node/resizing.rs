@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sherwood_config::{Config, Flags, Pin, parse};
+use sherwood_config::{Config, Flags, parse};
+use sherwood_control::Pin;
 use sherwood_node::{Node, ReloadOptions, Setup};
 use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sherwood_config::{AccessSetup, Pin, Protocol, SpanRule, Writes};
+use sherwood_config::{AccessSetup, Protocol, SpanRule, Writes};
+use sherwood_control::Pin;
 use sherwood_dispatch::ProbeOptions;
 use sherwood_listener::Address;
 use sherwood_model::{BackendId, Slo, TenantId};

@@ -14,10 +14,10 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    AttemptId, BetaDecision, CallOrigin, DeadlineCounts, Dispatch, Holders, NewDelivery, OptionsError,
-    Percent, ProbeOptions, Reply, RetryOptions, Stats,
+    AttemptId, CallOrigin, Dispatch, Holders, NewDelivery, OptionsError, ProbeOptions, Reply, RetryOptions,
+    Stats,
 };
-use sherwood_model::{Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
+use sherwood_model::{BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
 pub use fill::{AnswerCache, FillCounts};
@@ -345,12 +345,6 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.dispatch.restart_ramp();
     }
 
-    /// Chooses β for a wanted share of missed deadlines, after requests with a deadline that
-    /// `ended`, rejected ones left out, since the start: see [`Dispatch::choose_beta`].
-    pub fn choose_beta(&mut self, ended: DeadlineCounts) -> Option<BetaDecision> {
-        self.dispatch.choose_beta(ended)
-    }
-
     /// Sets the timeout of further queries, and how calls are retried and replicas probed: see
     /// [`Dispatch::set_times`].
     pub fn set_times(&mut self, timeout: Duration, retry: RetryOptions, probe: ProbeOptions) {
@@ -363,9 +357,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.options.rules.take_lifetimes(of);
     }
 
-    /// Makes estimates of the replicas' queues take another percentile of latencies (β).
-    pub fn set_beta(&mut self, beta: Percent) {
-        self.dispatch.set_beta(beta);
+    /// Puts the backend's part of a plan in force.
+    pub fn apply(&mut self, plan: &BackendPlan) {
+        if let Some(beta) = plan.beta {
+            self.dispatch.set_beta(beta);
+        }
     }
 
     /// Carries out what is due by `now`: timeouts, probes, flushes, ends of fences and waiting

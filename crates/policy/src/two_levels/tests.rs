@@ -174,8 +174,10 @@ fn policy_within_a_tenant_sees_the_requests_of_that_tenant_alone() {
         }
         window.snapshot(Instant::ZERO, second)
     };
-    let finished = [blocked_by(0), RequestSnapshot::default(), blocked_by(1)];
+    let finished = [blocked_by(0), sherwood_model::RequestSnapshot::default(), blocked_by(1)];
     let seen = observed_together(&levels, 0);
+    let needs = levels.needs();
+    let finished = finished.map(|finished| Observation::of_requests(&finished, &needs, 2));
     levels.decide_all(Instant::from_secs(5), &seen, &finished);
     assert_sums(&levels);
     let budgets = levels.budgets();

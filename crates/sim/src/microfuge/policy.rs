@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use sherwood_cache::{DeadlineCost, Eviction};
-use sherwood_dispatch::{
-    AdmitChoice, BalanceChoice, Options as DispatchOptions, Percent, PercentError, QueueChoice, RetryOptions,
-};
+use sherwood_dispatch::{AdmitChoice, BalanceChoice, Options as DispatchOptions, QueueChoice, RetryOptions};
+use sherwood_model::{Percent, PercentError};
 use thiserror::Error;
 
 use super::setup::Knobs;

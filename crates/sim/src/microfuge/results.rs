@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sherwood_dispatch::{DeadlineCounts, Percent};
 use sherwood_model::LatencySketch;
+use sherwood_model::Percent;
 
 use super::SCENARIO;
 use super::clients::Drawn;
@@ -120,8 +120,9 @@ struct Counts {
 pub(super) struct Recorder {
     by_deadline: [Counts; BOUNDS_MS.len() - 1],
     by_tenant: [Counts; TENANTS.len()],
-    /// Requests since the start, those that were rejected left out.
-    ended: DeadlineCounts,
+    /// Requests since the start that met and that missed their deadline; those that were rejected
+    /// left out.
+    ended: (u64, u64),
     latencies: LatencySketch,
     second: Counts,
     samples: Vec<Sample>,
@@ -157,7 +158,7 @@ impl Recorder {
         Self {
             by_deadline: Default::default(),
             by_tenant: Default::default(),
-            ended: DeadlineCounts::default(),
+            ended: (0, 0),
             latencies: LatencySketch::default(),
             second: Counts::default(),
             samples: Vec::new(),
@@ -171,8 +172,8 @@ impl Recorder {
         self.second.count(outcome, is_missed);
         match outcome {
             Outcome::Rejected => {}
-            _ if is_missed => self.ended.missed += 1,
-            _ => self.ended.met += 1,
+            _ if is_missed => self.ended.1 += 1,
+            _ => self.ended.0 += 1,
         }
         if measured {
             self.by_tenant[drawn.tenant.index()].count(outcome, is_missed);
@@ -198,8 +199,9 @@ impl Recorder {
         });
     }
 
-    /// The requests that ended since the start, those that were rejected left out.
-    pub(super) fn ended(&self) -> DeadlineCounts {
+    /// The requests since the start that met and that missed their deadline; those that were
+    /// rejected left out.
+    pub(super) fn ended(&self) -> (u64, u64) {
         self.ended
     }
 

@@ -141,7 +141,7 @@ pub enum SetupError {
     Classes(#[from] sherwood_model::DeadlineClassesError),
     /// A percentile of latency is out of range.
     #[error(transparent)]
-    Percentile(#[from] sherwood_dispatch::PercentError),
+    Percentile(#[from] sherwood_model::PercentError),
     /// The policy schedules no writes.
     #[error("cannot simulate writes under {policy}, which is a bound for reads; leave writes out")]
     Writes {

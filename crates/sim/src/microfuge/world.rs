@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_cache::{Access, Cache, DeadlineOptions, NewItem, Options as CacheOptions, Partition, charge};
+use sherwood_control::{Admission, AdmissionSeen};
 use sherwood_dispatch::{FetchError, Reply};
 use sherwood_model::{
     BackendId, DeadlineClasses, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId,
@@ -45,6 +46,8 @@ pub struct World {
     clients: Clients,
     cache: Cache,
     backend: Backend<Key, u32, u32>,
+    /// The choice of β, if admission has a target.
+    admission: Admission,
     /// The time at which the backend is woken up next.
     armed: Option<Instant>,
     /// Random numbers with which the dispatcher chooses replicas.
@@ -98,6 +101,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 const DECIDE_EVERY: Duration = Duration::from_secs(5);
 
 const PARTITION: PartitionId = PartitionId(0);
+const BACKEND: BackendId = BackendId(0);
 
 impl World {
     /// Returns the simulation of a run at its start.
@@ -123,7 +127,7 @@ impl World {
                 cost,
             },
         };
-        let partition = Partition { deadlines, ..Partition::new(TenantId(0), BackendId(0), total_bytes) };
+        let partition = Partition { deadlines, ..Partition::new(TenantId(0), BACKEND, total_bytes) };
         let backend = BackendOptions::new(policy.dispatch(&setup.knobs)?, SERVERS.into(), vec![PARTITION]);
         let mut world = Self {
             policy,
@@ -131,6 +135,7 @@ impl World {
             events: EventQueue::default(),
             clients: Clients::new(setup)?,
             cache: Cache::new(options, &[partition], hash)?,
+            admission: Admission::new(backend.dispatch.admit.target().map(|target| (BACKEND, target))),
             backend: Backend::new(backend, Instant::ZERO, hash)?,
             armed: None,
             route_draws: stream(setup.seed, ROUTES),
@@ -235,10 +240,13 @@ impl World {
 
     /// Chooses β for the target of admission, if it has one.
     fn decide(&mut self) {
-        if let Some(decision) = self.backend.choose_beta(self.recorder.ended()) {
-            self.backend.set_beta(decision.beta);
-            self.events.schedule(self.now + DECIDE_EVERY, Event::Decide);
+        if self.admission.is_empty() {
+            return;
         }
+        let seen = AdmissionSeen::of(BACKEND, &self.backend.stats(), self.recorder.ended());
+        let plans = self.admission.propose(self.now, &[seen]);
+        plans.iter().for_each(|plan| self.backend.apply(plan));
+        self.events.schedule(self.now + DECIDE_EVERY, Event::Decide);
     }
 
     /// Sends the next request of a stream.

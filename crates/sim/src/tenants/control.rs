@@ -252,7 +252,7 @@ fn scaled(division: &Division, cache: &Cache, asked: &[Vec<Asked>]) -> Plan {
         let sum: u128 = now.clone().sum();
         budgets.extend(now.map(|budget| (budget * u128::from(bytes) / sum.max(1)) as u64));
     }
-    Plan { cache: CachePlan::Budgets(budgets), rates: Some(division.rates.clone()) }
+    Plan { rates: Some(division.rates.clone()), ..CachePlan::Budgets(budgets).into() }
 }
 
 /// Returns the terms of a tenant: its baseline, and no least share beside the controller's own.

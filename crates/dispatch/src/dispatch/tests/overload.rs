@@ -1,7 +1,8 @@
 //! More reads than a replica can answer, for longer than their timeout.
 
 use super::*;
-use crate::{Percent, QueueChoice};
+use crate::QueueChoice;
+use sherwood_model::Percent;
 
 const TIMEOUT_MS: u64 = 1_000;
 const DEADLINE_MS: u64 = 50;

@@ -60,7 +60,7 @@ impl World {
     /// # Panics
     /// If the plan exceeds a total, which is a bug.
     pub(super) fn apply(&mut self) {
-        let Plan { cache, rates } = self.control.plan();
+        let Plan { cache, rates, .. } = self.control.plan();
         let rates = rates.expect("plans of several tenants have rates");
         for (index, kind) in self.control.kinds().into_iter().enumerate() {
             let id = ResourceId::from_index(index);

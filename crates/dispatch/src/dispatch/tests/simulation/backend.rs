@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sherwood_model::{DeadlineClass, Demand, Instant, ReplicaId, SeededState, TenantId};
+use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, SeededState, TenantId};
 
 use super::draws::Draws;
 use crate::fetch::{ATTEMPTS_MAX, Later};
@@ -13,7 +13,7 @@ use crate::rules::{AttemptPlan, CancelRule};
 use crate::slab::Id;
 use crate::{
     Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, Options,
-    OverRate, Percent, ProbeOptions, QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions,
+    OverRate, ProbeOptions, QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions,
     TenantOptions, Waiters,
 };
 

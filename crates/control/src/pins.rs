@@ -1,10 +1,19 @@
 //! The operator's limits for each partition's size, and checks that they can all be obeyed.
 
-use sherwood_config::Pin;
+/// Least and most bytes of a partition, set by the configuration and the admin API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pin {
+    /// Least bytes of the partition; 0 for no minimum.
+    pub min_bytes: u64,
+    /// Most bytes of the partition; none for no limit.
+    pub max_bytes: Option<u64>,
+    /// True if the partition keeps its budget and decisions about it are only reported.
+    pub dry_run: bool,
+}
 
 /// The reason a partition is not pinned as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PinError {
+pub enum PinError {
     /// The minimum of the partition is above its maximum.
     #[error("a minimum of {min} bytes is above the maximum of {max}; lower one or raise the other")]
     Crossed {
@@ -51,7 +60,7 @@ pub(crate) enum PinError {
 
 /// Checks that minimum and maximum of a pin agree, and that both are at least `least`, the smallest
 /// size that the partition's cache accepts.
-pub(super) fn check(pin: &Pin, least: u64) -> Result<(), PinError> {
+pub fn check_least(pin: &Pin, least: u64) -> Result<(), PinError> {
     let less = |(what, bytes)| PinError::Least { what, bytes, least };
     let bounds = [("minimum", Some(pin.min_bytes)), ("maximum", pin.max_bytes)];
     let mut bounds = bounds.into_iter().filter_map(|(what, bytes)| Some((what, bytes?)));
@@ -66,7 +75,7 @@ pub(super) fn check(pin: &Pin, least: u64) -> Result<(), PinError> {
 
 /// Checks that budgets that obey all of `pins` can sum to `total`, where partitions in a dry run
 /// keep their `budgets`.
-pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<(), PinError> {
+pub fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<(), PinError> {
     let bounds = |(pin, &budget): (&Pin, &u64)| match pin.dry_run {
         true => (budget, budget),
         false => (pin.min_bytes, pin.max_bytes.unwrap_or(u64::MAX)),
@@ -88,7 +97,7 @@ pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<()
 /// the rest then fits the other partitions even if the instance's size differs from its budget. The
 /// ledger keeps its bytes above the budget from the others. If the operator's pins contradict that
 /// budget, the pins win, and the instance gets its new size when it is reachable again.
-pub(super) fn while_absent(pins: &[Pin], budgets: &[u64], reached: &[bool], total: u64) -> Vec<Pin> {
+pub(crate) fn while_absent(pins: &[Pin], budgets: &[u64], reached: &[bool], total: u64) -> Vec<Pin> {
     let keep = |((pin, &budget), &reached): ((&Pin, &u64), &bool)| {
         let kept = budget.min(pin.max_bytes.unwrap_or(u64::MAX)).max(pin.min_bytes);
         if reached || pin.dry_run { *pin } else { Pin { min_bytes: kept, max_bytes: Some(kept), ..*pin } }

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// a share of requests.
 ///
 /// ```
-/// use sherwood_dispatch::{Percent, PercentError};
+/// use sherwood_model::{Percent, PercentError};
 /// assert_eq!(Percent::new("alpha", 15.0)?.to_string(), "15%");
 /// assert_eq!(Percent::new("target", 0.03 * 100.0)?.ratio(), 0.03);
 /// let refusal = Percent::new("beta", 100.0).unwrap_err().to_string();
@@ -67,7 +67,8 @@ impl Percent {
     }
 
     /// Returns this part of `count`, rounded up: at least 1 of at least 1.
-    pub(crate) fn rank_in(self, count: u64) -> u64 {
+    #[must_use]
+    pub fn rank_in(self, count: u64) -> u64 {
         (count * u64::from(self.hundredths)).div_ceil(10_000)
     }
 }

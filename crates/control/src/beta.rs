@@ -1,6 +1,6 @@
 //! The choice of β for a wanted share of missed deadlines.
 
-use crate::Percent;
+use sherwood_model::Percent;
 
 /// Chooses the percentile of latencies that estimates take (β), so that a given share of deadlines
 /// is missed.
@@ -15,7 +15,8 @@ use crate::Percent;
 /// nothing more now, and miss more deadlines in the next burst. It suggests 50% to 99.5%.
 ///
 /// ```
-/// use sherwood_dispatch::{BetaController, DeadlineCounts, Percent, PercentError};
+/// use sherwood_control::{BetaController, DeadlineCounts};
+/// use sherwood_model::{Percent, PercentError};
 /// let controller = BetaController::new(Percent::new("target", 3.0)?);
 /// let decision = controller.decide(Percent::BETA, &DeadlineCounts { met: 1_800, missed: 120, rejected: 80 });
 /// assert_eq!(decision.beta, Percent::new("beta", 89.91)?);

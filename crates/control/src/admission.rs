@@ -1,0 +1,233 @@
+//! The lever over admission: β of the backends with a target of missed deadlines.
+
+use std::collections::VecDeque;
+
+use sherwood_model::{BackendId, BackendPlan, Instant, Percent};
+
+use crate::beta::AdaptiveBeta;
+use crate::{AdmissionSeen, BetaDecision};
+
+/// Most changes of a backend's β that are remembered for a roll-back: more than the guard looks
+/// back at usual intervals of decisions.
+const CHANGES_MAX: usize = 256;
+
+/// Chooses β, the percentile of latencies that estimates of admission take, for each backend with a
+/// target of missed deadlines (`MicroFuge`, section 4.3).
+#[derive(Clone, Debug, Default)]
+pub struct Admission {
+    backends: Vec<WithTarget>,
+}
+
+/// A backend whose admission has a target.
+#[derive(Clone, Debug)]
+struct WithTarget {
+    backend: BackendId,
+    target: Percent,
+    choice: AdaptiveBeta,
+    /// The latest values of β, each with the time since which it was in force.
+    changes: VecDeque<(Instant, Percent)>,
+    /// The latest decision in words.
+    reason: Option<String>,
+}
+
+/// The choice of a backend's β, which may be the present one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BetaChoice {
+    /// The backend.
+    pub backend: BackendId,
+    /// The share of missed deadlines that is wanted.
+    pub target: Percent,
+    /// The percentile before.
+    pub before: Percent,
+    /// The percentile that was chosen.
+    pub beta: Percent,
+    /// The reason, in words.
+    pub reason: String,
+    /// False in a dry run.
+    pub applied: bool,
+}
+
+/// A backend's target, and the latest decision about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmissionStanding<'a> {
+    /// The backend.
+    pub backend: BackendId,
+    /// The share of missed deadlines that is wanted.
+    pub target: Percent,
+    /// The latest decision in words; none before the first.
+    pub reason: Option<&'a str>,
+}
+
+/// What the levers' common rules let a lever do in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Decide and act.
+    Act,
+    /// Decide and report, without effect.
+    Report,
+    /// Keep everything: moves are frozen after a roll-back.
+    Frozen,
+    /// Go back to what was in force at this time.
+    BackTo(Instant),
+}
+
+impl Admission {
+    /// Returns the lever over these backends, each with the share of missed deadlines that is
+    /// wanted.
+    #[must_use]
+    pub fn new(targets: impl IntoIterator<Item = (BackendId, Percent)>) -> Self {
+        let with_target = |(backend, target)| WithTarget {
+            backend,
+            target,
+            choice: AdaptiveBeta::new(target),
+            changes: VecDeque::new(),
+            reason: None,
+        };
+        Self { backends: targets.into_iter().map(with_target).collect() }
+    }
+
+    /// Each backend's target and the latest decision about it.
+    pub fn standings(&self) -> impl Iterator<Item = AdmissionStanding<'_>> {
+        self.backends.iter().map(|WithTarget { backend, target, reason, .. }| AdmissionStanding {
+            backend: *backend,
+            target: *target,
+            reason: reason.as_deref(),
+        })
+    }
+
+    /// Returns true if no backend has a target.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.backends.is_empty()
+    }
+
+    /// Decides alone about each backend that was `seen`, where no other lever and no operator has a
+    /// say, and returns their plans.
+    #[must_use]
+    pub fn propose(&mut self, now: Instant, seen: &[AdmissionSeen]) -> Vec<BackendPlan> {
+        planned(&self.decide(now, seen, Leave::Act))
+    }
+
+    /// Decides about each backend that was `seen`, and returns the choices. A backend without a
+    /// target is left out.
+    pub(crate) fn decide(&mut self, now: Instant, seen: &[AdmissionSeen], leave: Leave) -> Vec<BetaChoice> {
+        let choices = seen.iter().filter_map(|seen| {
+            let of = self.backends.iter_mut().find(|of| of.backend == seen.backend)?;
+            Some(of.decide(now, seen, leave))
+        });
+        choices.collect()
+    }
+}
+
+/// Returns the plan of the choices that take effect, by backend. An unchanged β is planned as well:
+/// plans are absolute, and queues look at their latencies anew when they get one.
+pub(crate) fn planned(choices: &[BetaChoice]) -> Vec<BackendPlan> {
+    let applied = choices.iter().filter(|choice| choice.applied);
+    applied.map(|choice| BackendPlan { backend: choice.backend, beta: Some(choice.beta) }).collect()
+}
+
+impl BetaChoice {
+    /// Returns true if the percentile is another one than before.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        self.beta != self.before
+    }
+}
+
+impl WithTarget {
+    fn decide(&mut self, now: Instant, seen: &AdmissionSeen, leave: Leave) -> BetaChoice {
+        let before = seen.beta;
+        if self.changes.back().is_none_or(|(_, known)| *known != before) {
+            self.note(now, before);
+        }
+        let decided = self.choice.decide(before, seen.ended);
+        let BetaDecision { beta, reason } = match leave {
+            Leave::Act | Leave::Report => decided,
+            Leave::Frozen => {
+                BetaDecision { beta: before, reason: format!("moves are frozen: beta stays {before}") }
+            }
+            Leave::BackTo(at) => self.back_to(at, before),
+        };
+        self.reason = Some(reason.clone());
+        let applied = leave != Leave::Report;
+        if applied && beta != before {
+            self.note(now, beta);
+        }
+        let Self { backend, target, .. } = *self;
+        BetaChoice { backend, target, before, beta, reason, applied }
+    }
+
+    fn back_to(&self, at: Instant, before: Percent) -> BetaDecision {
+        let then = self.changes.iter().rev().find(|(since, _)| *since <= at).or(self.changes.front());
+        let beta = then.map_or(before, |(_, beta)| *beta);
+        let reason = if beta == before {
+            format!("moves made requests slower, and beta has not changed: it stays {before}")
+        } else {
+            format!("moves made requests slower: beta goes back from {before} to {beta}")
+        };
+        BetaDecision { beta, reason }
+    }
+
+    fn note(&mut self, now: Instant, beta: Percent) {
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.pop_front();
+        }
+        self.changes.push_back((now, beta));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeadlineCounts;
+
+    fn percent(percent: f64) -> Percent {
+        Percent::new("beta", percent).unwrap()
+    }
+
+    fn seen(beta: Percent, missed: u64) -> AdmissionSeen {
+        let ended = DeadlineCounts { met: 0, missed, rejected: 0 };
+        AdmissionSeen { backend: BackendId(2), beta, ended }
+    }
+
+    fn lever() -> Admission {
+        Admission::new([(BackendId(2), percent(3.0))])
+    }
+
+    #[test]
+    fn change_of_beta_is_planned_for_its_backend_alone() {
+        let mut lever = lever();
+        let unknown = AdmissionSeen { backend: BackendId(0), ..seen(Percent::BETA, 500) };
+        let changes = lever.decide(Instant::from_secs(5), &[unknown, seen(Percent::BETA, 500)], Leave::Act);
+        let beta = percent(94.0);
+        assert_eq!(planned(&changes), [BackendPlan { backend: BackendId(2), beta: Some(beta) }]);
+        let reason = "100% of 500 deadlines were missed, where 3% are wanted: beta rises from 88% to 94%";
+        assert_eq!(changes[0].reason, reason);
+        assert_eq!(lever.standings().map(|standing| standing.reason).collect::<Vec<_>>(), [Some(reason)]);
+    }
+
+    #[test]
+    fn dry_run_reports_a_change_and_plans_none() {
+        let changes = lever().decide(Instant::from_secs(5), &[seen(Percent::BETA, 500)], Leave::Report);
+        assert_eq!((changes.len(), changes[0].applied, planned(&changes)), (1, false, vec![]));
+    }
+
+    #[test]
+    fn roll_back_restores_the_beta_of_its_time_and_a_freeze_keeps_it() {
+        let (mut lever, at) = (lever(), Instant::from_secs);
+        let mut beta = Percent::BETA;
+        for round in 1..=4 {
+            let changes = lever.decide(at(5 * round), &[seen(beta, 500 * round)], Leave::Act);
+            beta = changes[0].beta;
+        }
+        let at_ten = percent(97.0);
+        assert!(beta > at_ten);
+        let back = lever.decide(at(25), &[seen(beta, 2_500)], Leave::BackTo(at(12)));
+        assert_eq!((back[0].before, back[0].beta, back[0].applied), (beta, at_ten, true));
+        let frozen = lever.decide(at(30), &[seen(at_ten, 3_000)], Leave::Frozen);
+        assert!(!frozen[0].is_change(), "{frozen:?}");
+        // A time before all that is remembered means the first.
+        let back = lever.decide(at(35), &[seen(at_ten, 3_500)], Leave::BackTo(Instant::ZERO));
+        assert_eq!(back[0].beta, Percent::BETA);
+    }
+}

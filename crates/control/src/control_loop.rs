@@ -1,0 +1,340 @@
+//! The loop around all levers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, TenantId};
+use sherwood_policy::tenants::{TenantObservation, TenantPolicy, TenantTerms};
+use sherwood_policy::{
+    CounterWindow, Decision, GuardOptions, GuardStanding, Observation, Options, PartitionObservation, Policy,
+};
+
+use crate::admission::{Leave, planned};
+use crate::losses::Noticed;
+use crate::pins::while_absent;
+use crate::{
+    Act, Admission, BetaChoice, CacheSeen, Levels, PartitionSeen, Pin, PinError, Said, Seen, check_least,
+    check_sums,
+};
+
+/// Decides when it is due, from what a driver saw, and has the driver act.
+///
+/// # Inputs, outputs, wake-ups
+/// - Inputs: [`handle_seen`](Self::handle_seen) with what [`needs`](Self::needs) asked for; changes
+///   by the operator, each checked by the caller first; [`handle_refusal`](Self::handle_refusal)
+///   when a plan could not be applied.
+/// - Outputs: [`poll_act`](Self::poll_act) after each input, until it returns none.
+/// - Wake-ups: [`next_timeout`](Self::next_timeout).
+#[derive(Clone)]
+pub struct ControlLoop {
+    levels: Levels,
+    admission: Admission,
+    options: Options,
+    pins: Vec<Pin>,
+    /// The time of the next decision among partitions.
+    due: Instant,
+    counters: CounterWindow,
+    noticed: Noticed,
+    decisions: u64,
+    latest: Option<Decision>,
+    /// Acts that were not polled: a few, as each input adds at most one for each backend.
+    acts: VecDeque<Act>,
+}
+
+/// What a driver has to observe now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Needs {
+    /// What a decision among partitions requires; none if none is due.
+    pub cache: Option<sherwood_policy::Needs>,
+    /// Whether the step among tenants decides, and so reads their curves; none if no step is due.
+    pub tenants: Option<bool>,
+}
+
+impl ControlLoop {
+    /// Returns a loop around `levels`, whose first decision is due an interval after `now`. `options`
+    /// must be valid ([`Options::validate`]).
+    #[must_use]
+    pub fn new(levels: Levels, admission: Admission, options: Options, pins: Vec<Pin>, now: Instant) -> Self {
+        Self {
+            levels,
+            admission,
+            pins,
+            due: now + options.delta,
+            counters: CounterWindow::new(options.rbc_window),
+            options,
+            noticed: Noticed::default(),
+            decisions: 0,
+            latest: None,
+            acts: VecDeque::new(),
+        }
+    }
+
+    /// The levels that divide the cache.
+    #[must_use]
+    pub fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// The lever over admission.
+    #[must_use]
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// The options of decisions among partitions.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The operator's size limits (pins) of each partition.
+    #[must_use]
+    pub fn pins(&self) -> &[Pin] {
+        &self.pins
+    }
+
+    /// Decisions among partitions since the start.
+    #[must_use]
+    pub fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
+    /// The latest decision among partitions that was reported; none before the first.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Decision> {
+        self.latest.as_ref()
+    }
+
+    /// The state of the guard; none if there is no guard.
+    #[must_use]
+    pub fn guard(&self) -> Option<GuardStanding> {
+        self.levels.guard()
+    }
+
+    /// The time at which something is to be observed.
+    #[must_use]
+    pub fn next_timeout(&self) -> Instant {
+        let step = self.levels.tenants().map(|levels| levels.between().next_timeout());
+        step.map_or(self.due, |step| step.min(self.due))
+    }
+
+    /// Returns what is to be observed at `now`.
+    #[must_use]
+    pub fn needs(&self, now: Instant) -> Needs {
+        let between = self.levels.tenants().map(sherwood_policy::TwoLevels::between);
+        let step = between.filter(|between| now >= between.next_timeout());
+        Needs {
+            cache: (now >= self.due).then(|| self.levels.needs()),
+            tenants: step.map(|between| now >= between.decides_at()),
+        }
+    }
+
+    /// Decides from what was seen at `now`, whether it was due or not. Rounds that were missed are
+    /// skipped, so that decisions do not follow each other too closely.
+    pub fn handle_seen(&mut self, now: Instant, seen: Seen) {
+        let Seen { cache, tenants } = seen;
+        if let Some(seen) = cache {
+            self.decide(now, seen);
+            if now >= self.due {
+                let next = self.due + self.options.delta;
+                self.due = if next > now { next } else { now + self.options.delta };
+            }
+        }
+        if let Some(seen) = tenants {
+            self.advance(now, &seen);
+        }
+    }
+
+    /// Returns the next act for the driver to carry out, or none until the next input.
+    pub fn poll_act(&mut self) -> Option<Act> {
+        let act = self.acts.pop_front()?;
+        if let Act::Say(Said::Division(decision)) = &act {
+            self.latest = Some(decision.clone());
+        }
+        Some(act)
+    }
+
+    /// Takes in that the plan handed out last was refused: `budgets` are in force, and what was
+    /// decided with it is not reported.
+    pub fn handle_refusal(&mut self, budgets: Vec<u64>) {
+        self.acts.clear();
+        self.adopt(budgets);
+    }
+
+    /// Takes in budgets that were set by hand. No effect with tenants.
+    pub fn adopt(&mut self, budgets: Vec<u64>) {
+        self.levels.change_one(|controller| controller.set_budgets(budgets));
+    }
+
+    fn decide(&mut self, now: Instant, seen: CacheSeen) {
+        let (losses, restarts) = (seen.losses, seen.partitions.iter().map(|seen| seen.restarts).sum());
+        if self.noticed.advance(now, &losses, restarts) {
+            self.levels.change_one(sherwood_policy::Controller::note_loss);
+        }
+        let CacheSeen { at, total_bytes, partitions, requests, admissions, .. } = seen;
+        let seen = self.observation(at, total_bytes, partitions);
+        let decision = self.levels.decide(now, seen, &requests);
+        self.decisions += 1;
+        let leave = self.leave(now, &decision);
+        let choices = self.admission.decide(now, &admissions, leave);
+        let backends = planned(&choices);
+        if decision.apply {
+            self.acts.push_back(Act::Apply(Plan { backends, ..decision.plan.clone() }));
+        }
+        let changes = choices.into_iter().filter(BetaChoice::is_change);
+        self.acts.extend(changes.map(|change| Act::Say(Said::Beta(change))));
+        self.acts.push_back(Act::Say(Said::Division(decision)));
+    }
+
+    /// Returns what other levers may do in a round in which the cache was divided like this.
+    fn leave(&self, now: Instant, decision: &Decision) -> Leave {
+        if self.levels.dry_run() {
+            return Leave::Report;
+        }
+        if let Some(harm) = &decision.harm {
+            return Leave::BackTo(harm.good_at);
+        }
+        let frozen = self.levels.guard().and_then(|guard| guard.frozen_until);
+        if frozen.is_some_and(|until| now < until) { Leave::Frozen } else { Leave::Act }
+    }
+
+    fn observation(&mut self, at: Instant, total_bytes: u64, partitions: Vec<PartitionSeen>) -> Observation {
+        let reached: Vec<bool> = partitions.iter().map(|seen| seen.reached).collect();
+        let pins = while_absent(&self.pins, &self.levels.budgets(), &reached, total_bytes);
+        let counts = partitions.iter().map(|seen| (seen.hits, seen.misses)).collect();
+        let counts = self.counters.advance(at, counts);
+        let each = partitions.into_iter().zip(counts).zip(pins);
+        let each = each.map(|((seen, (hits, misses)), pin)| PartitionObservation {
+            allocated_bytes: seen.allocated_bytes,
+            used_bytes: seen.used_bytes,
+            min_bytes: pin.min_bytes,
+            max_bytes: pin.max_bytes,
+            dry_run: pin.dry_run,
+            hits,
+            misses,
+            queries: hits.saturating_add(misses),
+            query_p99: seen.query_p99,
+            hit_ratio_slope: seen.hit_ratio_slope,
+            shadow_hits: seen.shadow_hits,
+            miss_ratio_curve: seen.miss_ratio_curve,
+            miss_latency: seen.miss_latency,
+            ..PartitionObservation::new(seen.tenant, seen.backend)
+        });
+        Observation { total_bytes, partitions: each.collect(), ..Observation::default() }
+    }
+
+    fn advance(&mut self, now: Instant, seen: &[TenantObservation]) {
+        let Some(round) = self.levels.advance(now, seen) else { return };
+        if round.fades_curves {
+            self.acts.push_back(Act::FadeCurves);
+        }
+        if round.changed {
+            self.acts.push_back(Act::Apply(self.levels.plan()));
+        }
+        self.acts.extend(round.decision.map(|decision| Act::Say(Said::Tenants(decision))));
+    }
+}
+
+/// Changes by the operator, which the caller has checked.
+impl ControlLoop {
+    /// Checks that partitions can be pinned together, in a cache of `total_bytes` with `budgets`;
+    /// `bytes_min` is the smallest size that each partition's cache accepts.
+    ///
+    /// # Errors
+    /// When budgets that obey all pins, with those in a dry run unchanged, could not sum to the
+    /// total, or when a partition's cache does not accept so small a size.
+    pub fn check_pins(
+        &self,
+        changed: &[(PartitionId, Pin)],
+        budgets: &[u64],
+        total_bytes: u64,
+        bytes_min: impl Fn(PartitionId) -> u64,
+    ) -> Result<(), PinError> {
+        let mut pins = self.pins.clone();
+        for &(partition, pin) in changed {
+            check_least(&pin, bytes_min(partition))?;
+            pins[partition.index()] = pin;
+        }
+        check_sums(&pins, budgets, total_bytes)
+    }
+
+    /// Pins a partition from the next decision on. The guard starts anew, because effects of a new
+    /// pin are the operator's choice and not to be rolled back.
+    pub fn pin(&mut self, partition: PartitionId, pin: Pin) {
+        if std::mem::replace(&mut self.pins[partition.index()], pin) != pin {
+            self.levels.change_one(sherwood_policy::Controller::restart_guard);
+        }
+    }
+
+    /// Replaces the policy among partitions from the next decision on.
+    pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
+        self.levels.set_policy(policy);
+    }
+
+    /// Replaces the policy between tenants from the next step on; no effect without tenants.
+    pub fn set_between(&mut self, policy: Box<dyn TenantPolicy>) {
+        if let Some(levels) = self.levels.tenants_mut() {
+            levels.set_between(policy);
+        }
+    }
+
+    /// Switches between applying decisions and only reporting them; no effect with tenants.
+    pub fn set_dry_run(&mut self, dry_run: bool) {
+        self.levels.change_one(|controller| controller.set_dry_run(dry_run));
+    }
+
+    /// Switches the guard on, in its initial state, or off; no effect with tenants.
+    pub fn set_guard(&mut self, guard: Option<GuardOptions>) {
+        self.options.guard = guard.or(self.options.guard);
+        self.levels.set_guard(guard);
+    }
+
+    /// Sets the terms of all tenants, and has the driver apply what changes at once; no effect
+    /// without tenants.
+    pub fn set_terms(&mut self, terms: Vec<TenantTerms>) {
+        let Some(levels) = self.levels.tenants_mut() else { return };
+        levels.set_terms(terms).expect("the number of tenants is the same");
+        self.acts.push_back(Act::Apply(self.levels.plan()));
+    }
+
+    /// Fits the levels to another total, and returns the plan that fits it, for the driver to apply
+    /// together with the total. `terms` are those of all tenants for that total, if there are any;
+    /// `owners` are tenant and backend of each partition; `shared` is true while the partitions
+    /// share one LRU.
+    pub fn resize(
+        &mut self,
+        total_bytes: u64,
+        terms: Option<Vec<TenantTerms>>,
+        owners: impl Iterator<Item = (TenantId, BackendId)>,
+        shared: bool,
+    ) -> Plan {
+        match (&mut self.levels, terms) {
+            (Levels::Two(levels), terms) => {
+                let terms = terms.unwrap_or_else(|| levels.between().terms().to_vec());
+                levels.resize(total_bytes, terms).expect("the number of tenants is the same");
+                levels.plan()
+            }
+            (Levels::One(controller), _) => {
+                let pinned = |((tenant, backend), pin): ((TenantId, BackendId), &Pin)| PartitionObservation {
+                    min_bytes: pin.min_bytes,
+                    max_bytes: pin.max_bytes,
+                    dry_run: pin.dry_run,
+                    ..PartitionObservation::new(tenant, backend)
+                };
+                let pinned: Vec<_> = owners.zip(&self.pins).map(pinned).collect();
+                controller.resize(total_bytes, &pinned);
+                let budgets = CachePlan::Budgets(controller.budgets().to_vec());
+                if shared { CachePlan::Shared.into() } else { budgets.into() }
+            }
+        }
+    }
+
+    /// Time between decisions among partitions.
+    #[must_use]
+    pub fn delta(&self) -> Duration {
+        self.options.delta
+    }
+}
+
+#[cfg(test)]
+mod tests;

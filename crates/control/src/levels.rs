@@ -1,0 +1,158 @@
+//! The lever over the cache and the rates of tenants: one level among all partitions, or two.
+
+use sherwood_model::{Instant, Plan};
+use sherwood_policy::tenants::{TenantObservation, TenantRound};
+use sherwood_policy::{
+    Controller, Decision, GuardOptions, GuardStanding, Needs, Observation, Policy, TwoLevels, TwoLevelsError,
+};
+
+/// The levels that divide the cache.
+#[derive(Clone)]
+pub enum Levels {
+    /// One policy divides the bytes among all partitions.
+    One(Box<Controller>),
+    /// Declared tenants: a policy between them, and one within each.
+    Two(Box<TwoLevels>),
+}
+
+/// The error of an option that exists only without tenants.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{0}` cannot be switched on with [[tenant]]: a tenant below its baseline brings all back to theirs instead; leave it out"
+)]
+pub struct OneLevelOnly(&'static str);
+
+impl Levels {
+    /// Name of the policy among partitions.
+    #[must_use]
+    pub fn policy(&self) -> &'static str {
+        match self {
+            Self::One(controller) => controller.policy(),
+            Self::Two(levels) => levels.within(0).map_or("", Controller::policy),
+        }
+    }
+
+    /// The observations that decisions among partitions require.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::One(controller) => controller.needs(),
+            Self::Two(levels) => levels.needs(),
+        }
+    }
+
+    /// Budgets of the plan in force, bytes, in the order of the partitions.
+    #[must_use]
+    pub fn budgets(&self) -> Vec<u64> {
+        match self {
+            Self::One(controller) => controller.budgets().to_vec(),
+            Self::Two(levels) => levels.budgets(),
+        }
+    }
+
+    /// The plan in force.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        match self {
+            Self::One(controller) => controller.plan(),
+            Self::Two(levels) => levels.plan(),
+        }
+    }
+
+    /// Both levels; none without tenants.
+    #[must_use]
+    pub fn tenants(&self) -> Option<&TwoLevels> {
+        match self {
+            Self::One(_) => None,
+            Self::Two(levels) => Some(levels),
+        }
+    }
+
+    pub(crate) fn tenants_mut(&mut self) -> Option<&mut TwoLevels> {
+        match self {
+            Self::One(_) => None,
+            Self::Two(levels) => Some(levels),
+        }
+    }
+
+    /// True in a dry run: decisions are reported and not applied.
+    #[must_use]
+    pub fn dry_run(&self) -> bool {
+        matches!(self, Self::One(controller) if controller.dry_run())
+    }
+
+    /// The state of the guard; none if there is no guard.
+    #[must_use]
+    pub fn guard(&self) -> Option<GuardStanding> {
+        match self {
+            Self::One(controller) => controller.guard(),
+            Self::Two(_) => None,
+        }
+    }
+
+    /// Checks that a dry run of the whole loop can be switched on.
+    ///
+    /// # Errors
+    /// With tenants.
+    pub fn check_dry_run(&self, dry_run: bool) -> Result<(), OneLevelOnly> {
+        if dry_run && self.tenants().is_some() { Err(OneLevelOnly("dry_run")) } else { Ok(()) }
+    }
+
+    /// Checks that the guard can be switched on.
+    ///
+    /// # Errors
+    /// With tenants.
+    pub fn check_guard(&self, is_on: bool) -> Result<(), OneLevelOnly> {
+        if is_on && self.tenants().is_some() { Err(OneLevelOnly("guard")) } else { Ok(()) }
+    }
+
+    /// Checks that a policy can divide among partitions.
+    ///
+    /// # Errors
+    /// If there are tenants, and their partitions would share one LRU.
+    pub fn check_policy(&self, policy: &dyn Policy) -> Result<(), TwoLevelsError> {
+        if self.tenants().is_some() { TwoLevels::check_within(policy) } else { Ok(()) }
+    }
+
+    /// Changes the one level; no effect with tenants.
+    pub(crate) fn change_one(&mut self, change: impl FnOnce(&mut Controller)) {
+        if let Self::One(controller) = self {
+            change(controller);
+        }
+    }
+
+    pub(crate) fn set_guard(&mut self, guard: Option<GuardOptions>) {
+        self.change_one(|controller| controller.set_guard(guard));
+    }
+
+    /// Replaces the policy among partitions by one that was checked.
+    pub(crate) fn set_policy(&mut self, policy: Box<dyn Policy>) {
+        match self {
+            Self::One(controller) => controller.set_policy(policy),
+            Self::Two(levels) => levels.set_within(&*policy).expect("the policy was checked"),
+        }
+    }
+
+    /// Decides among partitions, from the finished `requests` of all, or of each tenant.
+    pub(crate) fn decide(
+        &mut self,
+        now: Instant,
+        mut seen: Observation,
+        requests: &[Observation],
+    ) -> Decision {
+        match self {
+            Self::One(controller) => {
+                if let Some(requests) = requests.first() {
+                    seen.take_requests(requests);
+                }
+                controller.decide(now, &seen)
+            }
+            Self::Two(levels) => levels.decide_all(now, &seen, requests),
+        }
+    }
+
+    /// Takes a step of the division among tenants; none without them.
+    pub(crate) fn advance(&mut self, now: Instant, seen: &[TenantObservation]) -> Option<TenantRound> {
+        Some(self.tenants_mut()?.advance(now, seen))
+    }
+}

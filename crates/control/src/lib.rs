@@ -1,0 +1,38 @@
+//! The control loop: what a driver saw becomes plans, with reasons.
+//!
+//! ```text
+//!   driver ── Seen ──▶ ControlLoop ── Act::Apply(Plan) ──▶ driver applies it, all or nothing
+//!     ▲                  │      └──── Act::Say(Said) ────▶ events, log
+//!     └── needs, next_timeout
+//!
+//!   levers of the loop                       what each alone changes
+//!     Levels      Controller or TwoLevels    budgets of partitions, rates of tenants
+//!     Admission   BetaController             β of backends with a target of missed deadlines
+//! ```
+//!
+//! The loop owns what all levers have in common: when each decides, the operator's pins, dry runs,
+//! the guard's roll-back, and the record of decisions. It reads no clock and no counter itself: a
+//! driver (the node, a simulator, a test) observes what the loop [needs](ControlLoop::needs) when it
+//! is [due](ControlLoop::next_timeout), hands it in, and carries out the [acts](Act).
+//!
+//! A driver that observes late skips the rounds that it missed. One that never does leaves the last
+//! plan in force. A time that is not later than the last one moves nothing.
+
+mod act;
+mod admission;
+mod beta;
+mod control_loop;
+mod levels;
+mod losses;
+mod merge;
+mod pins;
+mod seen;
+
+pub use act::{Act, Said};
+pub use admission::{Admission, AdmissionStanding, BetaChoice};
+pub use beta::{BetaController, BetaDecision, DeadlineCounts};
+pub use control_loop::{ControlLoop, Needs};
+pub use levels::{Levels, OneLevelOnly};
+pub use merge::{CacheReport, Merged, Merger};
+pub use pins::{Pin, PinError, check_least, check_sums};
+pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, Seen};
