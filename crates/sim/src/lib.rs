@@ -50,7 +50,6 @@ mod statistics;
 pub mod tenants;
 mod traffic;
 mod verdict;
-mod what_if;
 mod world;
 
 pub use events::EventQueue;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition, SHARD_BYTES_LIMIT, Value};
+use sherwood_control::{Act, Admission, CacheSeen, ControlLoop, Levels, PartitionSeen, Pin, Seen};
 use sherwood_dispatch::Options as DispatchOptions;
 use sherwood_model::{CachePlan, Instant, SeededState, Tags};
 use sherwood_path::{AnswerCache, Backend as BackendMachine, BackendOptions, Fetched, Slot};
-use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionObservation, StartSize, by_name};
+use sherwood_policy::{Controller, MissRatioCurve, Needs, StartSize, by_name};
 use sherwood_workload::onerf::BackendModel;
 
 use crate::key::Key;
@@ -14,7 +15,6 @@ use crate::partitions::Partitions;
 use crate::resize::Resizing;
 use crate::setup::{Setup, SetupError};
 use crate::statistics::{Known, KnownPartition, Report};
-use crate::what_if::{self, Estimates};
 
 /// The key of an unfinished request that waits for a fetch: the request's number and the key's
 /// position.
@@ -40,11 +40,11 @@ impl AnswerCache<u32> for SizedCache<'_> {
     }
 }
 
-/// An application server: cache, controller and a state machine for each backend.
+/// An application server: cache, control loop and a state machine for each backend.
 pub(crate) struct Server {
     pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
-    pub(crate) controller: Controller,
+    pub(crate) control: ControlLoop,
     /// State machines of the server, by backend.
     pub(crate) machines: Vec<Machine>,
     /// The time at which each state machine is woken up next.
@@ -74,7 +74,7 @@ impl Server {
             // A single shard, since there is one thread, unless the cache is too large for one.
             shards: total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two() as u16,
             eviction: setup.knobs.eviction,
-            ghost_rate: if what_if::are_needed(&needs) { setup.ghost_rate() } else { 0.0 },
+            ghost_rate: if needs_curves(&needs) { setup.ghost_rate() } else { 0.0 },
             ..CacheOptions::default()
         };
         let hash = SeededState::new(number);
@@ -94,10 +94,12 @@ impl Server {
             if partitions.tenants() == 1 { backend.clone() } else { format!("{}/{backend}", tenant.0) }
         };
         let names = partitions.all().map(name).collect();
+        let controller = Controller::new(policy, control, names, budgets.clone());
+        let (levels, pins) = (Levels::One(Box::new(controller)), vec![Pin::default(); partitions.len()]);
         Ok(Self {
             partitions,
             cache,
-            controller: Controller::new(policy, control, names, budgets.clone()),
+            control: ControlLoop::new(levels, Admission::default(), control.clone(), pins, Instant::ZERO),
             machines: backends.iter().map(machine).collect::<Result<_, _>>()?,
             armed: vec![None; backends.len()],
             report: Report::default(),
@@ -109,11 +111,18 @@ impl Server {
     /// server's cache.
     pub(crate) fn decide(&mut self, now: Instant, known: &Known) {
         let seen = self.observe(known);
-        let decision = self.controller.decide(now, &seen);
-        if decision.apply {
-            let plan = self.resizing.plan(decision.plan.cache, self.cache.total_bytes());
-            self.apply(now, &plan);
+        self.control.handle_seen(now, Seen { cache: Some(seen), tenants: None });
+        while let Some(act) = self.control.poll_act() {
+            if let Act::Apply(plan) = act {
+                let plan = self.resizing.plan(plan.cache, self.cache.total_bytes());
+                self.apply(now, &plan);
+            }
         }
+    }
+
+    /// The observations that decisions require.
+    pub(crate) fn needs(&self) -> Needs {
+        self.control.levels().needs()
     }
 
     /// Applies the next step of a gradual change of budgets; called once a second.
@@ -128,34 +137,39 @@ impl Server {
         while self.cache.step(now, STEP_ITEMS) {}
     }
 
-    fn observe(&self, known: &Known) -> Observation {
-        let (needs, total_bytes) = (self.controller.needs(), self.cache.total_bytes());
+    fn observe(&self, known: &Known) -> CacheSeen {
+        let (needs, total_bytes) = (self.needs(), self.cache.total_bytes());
         let seen = |(partition, known): (_, &KnownPartition)| {
             let usage = self.cache.usage(partition);
             let (tenant, backend) = self.partitions.pair(partition);
-            let (hits, misses) = known.counts;
-            let Estimates { curve, shadow_hits } = known.what_if.clone();
             let slope = |curve: &MissRatioCurve| curve.hit_ratio_slope(usage.budget_bytes, total_bytes);
-            PartitionObservation {
+            let curve = &known.estimates.curve;
+            PartitionSeen {
                 allocated_bytes: usage.budget_bytes,
                 used_bytes: usage.used_bytes,
-                hits,
-                misses,
-                queries: hits + misses,
+                hits: known.counts.0,
+                misses: known.counts.1,
                 query_p99: known.query_p99,
-                shadow_hits,
+                shadow_hits: known.estimates.shadow_hits,
                 hit_ratio_slope: curve.as_ref().filter(|_| needs.hit_ratio_slope).map(slope),
-                miss_ratio_curve: curve.filter(|_| needs.miss_ratio_curves),
+                miss_ratio_curve: curve.clone().filter(|_| needs.miss_ratio_curves),
                 miss_latency: known.miss_latency.clone(),
-                ..PartitionObservation::new(tenant, backend)
+                ..PartitionSeen::new(tenant, backend)
             }
         };
-        Observation {
+        CacheSeen {
+            at: known.at,
             total_bytes,
             partitions: self.partitions.all().zip(&known.partitions).map(seen).collect(),
-            ..known.requests.clone()
+            requests: known.requests.clone(),
+            ..CacheSeen::default()
         }
     }
+}
+
+/// True if a policy with these needs uses miss ratio curves.
+pub(crate) fn needs_curves(needs: &Needs) -> bool {
+    needs.shadow_ratio.is_some() || needs.miss_ratio_curves || needs.hit_ratio_slope
 }
 
 /// Items processed per background step; steps are repeated until nothing is left.

@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
+use sherwood_control::{CacheReport, Merged, Merger};
+use sherwood_model::{FinishedRequest, Instant, LatencyWindow, PartitionId, RequestSnapshot};
 pub(crate) use sherwood_path::LatencyGroup;
-use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog};
+use sherwood_policy::{MissLatency, MissRatioCurve, Needs, Observation, RequestLog};
 
 use crate::partitions::Partitions;
-use crate::server::Server;
-use crate::what_if::{Estimates, WhatIf};
+use crate::server::{Server, needs_curves};
 
 /// Pending report of one server; emptied once a second.
 #[derive(Clone, Debug, Default)]
@@ -30,17 +30,18 @@ pub(crate) struct Statistics {
     queries: Vec<LatencyWindow>,
     /// Latencies of misses; empty unless the policy needs them.
     misses: Vec<LatencyWindow>,
-    what_if: WhatIf,
+    merger: Merger,
     /// Hits and misses of each partition, over all servers, as last reported.
     counts: Vec<(u64, u64)>,
-    counters: CounterWindow,
 }
 
 /// Statistics that a controller decides on.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// Observation of the finished requests; partitions are each server's own.
-    pub(crate) requests: Observation,
+    /// The time at which they were read.
+    pub(crate) at: Instant,
+    /// Observation of the finished requests; none if the policy does not need them.
+    pub(crate) requests: Vec<Observation>,
     pub(crate) partitions: Vec<KnownPartition>,
 }
 
@@ -53,7 +54,8 @@ pub(crate) struct KnownPartition {
     pub(crate) query_p99: Option<Duration>,
     /// Latency of misses at the partition's backend; none if the policy does not need it.
     pub(crate) miss_latency: Option<MissLatency>,
-    pub(crate) what_if: Estimates,
+    /// Estimated effects of other sizes.
+    pub(crate) estimates: Merged,
 }
 
 impl Statistics {
@@ -71,9 +73,8 @@ impl Statistics {
             log: RequestLog::new(slo_window, rbc_window),
             queries: vec![LatencyWindow::new(rbc_window); backends],
             misses: vec![LatencyWindow::new(rbc_window); timed],
-            what_if: WhatIf::default(),
+            merger: Merger::default(),
             counts: vec![(0, 0); partitions.len()],
-            counters: CounterWindow::new(rbc_window),
         }
     }
 
@@ -103,23 +104,42 @@ impl Statistics {
 
     /// Returns the input of decisions at `now`, for the caches of `servers`.
     pub(crate) fn known(&mut self, now: Instant, needs: &Needs, servers: &[Server]) -> Known {
-        let backends = self.queries.len();
-        let counts = self.counters.advance(now, self.counts.clone());
-        let what_if = self.what_if.estimates(needs, servers, self.partitions.len());
+        let estimates = self.estimates(needs, servers);
         let query_p99 = self.query_p99(now);
         let miss_latency = |window: &LatencyWindow| MissLatency::of(&window.sketch(now));
         let miss_latencies: Vec<_> = self.misses.iter().map(miss_latency).collect();
-        let known = |((partition, counts), what_if): ((_, _), _)| {
+        let known = |((partition, &counts), estimates): ((_, _), _)| {
             let backend = self.partitions.pair(partition).1.index();
             let miss_latency = miss_latencies.get(backend).cloned().flatten();
-            KnownPartition { counts, query_p99: query_p99[backend], miss_latency, what_if }
+            KnownPartition { counts, query_p99: query_p99[backend], miss_latency, estimates }
         };
-        let known = self.partitions.all().zip(counts).zip(what_if).map(known).collect();
-        let mut requests = Observation::default();
-        if needs.requests {
+        let partitions = self.partitions.all().zip(&self.counts).zip(estimates).map(known).collect();
+        let requests = needs.requests.then(|| {
             let finished = RequestSnapshot::from(self.log.for_decision(now));
-            requests.see_requests(&finished, needs, backends);
+            Observation::of_requests(&finished, needs, self.queries.len())
+        });
+        Known { at: now, requests: requests.into_iter().collect(), partitions }
+    }
+
+    /// Returns the estimated effects of other sizes over all servers. Each server measures its own
+    /// cache, as a node does; but slopes of hit ratios, for which a node simulates two further
+    /// caches, are computed from the curves.
+    fn estimates(&mut self, needs: &Needs, servers: &[Server]) -> Vec<Merged> {
+        if !needs_curves(needs) {
+            return vec![Merged::default(); self.partitions.len()];
         }
-        Known { requests, partitions: known }
+        let report = |server: &Server, partition: PartitionId| {
+            let usage = server.cache.usage(partition);
+            let curve = server.cache.miss_ratio_curve(partition).and_then(|curve| {
+                MissRatioCurve::sampled(curve.sampled_gets, curve.bytes.into_iter().zip(curve.miss_ratio))
+            });
+            CacheReport { budget_bytes: usage.budget_bytes, hits: usage.hits, misses: usage.misses, curve }
+        };
+        let reports: Vec<Vec<_>> = servers
+            .iter()
+            .map(|server| self.partitions.all().map(|partition| report(server, partition)).collect())
+            .collect();
+        let total_bytes = servers.first().map_or(0, |server| server.cache.total_bytes());
+        self.merger.merge(needs, total_bytes, &reports)
     }
 }

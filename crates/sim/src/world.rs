@@ -565,7 +565,7 @@ impl World {
 
     fn ask(&mut self) {
         // All servers have the same policy and thus the same needs.
-        let needs = self.servers[0].controller.needs();
+        let needs = self.servers[0].needs();
         self.told.push_back(self.statistics.known(self.now, &needs, &self.servers));
         match self.setup.knobs.stale {
             Duration::ZERO => self.decide(),

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use sherwood_cache::Cache;
+use sherwood_control::{Act, Admission, ControlLoop, Levels, Pin, Said, Seen};
 use sherwood_model::{BackendId, CachePlan, Instant, Legs, PartitionId, Plan, ResourceKind, TenantId};
 use sherwood_path::DemandCounts;
-use sherwood_policy::TwoLevels;
 use sherwood_policy::tenants::{
     Division, MissCurve, ReadCounts, Share, TenantControlOptions, TenantController, TenantCounts,
     TenantObservation, TenantOptions, TenantPartition, TenantResource, TenantTerms, UnitCounts, by_name,
 };
+use sherwood_policy::{Options, TwoLevels};
 use sherwood_workload::tenants::{
     self as workload, Control as Spec, Decide, Kind, Resource, Scenario, Tenant,
 };
@@ -18,9 +19,9 @@ use super::part::{Asked, Part};
 use super::setup::{Setup, SetupError};
 use super::within::{self, Statistics};
 
-/// Both levels, and the times at which they have something to do.
+/// The control loop around both levels, and the times at which they have something to do.
 pub(super) struct Control {
-    levels: TwoLevels,
+    rounds: ControlLoop,
     decide: Decide,
     resources: Vec<Counted>,
     /// Time of the next [`advance`](Self::advance); none after a single decision.
@@ -71,15 +72,16 @@ impl Control {
         let policy = by_name(&setup.policy, TenantOptions { chunk_bytes, conserving: true })?;
         let terms = scenario.tenants.iter().map(|tenant| terms(tenant, scenario)).collect();
         let between = TenantController::new(policy, options, described, scenario.cache_bytes(), terms)?;
-        let within = within::controllers(setup, scenario, parts)?;
-        let statistics = setup.knobs.within.is_some().then(|| Statistics::new(scenario, parts, &within));
+        let levels = TwoLevels::new(between, within::controllers(setup, scenario, parts)?)?;
+        let levels = Levels::Two(Box::new(levels));
+        let (admission, pins) = (Admission::default(), vec![Pin::default(); parts.len()]);
         Ok(Self {
-            levels: TwoLevels::new(between, within)?,
+            rounds: ControlLoop::new(levels, admission, Options::default(), pins, Instant::ZERO),
             decide,
             resources,
             due: Some(begins),
             once: None,
-            statistics,
+            statistics: setup.knobs.within.is_some().then(|| Statistics::new(scenario, parts)),
             decisions: 0,
             applied: 0,
         })
@@ -87,12 +89,17 @@ impl Control {
 
     /// The plan in force.
     pub(super) fn plan(&self) -> Plan {
-        self.once.clone().unwrap_or_else(|| self.levels.plan())
+        self.once.clone().unwrap_or_else(|| self.rounds.levels().plan())
+    }
+
+    /// The level between tenants.
+    fn between(&self) -> &TenantController {
+        self.rounds.levels().tenants().expect("there are two levels").between()
     }
 
     /// True if tenants share one cache and common rates.
     pub(super) fn shares_all(&self) -> bool {
-        self.levels.between().policy().shares_all()
+        self.between().policy().shares_all()
     }
 
     /// Bytes of cache of all partitions of a tenant.
@@ -102,7 +109,7 @@ impl Control {
                 let own = parts.iter().zip(budgets).filter(|(part, _)| part.tenant == tenant);
                 own.map(|(_, bytes)| bytes).sum()
             }
-            CachePlan::Shared => self.levels.between().bytes()[tenant.index()],
+            CachePlan::Shared => self.between().bytes()[tenant.index()],
         }
     }
 
@@ -123,7 +130,7 @@ impl Control {
 
     /// Least gain of the last decision's division, and its bound.
     pub(super) fn predicted(&self) -> (f64, Option<f64>) {
-        let latest = self.levels.between().latest();
+        let latest = self.between().latest();
         latest.map_or((1.0, None), |decision| (decision.division.gain, decision.division.bound))
     }
 
@@ -147,7 +154,7 @@ impl Control {
         asked: &[Vec<Asked>],
         waiting: &[u32],
     ) -> Round {
-        let reads_curves = now >= self.levels.between().decides_at();
+        let reads_curves = now >= self.between().decides_at();
         let seen = asked.iter().zip(waiting).map(|(asked, &waiting)| TenantObservation {
             counts: TenantCounts {
                 requests: asked.iter().map(|asked| asked.counts.requests()).sum(),
@@ -158,10 +165,19 @@ impl Control {
             partitions: asked.iter().map(|asked| observed(cache, asked, reads_curves)).collect(),
         });
         let seen: Vec<_> = seen.collect();
-        let round = self.levels.advance(now, &seen);
+        self.rounds.handle_seen(now, Seen { cache: None, tenants: Some(seen) });
+        let (mut changed, mut decided) = (false, None);
+        while let Some(act) = self.rounds.poll_act() {
+            match act {
+                Act::Apply(_) => changed = true,
+                Act::Say(Said::Tenants(decision)) => decided = Some(decision),
+                // The simulated curves cover the whole run.
+                Act::FadeCurves | Act::Say(_) => {}
+            }
+        }
         // A controller that is late asks for the present again; time has to pass.
-        self.due = Some(self.levels.between().next_timeout().max(now + STEP_MIN));
-        if let Some(decision) = &round.decision {
+        self.due = Some(self.between().next_timeout().max(now + STEP_MIN));
+        if let Some(decision) = &decided {
             self.decisions += 1;
             self.applied += u64::from(decision.kept.is_none());
             if self.decide == Decide::Once {
@@ -172,14 +188,16 @@ impl Control {
                 return if self.once.is_some() { Round::Refill } else { Round::Same };
             }
         }
-        if round.changed { Round::Changed } else { Round::Same }
+        if changed { Round::Changed } else { Round::Same }
     }
 
     /// Has the policy within each tenant divide the tenant's cache.
     pub(super) fn decide_within(&mut self, now: Instant, cache: &Cache, asked: &[Vec<Asked>]) {
         let Some(statistics) = &mut self.statistics else { return };
-        let seen = statistics.observe(now, cache, asked);
-        self.levels.decide(now, seen);
+        let seen = statistics.observe(now, &self.rounds.levels().needs(), cache, asked);
+        self.rounds.handle_seen(now, Seen { cache: Some(seen), tenants: None });
+        // The caller puts the plan in force.
+        while self.rounds.poll_act().is_some() {}
     }
 }
 

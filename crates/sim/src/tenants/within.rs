@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use sherwood_cache::Cache;
+use sherwood_control::{CacheSeen, PartitionSeen};
 use sherwood_model::{FinishedRequest, Instant, LatencyWindow, PartitionId, RequestSnapshot, TenantId};
-use sherwood_policy::{
-    Controller, CounterWindow, Needs, Observation, Options, PartitionObservation, RequestLog, by_name,
-};
+use sherwood_policy::{Controller, Needs, Observation, Options, RequestLog, by_name};
 use sherwood_workload::tenants::Scenario;
 
 use super::part::{Asked, Part};
@@ -44,25 +43,17 @@ pub(super) fn controllers(
 
 /// Requests of each tenant, and queries of each partition.
 pub(super) struct Statistics {
-    needs: Needs,
     backends: usize,
     tenants: Vec<RequestLog>,
     queries: Vec<LatencyWindow>,
-    counters: CounterWindow,
 }
 
 impl Statistics {
-    pub(super) fn new(
-        scenario: &Scenario,
-        parts: &[Part],
-        controllers: &[(Controller, Vec<PartitionId>)],
-    ) -> Self {
+    pub(super) fn new(scenario: &Scenario, parts: &[Part]) -> Self {
         Self {
-            needs: controllers.first().map(|(controller, _)| controller.needs()).unwrap_or_default(),
             backends: scenario.backends.len(),
             tenants: vec![RequestLog::new(WINDOW, WINDOW); scenario.tenants.len()],
             queries: vec![LatencyWindow::new(WINDOW); parts.len()],
-            counters: CounterWindow::new(WINDOW),
         }
     }
 
@@ -76,46 +67,44 @@ impl Statistics {
         self.queries[partition.index()].record_times(now, latency, 1);
     }
 
-    /// Returns the observation of each tenant at `now`.
-    pub(super) fn observe(&mut self, now: Instant, cache: &Cache, asked: &[Vec<Asked>]) -> Vec<Observation> {
-        let all = asked.iter().flatten();
-        let counts =
-            all.map(|asked| (asked.counts.hits, asked.counts.misses + asked.counts.joined)).collect();
-        let counts = self.counters.advance(now, counts);
-        let observation = |(tenant, asked): (usize, &Vec<Asked>)| {
-            let mut seen = Observation {
-                partitions: asked
-                    .iter()
-                    .map(|asked| self.partition(now, cache, asked, tenant, &counts))
-                    .collect(),
-                ..Observation::default()
-            };
-            let finished = RequestSnapshot::from(self.tenants[tenant].for_decision(now));
-            seen.see_requests(&finished, &self.needs, self.backends);
-            seen
-        };
-        asked.iter().enumerate().map(observation).collect()
-    }
-
-    fn partition(
+    /// Returns what is seen of all partitions, and of each tenant's requests, at `now`.
+    pub(super) fn observe(
         &self,
         now: Instant,
+        needs: &Needs,
         cache: &Cache,
-        asked: &Asked,
-        tenant: usize,
-        counts: &[(u64, u64)],
-    ) -> PartitionObservation {
-        let Asked { partition, backend, .. } = *asked;
+        asked: &[Vec<Asked>],
+    ) -> CacheSeen {
+        let mut partitions: Vec<_> = asked
+            .iter()
+            .enumerate()
+            .flat_map(|(tenant, asked)| asked.iter().map(move |asked| (tenant, asked)))
+            .map(|(tenant, asked)| (asked.partition, self.partition(now, cache, asked, tenant)))
+            .collect();
+        partitions.sort_by_key(|(id, _)| *id);
+        let requests = |log: &RequestLog| {
+            let finished = RequestSnapshot::from(log.for_decision(now));
+            Observation::of_requests(&finished, needs, self.backends)
+        };
+        CacheSeen {
+            at: now,
+            total_bytes: cache.total_bytes(),
+            partitions: partitions.into_iter().map(|(_, seen)| seen).collect(),
+            requests: self.tenants.iter().map(requests).collect(),
+            ..CacheSeen::default()
+        }
+    }
+
+    fn partition(&self, now: Instant, cache: &Cache, asked: &Asked, tenant: usize) -> PartitionSeen {
+        let Asked { partition, backend, ref counts, .. } = *asked;
         let usage = cache.usage(partition);
-        let (hits, misses) = counts[partition.index()];
-        PartitionObservation {
+        PartitionSeen {
             allocated_bytes: usage.budget_bytes,
             used_bytes: usage.used_bytes,
-            hits,
-            misses,
-            queries: hits + misses,
+            hits: counts.hits,
+            misses: counts.misses + counts.joined,
             query_p99: self.queries[partition.index()].sketch(now).quantile(0.99),
-            ..PartitionObservation::new(TenantId::from_index(tenant), backend)
+            ..PartitionSeen::new(TenantId::from_index(tenant), backend)
         }
     }
 }

@@ -129,11 +129,11 @@ impl World {
 
 impl Server {
     fn copy(&mut self) -> Self {
-        let Self { partitions, cache, controller, machines, armed, report, resizing } = self;
+        let Self { partitions, cache, control, machines, armed, report, resizing } = self;
         Self {
             partitions: *partitions,
             cache: cache.copy(Arc::new(Heap)),
-            controller: controller.clone(),
+            control: control.clone(),
             machines: machines.clone(),
             armed: armed.clone(),
             report: report.clone(),

@@ -222,7 +222,7 @@ fn gradual_resize_keeps_the_sum_of_budgets() {
         sherwood_model::CachePlan::Shared => panic!("robinhood divides"),
     };
     for server in &world.servers {
-        assert_ne!(budgets(server), server.controller.budgets(), "the resize is still in progress");
+        assert_ne!(budgets(server), server.control.levels().budgets(), "the resize is still in progress");
         assert_eq!(budgets(server).iter().sum::<u64>(), server.cache.options().total_bytes);
     }
 }
@@ -244,7 +244,7 @@ fn reported_allocation_of_a_gradual_resize_is_the_one_in_force() {
         (0..20).map(mean).collect()
     };
     let in_force = means(&|server, index| server.cache.usage(PartitionId::from_index(index)).budget_bytes);
-    let decided = means(&|server, index| server.controller.budgets()[index]);
+    let decided = means(&|server, index| server.control.levels().budgets()[index]);
     world.advance(Instant::ZERO + Duration::from_millis(5_001)).expect("the books balance");
     let sample = world.samples().last().expect("one after five seconds");
     let reported: Vec<f64> = sample.backends.iter().map(|backend| backend.allocation_bytes).collect();
@@ -288,8 +288,12 @@ fn policies_receive_what_if_estimates_of_all_servers() {
             .knobs
             .control
             .start_budgets(server.cache.options().total_bytes, &[StartSize::default(); 20]);
-        assert_ne!(server.controller.budgets(), start.expect("equal sizes"), "{policy} changed no budget");
-        let budgets = world.servers.iter().map(|server| server.controller.budgets());
+        assert_ne!(
+            server.control.levels().budgets(),
+            start.expect("equal sizes"),
+            "{policy} changed no budget"
+        );
+        let budgets = world.servers.iter().map(|server| server.control.levels().budgets());
         assert_eq!(budgets.clone().max(), budgets.min(), "{policy} has the same input on every server");
     }
 }
@@ -306,7 +310,7 @@ fn tao_applies_the_mean_allocation_of_robinhood_in_the_spikes() {
     setup.knobs.control.tao.budgets_bytes = learned.clone();
     assert!(setup.learning().expect("valid").is_none());
     let world = run(&setup);
-    for (budget, learned) in world.servers[0].controller.budgets().iter().zip(learned) {
+    for (budget, learned) in world.servers[0].control.levels().budgets().iter().zip(learned) {
         assert!(budget.abs_diff(learned) <= 20, "{budget} and {learned} differ by what was rounded off");
     }
     assert!(brief("none", "robinhood").learning().expect("valid").is_none());
@@ -335,7 +339,7 @@ fn stale_statistics_are_used_after_their_age() {
         setup.knobs.stale = stale;
         World::new(&setup).expect("valid")
     };
-    let budgets = |world: &World| world.servers[0].controller.budgets().to_vec();
+    let budgets = |world: &World| world.servers[0].control.levels().budgets().to_vec();
     let (mut fresh, mut late) = (stale(Duration::ZERO), stale(Duration::from_millis(2_500)));
     let start = budgets(&late);
     fresh.advance(Instant::from_millis(1_600)).expect("the books balance");
