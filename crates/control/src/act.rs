@@ -1,4 +1,4 @@
-//! What the loop has its driver do.
+//! Acts that the loop has its driver carry out.
 
 use sherwood_model::Plan;
 use sherwood_policy::Decision;

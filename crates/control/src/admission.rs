@@ -58,7 +58,7 @@ pub struct AdmissionStanding<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// What the levers' common rules let a lever do in a round.
+/// Leave that the rules of all levers give one in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// Decide and act.

@@ -41,18 +41,18 @@ pub struct ControlLoop {
     acts: VecDeque<Act>,
 }
 
-/// What a driver has to observe now.
+/// Observations that are due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// What a decision among partitions requires; none if none is due.
+    /// Observations for a decision among partitions; none if none is due.
     pub cache: Option<sherwood_policy::Needs>,
-    /// Whether the step among tenants decides, and so reads their curves; none if no step is due.
+    /// True if the step among tenants decides, and so reads their curves; none if no step is due.
     pub tenants: Option<bool>,
 }
 
 impl ControlLoop {
-    /// Returns a loop around `levels`, whose first decision is due an interval after `now`. `options`
-    /// must be valid ([`Options::validate`]).
+    /// Returns a loop around `levels`, whose first decision is due an interval after `now`.
+    /// `options` must be valid ([`Options::validate`]).
     #[must_use]
     pub fn new(levels: Levels, admission: Admission, options: Options, pins: Vec<Pin>, now: Instant) -> Self {
         Self {

@@ -9,9 +9,9 @@ use sherwood_policy::{
 /// The levels that divide the cache.
 #[derive(Clone)]
 pub enum Levels {
-    /// One policy divides the bytes among all partitions.
+    /// Division among all partitions by one policy.
     One(Box<Controller>),
-    /// Declared tenants: a policy between them, and one within each.
+    /// Division among declared tenants by one policy, and within each of them by another.
     Two(Box<TwoLevels>),
 }
 

@@ -12,8 +12,8 @@
 //!
 //! The loop owns what all levers have in common: when each decides, the operator's pins, dry runs,
 //! the guard's roll-back, and the record of decisions. It reads no clock and no counter itself: a
-//! driver (the node, a simulator, a test) observes what the loop [needs](ControlLoop::needs) when it
-//! is [due](ControlLoop::next_timeout), hands it in, and carries out the [acts](Act).
+//! driver (the node, a simulator, a test) observes what the loop [needs](ControlLoop::needs) when
+//! it is [due](ControlLoop::next_timeout), hands it in, and carries out the [acts](Act).
 //!
 //! A driver that observes late skips the rounds that it missed. One that never does leaves the last
 //! plan in force. A time that is not later than the last one moves nothing.

@@ -1,12 +1,12 @@
-//! What several nodes saw of their caches, as one.
+//! Merging of what several nodes saw of their caches.
 //!
-//! The policies were designed for one cache. With several nodes, their measurements are combined and
-//! given to all (`RobinHood`, section 5.1): look-ups and finds in shadow queues are summed, curves
-//! are averaged with the numbers of look-ups as weights.
+//! The policies were designed for one cache. With several nodes, their measurements are combined
+//! and given to all (`RobinHood`, section 5.1): look-ups and finds in shadow queues are summed,
+//! curves are averaged with the numbers of look-ups as weights.
 
 use sherwood_policy::{MissRatioCurve, Needs};
 
-/// What one node saw of one partition of its cache, with counters since its start.
+/// A partition of one node's cache, with counters since the node's start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CacheReport {
     /// Budget in force, bytes.

@@ -1,4 +1,4 @@
-//! What a driver saw, as plain data.
+//! Observations of a driver, as plain data.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sherwood_policy::{MissLatency, MissRatioCurve, Observation};
 
 use crate::DeadlineCounts;
 
-/// What a driver saw at one time. Parts that the loop did not [need](crate::ControlLoop::needs) are
+/// Observations at one time. Parts that the loop did not [need](crate::ControlLoop::needs) are
 /// none.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {

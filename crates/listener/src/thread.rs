@@ -390,7 +390,8 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Charges the tenant of a client for the `bytes` of a turn that began in the tenants' slot `slot`.
+    /// Charges the tenant of a client for the `bytes` of a turn, at whose start the client was in
+    /// `slot`.
     fn charge(&mut self, token: Token, slot: TenantSlot, bytes: u64, now: Instant) {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else { return };
         // A login in this turn says who pays for it.

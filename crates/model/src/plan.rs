@@ -12,7 +12,7 @@ pub struct Plan {
     pub cache: CachePlan,
     /// The rates of each tenant; none if the node has one tenant, which nothing limits.
     pub rates: Option<Rates>,
-    /// What changes at backends; those that are left out stay as they are.
+    /// Parts of the plan for single backends; those that are left out stay as they are.
     pub backends: Vec<BackendPlan>,
 }
 

@@ -1,4 +1,4 @@
-//! What a driver may do to the loop: observe late, twice, never; refuse; jump in time.
+//! Drivers that observe late, twice or never, refuse plans, or jump in time.
 
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ fn blocked_by(backend: u16, now: Instant) -> Observation {
     seen
 }
 
-/// What a node sees whose requests wait for the second backend, and whose deadlines are all missed.
+/// The view of a node whose requests wait for the second backend, and whose deadlines are all
+/// missed.
 fn seen(rounds: &ControlLoop, now: Instant, beta: Percent) -> Seen {
     let budgets = rounds.levels().budgets();
     let missed = 500 * (now.as_nanos() / DELTA.as_nanos() as u64);

@@ -1,8 +1,8 @@
 //! Drives the control loop: observes what it needs, and carries out its acts.
 //!
-//! [`ControlLoop`] decides, and has no clock and no counter. This reads the node's, applies plans by
-//! the one [`Actuator`], and reports what was decided as events and to the admin API. When it is late
-//! or fails, the cache keeps its last plan.
+//! [`ControlLoop`] decides, and has no clock and no counter. This reads the node's, applies plans
+//! by the one [`Actuator`], and reports what was decided as events and to the admin API. When it is
+//! late or fails, the cache keeps its last plan.
 
 mod actuator;
 mod admission;

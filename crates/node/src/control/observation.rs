@@ -1,4 +1,4 @@
-//! What the control loop sees of the node.
+//! Observations of the node for the control loop.
 
 use sherwood_cache::Cache;
 use sherwood_control::{CacheReport, CacheSeen, PartitionSeen};

@@ -1,4 +1,4 @@
-//! What the node keeps of the division among tenants: counters, quotas and trades.
+//! The node's record of the division among tenants: counters, quotas and trades.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -20,11 +20,11 @@
 //! process's, and evicting more items would not free it sooner.
 //!
 //! Memory that clients hold does not count as excess: evicting items would not free it. It has
-//! limits of its own ([`crate::memory::buffers`]), and is subtracted before the comparison: the most that
-//! was held for clients, as long as the process has grown by as much outside of the cache. So it
-//! counts as theirs until it is returned to the system, which an allocator may delay, and neither a
-//! bound in place of a size nor what clients held before hides memory of the cache. What the
-//! process takes in all is at most the limit and the bounds of what clients hold.
+//! limits of its own ([`crate::memory::buffers`]), and is subtracted before the comparison: the
+//! most that was held for clients, as long as the process has grown by as much outside of the
+//! cache. So it counts as theirs until it is returned to the system, which an allocator may delay,
+//! and neither a bound in place of a size nor what clients held before hides memory of the cache.
+//! What the process takes in all is at most the limit and the bounds of what clients hold.
 //!
 //! Eviction is left to stores, not done by the housekeeper, because an allocator reuses memory
 //! soonest in the thread that freed it, and because memory grows only with stores: an idle node

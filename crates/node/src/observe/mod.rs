@@ -1,4 +1,4 @@
-//! What the node sees of itself: counters, times, errors and events, and what it shows of them.
+//! Counters, times, errors and events of the node, and what it shows of them.
 
 pub(crate) mod cpu;
 pub(crate) mod errors;
