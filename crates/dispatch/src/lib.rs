@@ -16,7 +16,6 @@
 //! its [`Action`]s, and calls it at [`Dispatch::next_timeout`].
 
 mod action;
-mod debt_queues;
 mod dispatch;
 mod draws;
 mod error;
@@ -34,13 +33,11 @@ mod replica_queue;
 mod rules;
 mod slab;
 mod stats;
-mod tenant_gate;
-mod tenant_queues;
+mod tenants;
 mod tickets;
 mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
-pub use debt_queues::{DebtPlace, DebtQueues};
 pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
@@ -50,9 +47,9 @@ pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
-pub use tenant_gate::{LOOK_AGAIN, TenantGate};
-pub use tenant_queues::{
-    Payer, Started, TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
+pub use tenants::{
+    DebtPlace, DebtQueues, LOOK_AGAIN, Payer, Started, TenantGate, TenantQueueOptions, TenantQueues,
+    TenantRefusal, TenantUse, WaitingId,
 };
 pub use tickets::{
     CallAction, CallOptions, GivenTicket, SchedulerBackoff, TicketAction, TicketError, TicketId, TicketOffer,

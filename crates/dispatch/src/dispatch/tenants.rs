@@ -7,7 +7,7 @@ use sherwood_model::{Instant, TenantId};
 use super::{Dispatch, STORED};
 use crate::fetch::Paid;
 use crate::slab::Id;
-use crate::tenant_queues::Bounds;
+use crate::tenants::Bounds;
 use crate::{
     AttemptId, Bound, FetchError, OverRate, Payer, Started, TenantOptions, TenantQueueOptions, TenantQueues,
     TenantRefusal, TenantUse,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sherwood_model::{Instant, TenantId, TokenBucket};
+use sherwood_model::{Instant, TenantId};
 
-use crate::{Payer, TenantUse};
+use super::rates::{Payer, TenantRates, TenantUse};
 
 /// Longest time for which whoever waits for a debt does not look at it again: a rate may have been
 /// raised meanwhile.
@@ -35,73 +35,38 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// ```
 #[derive(Clone, Debug)]
 pub struct TenantGate {
-    tenants: Vec<Gated>,
-    /// Units of all tenants together, from which what nobody uses is lent.
-    total: Option<TokenBucket>,
-    /// True if one rate pays for the use of all tenants: that of the first one's bucket.
-    is_common: bool,
+    rates: TenantRates,
 }
-
-#[derive(Clone, Debug)]
-struct Gated {
-    bucket: TokenBucket,
-    own_units: f64,
-    lent_units: f64,
-}
-
-/// Time for which units that were not used may be used later.
-const BURST: Duration = Duration::from_millis(10);
 
 impl TenantGate {
     /// Creates a gate for this many tenants without limits on the rates; `lends` if units that
     /// nobody uses go to tenants in debt.
     #[must_use]
     pub fn new(tenants: u16, lends: bool) -> Self {
-        let gated = Gated { bucket: TokenBucket::unlimited(BURST), own_units: 0.0, lent_units: 0.0 };
-        let total = lends.then(|| TokenBucket::unlimited(BURST));
-        Self { tenants: vec![gated; tenants.into()], total, is_common: false }
+        Self { rates: TenantRates::new(tenants, 0, lends) }
     }
 
     /// Sets the units per second of all tenants together, and of each by its id. Debts remain.
     /// Infinite is no limit; below one a second counts as one, so that a tenant without a share can
     /// begin. Without rates of tenants (`per_s` is empty) the total pays for the use of all.
     pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
-        self.is_common = per_s.is_empty();
-        let per_s = if self.is_common { &[total_per_s] } else { per_s };
-        if let Some(total) = &mut self.total {
-            total.set_rate(now, limit(total_per_s));
-        }
-        for (tenant, rate) in self.tenants.iter_mut().zip(per_s) {
-            tenant.bucket.set_rate(now, limit(*rate));
-        }
+        self.rates.set_rates(now, total_per_s, per_s);
     }
 
     /// Charges a tenant so many units, 0 to charge nothing. Returns the time before which it is to
     /// begin nothing more; none if it may go on at once. A tenant that does not exist is not
     /// limited.
     pub fn charge(&mut self, now: Instant, id: TenantId, units: f64) -> Option<Instant> {
-        self.tenants.get(id.index())?;
-        let paying = if self.is_common { 0 } else { id.index() };
-        let own_at = self.tenants[paying].bucket.ready_at();
-        let payer = match &self.total {
-            Some(total) if own_at > now && total.ready_at() <= now => Payer::Lent,
-            _ => Payer::Own,
-        };
-        if units > 0.0 {
-            if let Some(total) = &mut self.total {
-                total.charge(now, units);
-            }
-            match payer {
-                Payer::Own => {
-                    self.tenants[paying].bucket.charge(now, units);
-                    self.tenants[id.index()].own_units += units;
-                }
-                Payer::Lent => self.tenants[id.index()].lent_units += units,
-            }
+        if id.index() >= self.rates.len() {
+            return None;
         }
-        let own_at = self.tenants[paying].bucket.ready_at();
-        let lent_at = self.total.as_ref().map(TokenBucket::ready_at);
-        let ready_at = lent_at.map_or(own_at, |lent_at| lent_at.min(own_at));
+        if units > 0.0 {
+            let owes = self.rates.paid_at(id) > now;
+            let payer = if owes && self.rates.is_lending(now) { Payer::Lent } else { Payer::Own };
+            self.rates.charge(now, now, (id, payer), units);
+        }
+        let paid_at = self.rates.paid_at(id);
+        let ready_at = self.rates.lent_at().map_or(paid_at, |lent_at| lent_at.min(paid_at));
         (ready_at > now).then_some(ready_at)
     }
 
@@ -109,19 +74,8 @@ impl TenantGate {
     /// nothing is refused.
     #[must_use]
     pub fn used(&self, id: TenantId) -> TenantUse {
-        let used = |tenant: &Gated| TenantUse {
-            own_units: tenant.own_units,
-            lent_units: tenant.lent_units,
-            ..TenantUse::default()
-        };
-        self.tenants.get(id.index()).map_or_else(TenantUse::default, used)
+        if id.index() < self.rates.len() { self.rates.used(id) } else { TenantUse::default() }
     }
-}
-
-/// Returns the rate of a bucket; none for no limit.
-fn limit(per_s: f64) -> Option<f64> {
-    // The maximum of a rate that is not a number is one as well.
-    (per_s != f64::INFINITY).then(|| per_s.max(1.0))
 }
 
 #[cfg(test)]

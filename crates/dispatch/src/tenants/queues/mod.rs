@@ -1,16 +1,14 @@
 //! The order in which tenants use one resource of a backend: each by its own rate.
 
-mod bounds;
-mod error;
 mod tenant;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sherwood_model::{Instant, TenantId, TokenBucket};
+use sherwood_model::{Instant, TenantId};
 
-pub(crate) use bounds::Bounds;
-pub use error::TenantRefusal;
+use super::rates::TenantRates;
+use super::{Bounds, Payer, TenantRefusal, TenantUse};
 use tenant::{Tenant, Waiting};
 
 /// The queues in front of one resource that tenants have rates of, such as the reads of a backend.
@@ -60,8 +58,7 @@ use tenant::{Tenant, Waiting};
 pub struct TenantQueues<T> {
     tenants: Vec<Tenant<T>>,
     bounds: Bounds,
-    /// Units of all tenants together, from which what nobody uses is lent.
-    total: Option<TokenBucket>,
+    rates: TenantRates,
     /// Virtual time: the tag of the latest start.
     virtual_now: Instant,
     /// Tenants that wait and whose units suffice, by tag.
@@ -72,8 +69,6 @@ pub struct TenantQueues<T> {
     paid_at: BTreeSet<(Instant, TenantId)>,
     /// Serial number of the next work.
     serial: u64,
-    /// True if one rate pays for the work of all tenants, which waits in the first one's queue.
-    is_common: bool,
 }
 
 /// Settings of [`TenantQueues`].
@@ -109,54 +104,20 @@ pub struct Started<T> {
     pub payer: Payer,
 }
 
-/// The source of the units of a tenant's work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Payer {
-    /// The tenant's own rate.
-    #[default]
-    Own,
-    /// Units that other tenants leave.
-    Lent,
-}
-
-/// A tenant's use since the start, and what waits.
-///
-/// Counters of units never fall: units that are given back are taken off those that are used next.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TenantUse {
-    /// Work that waits.
-    pub waiting: u32,
-    /// Units of the tenant's own rate.
-    pub own_units: f64,
-    /// Units that other tenants left.
-    pub lent_units: f64,
-    /// Work that was refused.
-    pub refused: u64,
-}
-
-impl TenantUse {
-    /// Returns all units that the tenant used, its own and lent ones.
-    #[must_use]
-    pub fn units(&self) -> f64 {
-        self.own_units + self.lent_units
-    }
-}
-
 impl<T> TenantQueues<T> {
     /// Creates queues without limits on the rates.
     #[must_use]
     pub fn new(options: TenantQueueOptions) -> Self {
         let TenantQueueOptions { tenants, waiting_max, burst_units, lends } = options;
         Self {
-            tenants: (0..tenants).map(|_| Tenant::new(burst_units)).collect(),
+            tenants: (0..tenants).map(|_| Tenant::default()).collect(),
             bounds: Bounds::new(waiting_max, tenants),
-            total: lends.then(|| TokenBucket::unlimited(BURST)),
+            rates: TenantRates::new(tenants, burst_units, lends),
             virtual_now: Instant::ZERO,
             payable: BTreeSet::new(),
             unpaid: BTreeSet::new(),
             paid_at: BTreeSet::new(),
             serial: 0,
-            is_common: false,
         }
     }
 
@@ -168,17 +129,18 @@ impl<T> TenantQueues<T> {
     /// in the order of its arrival. O(n log n) for the tenants, and for what waits when that
     /// changes.
     pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
-        self.regroup(now, per_s.is_empty());
-        let per_s = if per_s.is_empty() { &[total_per_s] } else { per_s };
-        if let Some(total) = &mut self.total {
-            total.set_rate(now, limit(total_per_s));
+        let regroups = self.rates.is_common() != per_s.is_empty();
+        self.ids().for_each(|id| self.displace(id));
+        self.rates.set_rates(now, total_per_s, per_s);
+        if regroups {
+            self.regroup(now);
+        } else {
+            self.ids().for_each(|id| self.place(now, id));
         }
-        for (at, rate) in per_s.iter().enumerate().take(self.tenants.len()) {
-            let id = TenantId(at as u16);
-            self.displace(id);
-            self.tenants[at].set_rate(now, limit(*rate));
-            self.place(now, id);
-        }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = TenantId> + use<T> {
+        (0..self.tenants.len()).map(TenantId::from_index)
     }
 
     /// Has a tenant's work of so many `units`, at least, wait for its start.
@@ -207,7 +169,7 @@ impl<T> TenantQueues<T> {
 
     /// Adds work to the queue of the tenant that pays for it.
     fn push(&mut self, now: Instant, serial: u64, waiting: Waiting<T>) {
-        let id = self.payer(waiting.tenant);
+        let id = self.rates.paying(waiting.tenant);
         let tenant = &mut self.tenants[id.index()];
         if tenant.push(now, serial, waiting) == 1 {
             tenant.tag = tenant.tag.max(self.virtual_now);
@@ -215,20 +177,8 @@ impl<T> TenantQueues<T> {
         }
     }
 
-    /// The tenant whose rate pays for the work of this one.
-    fn payer(&self, id: TenantId) -> TenantId {
-        if self.is_common { TenantId(0) } else { id }
-    }
-
     /// Moves what waits to one queue, or to those of the tenants.
-    fn regroup(&mut self, now: Instant, is_common: bool) {
-        if self.is_common == is_common {
-            return;
-        }
-        self.is_common = is_common;
-        for set in [&mut self.payable, &mut self.unpaid, &mut self.paid_at] {
-            set.clear();
-        }
+    fn regroup(&mut self, now: Instant) {
         let mut waiting: Vec<_> = self.tenants.iter_mut().flat_map(Tenant::take_all).collect();
         waiting.sort_by_key(|(serial, _)| *serial);
         waiting.into_iter().for_each(|(serial, waiting)| self.push(now, serial, waiting));
@@ -242,7 +192,7 @@ impl<T> TenantQueues<T> {
     /// # Panics
     /// If there is no such tenant.
     pub fn check(&mut self, now: Instant, id: TenantId, until: Option<Instant>) -> Result<(), TenantRefusal> {
-        let (is_lending, starts_at) = (self.is_lending(now), self.expected_start(now, id));
+        let (is_lending, starts_at) = (self.rates.is_lending(now), self.expected_start(now, id));
         let tenant = &mut self.tenants[id.index()];
         let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting) {
             let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
@@ -260,7 +210,7 @@ impl<T> TenantQueues<T> {
         self.promote(now);
         let (id, payer) = match self.payable.first() {
             Some(&(_, id)) => (id, Payer::Own),
-            None if self.is_lending(now) => (self.unpaid.first()?.1, Payer::Lent),
+            None if self.rates.is_lending(now) => (self.unpaid.first()?.1, Payer::Lent),
             None => return None,
         };
         self.displace(id);
@@ -282,13 +232,10 @@ impl<T> TenantQueues<T> {
     }
 
     fn charge_waited(&mut self, now: Instant, since: Instant, (id, payer): (TenantId, Payer), units: f64) {
-        let paying = self.payer(id);
+        let paying = self.rates.paying(id);
         self.displace(paying);
-        if let Some(total) = &mut self.total {
-            total.charge_waited(now, since, units);
-        }
-        self.tenants[paying.index()].charge(now, since, payer, units);
-        self.tenants[id.index()].used.count(payer, units);
+        self.rates.charge(now, since, (id, payer), units);
+        self.tenants[paying.index()].tag += self.rates.time_of(paying, units);
         self.place(now, paying);
     }
 
@@ -304,13 +251,11 @@ impl<T> TenantQueues<T> {
     /// # Panics
     /// If there is no such tenant.
     pub fn refund(&mut self, now: Instant, id: TenantId, payer: Payer, units: f64) {
-        let paying = self.payer(id);
+        let paying = self.rates.paying(id);
         self.displace(paying);
-        if let Some(total) = &mut self.total {
-            total.refund(units);
-        }
-        self.tenants[paying.index()].refund(payer, units);
-        self.tenants[id.index()].used.give_back(payer, units);
+        self.rates.refund((id, payer), units);
+        let tag = &mut self.tenants[paying.index()].tag;
+        *tag = *tag - self.rates.time_of(paying, units);
         self.place(now, paying);
     }
 
@@ -320,12 +265,13 @@ impl<T> TenantQueues<T> {
     /// If there is no such tenant.
     #[must_use]
     pub fn expected_start(&self, now: Instant, id: TenantId) -> Instant {
-        self.tenants[self.payer(id).index()].expected_start(now)
+        let before = self.tenants[self.rates.paying(id).index()].waiting_units();
+        self.rates.paid_at(id).max(now) + self.rates.time_of(id, before)
     }
 
     /// Takes back work that waits; none if it has started.
     pub fn cancel(&mut self, now: Instant, waiting: WaitingId) -> Option<T> {
-        let id = self.payer(waiting.tenant);
+        let id = self.rates.paying(waiting.tenant);
         let Waiting { work, .. } = self.tenants.get_mut(id.index())?.take(waiting.serial)?;
         self.note_end(waiting.tenant);
         self.displace(id);
@@ -340,8 +286,7 @@ impl<T> TenantQueues<T> {
             return Some(Instant::ZERO);
         }
         let (paid_at, _) = self.paid_at.first()?;
-        let lent_at = self.total.as_ref().map(TokenBucket::ready_at);
-        Some(lent_at.map_or(*paid_at, |lent_at| lent_at.min(*paid_at)))
+        Some(self.rates.lent_at().map_or(*paid_at, |lent_at| lent_at.min(*paid_at)))
     }
 
     /// Returns what a tenant has used, and what waits.
@@ -350,12 +295,8 @@ impl<T> TenantQueues<T> {
     /// If there is no such tenant.
     #[must_use]
     pub fn used(&self, id: TenantId) -> TenantUse {
-        self.tenants[id.index()].used()
-    }
-
-    /// True if units of the total are unused, so that they are lent.
-    fn is_lending(&self, now: Instant) -> bool {
-        self.total.as_ref().is_some_and(|total| total.ready_at() <= now)
+        let Tenant { waiting, refused, .. } = self.tenants[id.index()];
+        TenantUse { waiting, refused, ..self.rates.used(id) }
     }
 
     /// Moves tenants whose units suffice by now.
@@ -375,7 +316,7 @@ impl<T> TenantQueues<T> {
         if tenant.is_empty() {
             return;
         }
-        let ready_at = tenant.bucket.ready_at();
+        let ready_at = self.rates.paid_at(id);
         if ready_at <= now {
             self.payable.insert((tenant.tag, id));
         } else {
@@ -387,19 +328,11 @@ impl<T> TenantQueues<T> {
     fn displace(&mut self, id: TenantId) {
         let tenant = &self.tenants[id.index()];
         if !self.payable.remove(&(tenant.tag, id)) && self.unpaid.remove(&(tenant.tag, id)) {
-            self.paid_at.remove(&(tenant.bucket.ready_at(), id));
+            self.paid_at.remove(&(self.rates.paid_at(id), id));
         }
     }
 }
 
-/// Returns the rate of a bucket; none for no limit.
-fn limit(per_s: f64) -> Option<f64> {
-    // The maximum of a rate that is not a number is one as well.
-    (per_s != f64::INFINITY).then(|| per_s.max(1.0))
-}
-
-/// Time for which units that were not used may be used later: some calls of most tenants.
-const BURST: Duration = Duration::from_millis(10);
 /// Longest delay of a wake-up whose units are caught up, on a machine that is too busy to run the
 /// caller in time. With it a rate is exceeded by 4.5% in a second at most.
 const LATE_MAX: Duration = Duration::from_millis(45);

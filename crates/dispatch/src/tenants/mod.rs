@@ -1,0 +1,22 @@
+//! Rates of tenants: what each may use of a resource, and what waits for it.
+//!
+//! ```text
+//!   TenantRates           a bucket for each tenant and one of the total, lending, the common rate
+//!     ├─ TenantQueues     work waits before it starts, as its rate pays for it: reads and writes
+//!     └─ TenantGate       work is charged afterwards, as a debt: network
+//!          └─ DebtQueues  what waits until a debt is paid, in the order of arrival
+//! ```
+
+mod bounds;
+mod debts;
+mod error;
+mod gate;
+mod queues;
+mod rates;
+
+pub(crate) use bounds::Bounds;
+pub use debts::{DebtPlace, DebtQueues};
+pub use error::TenantRefusal;
+pub use gate::{LOOK_AGAIN, TenantGate};
+pub use queues::{Started, TenantQueueOptions, TenantQueues, WaitingId};
+pub use rates::{Payer, TenantUse};
