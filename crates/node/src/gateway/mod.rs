@@ -77,7 +77,7 @@ async fn respond(
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, core.buffers.spent()));
     }
     let traffic = Traffic { core, tenant: core.names.tenant_or_default(asked.tenant.as_deref()) };
-    traffic.admit(arrival, &stages).await?;
+    traffic.admit(arrival, body.len(), &stages).await?;
     let values = asked.values.unwrap_or(true);
     let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
     // All of them count from the arrival of the request.
@@ -93,7 +93,7 @@ async fn respond(
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
     let text = json::encode(&answer(core, &running.stages, values, &mut room));
-    traffic.charge(body.len() + text.len());
+    traffic.charge(text.len());
     // The memory of the text is returned to the budget when the text was sent or its client has
     // gone.
     let text = room.into_hold().guard(text);

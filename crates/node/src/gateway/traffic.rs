@@ -19,17 +19,23 @@ pub(super) struct Traffic<'a> {
 }
 
 impl Traffic<'_> {
-    /// Waits until the debt of the tenant is paid.
+    /// Waits until the debt of the tenant is paid and its requests that came before have begun, and
+    /// charges the `bytes` of the request.
     ///
     /// # Errors
     /// If that takes longer than the request may: until its earliest deadline, or the longest
     /// timeout of its backends.
-    pub(super) async fn admit(&self, arrival: Instant, stages: &[Vec<Query<Bytes>>]) -> Result<(), Problem> {
+    pub(super) async fn admit(
+        &self,
+        arrival: Instant,
+        bytes: usize,
+        stages: &[Vec<Query<Bytes>>],
+    ) -> Result<(), Problem> {
         let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) else { return Ok(()) };
         let timeout = stages.iter().flatten().map(|query| query.timeout).max().unwrap_or_default();
         let deadlines = stages.iter().flatten().filter_map(|query| query.demand.deadline);
         let latest = deadlines.min().unwrap_or(Instant::NEVER).min(arrival + timeout);
-        network.admit(tenant, latest).await.map_err(|retry_in| {
+        network.admit(tenant, bytes as u64, latest).await.map_err(|retry_in| {
             let error = format!(
                 "the request was refused because of the tenant's rate of network: it allows no traffic for {retry_in:?}, which is longer than the request may wait; try again then, slow down, or raise the tenant's rate"
             );
@@ -37,7 +43,7 @@ impl Traffic<'_> {
         })
     }
 
-    /// Charges the bytes of the request and its answer.
+    /// Charges the bytes of the answer.
     pub(super) fn charge(&self, bytes: usize) {
         if let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) {
             network.charge(self.core.clock.now(), tenant, bytes as u64);
