@@ -10,8 +10,9 @@ const BURST: Duration = Duration::from_millis(10);
 /// The rates at which tenants use one resource: who pays for work, when that is paid for, and what
 /// was used. What waits, and in which order, is the matter of queues above it.
 ///
-/// With *lending*, units of the total that nobody uses pay for tenants beyond their rates; such work
-/// adds nothing to their debts, so that an owner that comes back finds its own units as before.
+/// With *lending*, units of the total that nobody uses pay for tenants beyond their rates; such
+/// work adds nothing to their debts, so that an owner that comes back finds its own units as
+/// before.
 ///
 /// Every call takes constant time, [`set_rates`](Self::set_rates) O(n). Memory: some 100 bytes for
 /// each tenant. Calls with a tenant that does not exist panic.

@@ -6,7 +6,7 @@ use sherwood_model::{Instant, TenantId};
 
 use super::LATE_MAX;
 
-/// What a tenant's rate pays for, in the order of arrival.
+/// Work that a tenant's rate pays for, in the order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Tenant<T> {
     /// Work that waits for this tenant's rate.
