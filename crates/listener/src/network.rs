@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sherwood_dispatch::{DebtPlace, DebtQueues, LOOK_AGAIN};
+use sherwood_dispatch::{DebtPlace, DebtQueues};
 use sherwood_model::{Instant, TenantId};
 
 use super::counters::Counters;
@@ -66,11 +66,9 @@ impl Unpaid {
         counters: &Counters,
     ) -> Option<DebtPlace> {
         let paid_at = self.charge(now, (slot, tenant), counters);
-        if paid_at.is_none() && self.waiting.waiting(tenant) == 0 {
-            return None;
-        }
+        let place = self.waiting.hold(now, tenant, paid_at, || token)?;
         self.network.note_waiting(tenant, true);
-        Some(self.waiting.wait(tenant, paid_at.unwrap_or(now).min(now + LOOK_AGAIN), token))
+        Some(place)
     }
 
     /// Ends the wait of a client that has gone.
@@ -117,8 +115,7 @@ impl Unpaid {
     /// charged for it before the next call.
     pub(super) fn next_paid(&mut self, now: Instant) -> Option<Token> {
         let Self { network, waiting, .. } = self;
-        let paid_at = |tenant| Some(network.charge(now, tenant, 0)?.min(now + LOOK_AGAIN));
-        let (tenant, token) = waiting.start_next(now, paid_at)?;
+        let (tenant, token) = waiting.start_next(now, |tenant| network.charge(now, tenant, 0))?;
         network.note_waiting(tenant, false);
         Some(token)
     }
@@ -128,6 +125,8 @@ impl Unpaid {
 mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
+
+    use sherwood_dispatch::LOOK_AGAIN;
 
     use super::*;
     use crate::counters::Count;

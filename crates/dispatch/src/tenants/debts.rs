@@ -1,8 +1,13 @@
 //! The order in which tenants' work waits for their debts to be paid.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use sherwood_model::{Instant, TenantId};
+
+/// Longest time for which whoever waits for a debt does not look at it again: a rate may have been
+/// raised meanwhile.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Work that waits until its tenant's debt is paid, such as clients of a listener: a queue for each
 /// tenant, in the order of arrival.
@@ -22,8 +27,9 @@ use sherwood_model::{Instant, TenantId};
 /// let (mut network, mut queues) = (TenantGate::new(1, false), DebtQueues::new());
 /// network.set_rates(Instant::from_secs(1), 1_000.0, &[1_000.0]);
 /// let paid_at = network.charge(now, tenant, 510.0).expect("it is more than the burst");
-/// queues.wait(tenant, paid_at, "first");
-/// queues.wait(tenant, paid_at, "second");
+/// queues.hold(now, tenant, Some(paid_at), || "first");
+/// // Nothing starts before what came earlier, even if the debt is paid meanwhile.
+/// assert!(queues.hold(now, tenant, None, || "second").is_some());
 /// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), None);
 /// let now = queues.next_timeout().expect("two wait");
 /// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), Some((tenant, "first")));
@@ -80,9 +86,24 @@ impl<T> DebtQueues<T> {
         Self { waiting: BTreeMap::new(), tenants: BTreeMap::new(), due: BTreeSet::new(), serial: 0 }
     }
 
-    /// Has a tenant's work wait behind all that waits of the same tenant. Its debt is expected to
-    /// be paid at `paid_at`.
-    pub fn wait(&mut self, tenant: TenantId, paid_at: Instant, work: T) -> DebtPlace {
+    /// Has a tenant's work wait behind all that waits of the same tenant, if the tenant is in debt,
+    /// which is paid at `paid_at`, or something of it waits. Returns its place; none if it may start
+    /// at once, and then `work` is not made.
+    pub fn hold(
+        &mut self,
+        now: Instant,
+        tenant: TenantId,
+        paid_at: Option<Instant>,
+        work: impl FnOnce() -> T,
+    ) -> Option<DebtPlace> {
+        if paid_at.is_none() && self.waiting(tenant) == 0 {
+            return None;
+        }
+        Some(self.wait(tenant, paid_at.unwrap_or(now).min(now + LOOK_AGAIN), work()))
+    }
+
+    /// Has a tenant's work wait, whose debt may be paid at `paid_at`.
+    fn wait(&mut self, tenant: TenantId, paid_at: Instant, work: T) -> DebtPlace {
         let place = DebtPlace { tenant, serial: self.serial };
         self.serial += 1;
         self.waiting.insert(place, work);
@@ -112,7 +133,8 @@ impl<T> DebtQueues<T> {
 
     /// Returns the work that starts next, with its tenant; none until
     /// [`next_timeout`](Self::next_timeout). `paid_at` returns the time at which a tenant's debt is
-    /// paid; none if it is paid. What the work uses has to be charged before the next call.
+    /// paid; none if it is paid. A later one is asked for again after a while, since a rate may be
+    /// raised. What the work uses has to be charged before the next call.
     pub fn start_next(
         &mut self,
         now: Instant,
@@ -122,7 +144,7 @@ impl<T> DebtQueues<T> {
             let &(_, head, tenant) = self.due.first().filter(|(due, ..)| *due <= now)?;
             let later = paid_at(tenant).filter(|&later| later > now);
             // Behind tenants whose debts were paid before.
-            self.set_due(tenant, later.unwrap_or(now));
+            self.set_due(tenant, later.map_or(now, |later| later.min(now + LOOK_AGAIN)));
             if later.is_none() {
                 return self.cancel(DebtPlace { tenant, serial: head }).map(|work| (tenant, work));
             }
@@ -172,7 +194,6 @@ impl<T> DebtQueues<T> {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::time::Duration;
 
     use proptest::prelude::*;
 

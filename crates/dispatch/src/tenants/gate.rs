@@ -1,14 +1,8 @@
 //! Rates of a resource whose use is known only afterwards, such as the bytes of a network.
 
-use std::time::Duration;
-
 use sherwood_model::{Instant, TenantId};
 
 use super::rates::{Payer, TenantRates, TenantUse};
-
-/// Longest time for which whoever waits for a debt does not look at it again: a rate may have been
-/// raised meanwhile.
-pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The rates at which tenants use a resource that is charged after each use.
 ///
@@ -80,6 +74,8 @@ impl TenantGate {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const T0: TenantId = TenantId(0);

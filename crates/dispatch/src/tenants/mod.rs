@@ -15,8 +15,8 @@ mod queues;
 mod rates;
 
 pub(crate) use bounds::Bounds;
-pub use debts::{DebtPlace, DebtQueues};
+pub use debts::{DebtPlace, DebtQueues, LOOK_AGAIN};
 pub use error::TenantRefusal;
-pub use gate::{LOOK_AGAIN, TenantGate};
+pub use gate::TenantGate;
 pub use queues::{Started, TenantQueueOptions, TenantQueues, WaitingId};
 pub use rates::{Payer, TenantUse};

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use sherwood_config::TenancySetup;
-use sherwood_dispatch::{DebtPlace, DebtQueues, LOOK_AGAIN, OverRate, TenantGate, TenantUse};
+use sherwood_dispatch::{DebtPlace, DebtQueues, OverRate, TenantGate, TenantUse};
 use sherwood_listener::Network;
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 
@@ -94,16 +94,15 @@ impl TenantNetwork {
         let mut waiting = self.waiting();
         let now = self.clock.now();
         let paid_at = self.charge(now, tenant, 0);
-        if paid_at.is_none() && waiting.waiting(tenant) == 0 {
-            self.charge(now, tenant, bytes);
-            return Ok(None);
-        }
-        let paid_at = paid_at.unwrap_or(now);
-        if self.over == OverRate::Refuse || paid_at > latest {
+        let is_late = paid_at.is_some_and(|paid_at| self.over == OverRate::Refuse || paid_at > latest);
+        if is_late {
             return Err(self.refuse(now, tenant));
         }
         let (sender, start) = oneshot::channel();
-        let place = waiting.wait(tenant, paid_at.min(now + LOOK_AGAIN), Waiting { bytes, start: sender });
+        let Some(place) = waiting.hold(now, tenant, paid_at, || Waiting { bytes, start: sender }) else {
+            self.charge(now, tenant, bytes);
+            return Ok(None);
+        };
         self.note_waiting(tenant, true);
         Ok(Some(Place { network: self, place, start }))
     }
@@ -119,7 +118,7 @@ impl TenantNetwork {
     fn start_paid(&self) {
         let mut waiting = self.waiting();
         let now = self.clock.now();
-        let paid_at = |tenant| Some(self.charge(now, tenant, 0)?.min(now + LOOK_AGAIN));
+        let paid_at = |tenant| self.charge(now, tenant, 0);
         while let Some((tenant, Waiting { bytes, start })) = waiting.start_next(now, paid_at) {
             self.note_waiting(tenant, false);
             self.charge(now, tenant, bytes);
@@ -130,8 +129,7 @@ impl TenantNetwork {
 
     /// The time at which something that waits may begin, or a debt is looked at again.
     fn next_look(&self, now: Instant) -> Instant {
-        let due = self.waiting().next_timeout().unwrap_or(now);
-        due.clamp(now + LOOK_MIN, now + LOOK_AGAIN)
+        self.waiting().next_timeout().unwrap_or(now).max(now + LOOK_MIN)
     }
 
     /// Returns what a tenant has used, its clients that wait, and its refused requests.
