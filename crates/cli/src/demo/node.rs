@@ -92,13 +92,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     };
     let count = model.backends().len();
     Setup {
-        cache: sherwood_cache::Options {
-            // RobinHood was measured on an LRU cache.
-            eviction: sherwood_cache::Eviction::Lru,
-            // As a node's by default, for the curves on the dashboard.
-            ghost_rate: 1.0 / 32.0,
-            ..sherwood_cache::Options::sized(profile.cache_bytes_per_server, THREADS)
-        },
+        cache: cache(profile.cache_bytes_per_server),
         tenants: vec!["default".to_owned()],
         tenancy: None,
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
@@ -129,6 +123,16 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         slack_bytes: None,
         threads: usize::from(THREADS),
         seed: Some(seed),
+    }
+}
+
+fn cache(total_bytes: u64) -> sherwood_cache::Options {
+    sherwood_cache::Options {
+        // RobinHood was measured on an LRU cache.
+        eviction: sherwood_cache::Eviction::Lru,
+        // As a node's by default, for the curves on the dashboard.
+        ghost_rate: 1.0 / 32.0,
+        ..sherwood_cache::Options::sized(total_bytes, THREADS)
     }
 }
 

@@ -81,6 +81,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
+impl ScaleLine {
+    fn of(model: &Model, scale: &'static str, profile: &str) -> Self {
+        let Profile { app_servers, request_rate, cache_bytes_per_server, .. } = model.profiles()[profile];
+        let backends = model.backends();
+        let replicas = backends.iter().map(|backend| u32::from(backend.service.replicas.at(profile)));
+        Self {
+            scale,
+            app_servers,
+            cache_bytes_per_server,
+            requests_per_s: request_rate,
+            backends: backends.len(),
+            replicas: replicas.sum(),
+        }
+    }
+}
+
 impl List {
     fn of(model: &Model) -> Self {
         let scenario = |(name, scenario): (&String, &Scenario)| ScenarioLine {
@@ -88,19 +104,6 @@ impl List {
             paper: scenario.paper.clone(),
             warmup_min: scenario.warmup_min,
             measure_min: scenario.measure_min,
-        };
-        let scale = |&(scale, profile): &(&'static str, &str)| {
-            let Profile { app_servers, request_rate, cache_bytes_per_server, .. } = model.profiles()[profile];
-            let backends = model.backends();
-            let replicas = backends.iter().map(|backend| u32::from(backend.service.replicas.at(profile)));
-            ScaleLine {
-                scale,
-                app_servers,
-                cache_bytes_per_server,
-                requests_per_s: request_rate,
-                backends: backends.len(),
-                replicas: replicas.sum(),
-            }
         };
         let setting =
             |setting: Setting| SettingLine { key: setting.key, value: setting.value, about: setting.about };
@@ -133,7 +136,7 @@ impl List {
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),
-            scales: SCALES.iter().map(scale).collect(),
+            scales: SCALES.iter().map(|(scale, profile)| ScaleLine::of(model, scale, profile)).collect(),
             settings: Knobs::settings().into_iter().map(setting).collect(),
             microfuge: OwnLists {
                 policies: microfuge::policies().iter().map(policy).collect(),

@@ -182,8 +182,8 @@ fn listed(kinds: &[&str]) -> String {
     }
 }
 
-/// Refuses keys of other kinds of stores, which would have no effect.
-fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
+/// Returns each key that some kinds of stores have, with its place if it is given, and these kinds.
+fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static [&'static str])> {
     let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, latency, threads, .. } = raw;
     let RawStore { queued_calls_max, .. } = raw;
     let RawStore { address, user, password_file, password_env, write, delete, tls, connections_max, .. } =
@@ -202,7 +202,7 @@ fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) 
     let remote = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
     let (dynamodb, valued) = (&["dynamodb"][..], &["mysql", "postgres", "dynamodb"][..]);
     let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
-    let keys = [
+    vec![
         ("path", path.as_ref().map(bytes), disk),
         ("query", query.as_ref().map(bytes), joins),
         ("cache_bytes", cache_bytes.as_ref().map(bytes), disk),
@@ -239,8 +239,12 @@ fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) 
         ("value_attribute", value_attribute.as_ref().map(bytes), dynamodb),
         ("consistent", consistent.as_ref().map(bytes), dynamodb),
         ("credentials", credentials.as_ref().map(bytes), dynamodb),
-    ];
-    for (key, origin, kinds) in keys {
+    ]
+}
+
+/// Refuses keys of other kinds of stores, which would have no effect.
+fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
+    for (key, origin, kinds) in keys_of_kinds(raw) {
         let known = KINDS.contains(&kind);
         if let Some(origin) = origin.filter(|_| known && !kinds.contains(&kind)) {
             let has = listed(kinds);

@@ -116,7 +116,7 @@ pub(super) fn all() -> Routes {
             openapi,
             op("openapi", "This description of the API").answers::<serde_json::Value>(),
         );
-    loop_and_cache(requests(routes))
+    recordings(node(control(tenants(partitions(keys(requests(routes)))))))
 }
 
 fn requests(routes: Routes) -> Routes {
@@ -152,6 +152,10 @@ fn requests(routes: Routes) -> Routes {
                 .refuses(415, "Another media type or encoding.")
                 .refuses(503, "There is no free buffer."),
         )
+}
+
+fn keys(routes: Routes) -> Routes {
+    routes
         .put(
             "/v1/keys/{backend}/{*key}",
             keys::put,
@@ -188,9 +192,8 @@ fn requests(routes: Routes) -> Routes {
         )
 }
 
-fn loop_and_cache(routes: Routes) -> Routes {
-    let none = "The node has no tenants.";
-    let routes = routes
+fn partitions(routes: Routes) -> Routes {
+    routes
         .get(
             "/v1/partitions",
             partitions::list,
@@ -215,6 +218,11 @@ fn loop_and_cache(routes: Routes) -> Routes {
                 .refuses(404, "The partition is unknown.")
                 .refuses(409, "No curves are kept."),
         )
+}
+
+fn tenants(routes: Routes) -> Routes {
+    let none = "The node has no tenants.";
+    routes
         .get(
             "/v1/tenants",
             tenants::list,
@@ -246,6 +254,10 @@ fn loop_and_cache(routes: Routes) -> Routes {
                 .refuses(409, "The baseline of the tenant is stated, or the node has no tenants.")
                 .refuses(422, "The minimum exceeds the baseline, `base_bytes`."),
         )
+}
+
+fn control(routes: Routes) -> Routes {
+    routes
         .get(
             "/v1/rbc",
             standing::rbc,
@@ -268,12 +280,10 @@ fn loop_and_cache(routes: Routes) -> Routes {
                 .takes::<control::Change>()
                 .answers::<ControlView>()
                 .refuses(422, "The policy is unknown, or cannot be set on this node."),
-        );
-    node(routes)
+        )
 }
 
 fn node(routes: Routes) -> Routes {
-    let no_recording = "Nothing is being recorded.";
     routes
         .get(
             "/v1/history",
@@ -297,6 +307,11 @@ fn node(routes: Routes) -> Routes {
                 .refuses(404, "The backend is unknown.")
                 .refuses(422, "The backend cannot be limited, or not so."),
         )
+}
+
+fn recordings(routes: Routes) -> Routes {
+    let no_recording = "Nothing is being recorded.";
+    routes
         .get(
             "/v1/recording",
             recording::show,

@@ -174,60 +174,46 @@ impl BackendDriver {
         entropy: Arc<Entropy>,
         runtime: Handle,
     ) -> Result<Arc<Self>, OptionsError> {
-        let BackendParts {
-            id,
-            name,
-            options,
-            rules,
-            late_after,
-            writes,
-            units,
-            written_resource,
-            partitions,
-            network,
-            replicas,
-            schedulers,
-            recording,
-            spans,
-            times,
-        } = parts;
-        let local = match &schedulers {
-            None => options,
+        let BackendParts { options, replicas, schedulers, .. } = &parts;
+        let local = match schedulers {
+            None => *options,
             // The schedulers choose the replica and refuse what comes too late.
-            Some(_) => Options { balance: BalanceChoice::Random, admit: AdmitChoice::Open, ..options },
+            Some(_) => Options { balance: BalanceChoice::Random, admit: AdmitChoice::Open, ..*options },
         };
         let machine_options = BackendOptions {
-            rules: rules.clone(),
-            write_to: writes.to,
-            settle: writes.settle,
-            units,
+            rules: parts.rules.clone(),
+            write_to: parts.writes.to,
+            settle: parts.writes.settle,
+            units: parts.units,
             reads_as_written: replicas.iter().all(|replica| replica.answers_as_written()),
-            ..BackendOptions::new(local, replicas.len(), partitions)
+            ..BackendOptions::new(local, replicas.len(), parts.partitions.clone())
         };
+        let (timeout, admit) = (options.timeout, options.admit);
+        let calls_at_once_max = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
         let turn_timeout = machine_options.turn_timeout();
         let machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
         let backend = Arc::new(Self {
-            name,
-            timeout: options.timeout,
-            rules,
-            late_after,
+            name: parts.name,
+            timeout,
+            rules: parts.rules,
+            late_after: parts.late_after,
             stale_answers: AtomicU64::new(0),
-            calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
-            admit: options.admit,
+            calls_at_once_max,
+            admit,
             uses_estimates: local.uses_estimates(),
             turn_timeout,
-            written_resource,
-            replicas,
+            written_resource: parts.written_resource,
+            replicas: parts.replicas,
             written: Written::default(),
             errors: Errors::default(),
-            schedulers,
-            id,
-            network,
-            recording,
-            times,
+            schedulers: parts.schedulers,
+            id: parts.id,
+            network: parts.network,
+            recording: parts.recording,
+            times: parts.times,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
-            spans: spans.map(Arc::new),
+            spans: parts.spans.map(Arc::new),
             rearm: Notify::new(),
             cache,
             shadow,

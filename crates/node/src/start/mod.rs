@@ -43,7 +43,7 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
-    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, OwnCache, RateLimits,
+    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, OwnCache, RateLimits,
     TenantRecord,
 };
 use crate::core::Core;
@@ -146,30 +146,17 @@ impl Node {
         let control =
             threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control), record);
         let control = control.map_err(StartError::Thread)?;
-        let (admin_address, otlp_address) = (address_of(admin.as_ref()), address_of(otlp.as_ref()));
-        let admin = admin.map(|port| {
-            let routers = Routers { http1: router(Arc::clone(&core)), http2: grpc(&core) };
-            port.serve(routers, &core, stopping.clone(), runtime.handle())
-        });
-        let otlp = otlp.map(|port| {
-            port.serve(traces::routers(Arc::clone(&core)), &core, stopping.clone(), runtime.handle())
-        });
-        let http = admin.into_iter().chain(otlp).collect();
-        let (admin, otlp) = (admin_address, otlp_address);
-        let workers = vec![control, keeper];
-        let scheme = setup.access.scheme();
-        let snapshot = Mutex::new(setup.snapshot);
         Ok(Self {
+            admin: address_of(admin.as_ref()),
+            otlp: address_of(otlp.as_ref()),
+            http: serve_http(admin, otlp, &core, &stopping, runtime.handle()),
             core,
-            admin,
-            otlp,
-            scheme,
+            scheme: setup.access.scheme(),
             stop,
             listeners,
-            workers,
+            workers: vec![control, keeper],
             runtime_checked: Arc::new(AtomicBool::new(true)),
-            snapshot,
-            http,
+            snapshot: Mutex::new(setup.snapshot),
             runtime,
         })
     }
@@ -303,6 +290,23 @@ fn admin_port(setup: &Setup) -> PortKind {
     }
 }
 
+/// Serves the admin port and the port of OTLP.
+fn serve_http(
+    admin: Option<Port>,
+    otlp: Option<Port>,
+    core: &Arc<Core>,
+    stopping: &watch::Receiver<bool>,
+    runtime: &Handle,
+) -> Vec<tokio::task::JoinHandle<io::Result<()>>> {
+    let admin = admin.map(|port| {
+        let routers = Routers { http1: router(Arc::clone(core)), http2: grpc(core) };
+        port.serve(routers, core, stopping.clone(), runtime)
+    });
+    let otlp =
+        otlp.map(|port| port.serve(traces::routers(Arc::clone(core)), core, stopping.clone(), runtime));
+    admin.into_iter().chain(otlp).collect()
+}
+
 /// The cache of a node, and the actuator that divides it.
 struct Engine {
     clock: Clock,
@@ -384,6 +388,27 @@ impl Parts {
         }
     }
 
+    /// Returns the parts that the control loop observes and reports to.
+    fn control_parts(
+        &self,
+        setup: &Setup,
+        names: &Arc<Names>,
+        deadlines: &Arc<DeadlineCounts>,
+    ) -> ControlParts {
+        let Engine { clock, cache, .. } = &self.engine;
+        let (backends, slos) = (setup.backends.len(), (setup.slo, &setup.slos[..]));
+        ControlParts {
+            clock: *clock,
+            names: Arc::clone(names),
+            cache: Arc::clone(cache),
+            telemetry: Arc::new(Telemetry::new(backends, slos, setup.control.rbc_window, clock.now())),
+            shadow: Arc::clone(&self.shadow),
+            events: Arc::new(Events::new(*clock)),
+            losses: Arc::default(),
+            admission: AdmissionTargets::new(&self.backends, Arc::clone(deadlines)),
+        }
+    }
+
     /// Builds the core; the housekeeper's thread is woken when there is something to evict, at the
     /// latest when the process exceeds this limit.
     fn core(
@@ -392,54 +417,29 @@ impl Parts {
         (keeper, resident_limit): (Thread, Option<Arc<Limit>>),
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
-        let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
-        let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network, times } = engine;
         let names = Arc::new(names(setup));
         let tenancy = setup.tenancy.clone().map(Arc::new);
+        let deadlines = Arc::new(DeadlineCounts::default());
+        let parts = self.control_parts(setup, &names, &deadlines);
+        let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
+        let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network, times } = engine;
         let traffic = tenancy.as_ref().map(|tenancy| {
             Arc::new(Traffic::new(Arc::clone(&cache), &names, (&backends, network.clone()), tenancy))
         });
-        let levels = match tenancy.clone().zip(traffic.clone()) {
-            Some((tenancy, traffic)) => {
-                let (bytes, divided) = (setup.divided_bytes(), (&*names, &budgets[..]));
-                let (levels, record) =
-                    TenantRecord::open(tenancy, bytes, &*policy, &setup.control, divided, traffic)?;
-                (Levels::Two(Box::new(levels)), Some(record))
-            }
-            None => {
-                let names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
-                (Levels::One(Box::new(Controller::new(policy, &setup.control, names, budgets))), None)
-            }
-        };
+        let tenants = tenancy.clone().zip(traffic.clone());
+        let levels = levels(setup, policy, budgets, &names, tenants)?;
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
         let instances = instances_of(setup);
+        let resources = tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
+        let limits = RateLimits::new(resources, &backends, network.as_ref());
+        let plans_for = Backends(backends.clone());
         let actuator: Box<dyn Actuator> = if instances.is_empty() {
-            let resources = tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
-            let limits = RateLimits::new(resources, &backends, network.as_ref());
-            let cache = (Arc::clone(&cache), setup.partitions.len());
-            Box::new(OwnCache::new(cache, keeper, limits, Backends(backends.clone())))
+            Box::new(OwnCache::new((Arc::clone(&cache), setup.partitions.len()), keeper, limits, plans_for))
         } else {
-            let backends = Backends(backends.clone());
-            Box::new(Instances::new(setup.divided_bytes(), instances.clone(), backends))
+            Box::new(Instances::new(setup.divided_bytes(), instances.clone(), plans_for))
         };
-        let slo_scope = (setup.slo, &setup.slos[..]);
-        let telemetry =
-            Telemetry::new(setup.backends.len(), slo_scope, setup.control.rbc_window, clock.now());
         let (telemetry, losses, events) =
-            (Arc::new(telemetry), Arc::new(Losses::default()), Arc::new(Events::new(clock)));
-        let deadlines = Arc::new(DeadlineCounts::default());
-        let deadline_classes: Vec<_> =
-            setup.backends.iter().map(|backend| backend.deadlines.classes).collect();
-        let parts = ControlParts {
-            clock,
-            names: Arc::clone(&names),
-            cache: Arc::clone(&cache),
-            telemetry: Arc::clone(&telemetry),
-            shadow: Arc::clone(&shadow),
-            events: Arc::clone(&events),
-            losses: Arc::clone(&losses),
-            admission: AdmissionTargets::new(&backends, Arc::clone(&deadlines)),
-        };
+            (Arc::clone(&parts.telemetry), Arc::clone(&parts.losses), Arc::clone(&parts.events));
         let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
         control.start().expect("the baselines fit the cache");
         Ok(Core {
@@ -451,7 +451,7 @@ impl Parts {
             shadow,
             recording,
             events,
-            history: NodeHistory::new(&deadline_classes),
+            history: history_of(setup),
             classes: Classes::default(),
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
             deadlines,
@@ -460,10 +460,7 @@ impl Parts {
             network,
             traffic,
             quotas,
-            traced: TraceIntake::new(
-                setup.backends.iter().map(|backend| (backend.spans.clone(), backend.dispatch.timeout)),
-                &buffers,
-            ),
+            traced: trace_intake(setup, &buffers),
             spans,
             buffers,
             resident_limit,
@@ -483,6 +480,33 @@ impl Parts {
             stopping,
         })
     }
+}
+
+/// Returns the levels that divide the cache, and the record of the tenants, if there are any.
+fn levels(
+    setup: &Setup,
+    policy: Box<dyn Policy>,
+    budgets: Vec<u64>,
+    names: &Names,
+    tenants: Option<(Arc<TenancySetup>, Arc<Traffic>)>,
+) -> Result<(Levels, Option<TenantRecord>), StartError> {
+    let Some((tenancy, traffic)) = tenants else {
+        let names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
+        return Ok((Levels::One(Box::new(Controller::new(policy, &setup.control, names, budgets))), None));
+    };
+    let (bytes, divided) = (setup.divided_bytes(), (names, &budgets[..]));
+    let (levels, record) = TenantRecord::open(tenancy, bytes, &*policy, &setup.control, divided, traffic)?;
+    Ok((Levels::Two(Box::new(levels)), Some(record)))
+}
+
+fn history_of(setup: &Setup) -> NodeHistory {
+    let classes: Vec<_> = setup.backends.iter().map(|backend| backend.deadlines.classes).collect();
+    NodeHistory::new(&classes)
+}
+
+fn trace_intake(setup: &Setup, buffers: &Arc<Buffers>) -> TraceIntake {
+    let rules = setup.backends.iter().map(|backend| (backend.spans.clone(), backend.dispatch.timeout));
+    TraceIntake::new(rules, buffers)
 }
 
 /// Usage of a backend's partitions, summed.

@@ -38,7 +38,7 @@ pub(super) fn model(model: &Model) -> Verdict {
         backends,
         request_types,
         trace,
-        scenarios,
+        scenarios: _,
     } = model;
     objective(slo)?;
     number("timeout_ms", *timeout_ms, 0.001, 3.6e6)?;
@@ -74,6 +74,12 @@ pub(super) fn model(model: &Model) -> Verdict {
         (None, Some(trace)) => trace.validate(count)?,
         (None, None) => {}
     }
+    all_scenarios(model)
+}
+
+fn all_scenarios(model: &Model) -> Verdict {
+    let Model { scenarios, backends, profiles, .. } = model;
+    let count = backends.len();
     for (name, one) in scenarios {
         scenario(&format!("scenarios.{name}"), one, count, profiles)?;
         if let Course::PiecewiseLinear(limits) = &one.course {

@@ -18,7 +18,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use sherwood_config::SloScope;
-use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, TicketStats};
+use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, Stats, TicketStats};
 use sherwood_listener::BufferBytes;
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
@@ -58,6 +58,21 @@ impl fmt::Debug for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Reading")
     }
+}
+
+/// A backend's name and statistics.
+type BackendStats = (String, Stats);
+
+/// Encodes the ramps, which limit the misses of cold caches.
+fn ramps(encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Result {
+    let ramps: Vec<_> = stats
+        .iter()
+        .filter_map(|(name, stats)| Some((vec![("backend", name.clone())], stats.ramp?)))
+        .collect();
+    let window = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(ramp.keys)));
+    gauges(encoder, "backend_ramp_keys", "Keys that the ramp lets be fetched at a time", window.collect())?;
+    let warm = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(u8::from(ramp.warm))));
+    gauges(encoder, "backend_ramp_warm", "1 when the ramp has ended", warm.collect())
 }
 
 impl Collector for Reading {
@@ -306,7 +321,7 @@ impl Reading {
 
     fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let core = &self.0;
-        let stats: Vec<_> =
+        let stats: Vec<BackendStats> =
             core.backends.iter().flatten().map(|backend| (backend.name.clone(), backend.stats())).collect();
         let each = |value: fn(&sherwood_dispatch::Counters) -> u64| -> Vec<(Labels, u64)> {
             stats
@@ -338,19 +353,25 @@ impl Reading {
         )?;
         self.stores(encoder)?;
         counters(encoder, "backend_ramp_refusals", "Keys that the ramp refused", each(|c| c.ramped))?;
-        let ramps: Vec<_> = stats
-            .iter()
-            .filter_map(|(name, stats)| Some((vec![("backend", name.clone())], stats.ramp?)))
-            .collect();
-        let window = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(ramp.keys)));
+        ramps(encoder, &stats)?;
+        self.queues(encoder, &stats)?;
+        self.rejections(encoder)?;
+        let now = core.clock.now();
+        let p99 = (0..core.names.backends().len()).filter_map(|i| {
+            let p99 = core.telemetry.query_sketch(now, BackendId::from_index(i)).quantile(0.99)?;
+            Some((self.backend_label(i), p99.as_secs_f64()))
+        });
         gauges(
             encoder,
-            "backend_ramp_keys",
-            "Keys that the ramp lets be fetched at a time",
-            window.collect(),
-        )?;
-        let warm = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(u8::from(ramp.warm))));
-        gauges(encoder, "backend_ramp_warm", "1 when the ramp has ended", warm.collect())?;
+            "query_p99_seconds",
+            "P99 of query latency, hits and misses, in the RBC window",
+            p99.collect(),
+        )
+    }
+
+    /// Encodes the queues of replicas, and the tickets of schedulers in their place.
+    fn queues(&self, encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Result {
+        let core = &self.0;
         let replicas: Vec<(Labels, &ReplicaStats)> = stats
             .iter()
             .flat_map(|(name, stats)| {
@@ -396,19 +417,7 @@ impl Reading {
             Some((vec![("backend", backend.name.clone())], schedulers.failed_open()))
         });
         let help = "Calls made without a ticket, their schedulers not having given a turn in time";
-        counters(encoder, "tickets_failed_open", help, clients.collect())?;
-        self.rejections(encoder)?;
-        let now = core.clock.now();
-        let p99 = (0..core.names.backends().len()).filter_map(|i| {
-            let p99 = core.telemetry.query_sketch(now, BackendId::from_index(i)).quantile(0.99)?;
-            Some((self.backend_label(i), p99.as_secs_f64()))
-        });
-        gauges(
-            encoder,
-            "query_p99_seconds",
-            "P99 of query latency, hits and misses, in the RBC window",
-            p99.collect(),
-        )
+        counters(encoder, "tickets_failed_open", help, clients.collect())
     }
 
     /// Encodes the keys that were refused at once, and the percentile that estimates use.
