@@ -87,8 +87,8 @@ impl<T> DebtQueues<T> {
     }
 
     /// Has a tenant's work wait behind all that waits of the same tenant, if the tenant is in debt,
-    /// which is paid at `paid_at`, or something of it waits. Returns its place; none if it may start
-    /// at once, and then `work` is not made.
+    /// which is paid at `paid_at`, or something of it waits. Returns its place; none if it may
+    /// start at once, and then `work` is not made.
     pub fn hold(
         &mut self,
         now: Instant,
