@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition};
-use sherwood_dispatch::{AttemptId, Payer};
+use sherwood_dispatch::AttemptId;
 use sherwood_model::{
     BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId, SeededState, TenantId,
 };
@@ -112,8 +112,6 @@ struct Live {
     open: u32,
     /// The longest pause that a refused operation asks the client for; none if all went well.
     pause: Option<Duration>,
-    /// The source of its units of network.
-    payer: Payer,
 }
 
 impl World {
@@ -243,15 +241,16 @@ impl World {
         if let Some(gap) = self.clients.next_gap(client, self.now) {
             self.events.schedule(self.now + gap, Event::Begin { client });
         }
-        let live = Live { client, began: self.now, open: 0, pause: None, payer: Payer::Own };
+        let live = Live { client, began: self.now, open: 0, pause: None };
         let (tenant, request) = (self.clients.tenant(client), self.live.insert(live));
-        let units = self.network.least_bytes[tenant.index()];
-        if let Err(refusal) = self.network.queues.enter(self.now, tenant, request, units, None) {
-            let pause = pause_after_refusal(Some(refusal.retry_in()));
-            self.change(request, |live| live.pause = Some(pause));
-            return self.end_request(request, None);
-        }
-        self.admit();
+        self.arrive(tenant, request);
+    }
+
+    /// Ends a request that is refused, and may be tried again after this time, if that is known.
+    fn refuse(&mut self, request: u32, retry_in: Option<Duration>) {
+        let pause = pause_after_refusal(retry_in);
+        self.change(request, |live| live.pause = Some(pause));
+        self.end_request(request, None);
     }
 
     /// Executes the operations of a request that its tenant's rate of network has let in.
@@ -304,13 +303,13 @@ impl World {
 
     /// Ends an operation; with the last one, its request.
     fn end_operation(&mut self, request: u32, partition: PartitionId, outcome: Outcome) {
-        let Some(&Live { payer, began, .. }) = self.live.get(request) else { return };
+        let Some(&Live { began, .. }) = self.live.get(request) else { return };
         let Part { tenant, backend, value_bytes } = self.parts[partition.index()];
         let reaches_backend = matches!(outcome, Outcome::Miss | Outcome::Written);
         let legs = if reaches_backend { self.control.legs().saturating_sub(1) } else { 0 };
         if legs > 0 {
             let bytes = (u64::from(KEY_BYTES) + u64::from(value_bytes)) * legs;
-            self.network.queues.charge(self.now, tenant, payer, bytes as f64);
+            self.network.charge(self.now, tenant, bytes as f64);
         }
         if let Some(statistics) = self.control.statistics() {
             statistics.operation(self.now, partition, self.now - began);

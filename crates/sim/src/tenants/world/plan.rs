@@ -52,7 +52,7 @@ impl World {
         let of_backend = |machine: &Machine| {
             machine.backend.used(tenant).map_or(0, |used| used.reads.waiting + used.writes.waiting)
         };
-        self.backends.iter().map(of_backend).sum::<u32>() + self.network.queues.used(tenant).waiting
+        self.backends.iter().map(of_backend).sum::<u32>() + self.network.waiting(tenant)
     }
 
     /// Puts the plan in force: rates first, so that a tenant that gives cache has its units.
@@ -83,7 +83,7 @@ impl World {
     fn set_rates(&mut self, kind: ResourceKind, total: f64, each: &[f64]) {
         let (id, kind) = match kind {
             ResourceKind::Network => {
-                self.network.queues.set_rates(self.now, total, each);
+                self.network.set_rates(self.now, total, each);
                 return self.admit();
             }
             ResourceKind::Reads(id) => (id, DemandKind::Read),
