@@ -26,7 +26,7 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// let (tenant, now) = (TenantId(0), Instant::from_secs(2));
 /// let (mut network, mut queues) = (TenantGate::new(1, false), DebtQueues::new());
 /// network.set_rates(Instant::from_secs(1), 1_000.0, &[1_000.0]);
-/// let paid_at = network.charge(now, tenant, 510.0).expect("it is more than the burst");
+/// let paid_at = network.charge(now, tenant, 210.0).expect("it is more than the burst");
 /// queues.hold(now, tenant, Some(paid_at), || "first");
 /// // Nothing starts before what came earlier, even if the debt is paid meanwhile.
 /// assert!(queues.hold(now, tenant, None, || "second").is_some());
