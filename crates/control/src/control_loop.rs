@@ -1,7 +1,6 @@
 //! The loop around all levers.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, TenantId};
 use sherwood_policy::tenants::{TenantObservation, TenantPolicy, TenantTerms};
@@ -327,12 +326,6 @@ impl ControlLoop {
                 if shared { CachePlan::Shared.into() } else { budgets.into() }
             }
         }
-    }
-
-    /// Time between decisions among partitions.
-    #[must_use]
-    pub fn delta(&self) -> Duration {
-        self.options.delta
     }
 }
 

@@ -24,7 +24,7 @@
 //! most that was held for clients, as long as the process has grown by as much outside of the
 //! cache. So it counts as theirs until it is returned to the system, which an allocator may delay,
 //! and neither a bound in place of a size nor what clients held before hides memory of the cache.
-//! What the process takes in all is at most the limit and the bounds of what clients hold.
+//! The process takes at most the limit and the bounds of what clients hold.
 //!
 //! Eviction is left to stores, not done by the housekeeper, because an allocator reuses memory
 //! soonest in the thread that freed it, and because memory grows only with stores: an idle node

@@ -1,12 +1,13 @@
 //! The dashboard in a browser: `dashboard.mjs` looks at nodes that this test starts.
 
+use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -91,11 +92,11 @@ fn start(admin: SocketAddr, access: AccessSetup) -> Node {
     .unwrap()
 }
 
-/// Sends requests that hit and miss, until told to stop.
-fn load(to: SocketAddr, stop: &AtomicBool) {
-    let next = AtomicU64::new(0);
-    while !stop.load(Relaxed) {
-        let key = format!("k{}", next.fetch_add(1, Relaxed));
+/// Sends requests that hit and miss, until `browser` has ended, even by a panic: its end of the
+/// channel is dropped then.
+fn load(to: SocketAddr, browser: &Receiver<Infallible>) {
+    for number in 0_u64.. {
+        let key = format!("k{number}");
         let all = ["catalog", MARKUP, "prices"].map(|name| json!({"backend": name, "keys": ["a", "b"]}));
         let mut queries = all.to_vec();
         queries.push(json!({"backend": "slow", "keys": ["a", key]}));
@@ -113,16 +114,9 @@ fn load(to: SocketAddr, stop: &AtomicBool) {
         });
         // Failures are those of a stopped node.
         drop(sent);
-        thread::sleep(PAUSE);
-    }
-}
-
-/// Ends the load when the browser has ended, even by a panic.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        if browser.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
     }
 }
 
@@ -148,7 +142,7 @@ fn dashboard_works_in_a_browser() {
     let node = start(free, AccessSetup::default());
     let (address, guarded_at) = (Http::of(&node).0, Http::of(&guarded).0);
     let running = Mutex::new(Some(node));
-    let stop = AtomicBool::new(false);
+    let (running_browser, browser) = channel();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node/browser/dashboard.mjs");
     let mut child = Command::new("node")
         .arg(script)
@@ -162,8 +156,8 @@ fn dashboard_works_in_a_browser() {
     let mut answers = child.stdin.take().unwrap();
     let asks = BufReader::new(child.stdout.take().unwrap());
     thread::scope(|scope| {
-        scope.spawn(|| load(address, &stop));
-        let _stops = SetOnDrop(&stop);
+        scope.spawn(move || load(address, &browser));
+        let _running_browser = running_browser;
         for ask in asks.lines() {
             match ask.unwrap().as_str() {
                 "stop" => running.lock().unwrap().take().expect("it runs").stop(),
