@@ -9,19 +9,21 @@ use sherwood_config::TenancySetup;
 use sherwood_dispatch::FetchError;
 use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, Instant, PartitionId, ResourceKind, TenantId};
+use sherwood_ports::access::Refusals;
+use sherwood_ports::http::HasBuffers;
+use sherwood_ports::tls::Certificates;
+use sherwood_process::background::BackgroundTasks;
+use sherwood_process::buffers::Buffers;
+use sherwood_process::clock::Clock;
+use sherwood_process::resident::Limit;
+use sherwood_tickets::Scheduler;
 use tokio::sync::{Semaphore, watch};
 
-use crate::access::Refusals;
 use crate::backend::{BackendDriver, Changes, FetchKey};
 use crate::classes::Classes;
-use crate::clock::Clock;
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
-use crate::http::HasBuffers;
-use crate::memory::background::BackgroundTasks;
-use crate::memory::buffers::Buffers;
-use crate::memory::resident::Limit;
 use crate::names::Names;
 use crate::observe::events::Events;
 use crate::observe::history::NodeHistory;
@@ -31,9 +33,7 @@ use crate::observe::telemetry::Telemetry;
 use crate::observe::times::SharedRecorder;
 use crate::reload::ReloadRequests;
 use crate::spans::Spans;
-use crate::tenants::{TenantNetwork, Traffic};
-use crate::tickets::Scheduler;
-use crate::tls::Certificates;
+use crate::tenants::{TenantCounters, TenantNetwork};
 use crate::traces::TraceIntake;
 use sherwood_listener::{Address, Meter, Reading};
 
@@ -64,7 +64,7 @@ pub(crate) struct Core {
     /// The rates of tenants' traffic; none if it has none.
     pub(crate) network: Option<Arc<TenantNetwork>>,
     /// The counters of the tenants.
-    pub(crate) traffic: Option<Arc<Traffic>>,
+    pub(crate) counters: Option<Arc<TenantCounters>>,
     /// Holdings of the tenants.
     pub(crate) quotas: Option<Arc<Quotas>>,
     /// The traces whose spans are being collected.

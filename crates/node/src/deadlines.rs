@@ -56,14 +56,14 @@ impl DeadlineRules {
 
 /// The keys whose deadline was met, and those whose was missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct DeadlineOutcomes {
     /// Keys answered by their deadline.
     pub(crate) met: u64,
     /// Keys answered later, or not at all; rejected ones excluded.
     pub(crate) missed: u64,
 }
 
-impl Kept {
+impl DeadlineOutcomes {
     /// Counts a key with a deadline that ended with `status`, late or not.
     pub(crate) fn count(&mut self, status: Status, late: bool) {
         match status {
@@ -77,12 +77,12 @@ impl Kept {
 /// Counts of keys by backend, tenant and class of their deadline. Their number is bounded by the
 /// configuration.
 #[derive(Debug, Default)]
-pub(crate) struct DeadlineCounts(Mutex<BTreeMap<(BackendId, TenantId, DeadlineClass), Kept>>);
+pub(crate) struct DeadlineCounts(Mutex<BTreeMap<(BackendId, TenantId, DeadlineClass), DeadlineOutcomes>>);
 
 impl DeadlineCounts {
     /// Adds the keys of a query with this demand that have ended.
-    pub(crate) fn add(&self, backend: BackendId, demand: &Demand, kept: Kept) {
-        if kept == Kept::default() {
+    pub(crate) fn add(&self, backend: BackendId, demand: &Demand, kept: DeadlineOutcomes) {
+        if kept == DeadlineOutcomes::default() {
             return;
         }
         let mut counts = self.lock();
@@ -92,13 +92,13 @@ impl DeadlineCounts {
     }
 
     /// Returns all counts, in the order of backends, tenants and classes.
-    pub(crate) fn all(&self) -> Vec<((BackendId, TenantId, DeadlineClass), Kept)> {
+    pub(crate) fn all(&self) -> Vec<((BackendId, TenantId, DeadlineClass), DeadlineOutcomes)> {
         self.lock().iter().map(|(of, kept)| (*of, *kept)).collect()
     }
 
     /// Returns the counts of a backend, over all tenants and classes.
-    pub(crate) fn of_backend(&self, backend: BackendId) -> Kept {
-        let mut sum = Kept::default();
+    pub(crate) fn of_backend(&self, backend: BackendId) -> DeadlineOutcomes {
+        let mut sum = DeadlineOutcomes::default();
         for ((of, ..), kept) in &*self.lock() {
             if *of == backend {
                 sum.met += kept.met;
@@ -108,7 +108,7 @@ impl DeadlineCounts {
         sum
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(BackendId, TenantId, DeadlineClass), Kept>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(BackendId, TenantId, DeadlineClass), DeadlineOutcomes>> {
         self.0.lock().expect("no panics while held")
     }
 }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn late_and_failed_keys_miss_their_deadline_and_rejected_ones_do_not_count() {
-        let mut kept = Kept::default();
+        let mut kept = DeadlineOutcomes::default();
         let ends = [
             (Status::Hit, false),
             (Status::NotFound, false),
@@ -165,21 +165,24 @@ mod tests {
             (Status::Rejected, true),
         ];
         ends.into_iter().for_each(|(status, late)| kept.count(status, late));
-        assert_eq!(kept, Kept { met: 2, missed: 3 });
+        assert_eq!(kept, DeadlineOutcomes { met: 2, missed: 3 });
     }
 
     #[test]
     fn deadlines_are_counted_by_backend_tenant_and_class() {
         let counts = DeadlineCounts::default();
         let demand = |class| Demand { class: DeadlineClass(class), ..Demand::default() };
-        counts.add(BackendId(1), &demand(2), Kept { met: 2, missed: 1 });
-        counts.add(BackendId(0), &demand(0), Kept { met: 1, missed: 0 });
-        counts.add(BackendId(1), &demand(2), Kept { met: 0, missed: 4 });
-        counts.add(BackendId(3), &demand(2), Kept::default());
+        counts.add(BackendId(1), &demand(2), DeadlineOutcomes { met: 2, missed: 1 });
+        counts.add(BackendId(0), &demand(0), DeadlineOutcomes { met: 1, missed: 0 });
+        counts.add(BackendId(1), &demand(2), DeadlineOutcomes { met: 0, missed: 4 });
+        counts.add(BackendId(3), &demand(2), DeadlineOutcomes::default());
         let of = |backend, class| (BackendId(backend), TenantId(0), DeadlineClass(class));
-        let expected = [(of(0, 0), Kept { met: 1, missed: 0 }), (of(1, 2), Kept { met: 2, missed: 5 })];
+        let expected = [
+            (of(0, 0), DeadlineOutcomes { met: 1, missed: 0 }),
+            (of(1, 2), DeadlineOutcomes { met: 2, missed: 5 }),
+        ];
         assert_eq!(counts.all(), expected);
-        counts.add(BackendId(1), &demand(4), Kept { met: 3, missed: 0 });
-        assert_eq!(counts.of_backend(BackendId(1)), Kept { met: 5, missed: 5 });
+        counts.add(BackendId(1), &demand(4), DeadlineOutcomes { met: 3, missed: 0 });
+        assert_eq!(counts.of_backend(BackendId(1)), DeadlineOutcomes { met: 5, missed: 5 });
     }
 }

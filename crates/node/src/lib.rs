@@ -14,26 +14,20 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
-mod access;
 mod admin;
 mod backend;
 mod classes;
-pub mod clock;
 mod control;
 mod core;
 mod dashboard;
 mod deadlines;
-mod entropy;
 mod gateway;
 #[cfg(test)]
 #[path = "../../config/src/golden.rs"]
 mod golden;
-mod http;
 mod listen;
-mod memory;
 mod names;
 mod observe;
-mod passed;
 mod reload;
 mod setup;
 mod slos;
@@ -42,17 +36,15 @@ mod spans;
 mod start;
 mod tenants;
 mod threads;
-mod tickets;
-mod tls;
 mod traces;
-mod vital;
 
-pub use access::{AccessError, Refusal};
 pub use control::TenancyError;
 pub use observe::events::Event;
-pub use passed::{PassedError, PassedSockets};
 pub use reload::{ReloadError, ReloadOptions, ReloadRequest, Reloaded};
 pub use setup::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup, SnapshotSetup};
 pub use sherwood_path::Rules;
+pub use sherwood_ports::access::{AccessError, Refusal};
+pub use sherwood_ports::{PassedError, PassedSockets};
+pub use sherwood_process::clock;
 pub use spans::SpanExportError;
 pub use start::{BackendUsage, Node, StartError};

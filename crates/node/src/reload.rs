@@ -56,7 +56,7 @@ pub(crate) struct ReloadRequests(Mutex<Option<mpsc::Sender<ReloadRequest>>>);
 const WAITING_MAX: usize = 4;
 
 impl ReloadRequests {
-    /// Asks for a reload; none if nobody reads a file for this node, or too many wait.
+    /// Asks for a reload; none if this node has no reader of a file, or too many requests wait.
     pub(crate) async fn ask(&self, options: ReloadOptions) -> Option<Reloaded> {
         let sender = self.0.lock().expect("no panics while held").clone()?;
         let (answer, answered) = oneshot::channel();

@@ -26,10 +26,11 @@ pub(crate) struct Counted {
 
 /// Every SLO and the requests it covers, each under a lock of its own.
 #[derive(Debug)]
-pub(crate) struct Slos(Vec<(SloScope, Mutex<Kept>)>);
+pub(crate) struct Slos(Vec<(SloScope, Mutex<TrackedSlo>)>);
 
+/// The requests, the state and the counts of one SLO.
 #[derive(Debug)]
-struct Kept {
+struct TrackedSlo {
     requests: RequestWindow,
     monitor: SloMonitor,
     outcomes: Outcomes,
@@ -78,7 +79,7 @@ impl Slos {
             let options = WindowOptions { exact_max: EXACT_MAX, ..WindowOptions::of(slo.window) };
             let requests = RequestWindow::new(options);
             let monitor = SloMonitor::new(*slo, now);
-            (to.clone(), Mutex::new(Kept { requests, monitor, outcomes: Outcomes::default() }))
+            (to.clone(), Mutex::new(TrackedSlo { requests, monitor, outcomes: Outcomes::default() }))
         };
         Self(setups.iter().map(kept).collect())
     }
@@ -130,9 +131,9 @@ impl Slos {
 
     /// Observes the SLOs that are due, and returns when the next is due; none where there are none.
     pub(crate) fn observe(&self, now: Instant) -> Option<Instant> {
-        let observe = |(_, kept): &(_, Mutex<Kept>)| {
+        let observe = |(_, kept): &(_, Mutex<TrackedSlo>)| {
             let mut kept = lock(kept);
-            let Kept { requests, monitor, .. } = &mut *kept;
+            let TrackedSlo { requests, monitor, .. } = &mut *kept;
             monitor.observe(now, |last| requests.snapshot(now, last));
             monitor.due()
         };
@@ -157,7 +158,7 @@ impl Slos {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<TrackedSlo>) -> MutexGuard<'_, TrackedSlo> {
     kept.lock().expect("no panics while held")
 }
 

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Work};
 use sherwood_model::Instant;
+use sherwood_process::background::{BackgroundTasks, CHECK_INTERVAL, Progress, Share};
+use sherwood_process::buffers::Buffers;
+use sherwood_process::clock::Clock;
+use sherwood_process::mapped::Mapped;
+use sherwood_process::resident::Watch;
+use sherwood_process::vital::Vital;
 
-use crate::clock::Clock;
 use crate::control::Control;
-use crate::memory::background::{BackgroundTasks, CHECK_INTERVAL, Progress, Share};
-use crate::memory::buffers::Buffers;
-use crate::memory::mapped::Mapped;
-use crate::memory::resident::Watch;
 use crate::observe::shadow::Shadow;
 use crate::observe::telemetry::Telemetry;
-use crate::vital::Vital;
 
 /// Items that the housekeeper evicts or moves between two pauses: while listeners run, some tens of
 /// microseconds, by which it may delay a request on its core.

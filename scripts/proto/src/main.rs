@@ -1,4 +1,4 @@
-//! Writes `crates/node/src/tickets/generated.rs` from `proto/`, with a digest of the definition
+//! Writes `crates/tickets/src/generated.rs` from `proto/`, with a digest of the definition
 //! before it, by which a test notices that one was changed without the other.
 
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::{env, fs, process};
 use ring::digest::{SHA256, digest};
 
 const PROTO: &str = "proto/sherwood/v1/tickets.proto";
-const CODE: &str = "crates/node/src/tickets/generated.rs";
+const CODE: &str = "crates/tickets/src/generated.rs";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = env::temp_dir().join(format!("proto-code-{}", process::id()));

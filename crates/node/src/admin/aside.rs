@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use sherwood_ports::http::Problem;
 use tokio::sync::Semaphore;
 
 use crate::core::Core;
-use crate::http::Problem;
 
 /// Runs `work` on a blocking thread, when no other such work is running. The caller waits with its
 /// connection open; the number of connections is bounded. Work that has started runs to its end

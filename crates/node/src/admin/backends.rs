@@ -8,11 +8,10 @@ use axum::extract::State;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sherwood_ports::http::{InPath, JsonBody, Problem};
 use sherwood_store::{Limit, Limits};
 
 use crate::core::Core;
-use crate::http::JsonBody;
-use crate::http::{InPath, Problem};
 
 /// A backend, as the admin API shows it.
 #[derive(Debug, Serialize, JsonSchema)]

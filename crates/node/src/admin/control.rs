@@ -6,12 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sherwood_ports::http::{JsonBody, Problem};
 
 use super::aside::aside;
 use crate::control::ControlView;
 use crate::core::Core;
-use crate::http::JsonBody;
-use crate::http::Problem;
 
 pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<ControlView>, Problem> {
     aside(core, |core| Json(core.control().view())).await

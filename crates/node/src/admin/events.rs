@@ -8,12 +8,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt};
+use sherwood_ports::http::{self, Problem};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use crate::core::Core;
-use crate::http;
-use crate::http::Problem;
 
 /// Upper bound of open streams. Streams do not end by themselves and must leave connections of the
 /// port to other requests.

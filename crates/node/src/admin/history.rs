@@ -15,11 +15,11 @@ use sherwood_model::history::{
     BackendPoint, COARSE_STEP, DeadlineCounters, FINE_STEP, Largest, Point, SERIES_MAX, SloPoint, chosen,
 };
 use sherwood_model::{BackendId, Instant, Slo, TenantId};
+use sherwood_ports::http::Problem;
+use sherwood_process::clock::millis;
 
 use super::aside::aside;
-use crate::clock::millis;
 use crate::core::Core;
-use crate::http::Problem;
 
 /// A column of numbers, one for each point; null where there is none.
 type Column = Vec<Option<f64>>;
@@ -32,7 +32,7 @@ pub(crate) struct Asked {
     step_s: Option<u64>,
     /// Only points and events after this time, milliseconds since 1970.
     after_ms: Option<u64>,
-    /// Read by [`crate::http::form`].
+    /// Read by [`sherwood_ports::http::form`].
     #[serde(rename = "pretty")]
     #[schemars(skip)]
     _pretty: Option<IgnoredAny>,

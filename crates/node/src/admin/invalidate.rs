@@ -16,12 +16,11 @@ use serde::{Deserialize, Serialize};
 use sherwood_cache::{Access, AccessFlags, Item, ItemKind};
 use sherwood_model::{BackendId, PartitionId};
 use sherwood_path::Invalidation;
+use sherwood_ports::http::{JsonBody, Problem};
 
 use super::aside::in_turn;
 use super::keys;
 use crate::core::Core;
-use crate::http::JsonBody;
-use crate::http::Problem;
 
 /// Items visited by a walk through the cache before its task yields: a few hundredths of a
 /// millisecond.

@@ -11,14 +11,12 @@ use serde::Deserialize;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome};
 use sherwood_model::{BackendId, PartitionId, Tags, TenantId};
 use sherwood_path::{Change, Write, WriteOptions, WriteOutcome, WriteRefused};
+use sherwood_ports::http::{InPath, KEY_BYTES_MAX, Problem, WholeBody, listed};
 use sherwood_store::{Fault, Found};
 
 use crate::backend::BackendDriver;
 use crate::backend::write::WriteError;
 use crate::core::Core;
-use crate::http::KEY_BYTES_MAX;
-use crate::http::WholeBody;
-use crate::http::{InPath, Problem, listed};
 
 /// Query parameters of a request that writes a key.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -25,11 +25,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn;
 use axum::response::IntoResponse;
+use sherwood_ports::http::{Problem, form};
 
 pub(crate) use events::STREAMS_MAX;
 
 use crate::core::Core;
-use crate::http::{Problem, form};
 use crate::observe::metrics;
 
 /// Builds the routes of the port.

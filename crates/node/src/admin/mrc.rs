@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sherwood_cache::Curve;
+use sherwood_ports::http::{InPath, Problem};
 
 use crate::core::Core;
-use crate::http::{InPath, Problem};
 
 /// A partition's miss ratio curve, as the admin API shows it.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -7,8 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use sherwood_config::json_schema::{for_each_object, in_plain_text, without_format, without_null};
-
-use crate::http::ProblemBody;
+use sherwood_ports::http::ProblemBody;
 
 /// Media type of JSON.
 const JSON: &str = "application/json";

@@ -12,14 +12,13 @@ use sherwood_cache::ClassUsage;
 use sherwood_config::InstanceSetup;
 use sherwood_control::Pin;
 use sherwood_model::PartitionId;
+use sherwood_ports::http::{InPath, JsonBody, Problem};
+use sherwood_process::clock::millis;
 
 use super::aside::aside;
-use crate::clock::millis;
 use crate::control::instances::Instance;
 use crate::control::{Control, Room};
 use crate::core::Core;
-use crate::http::JsonBody;
-use crate::http::{InPath, Problem};
 use crate::names::PartitionName;
 
 /// A partition of the cache, as the admin API shows it.

@@ -11,11 +11,11 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sherwood_model::BackendId;
+use sherwood_ports::http::Problem;
+use sherwood_process::clock::millis;
 
 use super::aside::aside;
-use crate::clock::millis;
 use crate::core::Core;
-use crate::http::Problem;
 use crate::observe::recording::{Calls, Recorded, RecordedRequestKind};
 
 /// A recording of requests and calls, as the admin API shows it.

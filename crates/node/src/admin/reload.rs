@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use sherwood_ports::http::Problem;
 
 use crate::core::Core;
-use crate::http::Problem;
 use crate::reload::{ReloadError, ReloadOptions};
 
 /// The result of a reload.
@@ -28,7 +28,7 @@ pub(crate) struct ReloadedView {
 pub(crate) struct Asked {
     /// True removes all listeners if the file has none; refused otherwise.
     remove_all_listeners: Option<bool>,
-    /// Read by [`crate::http::form`].
+    /// Read by [`sherwood_ports::http::form`].
     #[serde(rename = "pretty")]
     #[schemars(skip)]
     _pretty: Option<IgnoredAny>,

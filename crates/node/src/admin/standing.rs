@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sherwood_config::SloScope;
 use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
+use sherwood_ports::http::{Problem, Text, WholeBody, json_at, listed};
+use sherwood_process::clock::millis;
 
 use super::aside::aside;
 use super::partitions::views;
-use crate::clock::millis;
 use crate::core::Core;
-use crate::http::{Problem, Text, WholeBody, json_at, listed};
 use crate::observe::telemetry::Rbc;
 use crate::slos::Counted;
 

@@ -12,13 +12,13 @@ use serde_json::json;
 use sherwood_config::{TenancySetup, TermsError};
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{Share, TenantSeen, TenantTerms, described_curve, described_demand};
+use sherwood_ports::http::{InPath, JsonBody, Problem};
 
 use super::aside::aside;
 use crate::control::{
     ChangeError, Control, ControlChange, DivisionView, SaidTrade, TenantLevels, TenantsView,
 };
 use crate::core::Core;
-use crate::http::{InPath, JsonBody, Problem};
 
 /// Accepted weights, as in the configuration.
 const WEIGHTS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;

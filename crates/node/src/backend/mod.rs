@@ -26,24 +26,24 @@ use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts, Fetched,
     Invalidation, Rules, Units, WriteId,
 };
+use sherwood_process::clock::Clock;
+use sherwood_process::entropy::Entropy;
 use sherwood_store::{
     ConsumedUnits, Fault, Found, KeyAnswer, KeyAnswers, Store, StoreError, with_traceparent,
 };
+use sherwood_tickets::{Schedulers, Turn};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::backend::waiter::Waiter;
 use crate::backend::write::{PendingWrite, Written};
-use crate::clock::Clock;
-use crate::entropy::Entropy;
 use crate::observe::errors::Errors;
 use crate::observe::recording::Recording;
 use crate::observe::shadow::Shadow;
 use crate::observe::times::SharedRecorder;
 use crate::spans::{AttemptEnd, AttemptSpan, AttemptSpans};
 use crate::tenants::TenantNetwork;
-use crate::tickets::{Schedulers, Turn};
 
 /// A key of a backend in one tenant's partition.
 pub(crate) type FetchKey = sherwood_path::FetchKey<Bytes>;

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sherwood_model::Instant;
 use sherwood_policy::{GuardStanding, Harm};
+use sherwood_process::clock::millis;
 
-use crate::clock::millis;
 use crate::names::Names;
 
 /// Returns the event's text and data for a roll-back by the guard.

@@ -25,8 +25,8 @@ use sherwood_control::{Act, ControlLoop, Levels, Merger, Pin, PinError, Said, Se
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::tenants::TenantStanding;
 use sherwood_policy::{GuardStanding, Options};
+use sherwood_process::clock::{Clock, millis};
 
-use crate::clock::{Clock, millis};
 use crate::names::Names;
 use crate::observe::events::Events;
 use crate::observe::shadow::Shadow;

@@ -14,7 +14,7 @@ use sherwood_policy::tenants::{
 use sherwood_policy::{Controller, Options, Policy, TwoLevels, TwoLevelsError};
 
 use crate::names::Names;
-use crate::tenants::Traffic;
+use crate::tenants::TenantCounters;
 
 /// Most sentences of trades that are kept.
 const TRADES_MAX: usize = 256;
@@ -22,7 +22,7 @@ const TRADES_MAX: usize = 256;
 /// The tenants' counters, what they hold for other threads, and the trades that were said.
 pub(crate) struct TenantRecord {
     setup: Arc<TenancySetup>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<TenantCounters>,
     quotas: Arc<Quotas>,
     trades: VecDeque<SaidTrade>,
     decisions: u64,
@@ -83,7 +83,7 @@ impl TenantRecord {
         within: &dyn Policy,
         options: &Options,
         (names, budgets): (&Names, &[u64]),
-        traffic: Arc<Traffic>,
+        traffic: Arc<TenantCounters>,
     ) -> Result<(TwoLevels, Self), TenancyError> {
         let policy = setup.options.policy.clone();
         let between = TenantController::new(
@@ -112,7 +112,7 @@ impl TenantRecord {
     }
 
     /// The counters of the tenants.
-    pub(super) fn traffic(&self) -> &Traffic {
+    pub(super) fn traffic(&self) -> &TenantCounters {
         &self.traffic
     }
 
@@ -160,7 +160,7 @@ impl<'a> TenantLevels<'a> {
     }
 
     /// The counters of the tenants.
-    pub(super) fn traffic(self) -> &'a Traffic {
+    pub(super) fn traffic(self) -> &'a TenantCounters {
         &self.record.traffic
     }
 

@@ -10,10 +10,9 @@ use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use sherwood_ports::http::Problem;
 
 use files::{FILES, File, find};
-
-use crate::http::Problem;
 
 /// Content-Security-Policy of the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sherwood_config::STALE_OK_MAX;
 use sherwood_model::deadline_within;
+use sherwood_ports::http::{KEY_BYTES_MAX, Text};
 
 use super::json;
-use crate::http::{KEY_BYTES_MAX, Text};
 
 /// Upper bound of the values in one answer, bytes.
 pub(crate) const VALUES_BYTES_MAX: usize = 16 << 20;

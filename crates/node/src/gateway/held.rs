@@ -1,8 +1,7 @@
 //! Values held for an answer, bounded per answer and in sum over all answers.
 
 use bytes::Bytes;
-
-use crate::memory::buffers::Hold;
+use sherwood_process::buffers::Hold;
 
 /// A key's value in an answer, or the reason it is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::buffers::Buffers;
+    use sherwood_process::buffers::Buffers;
 
     #[test]
     fn value_too_large_for_an_answer_leaves_room_for_smaller_ones() {

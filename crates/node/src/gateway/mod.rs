@@ -22,14 +22,14 @@ use sherwood_cache::{Access, Item, Value};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant};
 use sherwood_path::{Answer, Query, QueryFetch, Request, Slot, Staleness, Status};
+use sherwood_ports::http::{EndsLine, Problem, WholeBody, listed};
+use sherwood_process::clock::millis;
 use tokio::sync::mpsc;
 
 use crate::backend::FetchKey;
 use crate::backend::waiter::{Arrival, Waiter};
-use crate::clock::millis;
 use crate::core::Core;
-use crate::deadlines::Kept;
-use crate::http::{EndsLine, Problem, WholeBody, listed};
+use crate::deadlines::DeadlineOutcomes;
 use crate::slos::Counted;
 
 pub(crate) use body::{AskedRequest, RequestAnswer};
@@ -381,7 +381,7 @@ fn note_deadlines(core: &Core, answers: &[Ended<'_>]) {
     for query in answers.chunk_by(|a, b| a.2.demand == b.2.demand) {
         let (backend, _, Answer { demand, .. }) = query[0];
         if demand.deadline.is_some() {
-            let mut kept = Kept::default();
+            let mut kept = DeadlineOutcomes::default();
             query.iter().for_each(|(.., answer)| kept.count(answer.status, answer.late));
             core.deadlines.add(backend, demand, kept);
         }

@@ -10,10 +10,10 @@ use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::trace::SpanData;
 use sherwood_model::Instant;
 use sherwood_path::{Query, Status};
+use sherwood_process::clock::WallTime;
 
 use super::body::AskedRequest;
 use super::{Stage, finished, status};
-use crate::clock::WallTime;
 use crate::core::Core;
 use crate::spans::{Ended, QuerySpan, RequestTrace, Spans, failed};
 

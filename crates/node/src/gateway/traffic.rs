@@ -7,9 +7,9 @@ use bytes::Bytes;
 use sherwood_listener::Network as _;
 use sherwood_model::{Instant, TenantId};
 use sherwood_path::Query;
+use sherwood_ports::http::Problem;
 
 use crate::core::Core;
-use crate::http::Problem;
 
 /// The traffic of a request.
 pub(super) struct Traffic<'a> {

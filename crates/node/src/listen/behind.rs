@@ -13,14 +13,14 @@ use sherwood_listener::{
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
 use sherwood_path::{Change, Status, Write, WriteOptions};
+use sherwood_process::buffers::Buffers;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
 
 use crate::backend::FetchKey;
 use crate::backend::waiter::Waiter;
 use crate::core::Core;
-use crate::deadlines::Kept;
-use crate::memory::buffers::Buffers;
+use crate::deadlines::DeadlineOutcomes;
 use crate::names::PartitionName;
 
 /// The backends behind the cache, for a listener.
@@ -182,7 +182,7 @@ fn note_end(
 ) {
     if demand.deadline.is_some() {
         let status = result.as_ref().map_or_else(Status::of_error, |_| Status::Miss);
-        let mut kept = Kept::default();
+        let mut kept = DeadlineOutcomes::default();
         kept.count(status, demand.is_late(asked_at, core.clock.now()));
         core.deadlines.add(backend, demand, kept);
     }

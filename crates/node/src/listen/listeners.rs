@@ -5,18 +5,19 @@ use std::thread::{self, JoinHandle};
 
 use sherwood_config::{Protocol, TenancySetup};
 use sherwood_listener::{
-    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Network, Passwords, Running, Service,
+    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Network, Passwords, Running,
+    Service,
 };
+use sherwood_ports::PassedSockets;
+use sherwood_ports::access::{PasswordFile, UserTenants, Users};
+use sherwood_ports::tls::Tls;
+use sherwood_process::entropy::Entropy;
 
 use super::behind::Behind;
 use super::{bind, routes, standings};
-use crate::access::{PasswordFile, UserTenants, Users};
 use crate::core::Core;
-use crate::entropy::Entropy;
-use crate::passed::PassedSockets;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
-use crate::tls::Tls;
 
 /// The listeners of a node, in the order of its configuration.
 pub(crate) struct Listeners {

@@ -7,9 +7,9 @@ mod routes;
 use std::sync::Arc;
 
 use sherwood_listener::{Bound, ListenerOptions, Standings};
+use sherwood_ports::PassedSockets;
 
 use crate::core::Core;
-use crate::passed::PassedSockets;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
 use crate::tenants::NodeStandings;
@@ -38,7 +38,7 @@ pub(crate) fn bind(
 
 /// The quotas of the node's tenants, for listeners; none without tenants.
 fn standings(core: &Core) -> Option<Arc<dyn Standings>> {
-    let ((setup, traffic), quotas) =
-        core.tenancy.clone().zip(core.traffic.clone()).zip(core.quotas.clone())?;
-    Some(Arc::new(NodeStandings { names: Arc::clone(&core.names), setup, traffic, quotas }))
+    let ((setup, counters), quotas) =
+        core.tenancy.clone().zip(core.counters.clone()).zip(core.quotas.clone())?;
+    Some(Arc::new(NodeStandings { names: Arc::clone(&core.names), setup, counters, quotas }))
 }

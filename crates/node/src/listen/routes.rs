@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use sherwood_config::TenancySetup;
 use sherwood_listener::{Routing, Target, UserRoutes};
 use sherwood_model::{BackendId, TenantId};
+use sherwood_ports::access::UserTenants;
 
-use crate::access::UserTenants;
 use crate::core::Core;
 use crate::setup::{ListenerSetup, RouteSetup};
 use crate::start::StartError;
@@ -20,7 +20,7 @@ pub(super) fn routing(core: &Core, setup: &ListenerSetup) -> Result<Routing, Sta
         return of_tenant(core, setup, tenant);
     }
     if setup.auth_file.is_some() {
-        // Whoever has not logged in is nobody: what it sends is no tenant's debt.
+        // Before its login a client belongs to no tenant, so its bytes are no tenant's debt.
         return Ok(Routing::by_prefix(core.names.nobody(), [])?);
     }
     let tenant = core.names.default_tenant().unwrap_or(core.names.nobody());

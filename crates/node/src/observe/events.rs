@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use serde::Serialize;
+use sherwood_process::clock::Clock;
 use tokio::sync::broadcast;
-
-use crate::clock::Clock;
 
 /// Events kept per subscriber; one that falls further behind is told how many it missed.
 const BACKLOG: usize = 256;

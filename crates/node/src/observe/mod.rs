@@ -1,6 +1,5 @@
 //! Counters, times, errors and events of the node, and what it shows of them.
 
-pub(crate) mod cpu;
 pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod history;

@@ -71,7 +71,7 @@ impl Shadow {
         let mut present = self.simulated.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *present, simulated);
         drop(present);
-        // Freed while nobody waits for the lock.
+        // Freed outside of the lock.
         drop(old);
         Ok(())
     }

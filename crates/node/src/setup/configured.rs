@@ -7,11 +7,11 @@ use std::thread;
 use sherwood_config::{Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Route};
 use sherwood_control::Pin;
 use sherwood_model::{Band, SeededState, Slo};
+use sherwood_ports::PassedSockets;
 use sherwood_store::{OpenError, Store, StoreOptions};
 
 use super::SnapshotSetup;
 use super::{BackendSetup, ListenerSetup, PartitionSetup, RouteSetup, Setup};
-use crate::passed::PassedSockets;
 
 impl Setup {
     /// Builds the node that `config` describes and opens its stores.

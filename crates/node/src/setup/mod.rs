@@ -18,9 +18,9 @@ use sherwood_config::{
 use sherwood_control::Pin;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
+use sherwood_ports::PassedSockets;
 use sherwood_store::{ServerAddress, Store};
 
-use crate::passed::PassedSockets;
 use sherwood_listener::Address;
 
 /// Options of a node that is not started yet.

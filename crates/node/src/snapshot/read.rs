@@ -13,11 +13,11 @@ use std::time::Duration;
 use rustix::process::geteuid;
 use sherwood_cache::{Access, Cache, Change, ItemKind, Marks, NewCas, NewItem, Value};
 use sherwood_model::PartitionId;
+use sherwood_process::clock::Clock;
 
 use super::file::{Header, MAGIC, NextBlock, is_of_another_version, read_block};
 use super::record::Record;
 use super::{SnapshotError, SnapshotSetup, Standing};
-use crate::clock::Clock;
 use crate::names::Names;
 
 /// Summary of a restored snapshot.

@@ -10,12 +10,12 @@ use sherwood_cache::{
     Access, AccessFlags, Cache, Change, Eviction, ItemKind, Marks, NewItem, Options, Partition,
 };
 use sherwood_model::{BackendId, PartitionId, SeededState, Tags, TenantId};
+use sherwood_process::clock::Clock;
 use tempfile::TempDir;
 
 use super::record::Record;
 use super::write::end_of_next;
 use super::*;
-use crate::clock::Clock;
 use crate::names::Names;
 
 const A: PartitionId = PartitionId(0);

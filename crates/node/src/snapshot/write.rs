@@ -9,11 +9,11 @@ use std::time::{Duration, Instant as Monotonic};
 
 use sherwood_cache::{Access, Cache, Eviction, Item, ItemKind, Marks, Value};
 use sherwood_model::{Instant, PartitionId};
+use sherwood_process::clock::Clock;
 
 use super::file::{BLOCK_BYTES, Header, MAGIC, write_block};
 use super::record::Record;
 use super::{SnapshotError, SnapshotSetup, Standing, Written};
-use crate::clock::Clock;
 use crate::names::Names;
 
 /// Number of parts of about equal bytes that the items are written in, the warmest first.

@@ -8,11 +8,11 @@ use opentelemetry::trace::{Link, SpanKind};
 use opentelemetry::{KeyValue, SpanId};
 use sherwood_dispatch::CallOrigin;
 use sherwood_model::{Instant, ReplicaId};
+use sherwood_process::clock::{Clock, WallTime, millis};
 use sherwood_store::{ServerAddress, Store, StoreKind};
 
 use super::trace::{Ended, QuerySpan, failed};
 use super::{Spans, context};
-use crate::clock::{Clock, WallTime, millis};
 
 /// Most further queries that a span of an attempt refers to, beside the first that waits for it.
 const LINKS_MAX: usize = 31;

@@ -13,6 +13,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkError;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use sherwood_config::{ExportProtocol, SpanExport};
+use sherwood_ports::access::{AccessError, Refusal, refused, secret_bytes};
 use sherwood_store::{HttpConnector, OpenCause};
 use sherwood_textfile::{Reader, Watched};
 use tokio::time::{Instant, timeout};
@@ -22,7 +23,6 @@ use tonic::{Request, Status};
 
 use super::client::CollectorClient;
 use super::queue::SpanQueue;
-use crate::access::{AccessError, Refusal, refused, secret_bytes};
 
 /// Time after which an incomplete batch is sent.
 const DELAY: Duration = Duration::from_secs(1);

@@ -30,6 +30,7 @@ use opentelemetry::trace::TraceState;
 use opentelemetry::{SpanId, TraceId};
 use opentelemetry_sdk::trace::SpanData;
 use sherwood_config::SpanExport;
+use sherwood_process::entropy::Entropy;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -38,7 +39,6 @@ pub use exporter::SpanExportError;
 pub(crate) use queue::{ExportCounts, SPANS_BYTES_MAX};
 pub(crate) use trace::{Ended, QuerySpan, RequestTrace, failed};
 
-use crate::entropy::Entropy;
 use context::{Parent, TRACEPARENT, TRACESTATE};
 use queue::SpanQueue;
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::access::AccessError;
+use sherwood_ports::PassedError;
+use sherwood_ports::access::AccessError;
+
 use crate::control::TenancyError;
-use crate::passed::PassedError;
 use crate::spans::SpanExportError;
 
 /// The reason a node did not start.

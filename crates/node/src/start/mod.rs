@@ -33,14 +33,22 @@ use sherwood_dispatch::AdmitChoice;
 use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, CachePlan, PartitionId, ResourceKind, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
+use sherwood_ports::access::Refusals;
+use sherwood_ports::http::Routers;
+use sherwood_ports::tls::Certificates;
+use sherwood_process::background::BackgroundTasks;
+use sherwood_process::buffers::Buffers;
+use sherwood_process::clock::Clock;
+use sherwood_process::entropy::Entropy;
+use sherwood_process::mapped::Mapped;
+use sherwood_process::resident::{Limit, Watch};
+use sherwood_tickets::{CALLS, Scheduler, Schedulers, TicketService, whole_message};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use crate::access::Refusals;
 use crate::admin;
 use crate::backend::{BackendDriver, BackendParts};
 use crate::classes::Classes;
-use crate::clock::Clock;
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
     Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, OwnCache, RateLimits,
@@ -48,13 +56,7 @@ use crate::control::{
 };
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
-use crate::entropy::Entropy;
-use crate::http::Routers;
 use crate::listen::{self, Listeners};
-use crate::memory::background::BackgroundTasks;
-use crate::memory::buffers::Buffers;
-use crate::memory::mapped::Mapped;
-use crate::memory::resident::{Limit, Watch};
 use crate::names::Names;
 use crate::observe::events::Events;
 use crate::observe::history::{self, NodeHistory};
@@ -66,10 +68,8 @@ use crate::reload::ReloadRequests;
 use crate::setup::{Setup, SnapshotSetup};
 use crate::snapshot;
 use crate::spans::{AttemptSpans, SPANS_BYTES_MAX, Spans};
-use crate::tenants::{TenantNetwork, Traffic};
+use crate::tenants::{TenantCounters, TenantNetwork};
 use crate::threads::{self, Keeper, Worker};
-use crate::tickets::{CALLS, Scheduler, Schedulers, TicketService, whole_message};
-use crate::tls::Certificates;
 use crate::traces::{self, TraceIntake};
 use sherwood_listener::{Address, BufferBytes};
 
@@ -409,6 +409,24 @@ impl Parts {
         }
     }
 
+    /// Returns the actuator of the node's own cache, or of external `instances`.
+    fn actuator(&self, setup: &Setup, instances: &[Arc<Instance>], keeper: Thread) -> Box<dyn Actuator> {
+        let plans_for = Backends(self.backends.clone());
+        if !instances.is_empty() {
+            return Box::new(Instances::new(setup.divided_bytes(), instances.to_vec(), plans_for));
+        }
+        let resources = setup.tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
+        let limits = RateLimits::new(resources, &self.backends, self.engine.network.as_ref());
+        let cache = (Arc::clone(&self.engine.cache), setup.partitions.len());
+        Box::new(OwnCache::new(cache, keeper, limits, plans_for))
+    }
+
+    /// Returns the counters of the tenants; none without tenants.
+    fn counters(&self, names: &Names, tenancy: Option<&Arc<TenancySetup>>) -> Option<Arc<TenantCounters>> {
+        let at = (&self.backends[..], self.engine.network.clone());
+        Some(Arc::new(TenantCounters::new(Arc::clone(&self.engine.cache), names, at, tenancy?)))
+    }
+
     /// Builds the core; the housekeeper's thread is woken when there is something to evict, at the
     /// latest when the process exceeds this limit.
     fn core(
@@ -421,23 +439,14 @@ impl Parts {
         let tenancy = setup.tenancy.clone().map(Arc::new);
         let deadlines = Arc::new(DeadlineCounts::default());
         let parts = self.control_parts(setup, &names, &deadlines);
+        let instances = instances_of(setup);
+        let actuator = self.actuator(setup, &instances, keeper);
+        let counters = self.counters(&names, tenancy.as_ref());
         let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
         let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network, times } = engine;
-        let traffic = tenancy.as_ref().map(|tenancy| {
-            Arc::new(Traffic::new(Arc::clone(&cache), &names, (&backends, network.clone()), tenancy))
-        });
-        let tenants = tenancy.clone().zip(traffic.clone());
+        let tenants = tenancy.clone().zip(counters.clone());
         let levels = levels(setup, policy, budgets, &names, tenants)?;
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
-        let instances = instances_of(setup);
-        let resources = tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
-        let limits = RateLimits::new(resources, &backends, network.as_ref());
-        let plans_for = Backends(backends.clone());
-        let actuator: Box<dyn Actuator> = if instances.is_empty() {
-            Box::new(OwnCache::new((Arc::clone(&cache), setup.partitions.len()), keeper, limits, plans_for))
-        } else {
-            Box::new(Instances::new(setup.divided_bytes(), instances.clone(), plans_for))
-        };
         let (telemetry, losses, events) =
             (Arc::clone(&parts.telemetry), Arc::clone(&parts.losses), Arc::clone(&parts.events));
         let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
@@ -458,7 +467,7 @@ impl Parts {
             schedulers,
             tenancy,
             network,
-            traffic,
+            counters,
             quotas,
             traced: trace_intake(setup, &buffers),
             spans,
@@ -488,14 +497,14 @@ fn levels(
     policy: Box<dyn Policy>,
     budgets: Vec<u64>,
     names: &Names,
-    tenants: Option<(Arc<TenancySetup>, Arc<Traffic>)>,
+    tenants: Option<(Arc<TenancySetup>, Arc<TenantCounters>)>,
 ) -> Result<(Levels, Option<TenantRecord>), StartError> {
-    let Some((tenancy, traffic)) = tenants else {
+    let Some((tenancy, counters)) = tenants else {
         let names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         return Ok((Levels::One(Box::new(Controller::new(policy, &setup.control, names, budgets))), None));
     };
     let (bytes, divided) = (setup.divided_bytes(), (names, &budgets[..]));
-    let (levels, record) = TenantRecord::open(tenancy, bytes, &*policy, &setup.control, divided, traffic)?;
+    let (levels, record) = TenantRecord::open(tenancy, bytes, &*policy, &setup.control, divided, counters)?;
     Ok((Levels::Two(Box::new(levels)), Some(record)))
 }
 

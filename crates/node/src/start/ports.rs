@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use sherwood_config::{AccessSetup, TlsFiles};
+use sherwood_ports::PassedSockets;
+use sherwood_ports::access::{Guard, Tokens};
+use sherwood_ports::http::{self, Routers};
+use sherwood_ports::tls::Tls;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::StartError;
-use crate::access::{Guard, Tokens};
 use crate::core::Core;
-use crate::http::{self, Routers};
-use crate::passed::PassedSockets;
-use crate::tls::Tls;
+use crate::dashboard::files::is_file;
 
 /// A kind of port.
 #[derive(Clone, Copy)]
@@ -64,6 +65,7 @@ impl Port {
             tokens: tokens("[admin] token_file", token_file)?,
             read_tokens: tokens("[admin] read_token_file", read_token_file)?,
             bound,
+            is_page: is_file,
         };
         let open = |files: &TlsFiles| Tls::open(files.clone(), kind.speaks_http2).map(Arc::new);
         let tls = tls.as_ref().map(open).transpose()?;

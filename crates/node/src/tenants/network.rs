@@ -8,10 +8,9 @@ use sherwood_config::TenancySetup;
 use sherwood_dispatch::{DebtPlace, DebtQueues, OverRate, TenantGate, TenantUse};
 use sherwood_listener::Network;
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
+use sherwood_process::clock::Clock;
 
 use tokio::sync::oneshot;
-
-use crate::clock::Clock;
 
 /// The rates of tenants' network traffic.
 pub(crate) struct TenantNetwork {

@@ -6,7 +6,7 @@ use sherwood_config::{ResourceSetup, TenancySetup};
 use sherwood_listener::{ResourceStanding, Standings, TenantStanding};
 use sherwood_model::TenantId;
 
-use super::Traffic;
+use super::TenantCounters;
 use crate::control::Quotas;
 use crate::names::Names;
 
@@ -14,14 +14,14 @@ use crate::names::Names;
 pub(crate) struct NodeStandings {
     pub(crate) names: Arc<Names>,
     pub(crate) setup: Arc<TenancySetup>,
-    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) counters: Arc<TenantCounters>,
     pub(crate) quotas: Arc<Quotas>,
 }
 
 impl Standings for NodeStandings {
     fn standing(&self, tenant: TenantId) -> Option<TenantStanding> {
         let quota = self.quotas.of(tenant)?;
-        let uses = self.traffic.uses_of(tenant);
+        let uses = self.counters.uses_of(tenant);
         let resources = self.setup.resources.iter().zip(&quota.rates).zip(uses);
         let standing = |((resource, &budget_per_s), used): ((&ResourceSetup, &f64), super::ResourceUse)| {
             ResourceStanding {

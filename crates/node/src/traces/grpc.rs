@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::routing::post;
 use bytes::Buf;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use sherwood_ports::http::{BODY_BYTES_MAX, Problem, Routers, WholeBody};
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
@@ -20,7 +21,6 @@ use super::export::Export;
 use super::http::{DECODED_RATIO, EXPORT_BYTES_MAX, answer, decompress};
 use super::intake;
 use crate::core::Core;
-use crate::http::{BODY_BYTES_MAX, Problem, Routers, WholeBody};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 

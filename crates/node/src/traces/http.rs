@@ -12,11 +12,11 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
 use prost::Message;
+use sherwood_ports::http::{Problem, WholeBody};
 
 use super::export::{Export, Refused};
 use super::{intake, json};
 use crate::core::Core;
-use crate::http::{Problem, WholeBody};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";

@@ -14,9 +14,9 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
+use sherwood_ports::http::{Text, without_mark};
 
 use super::export::{Export, Refused, ResourceSpans};
-use crate::http::{Text, without_mark};
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -25,12 +25,12 @@ use std::time::Duration;
 
 use sherwood_config::SpanRule;
 use sherwood_model::{SpanCounts, TracedRequest, Traces};
+use sherwood_process::buffers::{Buffers, Uncounted};
 
 pub(crate) use grpc::routers;
 pub(crate) use http::export;
 
 use crate::core::Core;
-use crate::memory::buffers::{Buffers, Uncounted};
 use crate::slos::Counted;
 use rule::Rules;
 
@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct TraceIntake {
     rules: Rules,
     traces: Mutex<Traces<Counted>>,
-    /// The memory of the traces, which those who send spans make the node hold.
+    /// The memory of the traces, which senders of spans make the node hold.
     memory: Uncounted,
 }
 

@@ -38,6 +38,7 @@ mod stopping;
 mod support;
 mod tenants;
 mod throttling;
+mod tickets;
 mod traces;
 #[path = "../../../listener/tests/common/wait.rs"]
 mod wait;

@@ -18,13 +18,13 @@ use sherwood_config::{AccessSetup, SpanRule};
 use sherwood_control::Pin;
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
+use sherwood_ports::PassedSockets;
+use sherwood_ports::http::WholeBody;
 use sherwood_sim::{ScheduledRequest, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 use sherwood_workload::onerf::{BackendModel, Model};
 
 use crate::gateway;
-use crate::http::WholeBody;
-use crate::passed::PassedSockets;
 use crate::setup::{BackendSetup, PartitionSetup};
 use crate::start::*;
 

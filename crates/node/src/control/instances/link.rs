@@ -4,12 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use sherwood_ports::access::AccessError;
 use sherwood_wire::pipeline::{Exchange, Limits, Pipeline, ReplyError, Step};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-use crate::access::AccessError;
 
 /// Timeout of connecting and of each answer. Chosen: a cache answers in a millisecond, and one that
 /// takes a second is of no use to its clients either.

@@ -28,11 +28,11 @@ use serde_json::json;
 use sherwood_cache::Usage;
 use sherwood_config::{InstanceKind, InstanceSetup};
 use sherwood_model::PartitionId;
+use sherwood_ports::access::{AccessError, refused};
 use sherwood_textfile::{Reader, Rules, Watched};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::access::{AccessError, refused};
 use crate::names::Names;
 use crate::observe::events::Events;
 pub(crate) use ledger::Ledger;

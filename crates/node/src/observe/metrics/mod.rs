@@ -26,7 +26,7 @@ use sherwood_store::ConsumedUnits;
 
 use crate::backend::BackendDriver;
 use crate::core::Core;
-use crate::deadlines::Kept;
+use crate::deadlines::DeadlineOutcomes;
 use crate::observe::telemetry::Rbc;
 
 pub(crate) use format::Format;
@@ -189,8 +189,11 @@ impl Reading {
     fn deadlines(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let names = &self.0.names;
         let counts = self.0.deadlines.all();
-        let each = |value: fn(&Kept) -> u64| {
-            let sample = |((backend, tenant, class), kept): &((BackendId, TenantId, DeadlineClass), Kept)| {
+        let each = |value: fn(&DeadlineOutcomes) -> u64| {
+            let sample = |((backend, tenant, class), kept): &(
+                (BackendId, TenantId, DeadlineClass),
+                DeadlineOutcomes,
+            )| {
                 let labels = vec![
                     ("backend", names.backend(*backend).to_owned()),
                     ("tenant", names.tenant(*tenant).to_owned()),

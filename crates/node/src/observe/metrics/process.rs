@@ -8,11 +8,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use sherwood_listener::CpuTimes;
+use sherwood_process::cpu::{TICKS_PER_SECOND, ticks, times_of};
+use sherwood_process::resident::resident_bytes;
 
 use super::{family, gauges, one};
 use crate::core::Core;
-use crate::memory::resident::resident_bytes;
-use crate::observe::cpu::{TICKS_PER_SECOND, ticks, times_of};
 
 /// Bytes of a unit of `/proc/self/status`.
 const KIB: f64 = 1024.0;

@@ -13,7 +13,7 @@ use crate::tenants::ResourceUse;
 
 /// Encodes the division among tenants, and their use of what they have; nothing without tenants.
 pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let Some(traffic) = &core.traffic else { return Ok(()) };
+    let Some(counters) = &core.counters else { return Ok(()) };
     let (standings, bound) = {
         let control = core.control();
         let Some(tenants) = control.tenants() else { return Ok(()) };
@@ -21,7 +21,7 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         (tenants.levels().between().standings(), bound)
     };
     of_standings(core, &standings, bound, encoder)?;
-    of_uses(core, &traffic.uses(), encoder)
+    of_uses(core, &counters.uses(), encoder)
 }
 
 fn of_standings(
