@@ -14,12 +14,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Backends, Clock, ConnectionLimit, FetchFailure, FetchResult, InMemoryClient, ListenerOptions,
-    ManualClock, Moment, Routing, Service, StoreChange, Target, UserRoutes,
+    Clock, ConnectionLimit, FetchFailure, InMemoryClient, ListenerOptions, ManualClock, Moment, Routing,
+    Service, StoreChange, StoreFailure, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
+#[path = "../../crates/listener/tests/common/fake.rs"]
+#[allow(dead_code, reason = "changes are observed elsewhere")]
+mod fake;
+
 use crate::stream::{Target as Function, expanded, ways_to_cut};
+
+use fake::{FakeBackends, Fetched, Stored, now};
 
 /// Every fuzz target for a listener with its name, which is also the name of its folder below
 /// `fuzz/corpus`.
@@ -169,7 +175,8 @@ fn service() -> Service {
     Service {
         cache: Arc::new(cache),
         routing: Routing::by_prefix(TenantId(0), prefixes).expect("prefixes that differ"),
-        backends: Some(Arc::new(Known)),
+        // They have some keys, lack others, and fail for or reject the rest.
+        backends: Some(FakeBackends::new((), fetched).storing(stored).shared()),
         connection_limit: Arc::new(ConnectionLimit::new(1)),
         buffers: Arc::new(AtomicU64::new(0)),
         background: None,
@@ -181,48 +188,17 @@ fn service() -> Service {
     }
 }
 
-/// Backends that have some keys, lack others, and fail for or reject the rest.
-struct Known;
+fn fetched(_: &(), _: PartitionId, keys: Vec<Bytes>, _: Option<Duration>) -> Fetched {
+    let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 8) {
+        0 => Err(FetchFailure::Failed("broken".to_owned())),
+        4 => Err(FetchFailure::Rejected { expected: Duration::from_millis(7) }),
+        1 | 5 => Ok(None),
+        _ => Ok(Some(key.into())),
+    };
+    now(keys.into_iter().map(answer).collect())
+}
 
-impl Backends for Known {
-    fn fetch(
-        &self,
-        _: PartitionId,
-        keys: Vec<Bytes>,
-        _: Option<Duration>,
-    ) -> futures_util::future::BoxFuture<'static, Vec<FetchResult>> {
-        let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 8) {
-            0 => Err(FetchFailure::Failed("broken".to_owned())),
-            4 => Err(FetchFailure::Rejected { expected: Duration::from_millis(7) }),
-            1 | 5 => Ok(None),
-            _ => Ok(Some(key.into())),
-        };
-        Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
-    }
-
-    fn store(
-        &self,
-        _: PartitionId,
-        key: Bytes,
-        _: StoreChange,
-    ) -> futures_util::future::BoxFuture<'static, Result<(), sherwood_listener::StoreFailure>> {
-        let fails = key.last().is_some_and(|byte| byte % 8 == 0);
-        Box::pin(std::future::ready(if fails {
-            Err(sherwood_listener::StoreFailure::Failed("broken\r\n".to_owned()))
-        } else {
-            Ok(())
-        }))
-    }
-
-    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
+fn stored(_: &(), _: PartitionId, key: Bytes, _: StoreChange) -> Stored {
+    let fails = key.last().is_some_and(|byte| byte % 8 == 0);
+    now(if fails { Err(StoreFailure::Failed("broken\r\n".to_owned())) } else { Ok(()) })
 }

@@ -58,6 +58,10 @@
     reason = "a driver: it owns sockets and threads"
 )]
 
+// The name by which tests that stand outside of the crate know it.
+#[cfg(test)]
+extern crate self as sherwood_listener;
+
 mod account;
 mod address;
 mod ahead;
@@ -67,6 +71,9 @@ mod clock;
 mod connection;
 mod conversation;
 mod counters;
+#[cfg(test)]
+#[path = "../tests/common/fake.rs"]
+mod fake;
 mod fetch;
 mod foreign;
 mod foreign_clients;

@@ -12,10 +12,11 @@ use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use super::account::BufferBytes;
-use super::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
+use super::backends::{Backends, FetchFailure, StoreChange, StoreFailure};
 use super::clock::{ManualClock, Moment};
 use super::conversation::{Advance, Conversation, NextStep, Protocol};
 use super::counters::Count;
+use super::fake::{FakeBackends, Fetched, Noted, Stored, now};
 use super::fetch::FETCH_KEYS_MAX;
 use super::fetch::fetch;
 use super::in_memory_client::InMemoryClient;
@@ -442,77 +443,62 @@ fn input_after_quit_is_not_executed() {
 
 /// Backends that have a value for every key except those that start with `no`, fail for those that
 /// start with `bad`, and record the keys requested.
+pub(super) type Fake = FakeBackends<Log>;
+
+/// The calls of backends, each in a line.
 #[derive(Default)]
-pub(super) struct Fake {
-    log: Mutex<Vec<String>>,
-}
+pub(super) struct Log(Mutex<Vec<String>>);
 
-impl Backends for Fake {
-    fn fetch(
-        &self,
-        partition: PartitionId,
-        keys: Vec<Bytes>,
-        within: Option<Duration>,
-    ) -> BoxFuture<'static, Vec<FetchResult>> {
-        let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-        let by = within.map_or(String::new(), |within| format!(" within {within:?}"));
-        self.log.lock().unwrap().push(format!("fetch {} {}{by}", partition.0, keys.join(",")));
-        let answer = |key: String| match key.get(..2) {
-            Some("no") => Ok(None),
-            Some("ba") => Err(FetchFailure::Failed("down".to_owned())),
-            Some("fu") => Err(FetchFailure::Refused("try again in 2s".to_owned())),
-            Some("re") => Err(FetchFailure::Rejected { expected: Duration::from_micros(35_200) }),
-            _ => Ok(Some(Bytes::from(format!("<{key}>")).into())),
-        };
-        Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
-    }
-
-    fn store(
-        &self,
-        partition: PartitionId,
-        key: Bytes,
-        change: StoreChange,
-    ) -> BoxFuture<'static, Result<(), StoreFailure>> {
-        let name = String::from_utf8_lossy(&key);
-        self.log.lock().unwrap().push(match change {
-            StoreChange::Put { value, expires } => {
-                let left =
-                    expires.map_or(String::new(), |at| format!(" for {:?}", at - Instant::from_secs(1)));
-                format!("store {} {name} {}{left}", partition.0, String::from_utf8_lossy(&value))
-            }
-            StoreChange::Delete => format!("delete {} {name}", partition.0),
-        });
-        let outcome = match name.get(..3) {
-            Some("bad") => Err(StoreFailure::Failed("the store\nis down".to_owned())),
-            Some("ful") => Err(StoreFailure::Refused("try again\nin 2s".to_owned())),
-            _ => Ok(()),
-        };
-        Box::pin(std::future::ready(outcome))
-    }
-
-    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
-        self.log.lock().unwrap().push(format!("write {} {}", partition.0, String::from_utf8_lossy(key)));
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
-        self.log.lock().unwrap().push(format!(
-            "flush {} at {} s",
-            partition.0,
-            at.as_nanos() / 1_000_000_000
-        ));
-        change();
-    }
-}
-
-impl Fake {
+impl Log {
+    /// Takes the lines.
     pub(super) fn log(&self) -> Vec<String> {
-        std::mem::take(&mut self.log.lock().unwrap())
+        std::mem::take(&mut self.0.lock().unwrap())
     }
+
+    fn add(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+pub(super) fn fake() -> Arc<Fake> {
+    FakeBackends::new(Log::default(), fetched).storing(stored).noting(noted).shared()
+}
+
+fn fetched(log: &Log, partition: PartitionId, keys: Vec<Bytes>, within: Option<Duration>) -> Fetched {
+    let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    let by = within.map_or(String::new(), |within| format!(" within {within:?}"));
+    log.add(format!("fetch {} {}{by}", partition.0, keys.join(",")));
+    let answer = |key: String| match key.get(..2) {
+        Some("no") => Ok(None),
+        Some("ba") => Err(FetchFailure::Failed("down".to_owned())),
+        Some("fu") => Err(FetchFailure::Refused("try again in 2s".to_owned())),
+        Some("re") => Err(FetchFailure::Rejected { expected: Duration::from_micros(35_200) }),
+        _ => Ok(Some(Bytes::from(format!("<{key}>")).into())),
+    };
+    now(keys.into_iter().map(answer).collect())
+}
+
+fn stored(log: &Log, partition: PartitionId, key: Bytes, change: StoreChange) -> Stored {
+    let name = String::from_utf8_lossy(&key);
+    log.add(match change {
+        StoreChange::Put { value, expires } => {
+            let left = expires.map_or(String::new(), |at| format!(" for {:?}", at - Instant::from_secs(1)));
+            format!("store {} {name} {}{left}", partition.0, String::from_utf8_lossy(&value))
+        }
+        StoreChange::Delete => format!("delete {} {name}", partition.0),
+    });
+    now(match name.get(..3) {
+        Some("bad") => Err(StoreFailure::Failed("the store\nis down".to_owned())),
+        Some("ful") => Err(StoreFailure::Refused("try again\nin 2s".to_owned())),
+        _ => Ok(()),
+    })
+}
+
+fn noted(log: &Log, partition: PartitionId, change: Noted<'_>) {
+    log.add(match change {
+        Noted::Key(key) => format!("write {} {}", partition.0, String::from_utf8_lossy(key)),
+        Noted::Flush(at) => format!("flush {} at {} s", partition.0, at.as_nanos() / 1_000_000_000),
+    });
 }
 
 pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
@@ -520,7 +506,7 @@ pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
     let routes = [("a/", through(0)), ("b/", through(1)), ("aside/", target(2))];
     let routing =
         Routing::by_prefix(TenantId(0), routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();
-    let (fake, cache) = (Arc::new(Fake::default()), cache(3));
+    let (fake, cache) = (fake(), cache(3));
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
     (Client::new(service(Arc::clone(&cache), routing, backends)), fake, cache)
 }
@@ -544,37 +530,13 @@ fn get_answers_fetched_values_in_the_order_of_the_keys() {
 fn fetched_value_has_the_cas_of_the_stored_item() {
     let (mut client, _, cache) = read_through();
     client.check(&[("gets a/1\r\n", "VALUE a/1 0 3 0\r\n<1>\r\nEND\r\n")]);
-    struct Filling(Arc<Cache>);
-    impl Backends for Filling {
-        fn fetch(
-            &self,
-            partition: PartitionId,
-            _: Vec<Bytes>,
-            _: Option<Duration>,
-        ) -> BoxFuture<'static, Vec<FetchResult>> {
-            self.0
-                .set(partition, b"1", NewItem::bytes(b"newer"), &Access::at(Instant::from_secs(1)))
-                .unwrap();
-            Box::pin(std::future::ready(vec![Ok(Some(Bytes::from_static(b"fetched").into()))]))
-        }
-        fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-            change();
-        }
-        fn write_all(
-            &self,
-            _: &[(PartitionId, &[u8])],
-            _: &[PartitionId],
-            _: Instant,
-            change: &mut dyn FnMut(),
-        ) {
-            change();
-        }
-
-        fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-            change();
-        }
-    }
-    let backends: Arc<dyn Backends> = Arc::new(Filling(Arc::clone(&cache)));
+    // Another value is stored meanwhile.
+    let filling = FakeBackends::new(Arc::clone(&cache), |cache, partition, _, _| {
+        let access = Access::at(Instant::from_secs(1));
+        cache.set(partition, b"1", NewItem::bytes(b"newer"), &access).unwrap();
+        now(vec![Ok(Some(Bytes::from_static(b"fetched").into()))])
+    });
+    let backends: Arc<dyn Backends> = filling.shared();
     let through = Target { read_through: true, ..target(0) };
     let routing = Routing::by_prefix(TenantId(0), [("a/".to_owned(), through)]).unwrap();
     let mut client = Client::new(service(Arc::clone(&cache), routing, Some(backends)));
@@ -613,11 +575,7 @@ fn flush_all_calls_the_flush_of_the_backends() {
 fn keys_of_an_unfinished_get_are_counted_until_it_ends() {
     let shared = Arc::new(Shared::new(
         ListenerOptions { threads: 1, ..ListenerOptions::default() },
-        service(
-            cache(1),
-            Routing::single(Target { read_through: true, ..target(0) }),
-            Some(Arc::new(Fake::default())),
-        ),
+        service(cache(1), Routing::single(Target { read_through: true, ..target(0) }), Some(fake())),
         clock(),
     ));
     let mut client = Memcached.open(&shared, 0);

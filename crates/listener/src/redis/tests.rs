@@ -13,9 +13,10 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
-use crate::backends::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
+use crate::backends::{Backends, FetchFailure, StoreChange, StoreFailure};
 use crate::clock::{ManualClock, Moment};
 use crate::counters::Count;
+use crate::fake::{FakeBackends, Fetched, Stored, now};
 use crate::in_memory_client::InMemoryClient;
 use crate::options::ListenerOptions;
 use crate::passwords::Passwords;
@@ -153,63 +154,44 @@ fn target(partition: u16, read_through: bool) -> Target {
 
 /// Backends that have a value for every key but `none`, fail for `bad`, reject `late`, and record
 /// the keys requested.
+type Known = FakeBackends<Requested>;
+
+/// The keys that backends were asked for, and the changes of stores.
 #[derive(Default)]
-struct Known {
+struct Requested {
     asked: Mutex<Vec<String>>,
 }
 
-impl Backends for Known {
-    fn fetch(
-        &self,
-        _: PartitionId,
-        keys: Vec<Bytes>,
-        _: Option<Duration>,
-    ) -> BoxFuture<'static, Vec<FetchResult>> {
-        let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-        self.asked.lock().unwrap().extend(names.iter().cloned());
-        let answer = |name: String| match name.as_str() {
-            "none" => Ok(None),
-            "bad" => Err(FetchFailure::Failed("broken".to_owned())),
-            "late" => Err(FetchFailure::Rejected { expected: Duration::from_millis(35) }),
-            name => Ok(Some(Bytes::from(format!("<{name}>")).into())),
-        };
-        futures_util::future::ready(names.into_iter().map(answer).collect()).boxed()
-    }
+fn known() -> Arc<Known> {
+    FakeBackends::new(Requested::default(), fetched).storing(stored).shared()
+}
 
-    fn store(
-        &self,
-        _: PartitionId,
-        key: Bytes,
-        change: StoreChange,
-    ) -> BoxFuture<'static, Result<(), StoreFailure>> {
-        let name = String::from_utf8_lossy(&key);
-        self.asked.lock().unwrap().push(match change {
-            StoreChange::Put { value, expires } => {
-                let left =
-                    expires.map_or(String::new(), |at| format!(" for {:?}", at - Instant::from_secs(1)));
-                format!("{name} = {}{left}", String::from_utf8_lossy(&value))
-            }
-            StoreChange::Delete => format!("{name} deleted"),
-        });
-        let outcome = match &*name {
-            "bad" => Err(StoreFailure::Failed("the store\nis down".to_owned())),
-            "full" => Err(StoreFailure::Refused("try again in 2s".to_owned())),
-            _ => Ok(()),
-        };
-        futures_util::future::ready(outcome).boxed()
-    }
+fn fetched(requested: &Requested, _: PartitionId, keys: Vec<Bytes>, _: Option<Duration>) -> Fetched {
+    let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    requested.asked.lock().unwrap().extend(names.iter().cloned());
+    let answer = |name: String| match name.as_str() {
+        "none" => Ok(None),
+        "bad" => Err(FetchFailure::Failed("broken".to_owned())),
+        "late" => Err(FetchFailure::Rejected { expected: Duration::from_millis(35) }),
+        name => Ok(Some(Bytes::from(format!("<{name}>")).into())),
+    };
+    now(names.into_iter().map(answer).collect())
+}
 
-    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
+fn stored(requested: &Requested, _: PartitionId, key: Bytes, change: StoreChange) -> Stored {
+    let name = String::from_utf8_lossy(&key);
+    requested.asked.lock().unwrap().push(match change {
+        StoreChange::Put { value, expires } => {
+            let left = expires.map_or(String::new(), |at| format!(" for {:?}", at - Instant::from_secs(1)));
+            format!("{name} = {}{left}", String::from_utf8_lossy(&value))
+        }
+        StoreChange::Delete => format!("{name} deleted"),
+    });
+    now(match &*name {
+        "bad" => Err(StoreFailure::Failed("the store\nis down".to_owned())),
+        "full" => Err(StoreFailure::Refused("try again in 2s".to_owned())),
+        _ => Ok(()),
+    })
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 fn write_through() -> (Client, Arc<Fake>) {
     let through = Target { read_through: true, write_through: true, ..target(0) };
     let routes = [("w/".to_owned(), through), (String::new(), target(1))];
-    let fake = Arc::new(Fake::default());
+    let fake = super::fake();
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
     (Client::new(service(cache(2), Routing::by_prefix(TenantId(0), routes).unwrap(), backends)), fake)
 }

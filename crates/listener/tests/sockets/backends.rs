@@ -6,17 +6,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem};
-use sherwood_listener::{Backends, FetchFailure, FetchResult, StoreChange, StoreFailure};
+use sherwood_listener::{FetchFailure, FetchResult, StoreChange, StoreFailure};
 use sherwood_model::{Instant, PartitionId};
 use tokio::sync::oneshot;
+
+use crate::fake::{self, FakeBackends, Fetched, now};
 
 type Results = Vec<FetchResult>;
 type Stored = Result<(), StoreFailure>;
 
-/// Simulated backends that fill `cache` with the values they return.
-pub(crate) struct SimulatedBackends {
+/// Simulated backends that fill a cache with the values they return.
+pub(crate) type SimulatedBackends = FakeBackends<State>;
+
+/// The state of simulated backends.
+pub(crate) struct State {
     cache: Arc<Cache>,
     /// Number of fetches of which one is answered at once; 1 if all of them are.
     at_once_of: u64,
@@ -41,20 +45,30 @@ impl PendingFetch {
     }
 }
 
-impl SimulatedBackends {
-    /// Creates backends that answer every fetch at once.
-    pub(crate) fn prompt(cache: Arc<Cache>) -> Arc<Self> {
-        Self::new(cache, 1)
+/// Creates backends that answer every fetch at once.
+pub(crate) fn prompt(cache: Arc<Cache>) -> Arc<SimulatedBackends> {
+    simulated(cache, 1)
+}
+
+/// Creates backends that answer one in five fetches at once, and leave the others to
+/// [`take_pending`](State::take_pending).
+pub(crate) fn late(cache: Arc<Cache>) -> Arc<SimulatedBackends> {
+    simulated(cache, 5)
+}
+
+fn simulated(cache: Arc<Cache>, at_once_of: u64) -> Arc<SimulatedBackends> {
+    let state = State { cache, at_once_of, fetches: AtomicU64::new(0), pending: Mutex::default() };
+    FakeBackends::new(state, fetched).storing(stored).shared()
+}
+
+impl State {
+    /// Counts a fetch; returns true if it is answered at once.
+    fn is_prompt(&self) -> bool {
+        self.fetches.fetch_add(1, Relaxed).is_multiple_of(self.at_once_of)
     }
 
-    /// Creates backends that answer one in five fetches at once, and leave the others to
-    /// [`take_pending`](Self::take_pending).
-    pub(crate) fn late(cache: Arc<Cache>) -> Arc<Self> {
-        Self::new(cache, 5)
-    }
-
-    fn new(cache: Arc<Cache>, at_once_of: u64) -> Arc<Self> {
-        Arc::new(Self { cache, at_once_of, fetches: AtomicU64::new(0), pending: Mutex::default() })
+    fn add(&self, pending: PendingFetch) {
+        self.pending.lock().expect("no panics while held").push(pending);
     }
 
     /// Takes the unanswered fetches that began since the last call.
@@ -111,40 +125,22 @@ fn value(key: &[u8]) -> Result<Option<Vec<u8>>, FetchFailure> {
     }
 }
 
-impl Backends for SimulatedBackends {
-    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>, _: Option<Duration>) -> BoxFuture<'static, Results> {
-        let number = self.fetches.fetch_add(1, Relaxed);
-        if number.is_multiple_of(self.at_once_of) {
-            return Box::pin(std::future::ready(self.results(&keys, START)));
-        }
-        let (answer, answered) = oneshot::channel();
-        let answer = Answer::Fetched(answer);
-        self.pending.lock().expect("no panics while held").push(PendingFetch { keys, answer });
-        Box::pin(async move { answered.await.expect("the world answers every fetch") })
+fn fetched(state: &State, _: PartitionId, keys: Vec<Bytes>, _: Option<Duration>) -> Fetched {
+    if state.is_prompt() {
+        return now(state.results(&keys, START));
     }
+    let (answer, answered) = oneshot::channel();
+    state.add(PendingFetch { keys, answer: Answer::Fetched(answer) });
+    Box::pin(async move { answered.await.expect("the world answers every fetch") })
+}
 
-    fn store(&self, _: PartitionId, key: Bytes, change: StoreChange) -> BoxFuture<'static, Stored> {
-        let number = self.fetches.fetch_add(1, Relaxed);
-        if number.is_multiple_of(self.at_once_of) {
-            return Box::pin(std::future::ready(self.stored(&key, change, START)));
-        }
-        let (answer, answered) = oneshot::channel();
-        let pending = PendingFetch { keys: vec![key], answer: Answer::Stored(change, answer) };
-        self.pending.lock().expect("no panics while held").push(pending);
-        Box::pin(async move { answered.await.expect("the world answers every write") })
+fn stored(state: &State, _: PartitionId, key: Bytes, change: StoreChange) -> fake::Stored {
+    if state.is_prompt() {
+        return now(state.stored(&key, change, START));
     }
-
-    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
+    let (answer, answered) = oneshot::channel();
+    state.add(PendingFetch { keys: vec![key], answer: Answer::Stored(change, answer) });
+    Box::pin(async move { answered.await.expect("the world answers every write") })
 }
 
 /// The simulated time at which each seed begins.

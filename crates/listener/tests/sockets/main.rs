@@ -27,6 +27,9 @@ mod backends;
 mod binary;
 mod client;
 mod draw;
+#[path = "../common/fake.rs"]
+#[allow(dead_code, reason = "changes are observed elsewhere")]
+mod fake;
 mod network;
 mod rates;
 mod script;

@@ -15,7 +15,7 @@ use sherwood_listener::{
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use crate::Seen;
-use crate::backends::{PendingFetch, START, SimulatedBackends};
+use crate::backends::{self, PendingFetch, START, SimulatedBackends};
 use crate::client::{Client, Fate};
 use crate::draw::Draw;
 use crate::network::{Link, SimulatedSignal, SimulatedSockets};
@@ -117,7 +117,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         times: Arc::default(),
     };
     let cache = cache();
-    let backends = SimulatedBackends::late(Arc::clone(&cache));
+    let backends = backends::late(Arc::clone(&cache));
     let (signal, waits) = (SimulatedSignal::new(), Arc::clone(&clock) as Arc<dyn Clock>);
     let mut world = World {
         links: Vec::new(),
@@ -160,7 +160,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     }
     let alone = self::cache();
     for number in 0..clients {
-        let service = service(Arc::clone(&alone), &SimulatedBackends::prompt(Arc::clone(&alone)));
+        let service = service(Arc::clone(&alone), &backends::prompt(Arc::clone(&alone)));
         let clock = Arc::clone(&waits);
         let mut reference = match protocol {
             Protocol::Memcached | Protocol::MemcachedBinary => {

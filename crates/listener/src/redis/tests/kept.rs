@@ -27,7 +27,7 @@ fn bounded(kept_max: u64, known: Option<Arc<dyn Backends>>, through: bool) -> (L
 }
 
 fn backends() -> Option<Arc<dyn Backends>> {
-    Some(Arc::new(Known::default()))
+    Some(known())
 }
 
 /// Names of keys of the cache's greatest length.

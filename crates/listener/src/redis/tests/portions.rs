@@ -86,7 +86,7 @@ fn keys_of_several_partitions_are_listed_with_their_prefixes() {
 
 #[test]
 fn mget_answers_fetched_values_in_the_order_of_the_keys() {
-    let known = Arc::new(Known::default());
+    let known = known();
     let backends: Arc<dyn Backends> = known.clone();
     let listener = Listener::new(cache(1), Routing::single(target(0, true)), Some(backends));
     let mut client = listener.client();

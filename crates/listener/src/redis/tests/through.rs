@@ -6,7 +6,7 @@ use super::*;
 fn write_through() -> (Listener, Arc<Known>) {
     let through = Target { write_through: true, ..target(0, true) };
     let routes = [("w/".to_owned(), through), (String::new(), target(1, false))];
-    let known = Arc::new(Known::default());
+    let known = known();
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&known) as _);
     (Listener::new(cache(2), Routing::by_prefix(TenantId(0), routes).unwrap(), backends), known)
 }

@@ -324,7 +324,7 @@ fn every_command_is_executed_in_a_transaction_or_refused() {
 }
 
 fn read_through() -> (Listener, Arc<Known>) {
-    let known = Arc::new(Known::default());
+    let known = known();
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&known) as _);
     (Listener::new(cache(1), Routing::single(target(0, true)), backends), known)
 }
@@ -385,7 +385,7 @@ fn watched_key_is_fetched_so_that_a_first_read_does_not_change_it() {
 fn command_that_changes_a_store_is_refused_inside_multi() {
     let through = Target { write_through: true, ..target(0, true) };
     let routes = [("w/".to_owned(), through), (String::new(), target(1, false))];
-    let known = Arc::new(Known::default());
+    let known = known();
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&known) as _);
     let listener = Listener::new(cache(2), Routing::by_prefix(TenantId(0), routes).unwrap(), backends);
     let mut client = listener.client();

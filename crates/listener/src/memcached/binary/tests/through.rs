@@ -11,7 +11,7 @@ fn through() -> (Client, Arc<Fake>) {
     let reads = Target { read_through: true, ..target(0) };
     let writes = Target { read_through: true, write_through: true, ..target(1) };
     let routes = [("a/".to_owned(), reads), ("w/".to_owned(), writes), (String::new(), target(2))];
-    let fake = Arc::new(Fake::default());
+    let fake = crate::tests::fake();
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
     let routing = Routing::by_prefix(sherwood_model::TenantId(0), routes).unwrap();
     (Client::new(service(cache(3), routing, backends)), fake)

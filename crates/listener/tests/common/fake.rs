@@ -1,0 +1,96 @@
+//! Backends of tests, which functions answer.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use sherwood_listener::{Backends, FetchResult, StoreChange, StoreFailure};
+use sherwood_model::{Instant, PartitionId};
+
+/// The answer to a fetch.
+pub(crate) type Fetched = BoxFuture<'static, Vec<FetchResult>>;
+/// The answer to a change at a store.
+pub(crate) type Stored = BoxFuture<'static, Result<(), StoreFailure>>;
+
+type Fetch<S> = fn(&S, PartitionId, Vec<Bytes>, Option<Duration>) -> Fetched;
+type Store<S> = fn(&S, PartitionId, Bytes, StoreChange) -> Stored;
+type Note<S> = fn(&S, PartitionId, Noted<'_>);
+
+/// A change of a partition of the cache, just before it is made.
+pub(crate) enum Noted<'a> {
+    /// A change of this key.
+    Key(&'a [u8]),
+    /// A flush as of this time.
+    Flush(Instant),
+}
+
+/// Backends with the state `S`, to which their functions and the test have access. Changes of the
+/// cache are made without a fence.
+pub(crate) struct FakeBackends<S> {
+    state: S,
+    fetch: Fetch<S>,
+    store: Store<S>,
+    note: Note<S>,
+}
+
+impl<S> FakeBackends<S> {
+    /// Creates backends that `fetch` answers. They have no stores.
+    pub(crate) fn new(state: S, fetch: Fetch<S>) -> Self {
+        let store: Store<S> = |_, _, _, _| now(Err(StoreFailure::Failed("there is no store".to_owned())));
+        Self { state, fetch, store, note: |_, _, _| () }
+    }
+
+    /// Adds stores, whose changes `store` answers.
+    pub(crate) fn storing(self, store: Store<S>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// Adds a function that is told of changes of the cache, except for those of several keys.
+    pub(crate) fn noting(self, note: Note<S>) -> Self {
+        Self { note, ..self }
+    }
+
+    /// Shares the backends between a test and its listener.
+    pub(crate) fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+}
+
+/// Returns an answer that is there already.
+pub(crate) fn now<T: Send + 'static>(answer: T) -> BoxFuture<'static, T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl<S> Deref for FakeBackends<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S: Send + Sync> Backends for FakeBackends<S> {
+    fn fetch(&self, partition: PartitionId, keys: Vec<Bytes>, within: Option<Duration>) -> Fetched {
+        (self.fetch)(&self.state, partition, keys, within)
+    }
+
+    fn store(&self, partition: PartitionId, key: Bytes, change: StoreChange) -> Stored {
+        (self.store)(&self.state, partition, key, change)
+    }
+
+    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+        (self.note)(&self.state, partition, Noted::Key(key));
+        change();
+    }
+
+    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
+        (self.note)(&self.state, partition, Noted::Flush(at));
+        change();
+    }
+}
