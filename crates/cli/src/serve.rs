@@ -4,7 +4,7 @@ mod manager;
 
 use std::path::PathBuf;
 
-use sherwood_config::{Config, Flags};
+use sherwood_config::{Config, Flags, Protocol};
 use sherwood_node::{Node, PassedSockets, ReloadError, ReloadOptions, ReloadRequest, Reloaded, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -175,11 +175,10 @@ fn reload(node: &Node, flags: &Flags, config: &mut Config, options: ReloadOption
 /// Formats the line that announces the listeners and their addresses.
 fn ready(node: &Node) -> String {
     let mut line = "ready".to_owned();
-    for address in node.memcached() {
-        line.push_str(&format!(" memcached={address}"));
-    }
-    for address in node.redis() {
-        line.push_str(&format!(" redis={address}"));
+    for protocol in Protocol::ALL {
+        for address in node.addresses(protocol) {
+            line.push_str(&format!(" {}={address}", protocol.name()));
+        }
     }
     if let Some(url) = node.admin_url() {
         line.push_str(&format!(" admin={url}"));

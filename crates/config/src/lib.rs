@@ -38,8 +38,7 @@ pub use changes::{Changes, ListenerChanges, Times};
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, BackendConfig, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory,
-    Mode, OTLP_CONNECTIONS_MAX, Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, WriteThrough,
-    Writes,
+    Mode, OTLP_CONNECTIONS_MAX, Partition, Route, STALE_OK_MAX, Server, Snapshot, WriteThrough, Writes,
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;
@@ -49,6 +48,7 @@ pub use setup::{
     SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup,
     TenantSetup, TermsError, TlsFiles, partition_name,
 };
+pub use sherwood_listener::Protocol;
 pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::WriteTo;

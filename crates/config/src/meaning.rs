@@ -15,7 +15,7 @@ use super::setup::{
     SpanRule, TenancySetup, TlsFiles,
 };
 use super::units::ByteSize;
-use sherwood_listener::{Address, ListenerOptions, TLS_CONNECTION_BYTES_MAX, redis_connection_bytes_max};
+use sherwood_listener::{Address, ListenerOptions, Protocol, TLS_CONNECTION_BYTES_MAX};
 
 /// A valid configuration. Conditions of the machine, such as whether a port is free or a file can
 /// be opened, are checked when the node starts.
@@ -139,15 +139,6 @@ pub struct Listener {
     pub route: Route,
     /// Handling of misses and writes.
     pub mode: Mode,
-}
-
-/// Protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// memcached's protocols, text and binary.
-    Memcached,
-    /// The protocol of Redis.
-    Redis,
 }
 
 /// Selection of the backend that a key belongs to.
@@ -333,18 +324,15 @@ impl Config {
     fn listeners_buffers(&self) -> impl Iterator<Item = (u64, String)> {
         let options =
             ListenerOptions { item_size_max: self.memory.item_bytes_max, ..ListenerOptions::default() };
-        let listeners = [
-            (Protocol::Memcached, "memcached", options.connection_bytes_max()),
-            (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),
-        ];
         let of = move |protocol| self.listeners.iter().filter(move |listener| listener.protocol == protocol);
         let connections = self.server.connections_max;
-        let spoken = listeners.into_iter().filter(move |(protocol, ..)| of(*protocol).next().is_some());
-        spoken.map(move |(protocol, name, plain)| {
+        let spoken = Protocol::ALL.into_iter().filter(move |&protocol| of(protocol).next().is_some());
+        spoken.map(move |protocol| {
             let tls = of(protocol).any(|listener| listener.tls.is_some());
-            let bytes = plain + if tls { TLS_CONNECTION_BYTES_MAX } else { 0 };
+            let bytes =
+                protocol.connection_bytes_max(&options) + if tls { TLS_CONNECTION_BYTES_MAX } else { 0 };
             let sum = (bytes as u64).saturating_mul(u64::from(connections));
-            (sum, format!("for {connections} {name} connections"))
+            (sum, format!("for {connections} {} connections", protocol.name()))
         })
     }
 

@@ -20,12 +20,12 @@ use super::store::StoreWrite;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
-/// A protocol, shared by all threads of a listener.
-pub(super) trait Protocol: Send + Sync + 'static {
+/// The source of the conversations of a protocol, shared by all threads of a listener.
+pub(super) trait Conversations: Send + Sync + 'static {
     /// The state of one client of the protocol.
     type Conversation: Conversation;
 
-    /// The protocol's name in messages, such as `memcached`.
+    /// The protocol's name in messages and in the configuration, such as `memcached`.
     const NAME: &'static str;
     /// Prefix of the names of the listener's threads, before the number; at most 11 bytes, so that
     /// the system's limit leaves room for the number.

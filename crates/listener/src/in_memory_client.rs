@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::conversation::{Conversation, Fetched, NextStep, Protocol, Wanted};
+use super::conversation::{Conversation, Conversations, Fetched, NextStep, Wanted};
 use super::fetch::FETCH_KEYS_MAX;
 use super::fetch::fetch;
 use super::memcached::Memcached;
 use super::options::ListenerOptions;
 use super::output::Output;
-use super::redis::{Redis, connection_bytes_max};
+use super::protocols::Protocol;
+use super::redis::Redis;
 use super::shared::{Service, Shared};
 use super::store::store;
 use super::work::{COMMAND_MAX, TURN_MAX, Work};
@@ -43,7 +44,7 @@ impl InMemoryClient {
     /// Creates the only client of a memcached listener.
     #[must_use]
     pub fn memcached(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
-        let bytes_max = options.connection_bytes_max();
+        let bytes_max = Protocol::Memcached.connection_bytes_max(&options);
         Self::open(&Memcached, Arc::new(Shared::new(options, service, clock)), bytes_max)
     }
 
@@ -51,13 +52,13 @@ impl InMemoryClient {
     /// `RANDOMKEY`.
     #[must_use]
     pub fn redis(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>, seed: u64) -> Self {
-        let bytes_max = connection_bytes_max(&options);
+        let bytes_max = Protocol::Redis.connection_bytes_max(&options);
         Self::open(&Redis::new(seed), Arc::new(Shared::new(options, service, clock)), bytes_max)
     }
 
     /// Creates a client of the listener given by `protocol` and `shared`, whose buffers may hold at
     /// most `bytes_max`.
-    pub(super) fn open<P: Protocol>(protocol: &P, shared: Arc<Shared>, bytes_max: usize) -> Self {
+    pub(super) fn open<P: Conversations>(protocol: &P, shared: Arc<Shared>, bytes_max: usize) -> Self {
         let conversation = Box::new(protocol.open(&shared, 0));
         Self {
             shared,

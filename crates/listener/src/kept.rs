@@ -21,12 +21,12 @@ pub(super) const OWN_BYTES: usize = 4 << 10;
 const STEP_BYTES: usize = 4 << 10;
 
 /// The part of the shared budget that one client has taken, given back on drop.
-pub(super) struct Kept {
+pub(super) struct KeptMemory {
     buffers: Arc<dyn BufferBytes>,
     taken: usize,
 }
 
-impl Kept {
+impl KeptMemory {
     /// Creates the part of a client that keeps nothing yet.
     pub(super) fn new(buffers: Arc<dyn BufferBytes>) -> Self {
         Self { buffers, taken: 0 }
@@ -71,7 +71,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptMemory {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn kept_bytes_beyond_a_clients_own_are_taken_from_the_budget_and_given_back() {
         let budget = Arc::new(Bounded::new(2 * STEP_BYTES as u64));
-        let client = || Kept::new(Arc::clone(&budget) as Arc<dyn BufferBytes>);
+        let client = || KeptMemory::new(Arc::clone(&budget) as Arc<dyn BufferBytes>);
         let (mut one, mut two) = (client(), client());
         assert!(one.grow_to(OWN_BYTES) && two.grow_to(OWN_BYTES));
         assert_eq!(budget.kept(), 0);
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn plain_counter_has_no_bound() {
         let counter = Arc::new(AtomicU64::new(0));
-        let mut kept = Kept::new(Arc::clone(&counter) as Arc<dyn BufferBytes>);
+        let mut kept = KeptMemory::new(Arc::clone(&counter) as Arc<dyn BufferBytes>);
         assert!(kept.grow_to(1 << 30));
         assert_eq!(counter.load(Relaxed), (1 << 30) - OWN_BYTES as u64);
         drop(kept);

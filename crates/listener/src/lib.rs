@@ -19,6 +19,7 @@
 //! | `options` | options of a listener, and the bounds of a connection's buffers |
 //! | `address`, `unix` | addresses to listen on; creation and removal of a UNIX socket's file |
 //! | `routing`, `tenants` | routes from keys to partitions, for all clients or for those of a tenant |
+//! | `protocols` | the table of protocols: names, servers, bounds of connections' buffers |
 //! | `conversation` | the interface of a protocol: bytes in, bytes out, and the next step of the connection |
 //! | `memcached` | memcached's text protocol as a conversation; `session`, `retrieval` and `meta` execute its commands, without I/O and clock |
 //! | `binary` | memcached's binary protocol as a conversation, with its commands and its login |
@@ -89,6 +90,7 @@ mod network;
 mod options;
 mod output;
 mod passwords;
+mod protocols;
 mod redis;
 mod routing;
 mod server;
@@ -121,7 +123,7 @@ pub use meter::{Meter, Reading};
 pub use network::Network;
 pub use options::{ListenerOptions, OptionsError};
 pub use passwords::Passwords;
-pub use redis::connection_bytes_max as redis_connection_bytes_max;
+pub use protocols::Protocol;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{ConnectionLimit, Service};

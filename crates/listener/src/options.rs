@@ -3,11 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use sherwood_wire::memcached::{Limits, reply};
+use sherwood_wire::memcached::Limits;
 use thiserror::Error;
 
 use super::address::Address;
-use super::input::INPUT_BYTES;
 
 /// Options of a memcached or Redis listener. The defaults are memcached's if it has the option.
 ///
@@ -117,13 +116,6 @@ impl ListenerOptions {
             return refuse("login_timeout", "0".to_owned(), "longer than nothing");
         }
         Ok(())
-    }
-
-    /// Returns the most bytes that a connection's buffers can hold, fetched values excluded.
-    #[must_use]
-    pub fn connection_bytes_max(&self) -> usize {
-        let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        self.limits().buffer_bytes_max() + INPUT_BYTES + 2 * output
     }
 
     pub(super) fn limits(&self) -> Limits {

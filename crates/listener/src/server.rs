@@ -11,11 +11,10 @@ use thiserror::Error;
 
 use super::address::Address;
 use super::clock::Clock;
-use super::conversation::Protocol;
-use super::memcached::Memcached;
+use super::conversation::Conversations;
 use super::meter::Meter;
 use super::options::{ListenerOptions, OptionsError};
-use super::redis::Redis;
+use super::protocols::Protocol;
 use super::shared::{Service, Shared};
 use super::sockets::{Signal, Sockets};
 use super::system::{Epoll, Wake};
@@ -98,25 +97,23 @@ impl Bound {
         Self { tls: Some(tls), ..self }
     }
 
-    /// Starts the threads. They serve until the returned value is told to stop or dropped.
+    /// Starts the threads, for clients of `protocol`. They serve until the returned value is told
+    /// to stop or dropped. `seed` starts the random sequence of Redis's `RANDOMKEY`.
     ///
     /// # Errors
     /// If the system cannot create a thread or an event queue.
-    pub fn serve(self, service: Service, clock: Arc<dyn Clock>) -> io::Result<Running> {
-        self.speak(Memcached, service, clock)
+    pub fn serve(
+        self,
+        protocol: Protocol,
+        service: Service,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> io::Result<Running> {
+        (protocol.entry().serve)(self, service, clock, seed)
     }
 
-    /// Starts the threads like [`serve`](Self::serve), for clients of Redis. `seed` starts the
-    /// random sequence of `RANDOMKEY`.
-    ///
-    /// # Errors
-    /// As [`Self::serve`].
-    pub fn serve_redis(self, service: Service, clock: Arc<dyn Clock>, seed: u64) -> io::Result<Running> {
-        self.speak(Redis::new(seed), service, clock)
-    }
-
-    /// Starts the threads like [`serve`](Self::serve), for clients of any protocol.
-    pub(super) fn speak<P: Protocol>(
+    /// Starts the threads on plain sockets, or over TLS if it is set.
+    pub(super) fn speak<P: Conversations>(
         self,
         protocol: P,
         service: Service,
@@ -131,7 +128,7 @@ impl Bound {
     }
 
     /// Starts the threads on sockets that `over` makes of the system's.
-    fn start<P: Protocol, S>(
+    fn start<P: Conversations, S>(
         self,
         protocol: P,
         service: Service,

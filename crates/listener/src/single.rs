@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::conversation::Protocol;
+use super::conversation::Conversations;
 use super::memcached::Memcached;
 use super::meter::Meter;
 use super::options::ListenerOptions;
@@ -51,7 +51,7 @@ impl SingleThread {
         Self::new(Redis::new(seed), Shared::new(options, service, clock), sockets, signal)
     }
 
-    fn new<P: Protocol, S: Sockets + 'static>(
+    fn new<P: Conversations, S: Sockets + 'static>(
         protocol: P,
         shared: Shared,
         sockets: S,

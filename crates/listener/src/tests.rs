@@ -14,7 +14,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use super::account::BufferBytes;
 use super::backends::{Backends, FetchFailure, StoreChange, StoreFailure};
 use super::clock::{ManualClock, Moment};
-use super::conversation::{Advance, Conversation, NextStep, Protocol};
+use super::conversation::{Advance, Conversation, Conversations, NextStep};
 use super::counters::Count;
 use super::fake::{FakeBackends, Fetched, Noted, Stored, now};
 use super::fetch::FETCH_KEYS_MAX;

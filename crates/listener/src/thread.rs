@@ -21,7 +21,7 @@ use sherwood_model::query_times::Sampling;
 use super::account::Account;
 use super::batch::{InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
-use super::conversation::{Conversation, Protocol};
+use super::conversation::{Conversation, Conversations};
 use super::counters::Count;
 use super::foreign;
 use super::idle::IdleTime;
@@ -56,7 +56,7 @@ const NEW_CONNECTIONS: u64 = u64::MAX - 3;
 const CHECK: u64 = u64::MAX - 4;
 
 /// The state of a listener's thread.
-pub(super) struct Thread<P: Protocol, S: Sockets> {
+pub(super) struct Thread<P: Conversations, S: Sockets> {
     protocol: Arc<P>,
     number: usize,
     shared: Arc<Shared>,
@@ -96,7 +96,7 @@ struct Accepting {
     paused_until: Instant,
 }
 
-impl<P: Protocol, S: Sockets> Thread<P, S> {
+impl<P: Conversations, S: Sockets> Thread<P, S> {
     /// Creates thread number `number`, which waits for `sockets`.
     pub(super) fn new(
         protocol: Arc<P>,
@@ -394,7 +394,7 @@ impl<P: Protocol, S: Sockets> Thread<P, S> {
     /// `slot`.
     fn charge(&mut self, token: Token, slot: TenantSlot, bytes: u64, now: Instant) {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else { return };
-        // A login in this turn says who pays for it.
+        // A login in this turn determines the tenant that is charged.
         let slot_after = client.slot();
         unpaid.transfer(slot, slot_after, bytes);
         let tenant = self.shared.service.routing(slot_after).tenant();

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::buffers::Buffers;
     use crate::clock::Clock;
-    use sherwood_listener::{Bound, ConnectionLimit, ListenerOptions, Routing, Service, Target};
+    use sherwood_listener::{Bound, ConnectionLimit, ListenerOptions, Protocol, Routing, Service, Target};
 
     const BYTES: u64 = 1 << 20;
 
@@ -183,7 +183,12 @@ mod tests {
             standings: None,
             times: Arc::default(),
         };
-        let running = Bound::bind(options).expect("a port").serve(service, Arc::new(Clock::start()));
+        let running = Bound::bind(options).expect("a port").serve(
+            Protocol::Memcached,
+            service,
+            Arc::new(Clock::start()),
+            1,
+        );
         let running = running.expect("a thread");
         let mut client = TcpStream::connect(running.address().tcp().expect("a port")).expect("a listener");
         let mut ask = || {

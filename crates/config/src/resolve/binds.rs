@@ -6,13 +6,13 @@ use crate::spanned::Spanned;
 use sherwood_model::BackendId;
 
 use crate::flags::Flags;
-use crate::meaning::{BackendConfig, Listener, Mode, Protocol, Route, WriteThrough};
+use crate::meaning::{BackendConfig, Listener, Mode, Route, WriteThrough};
 use crate::problem::{Origin, Problems};
 use crate::raw::{RawFile, RawListener};
 use crate::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
 use crate::setup::AccessSetup;
 use crate::units::quoted;
-use sherwood_listener::{Address, UnixSocket};
+use sherwood_listener::{Address, Protocol, UnixSocket};
 
 use super::tenants::Resolved;
 use super::{access, clients};
@@ -30,9 +30,6 @@ const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 
 /// Maximum of listeners of a node: one per backend and a few.
 const LISTENERS_MAX: usize = 4096;
-
-/// Protocols of a listener, the default first.
-const PROTOCOLS: [(&str, Protocol); 2] = [("memcached", Protocol::Memcached), ("redis", Protocol::Redis)];
 
 const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
@@ -157,7 +154,7 @@ fn listeners(
 
 /// Name of a listener's protocol, as written.
 fn protocol_word(table: &Spanned<RawListener>) -> String {
-    given(&table.get_ref().protocol).map_or_else(|| PROTOCOLS[0].0.to_owned(), |given| given.value)
+    given(&table.get_ref().protocol).map_or_else(|| Protocol::ALL[0].name().to_owned(), |given| given.value)
 }
 
 /// Returns the listener on a UNIX socket that a flag adds to the listeners of the file.
@@ -178,7 +175,12 @@ fn listener(
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let raw = table.get_ref();
-    let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &PROTOCOLS);
+    let protocol = one_of(
+        problems,
+        PROTOCOL,
+        given(&raw.protocol),
+        &Protocol::ALL.map(|protocol| (protocol.name(), protocol)),
+    );
     let mode = handling(raw, problems);
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
     let address = bind_address(setting, bind, given(&raw.permissions), problems);

@@ -17,13 +17,15 @@ use std::sync::Arc;
 
 use sherwood_wire::memcached::reply;
 
-use crate::conversation::Protocol;
+use crate::conversation::Conversations;
+use crate::input::INPUT_BYTES;
+use crate::options::ListenerOptions;
 use crate::shared::Shared;
 
 /// The memcached protocol, as a listener serves it.
 pub(crate) struct Memcached;
 
-impl Protocol for Memcached {
+impl Conversations for Memcached {
     type Conversation = negotiation::Client;
 
     const NAME: &'static str = "memcached";
@@ -33,4 +35,11 @@ impl Protocol for Memcached {
     fn open(&self, shared: &Arc<Shared>, thread: usize) -> negotiation::Client {
         negotiation::Client::open(shared, thread)
     }
+}
+
+/// Returns the most bytes that the buffers of a memcached connection can hold, without fetched
+/// values.
+pub(crate) fn connection_bytes_max(options: &ListenerOptions) -> usize {
+    let output = options.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + options.item_size_max as usize;
+    options.limits().buffer_bytes_max() + INPUT_BYTES + 2 * output
 }

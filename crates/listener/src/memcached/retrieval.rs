@@ -173,7 +173,7 @@ impl Session<'_> {
     /// item the CAS is 0.
     fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &FetchedValue, out: &mut Vec<u8>) {
         if cas {
-            let access = access(moment, miss.target);
+            let access = access(moment);
             let cache = &self.shared.service.cache;
             let filled = cache.peek(miss.target.partition, &miss.name, &access, |item| match item.value {
                 Value::Bytes(value) => {

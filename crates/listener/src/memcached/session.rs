@@ -120,7 +120,7 @@ impl Session<'_> {
     /// Returns the access to the cache of a command that reads or stores a key, in the class of the
     /// key's deadline.
     pub(super) fn access(&self, moment: Moment, target: Target, key: &[u8]) -> Access {
-        Access { class: self.shared.deadline_class(target, key), ..access(moment, target) }
+        Access { class: self.shared.deadline_class(target, key), ..access(moment) }
     }
 
     /// Answers bytes that are not a memcached command.
@@ -239,7 +239,7 @@ impl Session<'_> {
             self.counters.increment(misses);
             return Err(reply::NOT_FOUND);
         };
-        let access = access(moment, target);
+        let access = access(moment);
         let cache = &self.shared.service.cache;
         let changed = self
             .shared
@@ -277,7 +277,7 @@ impl Session<'_> {
             let touch = |old: Option<Item<'_>>| (Change::Touch(expires), old.is_some());
             let cache = &self.shared.service.cache;
             // A touch stores nothing, so it is never refused.
-            cache.update(target.partition, key, &access(moment, target), touch).unwrap_or(false)
+            cache.update(target.partition, key, &access(moment), touch).unwrap_or(false)
         };
         self.counters.increment(Count::CmdTouch);
         self.counters.increment(if touched { Count::TouchHits } else { Count::TouchMisses });
@@ -299,7 +299,7 @@ impl Session<'_> {
     }
 
     pub(super) fn remove(&self, moment: Moment, target: Target, key: &[u8]) -> bool {
-        let access = access(moment, target);
+        let access = access(moment);
         self.shared
             .service
             .write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
@@ -334,8 +334,8 @@ const NUMBER_BYTES_MAX: usize = 1024;
 
 /// Returns the access to the cache of a memcached command. Placeholders are visible: to memcached's
 /// clients they are items with an empty value.
-pub(super) fn access(moment: Moment, target: Target) -> Access {
-    Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACEHOLDERS, ..Access::at(moment.now) }
+pub(super) fn access(moment: Moment) -> Access {
+    Access { flags: AccessFlags::SEE_PLACEHOLDERS, ..Access::at(moment.now) }
 }
 
 /// Converts the expiry time of a command to the instant at which the item expires; one in the past

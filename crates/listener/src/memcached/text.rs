@@ -13,7 +13,7 @@ use super::through::{Answer, ClientWrite};
 use super::{Memcached, binary};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
-use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
+use crate::conversation::{Advance, Conversation, Conversations, Fetched, NextStep, Stored};
 use crate::counters::Count;
 use crate::foreign::refuse;
 use crate::input::Input;

@@ -11,10 +11,10 @@ use super::clients::{CARD_BYTES_MAX, Card};
 use super::session::{Session, State};
 use crate::ahead::prefetch;
 use crate::clock::Moment;
-use crate::conversation::{Advance, Conversation, Fetched, NextStep, Protocol, Stored};
+use crate::conversation::{Advance, Conversation, Conversations, Fetched, NextStep, Stored};
 use crate::foreign::refuse;
 use crate::input::Input;
-use crate::kept::Kept;
+use crate::kept::KeptMemory;
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::sockets::Peer;
@@ -32,7 +32,7 @@ impl Redis {
     }
 }
 
-impl Protocol for Redis {
+impl Conversations for Redis {
     type Conversation = Client;
 
     const NAME: &'static str = "redis";
@@ -48,11 +48,62 @@ impl Protocol for Redis {
             thread,
             parser: Parser::new(limits(shared, false)),
             state: State::default(),
-            kept: Kept::new(Arc::clone(&shared.service.buffers)),
+            kept: KeptMemory::new(Arc::clone(&shared.service.buffers)),
             has_spoken: false,
             card,
         }
     }
+}
+
+/// Executes the commands at the start of `input`, until one is incomplete or the client has to wait.
+/// Returns the length of their bytes, and the next step.
+#[inline]
+fn converse(
+    session: &mut Session<'_>,
+    parser: &mut Parser,
+    input: &[u8],
+    output: &mut Output,
+) -> (usize, NextStep) {
+    let (mut consumed, mut ahead) = (0, 0);
+    let next = loop {
+        if let Some(next) = session.go_on(output) {
+            break next;
+        }
+        if session.client.quit {
+            break NextStep::Close;
+        }
+        if output.is_full(&session.shared.options) {
+            break NextStep::Send;
+        }
+        let parsed = parser.parse(&input[consumed..]);
+        consumed += parsed.consumed;
+        if consumed >= ahead && consumed < input.len() {
+            let mut keys = Ahead::of(&input[consumed..]);
+            prefetch(&session.shared.service, session.routing(), &mut keys);
+            ahead = input.len() - keys.left();
+        }
+        match parsed.event {
+            Event::Incomplete { need } => break NextStep::Need(need),
+            Event::Request(args) => {
+                let outside = session.is_outside();
+                session.execute(args, output);
+                if session.is_outside() != outside {
+                    *parser = Parser::new(limits(session.shared, outside));
+                }
+            }
+            Event::TooLarge(_) if session.is_outside() => {
+                session.too_large_outside(output);
+                break NextStep::HangUp;
+            }
+            Event::TooLarge(args) => session.too_large(args, output),
+            Event::Broken(error) => {
+                session.broken(error, output);
+                break NextStep::HangUp;
+            }
+        }
+        session.commands += 1;
+    };
+    (consumed, next)
 }
 
 /// Returns the limits of a client's request parser, which are lower until it has logged in.
@@ -72,7 +123,7 @@ pub(crate) struct Client {
     parser: Parser,
     state: State,
     /// The client's part of the budget of kept memory.
-    kept: Kept,
+    kept: KeptMemory,
     /// True after the first bytes of the client, which tell that it speaks this protocol.
     has_spoken: bool,
     card: Arc<Card>,
@@ -108,45 +159,7 @@ impl Conversation for Client {
             received,
             exclusive: None,
         };
-        let (mut consumed, mut ahead) = (0, 0);
-        let next = loop {
-            if let Some(next) = session.go_on(output) {
-                break next;
-            }
-            if session.client.quit {
-                break NextStep::Close;
-            }
-            if output.is_full(&session.shared.options) {
-                break NextStep::Send;
-            }
-            let parsed = parser.parse(&input[consumed..]);
-            consumed += parsed.consumed;
-            if consumed >= ahead && consumed < input.len() {
-                let mut keys = Ahead::of(&input[consumed..]);
-                prefetch(&shared.service, session.routing(), &mut keys);
-                ahead = input.len() - keys.left();
-            }
-            match parsed.event {
-                Event::Incomplete { need } => break NextStep::Need(need),
-                Event::Request(args) => {
-                    let outside = session.is_outside();
-                    session.execute(args, output);
-                    if session.is_outside() != outside {
-                        *parser = Parser::new(limits(shared, outside));
-                    }
-                }
-                Event::TooLarge(_) if session.is_outside() => {
-                    session.too_large_outside(output);
-                    break NextStep::HangUp;
-                }
-                Event::TooLarge(args) => session.too_large(args, output),
-                Event::Broken(error) => {
-                    session.broken(error, output);
-                    break NextStep::HangUp;
-                }
-            }
-            session.commands += 1;
-        };
+        let (consumed, next) = converse(&mut session, parser, input, output);
         session.card.note(moment.now, session.commands, session.last);
         session.give_back();
         *has_spoken |= consumed > 0;

@@ -87,8 +87,7 @@ fn limits(options: &ListenerOptions) -> Limits {
 
 /// Returns the most bytes that the buffers of a Redis connection can hold, without fetched values
 /// and without what is taken from the budget of kept memory.
-#[must_use]
-pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
+pub(crate) fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
     let value = reply::HEADER_BYTES_MAX + options.item_size_max as usize + 2;
     let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX);

@@ -23,7 +23,7 @@ use super::table::{self, Command};
 use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
-use crate::kept::{Kept, OWN_BYTES};
+use crate::kept::{KeptMemory, OWN_BYTES};
 use crate::output::Output;
 use crate::passwords::REFUSALS_MAX;
 use crate::routing::{Routing, Target};
@@ -41,7 +41,7 @@ pub(super) struct Session<'a> {
     pub(super) counters: &'a Counters,
     pub(super) client: &'a mut State,
     /// The client's part of the budget of kept memory.
-    pub(super) kept: &'a mut Kept,
+    pub(super) kept: &'a mut KeptMemory,
     pub(super) card: &'a Card,
     pub(super) moment: Moment,
     /// Commands executed but not yet recorded in the client's `card`.
@@ -354,13 +354,13 @@ impl Session<'_> {
         self.client.version
     }
 
-    pub(super) fn access(&self, target: Target) -> Access {
-        Access { tenant: target.tenant, ..Access::at(self.moment.now) }
+    pub(super) fn access(&self) -> Access {
+        Access::at(self.moment.now)
     }
 
     /// Returns the access of a command that reads or stores a key, in the class of its deadline.
     pub(super) fn access_in_class(&self, target: Target, name: &[u8]) -> Access {
-        Access { class: self.shared.deadline_class(target, name), ..self.access(target) }
+        Access { class: self.shared.deadline_class(target, name), ..self.access() }
     }
 
     /// Calls `read` with the item of a key, which counts as a use of it.
@@ -391,7 +391,7 @@ impl Session<'_> {
     /// Calls `read` with the item of a key, without counting as a use.
     pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let (target, name) = self.routing().find(key)?;
-        self.peek_at(target.partition, name, &self.access(target), |item| Old::of(item).map(read))?
+        self.peek_at(target.partition, name, &self.access(), |item| Old::of(item).map(read))?
     }
 
     /// Calls `read` with the item of a key of a partition, without counting as a use.
@@ -411,7 +411,7 @@ impl Session<'_> {
     /// Returns the time since the last use of an item, as the cache engine has recorded it.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
         let (target, name) = self.routing().find(key)?;
-        let last_use = self.peek_at(target.partition, name, &self.access(target), |item| item.last_use)?;
+        let last_use = self.peek_at(target.partition, name, &self.access(), |item| item.last_use)?;
         Some(self.shared.service.cache.since(last_use, self.moment.now))
     }
 
@@ -456,7 +456,7 @@ impl Session<'_> {
         decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
     ) -> Result<Changed<R>, Failure> {
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
-        let access = self.access(target);
+        let access = self.access();
         let partition = target.partition;
         let mut found = false;
         let decide = |item: Option<Item<'_>>| {
@@ -486,7 +486,7 @@ impl Session<'_> {
     /// Removes a key from the cache. Returns true if it existed.
     pub(super) fn remove(&self, key: &[u8]) -> bool {
         let removed = self.routing().find(key).is_some_and(|(target, name)| {
-            let (partition, access) = (target.partition, self.access(target));
+            let (partition, access) = (target.partition, self.access());
             let removed = match &self.exclusive {
                 None => {
                     let Service { cache, .. } = &self.shared.service;

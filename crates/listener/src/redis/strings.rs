@@ -374,7 +374,7 @@ impl Session<'_> {
     pub(super) fn add(&self, key: &[u8], item: NewItem<'_>) -> Result<bool, Failure> {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
-        let access = self.access(target);
+        let access = self.access();
         let added = match &self.exclusive {
             None => {
                 let cache = &self.shared.service.cache;

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sherwood_listener::{Backends, Count, ListenerOptions};
+use sherwood_listener::{Backends, Count, ListenerOptions, Protocol};
 use sherwood_wire::memcached::binary::client::{self as requests, Key, Progress, Reply};
 
-use crate::protocol::Protocol;
-use crate::slow::Slow;
+use crate::slow::slow;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 
@@ -169,7 +168,7 @@ fn idle_binary_clients_hold_no_buffers() {
 
 #[test]
 fn binary_client_that_waits_for_a_backend_does_not_delay_others() {
-    let slow = Arc::new(Slow::default());
+    let slow = slow();
     let one_thread = ListenerOptions { threads: 1, ..options() };
     let server = Server::read_through(one_thread, Arc::clone(&slow) as Arc<dyn Backends>);
     let (mut waiting, mut other) = (server.connect(), server.connect());

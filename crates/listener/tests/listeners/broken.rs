@@ -4,13 +4,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::protocol::Protocol;
+use sherwood_listener::{Backends, ListenerOptions, Protocol};
+
+use crate::fake::{FakeBackends, Noted, now};
+use crate::protocol::Commands;
 use crate::support::{Client, Server, options};
 use crate::wait::{TIMEOUT, eventually};
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, FetchResult, ListenerOptions};
-use sherwood_model::{Instant, PartitionId};
 
 /// Value size at which ten answers exceed the output that is sent at once.
 const SECRET_BYTES: usize = 10_000;
@@ -67,7 +66,7 @@ fn reset_between_command_and_answer(protocol: Protocol) {
 /// A listener of one thread, with its clients.
 struct Stage {
     server: Server,
-    gate: Arc<Gate>,
+    gate: Arc<FakeBackends<Gate>>,
     /// The client whose connection breaks.
     leaving: Client,
     /// The client whose command keeps the listener's thread busy meanwhile.
@@ -78,7 +77,7 @@ struct Stage {
 
 impl Stage {
     fn set(protocol: Protocol) -> Self {
-        let gate = Arc::new(Gate::new());
+        let gate = Gate::before_backends();
         let one_thread = ListenerOptions { threads: 1, ..options() };
         let server = Server::beside(protocol, one_thread, Arc::clone(&gate) as Arc<dyn Backends>);
         let [mut leaving, mut blocking, mut other] = [(); 3].map(|()| server.connect());
@@ -89,20 +88,29 @@ impl Stage {
     }
 }
 
-/// Backends that block the listener's thread while it writes the key `gate`, until the test
-/// unblocks it.
+/// Blocks the listener's thread while it writes the key `gate`, until the test unblocks it.
 struct Gate {
     reached: (Sender<()>, Mutex<Receiver<()>>),
     opened: (Sender<()>, Mutex<Receiver<()>>),
 }
 
 impl Gate {
-    fn new() -> Self {
+    /// Creates backends without values, whose changes pass a gate.
+    fn before_backends() -> Arc<FakeBackends<Self>> {
         let pair = || {
             let (sender, receiver) = channel();
             (sender, Mutex::new(receiver))
         };
-        Self { reached: pair(), opened: pair() }
+        let gate = Self { reached: pair(), opened: pair() };
+        let backends = FakeBackends::new(gate, |_, _, keys, _| now(keys.iter().map(|_| Ok(None)).collect()));
+        backends.noting(|gate, _, change| gate.pass(&change)).shared()
+    }
+
+    fn pass(&self, change: &Noted<'_>) {
+        if let Noted::Key(b"gate") = change {
+            self.reached.0.send(()).unwrap();
+            self.opened.1.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
+        }
     }
 
     /// Makes a client write the key `gate`, and returns when the listener's thread is blocked.
@@ -118,32 +126,5 @@ impl Gate {
     /// Unblocks the listener's thread.
     fn open(&self) {
         self.opened.0.send(()).unwrap();
-    }
-}
-
-impl Backends for Gate {
-    fn fetch(
-        &self,
-        _: PartitionId,
-        keys: Vec<Bytes>,
-        _: Option<Duration>,
-    ) -> BoxFuture<'static, Vec<FetchResult>> {
-        Box::pin(async move { keys.iter().map(|_| Ok(None)).collect() })
-    }
-
-    fn write(&self, _: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
-        if key == b"gate" {
-            self.reached.0.send(()).unwrap();
-            self.opened.1.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
-        }
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
     }
 }

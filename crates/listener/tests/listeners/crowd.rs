@@ -1,9 +1,10 @@
 //! Listeners on real sockets: hundreds of clients whose connections break in every way.
 
+use sherwood_listener::Protocol;
 use std::time::Duration;
 
 use crate::hostile::with_each;
-use crate::protocol::Protocol;
+use crate::protocol::Commands;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 

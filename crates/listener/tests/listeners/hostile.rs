@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use sherwood_listener::{Address, Count, ListenerOptions, UnixSocket};
+use sherwood_listener::{Address, Count, ListenerOptions, Protocol, UnixSocket};
 use tempfile::TempDir;
 
-use crate::protocol::{PROTOCOLS, Protocol};
+use crate::protocol::Commands;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 
@@ -17,7 +17,7 @@ const LIMIT: usize = 1 << 20;
 
 /// Runs a test with each protocol on each kind of socket.
 pub(crate) fn with_each(options: &ListenerOptions, connections_max: usize, test: impl Fn(Protocol, &Server)) {
-    for protocol in PROTOCOLS {
+    for protocol in Protocol::ALL {
         test(protocol, &Server::speak(protocol, options.clone(), connections_max));
         let (_directory, bind) = unix();
         test(
@@ -346,7 +346,7 @@ fn client_that_never_reads_is_closed_and_its_buffers_stay_within_their_bound() {
         });
         assert!(closed, "hundreds of megabytes of commands were accepted");
         eventually("the slow client is counted", || server.count(Count::SlowKicks) == 1);
-        let bound = (2 * options.connection_bytes_max()) as u64;
+        let bound = (2 * protocol.connection_bytes_max(&options)) as u64;
         assert!(held_max <= bound, "{held_max} bytes were held for one client");
         assert!(server.count(Count::CmdGet) < 100, "{} values were prepared", server.count(Count::CmdGet));
         ping(&mut server.connect(), protocol);
@@ -355,7 +355,7 @@ fn client_that_never_reads_is_closed_and_its_buffers_stay_within_their_bound() {
 
 #[test]
 fn clients_with_incomplete_large_values_hold_only_what_they_sent() {
-    for protocol in PROTOCOLS {
+    for protocol in Protocol::ALL {
         let server = Server::speak(protocol, options(), CLIENTS);
         let said = protocol.set("k", &"x".repeat(LIMIT)).into_bytes();
         let (most, last) = said.split_at(said.len() - 1);

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use sherwood_listener::ListenerOptions;
+use sherwood_listener::{ListenerOptions, Protocol};
 use sherwood_model::{CachePlan, Instant};
 
 use crate::hostile::with_each;
-use crate::protocol::Protocol;
+use crate::protocol::Commands;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use sherwood_listener::{Count, ListenerOptions};
+use sherwood_listener::{Count, ListenerOptions, Protocol};
 use tempfile::TempDir;
 
 use crate::asked;
 use crate::packaged::{node_program, php_program, ruby_program};
 use crate::programs::{client_program, run};
-use crate::protocol::Protocol;
 use crate::support::{Server, options};
 use crate::wait::eventually;
 

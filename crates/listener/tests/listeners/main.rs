@@ -11,6 +11,9 @@ mod binary;
 mod broken;
 mod clients;
 mod crowd;
+#[path = "../common/fake.rs"]
+#[allow(dead_code, reason = "stores and changes are observed elsewhere")]
+mod fake;
 mod hostile;
 mod large;
 mod login;

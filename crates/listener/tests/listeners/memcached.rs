@@ -3,12 +3,13 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::protocol::Protocol;
-use crate::slow::Slow;
+use crate::slow::slow;
 use crate::support::{Server, options};
 use crate::wait::eventually;
 use bytes::Bytes;
-use sherwood_listener::{Backends, BindError, Bound, Count, FetchFailure, ListenerOptions, VERSION};
+use sherwood_listener::{
+    Backends, BindError, Bound, Count, FetchFailure, ListenerOptions, Protocol, VERSION,
+};
 
 #[test]
 fn error_of_a_listener_names_a_port_in_use() {
@@ -86,7 +87,7 @@ fn listeners_threads_on_one_core() -> usize {
 
 #[test]
 fn client_that_closes_during_a_fetch_is_removed_after_the_backend_answered() {
-    let slow = Arc::new(Slow::default());
+    let slow = slow();
     let server = Server::read_through(options(), Arc::clone(&slow) as Arc<dyn Backends>);
     let mut leaving = server.connect();
     leaving.send(b"get one\r\n");
@@ -247,7 +248,7 @@ fn stopped_listener_answers_commands_already_sent_and_closes() {
 
 #[test]
 fn client_that_waits_for_a_backend_does_not_delay_others() {
-    let slow = Arc::new(Slow::default());
+    let slow = slow();
     let one_thread = ListenerOptions { threads: 1, ..options() };
     let server = Server::read_through(one_thread, Arc::clone(&slow) as Arc<dyn Backends>);
     let (mut waiting, mut other) = (server.connect(), server.connect());

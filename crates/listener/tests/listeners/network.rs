@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sherwood_listener::{Backends, Count, ListenerOptions, Network};
+use sherwood_listener::{Backends, Count, ListenerOptions, Network, Protocol};
 use sherwood_model::{Instant, TenantId};
 
-use crate::protocol::{PROTOCOLS, Protocol};
-use crate::slow::Slow;
+use crate::protocol::Commands;
+use crate::slow::slow;
 use crate::support::{Server, options};
 use crate::wait::eventually;
 
@@ -184,8 +184,8 @@ fn clients_that_finish_sending_in_debt_keep_a_bounded_number_of_places() {
 
 #[test]
 fn client_in_debt_is_sent_the_answer_of_its_backend_and_nothing_more() {
-    for protocol in PROTOCOLS {
-        let (debts, slow) = (Arc::new(Debts::default()), Arc::new(Slow::default()));
+    for protocol in Protocol::ALL {
+        let (debts, slow) = (Arc::new(Debts::default()), slow());
         let one_thread = ListenerOptions { threads: 1, ..options() };
         let backends = Arc::clone(&slow) as Arc<dyn Backends>;
         let network = Arc::clone(&debts) as Arc<dyn Network>;

@@ -1,27 +1,43 @@
 //! Simple commands and their answers, in each protocol that listeners speak.
 
-use sherwood_listener::VERSION;
+use sherwood_listener::{Protocol, VERSION};
 
-/// The protocols that listeners speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Memcached,
-    Redis,
+/// Commands of a protocol, and their answers.
+pub(crate) trait Commands {
+    /// A command without effect in this protocol, and its answer.
+    fn ping(self) -> (&'static str, String);
+
+    /// A command that stores a value.
+    fn set(self, key: &str, value: &str) -> String;
+
+    /// The answer to a value that was stored.
+    fn stored(self) -> &'static str;
+
+    /// A command that reads a value.
+    fn get(self, key: &str) -> String;
+
+    /// The answer with a value.
+    fn found(self, key: &str, value: &str) -> String;
+
+    /// The answer without a value.
+    fn missed(self) -> &'static str;
+
+    /// The answer to a value that is too large.
+    fn too_large(self) -> &'static str;
+
+    /// The answer to a client over the limit on connections.
+    fn too_many(self) -> &'static str;
 }
 
-/// Every protocol that listeners speak.
-pub(crate) const PROTOCOLS: [Protocol; 2] = [Protocol::Memcached, Protocol::Redis];
-
-impl Protocol {
-    /// A command without effect in this protocol, and its answer.
-    pub(crate) fn ping(self) -> (&'static str, String) {
+impl Commands for Protocol {
+    fn ping(self) -> (&'static str, String) {
         match self {
             Self::Memcached => ("version\r\n", format!("VERSION {VERSION}\r\n")),
             Self::Redis => ("PING\r\n", "+PONG\r\n".to_owned()),
         }
     }
 
-    pub(crate) fn set(self, key: &str, value: &str) -> String {
+    fn set(self, key: &str, value: &str) -> String {
         let (key_bytes, value_bytes) = (key.len(), value.len());
         match self {
             Self::Memcached => format!("set {key} 0 0 {value_bytes}\r\n{value}\r\n"),
@@ -31,21 +47,21 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn stored(self) -> &'static str {
+    fn stored(self) -> &'static str {
         match self {
             Self::Memcached => "STORED\r\n",
             Self::Redis => "+OK\r\n",
         }
     }
 
-    pub(crate) fn get(self, key: &str) -> String {
+    fn get(self, key: &str) -> String {
         match self {
             Self::Memcached => format!("get {key}\r\n"),
             Self::Redis => format!("GET {key}\r\n"),
         }
     }
 
-    pub(crate) fn found(self, key: &str, value: &str) -> String {
+    fn found(self, key: &str, value: &str) -> String {
         let bytes = value.len();
         match self {
             Self::Memcached => format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n"),
@@ -53,21 +69,21 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn missed(self) -> &'static str {
+    fn missed(self) -> &'static str {
         match self {
             Self::Memcached => "END\r\n",
             Self::Redis => "$-1\r\n",
         }
     }
 
-    pub(crate) fn too_large(self) -> &'static str {
+    fn too_large(self) -> &'static str {
         match self {
             Self::Memcached => "SERVER_ERROR object too large for cache\r\n",
             Self::Redis => "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n",
         }
     }
 
-    pub(crate) fn too_many(self) -> &'static str {
+    fn too_many(self) -> &'static str {
         match self {
             Self::Memcached => "ERROR Too many open connections\r\n",
             Self::Redis => "-ERR max number of clients reached\r\n",

@@ -1,13 +1,10 @@
 //! The Redis listener on real sockets: pipelines, malformed requests and fetched values.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, FetchResult};
-use sherwood_model::{Instant, PartitionId};
 
+use crate::fake::{FakeBackends, now};
 use crate::support::{Server, options};
 use crate::wait::eventually;
 
@@ -30,7 +27,12 @@ fn malformed_redis_request_is_answered_before_the_connection_closes() {
 #[test]
 fn fetched_values_of_a_client_that_suppresses_replies_are_not_kept() {
     let value = Arc::new(b"value".to_vec());
-    let server = Server::redis_read_through(options(), Arc::new(OneValue(Arc::clone(&value))));
+    // They do not fill the cache.
+    let backends = FakeBackends::new(Arc::clone(&value), |value, _, keys, _| {
+        let value = || Bytes::from_owner(Reference(Arc::clone(value)));
+        now(keys.iter().map(|_| Ok(Some(value().into()))).collect())
+    });
+    let server = Server::redis_read_through(options(), backends.shared());
     let mut client = server.connect();
     client.send(b"CLIENT REPLY OFF\r\n");
     client.send(b"MGET a b c\r\n".repeat(20).as_slice());
@@ -39,39 +41,11 @@ fn fetched_values_of_a_client_that_suppresses_replies_are_not_kept() {
     eventually("the values are dropped", || Arc::strong_count(&value) == 2);
 }
 
-/// Backends that return one value for every key and do not fill the cache.
-struct OneValue(Arc<Vec<u8>>);
-
-/// A counted reference to the value of [`OneValue`], whose count shows if a fetched value is kept.
+/// A counted reference to the value of the backends, whose count shows if a fetched value is kept.
 struct Reference(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Reference {
     fn as_ref(&self) -> &[u8] {
         &self.0
-    }
-}
-
-impl Backends for OneValue {
-    fn fetch(
-        &self,
-        _: PartitionId,
-        keys: Vec<Bytes>,
-        _: Option<Duration>,
-    ) -> BoxFuture<'static, Vec<FetchResult>> {
-        let value = || Bytes::from_owner(Reference(Arc::clone(&self.0)));
-        let found = keys.iter().map(|_| Ok(Some(value().into()))).collect();
-        Box::pin(std::future::ready(found))
-    }
-
-    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
     }
 }

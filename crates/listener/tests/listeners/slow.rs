@@ -1,29 +1,23 @@
 //! Backends that a test answers for.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, FetchFailure, FetchResult};
-use sherwood_model::{Instant, PartitionId};
+use sherwood_listener::{FetchFailure, FetchResult};
 use tokio::sync::oneshot;
 
-/// Backends that answer a fetch only when the test tells them to.
-#[derive(Default)]
-pub(crate) struct Slow {
-    waiting: Mutex<BTreeMap<String, oneshot::Sender<FetchResult>>>,
-}
+use crate::fake::FakeBackends;
 
-impl Backends for Slow {
-    fn fetch(
-        &self,
-        _: PartitionId,
-        keys: Vec<Bytes>,
-        _: Option<Duration>,
-    ) -> BoxFuture<'static, Vec<FetchResult>> {
-        let mut waiting = self.waiting.lock().unwrap();
+/// Backends that answer a fetch only when the test tells them to.
+pub(crate) type Slow = FakeBackends<Waiting>;
+
+/// The fetches that wait for their answers, by key.
+#[derive(Default)]
+pub(crate) struct Waiting(Mutex<BTreeMap<String, oneshot::Sender<FetchResult>>>);
+
+pub(crate) fn slow() -> Arc<Slow> {
+    let backends = FakeBackends::new(Waiting::default(), |Waiting(waiting), _, keys, _| {
+        let mut waiting = waiting.lock().unwrap();
         let answers: Vec<_> = keys
             .iter()
             .map(|key| {
@@ -39,29 +33,18 @@ impl Backends for Slow {
             }
             results
         })
-    }
-
-    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
-
-    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
-        change();
-    }
+    });
+    backends.shared()
 }
 
-impl Slow {
+impl Waiting {
     /// Returns true if a fetch of the key waits for its answer.
     pub(crate) fn is_asked(&self, key: &str) -> bool {
-        self.waiting.lock().unwrap().contains_key(key)
+        self.0.lock().unwrap().contains_key(key)
     }
 
     /// Answers the fetch of a key.
     pub(crate) fn answer(&self, key: &str, result: FetchResult) {
-        self.waiting.lock().unwrap().remove(key).unwrap().send(result).unwrap();
+        self.0.lock().unwrap().remove(key).unwrap().send(result).unwrap();
     }
 }

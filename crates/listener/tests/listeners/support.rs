@@ -13,13 +13,12 @@ use std::time::{Duration, Instant as Monotonic, SystemTime};
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
     Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Network,
-    Passwords, Reading, Routing, Running, Service, Target, UserRoutes,
+    Passwords, Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
 };
 use sherwood_model::query_times::{LatencyHistogram, QueryKind, QueryTimes};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
 
-use crate::protocol::Protocol;
 use crate::wait::TIMEOUT;
 
 /// Limit on connections in tests that do not test this limit.
@@ -153,10 +152,7 @@ impl Server {
         let service = Service { buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>, ..service };
         let clock = Arc::new(MachineClock::new());
         let bound = Bound::bind(options).unwrap();
-        let running = match protocol {
-            Protocol::Memcached => bound.serve(service, clock),
-            Protocol::Redis => bound.serve_redis(service, clock, 1),
-        };
+        let running = bound.serve(protocol, service, clock, 1);
         Self { running: Some(running.unwrap()), cache, buffers, times }
     }
 

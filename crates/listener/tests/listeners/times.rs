@@ -1,15 +1,14 @@
 //! Times of the queries of clients.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_listener::{FetchFailure, FetchedValue, ListenerOptions};
+use sherwood_listener::{FetchFailure, FetchedValue, ListenerOptions, Protocol};
 use sherwood_model::PartitionId;
 use sherwood_model::query_times::{LatencyHistogram, Operation, QueryKind, QueryOutcome};
 
 use crate::hostile::with_each;
-use crate::protocol::{PROTOCOLS, Protocol};
-use crate::slow::Slow;
+use crate::protocol::Commands;
+use crate::slow::slow;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 
@@ -77,8 +76,8 @@ fn commands_of_one_round_in_64_are_timed_by_operation_and_outcome() {
 
 #[test]
 fn fetched_keys_are_all_timed() {
-    for protocol in PROTOCOLS {
-        let slow = Arc::new(Slow::default());
+    for protocol in Protocol::ALL {
+        let slow = slow();
         let server = match protocol {
             Protocol::Memcached => Server::read_through(one_thread(), slow.clone()),
             Protocol::Redis => Server::redis_read_through(one_thread(), slow.clone()),

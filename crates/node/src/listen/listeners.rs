@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use sherwood_config::{Protocol, TenancySetup};
+use sherwood_config::TenancySetup;
 use sherwood_listener::{
-    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Network, Passwords, Running,
-    Service,
+    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Network, Passwords, Protocol,
+    Running, Service,
 };
 use sherwood_ports::PassedSockets;
 use sherwood_ports::access::{PasswordFile, UserTenants, Users};
@@ -201,10 +201,7 @@ impl Listeners {
             passwords: passwords.clone().map(|file| file as Arc<dyn Passwords>),
             backends: Some(Arc::new(Behind { core: Arc::clone(core), writes: setup.write_through })),
         };
-        let running = match setup.protocol {
-            Protocol::Memcached => bound.serve(service, clock),
-            Protocol::Redis => bound.serve_redis(service, clock, self.entropy.draw()),
-        };
+        let running = bound.serve(setup.protocol, service, clock, self.entropy.draw());
         Ok(Listener { running: running.map_err(StartError::Thread)?, setup, passwords })
     }
 

@@ -97,13 +97,7 @@ impl Setup {
     /// The addresses that the node listens at, each after its kind.
     #[must_use]
     pub(crate) fn addresses(&self) -> Vec<String> {
-        let listener = |listener: &ListenerSetup| {
-            let kind = match listener.protocol {
-                Protocol::Memcached => "memcached",
-                Protocol::Redis => "redis",
-            };
-            format!("{kind} {}", listener.bind)
-        };
+        let listener = |listener: &ListenerSetup| format!("{} {}", listener.protocol.name(), listener.bind);
         let port = |kind, address: Option<SocketAddr>| address.map(|address| format!("{kind} {address}"));
         let ports = [port("admin", self.admin), port("otlp", self.otlp)];
         self.listeners.iter().map(listener).chain(ports.into_iter().flatten()).collect()

@@ -179,16 +179,10 @@ impl Node {
         self.admin.map(|address| format!("{}://{address}", self.scheme))
     }
 
-    /// Returns the addresses of the memcached listeners, in the order of the setup.
+    /// Returns the addresses of the listeners of a protocol, in the order of the setup.
     #[must_use]
-    pub fn memcached(&self) -> Vec<Address> {
-        self.listeners().addresses(Protocol::Memcached)
-    }
-
-    /// Returns the addresses of the Redis listeners, in the order of the setup.
-    #[must_use]
-    pub fn redis(&self) -> Vec<Address> {
-        self.listeners().addresses(Protocol::Redis)
+    pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
+        self.listeners().addresses(protocol)
     }
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {

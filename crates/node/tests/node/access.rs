@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use sherwood_config::{AccessSetup, TlsFiles};
+use sherwood_config::{AccessSetup, Protocol, TlsFiles};
 use sherwood_listener::Address;
 use sherwood_node::{ListenerSetup, Node, StartError};
 use sherwood_store::Store;
@@ -233,11 +233,7 @@ fn listeners_speak_tls_and_ask_for_client_certificates_where_configured() {
     let Some(files) = Files::new() else { return };
     files.sign("ca", "client");
     let fake = Fake::new([("a/1", &b"1"[..])]) as std::sync::Arc<dyn Store>;
-    let redis = ListenerSetup {
-        protocol: sherwood_config::Protocol::Redis,
-        tls: Some(files.tls(false)),
-        ..listener(0)
-    };
+    let redis = ListenerSetup { protocol: Protocol::Redis, tls: Some(files.tls(false)), ..listener(0) };
     let memcached = ListenerSetup { tls: Some(files.tls(true)), ..listener(0) };
     let listeners = vec![redis, memcached];
     let node =
@@ -246,7 +242,8 @@ fn listeners_speak_tls_and_ask_for_client_certificates_where_configured() {
         [Address::Tcp(address)] => address.port(),
         other => panic!("{other:?}"),
     };
-    let (redis, memcached) = (port(&node.redis()), port(&node.memcached()));
+    let (redis, memcached) =
+        (port(&node.addresses(Protocol::Redis)), port(&node.addresses(Protocol::Memcached)));
     let mut cli = Command::new("redis-cli");
     cli.current_dir(files.0.path()).args(["-p", &redis.to_string(), "--tls", "--cacert", "ca.pem"]);
     if let Some(output) = run(cli.args(["get", "a/1"]), "apt-get install redis-tools") {

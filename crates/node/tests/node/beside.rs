@@ -24,7 +24,7 @@ fn node(write_through: Option<WriteThrough>) -> (Node, Arc<Fake>) {
 }
 
 fn clients(node: &Node) -> (Client, Client) {
-    (Client::connect(node), Client::connect_to(&node.redis()[0]))
+    (Client::connect(node), Client::connect_to(&node.addresses(Protocol::Redis)[0]))
 }
 
 #[test]
@@ -82,7 +82,8 @@ fn transaction_of_a_client_that_left_during_its_fetch_is_executed_as_it_was_sent
     drop(client);
     fake.be(Mood::Answer);
     eventually("it is executed", || other.ask("get s", "END").len() == 3);
-    let gone = format!("sherwood_listener_connections{{listener=\"{}\"}} 0", node.redis()[0]);
+    let gone =
+        format!("sherwood_listener_connections{{listener=\"{}\"}} 0", node.addresses(Protocol::Redis)[0]);
     eventually("the client has gone", || {
         Http::of(&node).ask("GET", "/metrics", "").body.lines().any(|line| line.starts_with(&gone))
     });

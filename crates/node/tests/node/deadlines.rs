@@ -206,7 +206,7 @@ fn deadlines_of_keys_fetched_for_listeners_are_counted() {
     assert_eq!(memcached.ask("get a b c", "END").len(), 7);
     assert_eq!(memcached.ask("mg none1 v U86400000", "EN"), ["EN"]);
     assert_eq!(memcached.ask("mg ab v U86400000", "EN"), ["EN"]);
-    let mut redis = Client::connect_to(&node.redis()[0]);
+    let mut redis = Client::connect_to(&node.addresses(Protocol::Redis)[0]);
     assert_eq!(redis.ask("GET az", "$-1"), ["$-1"]);
     let http = Http::of(&node);
     let count = |name: &str| {

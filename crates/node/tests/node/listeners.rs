@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
+use sherwood_config::Protocol;
 use sherwood_listener::Address;
 use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;
@@ -60,7 +61,7 @@ fn node() -> (Node, Arc<Fake>) {
 #[test]
 fn value_fetched_by_a_listener_is_a_hit_at_the_gateway() {
     let (node, fake) = node();
-    let mut client = Client::connect(&node.memcached()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Memcached)[0]);
     assert_eq!(client.get("a").as_deref(), Some("old"));
     assert_eq!(client.get("b"), None);
     assert_eq!(Http::of(&node).key("catalog", "a")["status"], "hit");
@@ -75,7 +76,7 @@ fn fetched_value_over_the_buffer_budget_is_a_miss() {
     setup.listeners = vec![listener(0)];
     setup.buffers_bytes_max = 10 << 10;
     let node = Node::start(setup).unwrap();
-    let mut client = Client::connect(&node.memcached()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Memcached)[0]);
     client.send("get large small");
     assert_eq!([client.line(), client.line(), client.line()], ["VALUE small 0 1", "s", "END"]);
     client.send("stats");
@@ -88,10 +89,10 @@ fn fetched_value_over_the_buffer_budget_is_a_miss() {
 #[test]
 fn counters_of_listeners_are_in_the_metrics() {
     let (node, _) = node();
-    let mut client = Client::connect(&node.memcached()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Memcached)[0]);
     assert_eq!((client.get("a").as_deref(), client.get("a").as_deref()), (Some("old"), Some("old")));
     let metric = |listener: usize, name: &str, labels: &str| {
-        let address = &node.memcached()[listener];
+        let address = &node.addresses(Protocol::Memcached)[listener];
         Http::of(&node).metric(&format!("sherwood_listener_{name}{{listener=\"{address}\"{labels}}}"))
     };
     assert_eq!(metric(0, "commands_total", r#",command="get",result="miss""#), 1.0);
@@ -110,7 +111,7 @@ fn counters_of_listeners_are_in_the_metrics() {
 #[test]
 fn all_listeners_share_one_bound_on_connections() {
     let (node, _) = node();
-    let [first, second] = &node.memcached()[..] else { panic!("two listeners") };
+    let [first, second] = &node.addresses(Protocol::Memcached)[..] else { panic!("two listeners") };
     let mut clients: Vec<_> = [first, second, first].into_iter().map(Client::connect).collect();
     for client in &mut clients {
         client.send("version");
@@ -130,10 +131,10 @@ fn all_listeners_share_one_bound_on_connections() {
 fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
     let (node, fake) = node();
     fake.be(Mood::Hang);
-    let mut waiting = Client::connect(&node.memcached()[0]);
+    let mut waiting = Client::connect(&node.addresses(Protocol::Memcached)[0]);
     waiting.send("get a");
     eventually("the backend is asked", || fake.calls() == 1);
-    change(&node, &mut Client::connect(&node.memcached()[1]));
+    change(&node, &mut Client::connect(&node.addresses(Protocol::Memcached)[1]));
     fake.put("a", "new");
     fake.be(Mood::Answer);
     assert_eq!(waiting.value().as_deref(), Some("old"), "who asked before is answered");
@@ -198,7 +199,7 @@ fn changed_password_file_is_in_force_for_new_connections() {
     let mut setup = setup(vec![("catalog", vec![Fake::new([]) as Arc<dyn Store>])]);
     setup.listeners = vec![ListenerSetup { auth_file: Some(path.clone()), ..listener(0) }];
     let node = Node::start(setup).unwrap();
-    let connect = || Client::connect(&node.memcached()[0]);
+    let connect = || Client::connect(&node.addresses(Protocol::Memcached)[0]);
     let log_in = |client: &mut Client, password: &str| {
         client.send(&format!("set a 0 0 {}\r\nalice {password}", 6 + password.len()));
         client.line()

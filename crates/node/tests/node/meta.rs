@@ -52,7 +52,7 @@ fn removed_stale_item_is_not_served() {
     let rules = Rules { ttl: Some(Duration::from_millis(1)), stale_if_error: NEVER, ..Rules::default() };
     let (node, fake) = node(rules);
     let http = Http::of(&node);
-    let (memcached, redis) = (&node.memcached()[0], &node.redis()[0]);
+    let (memcached, redis) = (&node.addresses(Protocol::Memcached)[0], &node.addresses(Protocol::Redis)[0]);
     for (listener, command, last) in [
         (memcached, "delete a", "NOT_FOUND"),
         (memcached, "md a", "NF"),
@@ -110,7 +110,7 @@ fn item_marked_stale_by_a_client_is_a_miss() {
 fn value_derived_from_a_tagged_one_keeps_the_tag() {
     let (node, _) = node(Rules::default());
     let http = Http::of(&node);
-    let (memcached, redis) = (&node.memcached()[0], &node.redis()[0]);
+    let (memcached, redis) = (&node.addresses(Protocol::Memcached)[0], &node.addresses(Protocol::Redis)[0]);
     for (listener, command, last) in [
         (memcached, "append n 0 0 1\r\n1", "STORED"),
         (memcached, "incr n 1", "2"),
@@ -136,7 +136,7 @@ fn failed_fetch_leaves_no_placeholder() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);
     fake.be(Mood::Fail);
-    let mut client = Client::connect_to(&node.memcached()[1]);
+    let mut client = Client::connect_to(&node.addresses(Protocol::Memcached)[1]);
     assert_eq!(client.ask("mg a v N30", "EN"), ["EN"]);
     assert_eq!(client.ask("mg none v N30", "EN"), ["EN"]);
     fake.be(Mood::Answer);

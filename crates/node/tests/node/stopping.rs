@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use sherwood_config::Protocol;
 use sherwood_node::{Node, SnapshotSetup, StartError};
 use sherwood_store::Store;
 
@@ -43,7 +44,7 @@ fn dropped_node_releases_its_ports() {
     let mut setup = setup(vec![("plain", vec![])]);
     setup.listeners = vec![listener(0)];
     let node = Node::start(setup).unwrap();
-    let addresses = [node.admin().unwrap(), node.memcached()[0].tcp().unwrap()];
+    let addresses = [node.admin().unwrap(), node.addresses(Protocol::Memcached)[0].tcp().unwrap()];
     drop(node);
     for address in addresses {
         eventually("the port is free", || std::net::TcpListener::bind(address).is_ok());

@@ -408,7 +408,7 @@ impl Client {
 
     /// Connects to the node's first memcached listener.
     pub(crate) fn connect(node: &Node) -> Self {
-        Self::connect_to(&node.memcached()[0])
+        Self::connect_to(&node.addresses(Protocol::Memcached)[0])
     }
 
     /// Sends a command and returns its answer up to the line `last`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use serde_json::json;
-use sherwood_config::{Config, Flags, parse};
+use sherwood_config::{Config, Flags, Protocol, parse};
 use sherwood_listener::Address;
 use sherwood_node::{Node, ReloadOptions, Setup};
 use sherwood_store::Store;
@@ -108,9 +108,9 @@ fn users_of_two_tenants_have_items_of_their_own_through_both_protocols() {
     let auth = format!("auth_file = \"{}\"", path.display());
     let text = format!("{TENANTS}{}{}", listener("redis", &auth), listener("memcached", &auth));
     let node = Node::start(setup(&text)).unwrap();
-    let redis = || Client::connect(&node.redis()[0]);
+    let redis = || Client::connect(&node.addresses(Protocol::Redis)[0]);
     let memcached = |user: &str, password: &str| {
-        let mut client = Client::connect(&node.memcached()[0]);
+        let mut client = Client::connect(&node.addresses(Protocol::Memcached)[0]);
         client.check(&memcached_login(user, password), "STORED\r\n");
         client
     };
@@ -145,7 +145,8 @@ fn listener_of_a_tenant_and_prefixes_lead_to_the_tenants_items() {
         listener("redis", "")
     );
     let node = Node::start(setup(&text)).unwrap();
-    let [mut gold, mut shared] = [0, 1].map(|index: usize| Client::connect(&node.redis()[index]));
+    let [mut gold, mut shared] =
+        [0, 1].map(|index: usize| Client::connect(&node.addresses(Protocol::Redis)[index]));
     gold.check("SET k golden\r\nSET silver:k mine\r\n", "+OK\r\n+OK\r\n");
     shared.check(
         "GET gold:k\r\nGET silver:k\r\nGET k\r\nSET silver:k s\r\nSET k d\r\n",
@@ -161,7 +162,7 @@ fn listener_of_a_tenant_and_prefixes_lead_to_the_tenants_items() {
 fn prefix_listener_without_a_default_tenant_has_no_other_keys() {
     let text = format!("{TENANTS}{}", listener("redis", ""));
     let node = Node::start(setup(&text)).unwrap();
-    let mut client = Client::connect(&node.redis()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
     client.check(
         "SET gold:k v\r\nGET k\r\nDBSIZE\r\nFLUSHALL\r\nGET gold:k\r\n",
         "+OK\r\n$-1\r\n:0\r\n+OK\r\n$1\r\nv\r\n",
@@ -173,7 +174,7 @@ fn gateway_answers_a_tenant_from_its_own_items_and_needs_its_name() {
     let text = format!("{TENANTS}{}", listener("redis", "tenant = \"gold\""));
     let node = Node::start(setup(&text)).unwrap();
     let http = Http::of(&node);
-    let mut gold = Client::connect(&node.redis()[0]);
+    let mut gold = Client::connect(&node.addresses(Protocol::Redis)[0]);
     gold.check("SET k golden\r\n", "+OK\r\n");
     let ask = |tenant: &str| json!({"tenant": tenant, "queries": [{"backend": "plain", "keys": ["k"]}]});
     assert_eq!(http.request(&ask("gold"))["results"][0]["value"], "golden");
@@ -197,11 +198,11 @@ fn password_file_with_a_user_of_no_tenant_is_refused_at_the_start_and_afterwards
     write_secret(&path, "gold:12345678\n");
     let node = Node::start(setup(&text)).unwrap();
     write_secret(&path, "gold:87654321\nstranger:12345678\n");
-    let mut client = Client::connect(&node.redis()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
     client.check("AUTH stranger 12345678\r\nAUTH gold 12345678\r\n", &format!("{WRONG}+OK\r\n"));
     write_secret(&path, "gold:87654321\nsilver:12345678\n");
     eventually("the new users are known", || {
-        let mut client = Client::connect(&node.redis()[0]);
+        let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
         client.0.write_all(b"AUTH silver 12345678\r\n").unwrap();
         let mut first = [0];
         client.0.read_exact(&mut first).unwrap();
@@ -222,7 +223,7 @@ fn reload_moves_users_to_other_tenants_and_refuses_a_user_of_none() {
     let after = config(&text("[\"gold\"]").replace("[\"silver\"]", "[\"silver\", \"gold-too\"]"));
     let node = Node::start(Setup::from_config(&before).unwrap()).unwrap();
     let log_in = || {
-        let mut client = Client::connect(&node.redis()[0]);
+        let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
         client.check("AUTH gold-too 12345678\r\n", "+OK\r\n");
         client
     };
@@ -241,7 +242,7 @@ fn reload_moves_users_to_other_tenants_and_refuses_a_user_of_none() {
     // The file is read with the new tenants when it changes.
     write_secret(&path, "gold:12345678\ngold-too:87654321\n");
     eventually("the new password is known", || {
-        let mut client = Client::connect(&node.redis()[0]);
+        let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
         client.0.write_all(b"AUTH gold-too 87654321\r\n").unwrap();
         let mut first = [0];
         client.0.read_exact(&mut first).unwrap();
@@ -263,7 +264,7 @@ fn tenants_fetch_the_same_key_each_for_itself_and_a_flush_of_one_stops_no_fill_o
     setup.backends[1].stores = vec![Arc::clone(&fake) as Arc<dyn Store>];
     let node = Node::start(setup).unwrap();
     let [mut gold, mut silver, mut other] = ["gold", "silver", "gold"].map(|user| {
-        let mut client = Client::connect(&node.redis()[0]);
+        let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
         client.check(&format!("AUTH {user} 12345678\r\n"), "+OK\r\n");
         client
     });
@@ -306,8 +307,8 @@ fn tenant_beyond_its_rate_is_refused_and_the_other_is_not() {
     assert_eq!(read("silver", &["another"])[0]["status"], "miss");
     assert_eq!(read("gold", &["k1"])[0]["status"], "hit", "hits cost nothing");
     for (address, command, code) in [
-        (&node.memcached()[0], "get other\r\n", "SERVER_ERROR rejected: "),
-        (&node.redis()[0], "GET other\r\n", "-REJECTED "),
+        (&node.addresses(Protocol::Memcached)[0], "get other\r\n", "SERVER_ERROR rejected: "),
+        (&node.addresses(Protocol::Redis)[0], "GET other\r\n", "-REJECTED "),
     ] {
         let mut client = Client::connect(address);
         client.check(
@@ -366,7 +367,7 @@ fn traffic_of_clients_and_backends_is_charged_and_a_tenant_in_debt_waits() {
     let used = |tenant: &str| {
         http.metric(&format!("sherwood_tenant_used_total{{tenant=\"{tenant}\",resource=\"network\"}}"))
     };
-    let mut client = Client::connect(&node.memcached()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Memcached)[0]);
     let value = "x".repeat(4_000);
     let set = format!("set big 0 0 {}\r\n{value}\r\n", value.len());
     client.check(&set, "STORED\r\n");
@@ -397,8 +398,9 @@ fn programs_of_client_libraries_run_as_two_tenants_at_the_same_time() {
     let text = format!("{TENANTS}{}{}", listener("redis", &auth), listener("memcached", &auth));
     let node = Node::start(setup(&text)).unwrap();
     let port = |address: &Address| address.tcp().expect("a port").port();
-    let (redis, memcached) = (port(&node.redis()[0]), port(&node.memcached()[0]));
-    let mut gold = Client::connect(&node.redis()[0]);
+    let (redis, memcached) =
+        (port(&node.addresses(Protocol::Redis)[0]), port(&node.addresses(Protocol::Memcached)[0]));
+    let mut gold = Client::connect(&node.addresses(Protocol::Redis)[0]);
     thread::scope(|scope| {
         for login in [["gold", "12345678"], ["silver", "87654321"]] {
             scope.spawn(move || client_program_as("redis", "redis_py.py", redis, &login));
@@ -433,7 +435,7 @@ fn each_of_4096_users_reads_what_its_tenant_wrote() {
         listener("redis", &auth)
     );
     let node = Node::start(setup(&text)).unwrap();
-    let mut client = Client::connect(&node.redis()[0]);
+    let mut client = Client::connect(&node.addresses(Protocol::Redis)[0]);
     for index in (0..4096).step_by(64) {
         let (user, tenant) = (user(index), index / 64);
         client.check(

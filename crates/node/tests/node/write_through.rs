@@ -27,7 +27,8 @@ const STORE_FIRST: WriteThrough = WriteThrough { cache_first: false, admit: true
 #[test]
 fn writes_of_both_protocols_reach_the_store_and_the_cache() {
     let (node, fake) = node(STORE_FIRST);
-    let (mut memcached, mut redis) = (Client::connect(&node), Client::connect_to(&node.redis()[0]));
+    let (mut memcached, mut redis) =
+        (Client::connect(&node), Client::connect_to(&node.addresses(Protocol::Redis)[0]));
     assert_eq!(memcached.ask("get a", "END"), ["VALUE a 0 3", "old", "END"]);
     assert_eq!(memcached.ask("set a 0 0 3\r\nnew", "STORED"), ["STORED"]);
     assert_eq!(fake.value("a").as_deref(), Some(&b"new"[..]));

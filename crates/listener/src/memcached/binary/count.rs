@@ -39,7 +39,7 @@ impl Session<'_> {
             self.counters.increment(misses);
             return Err(Status::NotFound.into());
         };
-        let (service, access) = (&self.shared.service, access(moment, target));
+        let (service, access) = (&self.shared.service, access(moment));
         let counted = service.write(target, key, || {
             service.cache.update_with_cas(target.partition, key, &access, |item| match item {
                 Some(item) => count(item, cas, delta),

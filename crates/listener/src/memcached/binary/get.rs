@@ -80,7 +80,7 @@ impl Session<'_> {
         out: &mut Vec<u8>,
     ) {
         let touched = self.routing.find(key).and_then(|(target, name)| {
-            let (cache, access) = (&self.shared.service.cache, access(moment, target));
+            let (cache, access) = (&self.shared.service.cache, access(moment));
             // A touch changes neither.
             let seen = cache.peek(target.partition, name, &access, |item| (item.flags, item.cas));
             let touched = self.touch_at(moment, target, name, exptime);

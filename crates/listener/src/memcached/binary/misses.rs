@@ -99,7 +99,7 @@ impl Miss {
     /// Appends the value and CAS of the stored item if there is one, since the CAS has to belong to
     /// the value, else the fetched value with a CAS of 0.
     fn fetched_value(&self, session: &Session<'_>, moment: Moment, found: &FetchedValue, out: &mut Vec<u8>) {
-        let (cache, access) = (&session.shared.service.cache, access(moment, self.target));
+        let (cache, access) = (&session.shared.service.cache, access(moment));
         let filled = cache.peek(self.target.partition, &self.name, &access, |item| match item.value {
             Value::Bytes(value) => {
                 response::value(out, self.echo, self.returned(), item.flags, item.cas, value);

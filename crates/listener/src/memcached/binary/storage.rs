@@ -97,7 +97,7 @@ impl Session<'_> {
         if cas == 0 {
             return if self.remove(moment, target, key) { Ok(()) } else { Err(Status::NotFound) };
         }
-        let (service, access) = (&self.shared.service, access(moment, target));
+        let (service, access) = (&self.shared.service, access(moment));
         let removed = service.write(target, key, || {
             service.cache.update(target.partition, key, &access, |item| match item {
                 // An item that this client cannot see, such as a stale one, is removed for other

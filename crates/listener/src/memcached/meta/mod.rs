@@ -54,7 +54,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Returns the access to the cache of a command that counts as a use of the item.
     fn access(&self) -> Access {
-        Access { class: self.class, ..access(self.moment, self.target) }
+        Access { class: self.class, ..access(self.moment) }
     }
 
     /// Returns the access to the cache of a command that does not count as a use of the item.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::*;
 use crate::memcached::Memcached;
+use crate::protocols::Protocol;
 
 const COUNTERS: u64 = 4;
 const THREADS: u64 = 4;
@@ -99,7 +100,7 @@ impl Counters {
 
     /// Increments single counters by a memcached client until `done`.
     fn increment_by_memcached(&self, done: &AtomicBool) {
-        let bytes_max = self.listener.shared.options.connection_bytes_max();
+        let bytes_max = Protocol::Memcached.connection_bytes_max(&self.listener.shared.options);
         let mut client = InMemoryClient::open(&Memcached, Arc::clone(&self.listener.shared), bytes_max);
         let mut number = 0;
         while !done.load(Relaxed) {

@@ -5,7 +5,7 @@ use sherwood_model::SplitMix64;
 
 use super::*;
 use crate::account::BufferBytes;
-use crate::conversation::{Advance, Conversation, NextStep, Protocol};
+use crate::conversation::{Advance, Conversation, Conversations, NextStep};
 use crate::kept::OWN_BYTES;
 use crate::output::Output;
 use crate::tests::Bounded;
