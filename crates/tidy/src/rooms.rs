@@ -11,6 +11,7 @@ use serde_json::Value;
 /// External crates that pure rooms may use: data structures, arithmetic and codecs, none of which
 /// accesses the machine.
 pub const PURE_DEPENDENCIES: &[&str] = &[
+    "base64",
     "bytes",
     "hashbrown",
     "histogram",

@@ -139,7 +139,7 @@ impl<'a> MetaKey<'a> {
     where
         'a: 'b,
     {
-        if self.base64 { base64::decode(self.sent, room) } else { self.sent }
+        if self.base64 { base64::decode(self.sent, room).unwrap_or_default() } else { self.sent }
     }
 }
 
@@ -512,7 +512,7 @@ impl<'a> Flags<'a> {
             }
             flags.flags.seen |= bit;
             match MetaFlag::of(word) {
-                Ok(MetaFlag::Base64) if base64::decoded_bytes(key).is_none() => {
+                Ok(MetaFlag::Base64) if !base64::is_valid(key) => {
                     wrong = Some(MetaRefusal::BadKey);
                 }
                 Ok(MetaFlag::Mode) => flags.mode = Some(&word[1..]),
@@ -554,7 +554,7 @@ fn arithmetic_mode(mode: Option<&[u8]>) -> Result<ArithmeticMode, MetaRefusal> {
 /// Makes the command `me`, whose only flag is `b`.
 fn debug<'a>(key: &'a [u8], words: &'a [u8]) -> Result<Meta<'a>, MetaRefusal> {
     let base64 = split_word(words).is_some_and(|(first, _)| first == b"b");
-    if key.len() > KEY_BYTES_MAX || base64 && base64::decoded_bytes(key).is_none() {
+    if key.len() > KEY_BYTES_MAX || base64 && !base64::is_valid(key) {
         return Err(MetaRefusal::BadFormat);
     }
     let flags = MetaFlags::default();
