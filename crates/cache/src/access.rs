@@ -1,6 +1,6 @@
-//! Parameters of an access: time, deadline class, tenant and flags.
+//! Parameters of an access: time, deadline class and flags.
 
-use sherwood_model::{DeadlineClass, Instant, TenantId};
+use sherwood_model::{DeadlineClass, Instant};
 
 /// Parameters of an access to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,17 +11,15 @@ pub struct Access {
     /// those of the partition counts as its last one. None without a deadline: an item keeps its
     /// class, and a new one gets the last class.
     pub class: Option<DeadlineClass>,
-    /// Tenant that makes the access. The item is charged to the partition's tenant.
-    pub tenant: TenantId,
     /// Flags of this access.
     pub flags: AccessFlags,
 }
 
 impl Access {
-    /// Returns an access at `now` by the default tenant without a deadline.
+    /// Returns an access at `now` without a deadline.
     #[must_use]
     pub const fn at(now: Instant) -> Self {
-        Self { now, class: None, tenant: TenantId(0), flags: AccessFlags::NONE }
+        Self { now, class: None, flags: AccessFlags::NONE }
     }
 }
 

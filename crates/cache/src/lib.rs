@@ -129,6 +129,7 @@ mod held;
 mod in_place;
 mod item;
 mod ledger;
+mod lines;
 mod lock;
 mod memory;
 mod options;

@@ -15,9 +15,6 @@ use crate::shard::Lookup;
 /// first-level cache.
 pub const PREFETCH_KEYS_MAX: usize = 32;
 
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
-
 impl Cache {
     /// Prefetches the memory that look-ups of these keys will read, without waiting for it. Takes
     /// the first [`PREFETCH_KEYS_MAX`] keys and leaves the others in the iterator.
@@ -50,46 +47,6 @@ impl Cache {
     }
 }
 
-/// Prefetches the cache line of an element, if it exists.
-#[inline]
-pub(crate) fn element<T>(slice: &[T], index: usize) {
-    if let Some(element) = slice.get(index) {
-        line(std::ptr::from_ref(element).cast());
-    }
-}
-
-/// Prefetches the cache line at which a value begins.
-#[inline]
-pub(crate) fn start<T>(value: &T) {
-    line(std::ptr::from_ref(value).cast());
-}
-
-/// Prefetches the lines of the first `max` bytes of a slice that will be read in order.
-#[inline]
-pub(crate) fn bytes(bytes: &[u8], max: usize) {
-    let max = bytes.len().min(max);
-    for at in (0..max).step_by(LINE_BYTES) {
-        element(bytes, at);
-    }
-    // The slice may begin within a line, so its end may be one line further.
-    element(bytes, max.saturating_sub(1));
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn line(at: *const i8) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction exists on every processor of this architecture. It is a hint: it
-    // reads nothing into the program, changes nothing and faults for no address, so any address is
-    // valid.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
-}
-
-/// No stable prefetch instruction exists for other architectures; look-ups wait for each line.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn line(_at: *const i8) {}
-
 #[cfg(test)]
 mod tests {
     use sherwood_model::{BackendId, Instant, SeededState, TenantId};
@@ -119,12 +76,5 @@ mod tests {
         assert_eq!(cache.usage(partition), before);
         let found = |name: &String| cache.peek(partition, name.as_bytes(), &access, |_| ()).is_some();
         assert!(names.iter().step_by(2).all(found) && !names.iter().skip(1).step_by(2).any(found));
-    }
-
-    #[test]
-    fn prefetch_out_of_bounds_is_ignored() {
-        element::<u64>(&[], 0);
-        element(&[1, 2], 2);
-        bytes(&[], 100);
     }
 }

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
+use crate::lines;
 use crate::memory::Supply;
-use crate::prefetch;
 
 /// Dropped keys recorded per bucket.
 const WAYS: usize = 8;
@@ -60,7 +60,7 @@ impl Ghost {
     /// Prefetches the memory that [`Self::remember`] and [`Self::recall`] will access.
     pub(super) fn prefetch(&self, hash: u64) {
         if !self.buckets.is_empty() {
-            prefetch::element(&self.buckets, self.bucket(hash));
+            lines::element(&self.buckets, self.bucket(hash));
         }
     }
 

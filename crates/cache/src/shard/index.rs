@@ -17,8 +17,8 @@
 use std::sync::Arc;
 
 use super::pages::Handle;
+use crate::lines;
 use crate::memory::Supply;
-use crate::prefetch;
 
 /// All hashes with the same tag in a segment: the segment, then the tag.
 pub(crate) type Range = u32;
@@ -90,7 +90,7 @@ impl Index {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let segment = &self.segments[self.segment(hash)];
-        prefetch::element(&segment.lines, segment.home(tag(hash)));
+        lines::element(&segment.lines, segment.home(tag(hash)));
     }
 
     /// Inserts a handle whose key is not present. Amortised O(1), at worst a segment's growth.

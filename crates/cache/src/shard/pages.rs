@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::record::{self, edit};
 use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
 use super::slot::Slot;
+use crate::lines;
 use crate::memory::{Block, Supply};
-use crate::prefetch;
 
 /// Position of a record: its page, and its offset in steps of 8 bytes.
 pub(crate) type Handle = u32;
@@ -160,7 +160,7 @@ impl Pages {
         if page.live == page.slots() {
             of_class.open.pop();
         } else if page.free != NO_SLOT {
-            prefetch::start(page.slot(usize::from(page.free) * usize::from(page.slot_bytes)).head);
+            lines::start(page.slot(usize::from(page.free) * usize::from(page.slot_bytes)).head);
         }
         handle(number, usize::from(slot) * usize::from(page.slot_bytes))
     }
@@ -203,22 +203,22 @@ impl Pages {
     #[inline]
     pub(super) fn prefetch(&self, at: Handle) {
         let slot = self.slot(at);
-        prefetch::start(slot.head);
-        prefetch::element(slot.rest, KEY_BYTES.min(slot.rest.len()).saturating_sub(1));
+        lines::start(slot.head);
+        lines::element(slot.rest, KEY_BYTES.min(slot.rest.len()).saturating_sub(1));
     }
 
     /// Prefetches a record's header.
     #[inline]
     pub(super) fn prefetch_header(&self, at: Handle) {
-        prefetch::start(self.slot(at).head);
+        lines::start(self.slot(at).head);
     }
 
     /// Prefetches a record and the beginning of its value.
     #[inline]
     pub(super) fn prefetch_all(&self, at: Handle) {
         let slot = self.slot(at);
-        prefetch::start(slot.head);
-        prefetch::bytes(slot.rest, RECORD_BYTES_MAX);
+        lines::start(slot.head);
+        lines::bytes(slot.rest, RECORD_BYTES_MAX);
     }
 
     /// Bytes of two different slots, the second for writing.
