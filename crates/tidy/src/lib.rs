@@ -17,6 +17,7 @@ pub mod comments;
 pub mod dependencies;
 pub mod documents;
 pub mod files;
+pub mod functions;
 pub mod imports;
 pub mod markdown;
 pub mod product;
