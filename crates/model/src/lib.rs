@@ -39,7 +39,7 @@ pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
 pub use percent::{Percent, PercentError};
 pub use plan::{BackendPlan, CachePlan, Plan};
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
-pub use resource::{Legs, Rates, ResourceKind, Unit};
+pub use resource::{Legs, Rates, ResourceClass, ResourceKind, Unit};
 pub use sketch::{LatencySketch, LatencyWindow};
 pub use slo::{Slo, SloMonitor, SloStanding};
 pub use split_mix::SplitMix64;

@@ -2,6 +2,8 @@
 
 use std::num::NonZero;
 
+use serde::Deserialize;
+
 use crate::{BackendId, ResourceId, TenantId};
 
 /// Kind of a resource that refills every second.
@@ -13,6 +15,40 @@ pub enum ResourceKind {
     Writes(BackendId),
     /// Bytes of network. A hit saves those between the node and the backend.
     Network,
+}
+
+/// Kind of a resource, whatever its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResourceClass {
+    /// Reads of a backend.
+    Reads,
+    /// Writes of a backend.
+    Writes,
+    /// Bytes of network.
+    Network,
+}
+
+impl ResourceClass {
+    /// Returns the kind of the resource at `backend`, which network ignores.
+    #[must_use]
+    pub const fn at(self, backend: BackendId) -> ResourceKind {
+        match self {
+            Self::Reads => ResourceKind::Reads(backend),
+            Self::Writes => ResourceKind::Writes(backend),
+            Self::Network => ResourceKind::Network,
+        }
+    }
+
+    /// Returns DynamoDB's unit of reads or writes; a byte of network.
+    #[must_use]
+    pub const fn default_unit(self) -> Unit {
+        match self {
+            Self::Reads => Unit::DYNAMODB_READ,
+            Self::Writes => Unit::DYNAMODB_WRITE,
+            Self::Network => Unit::Bytes(NonZero::<u32>::MIN),
+        }
+    }
 }
 
 /// The measure of a read or a write of one key.
@@ -52,7 +88,8 @@ impl Unit {
 }
 
 /// The legs of the network whose bytes are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Legs {
     /// The legs to clients and to stores.
     #[default]

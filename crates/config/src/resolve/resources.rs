@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 
 use crate::spanned::Spanned;
-use sherwood_model::{BackendId, Legs, ResourceKind, Unit};
+use sherwood_model::{BackendId, Legs, ResourceClass, ResourceKind, Unit};
 
 use super::backends::{NAMES, is_name};
 use crate::meaning::BackendConfig;
@@ -28,14 +28,6 @@ pub(super) const CACHE: &str = "cache";
 /// Units per second of a resource; a thousandth would be one request in a quarter of an hour.
 const TOTAL_MIN: f64 = 1.0;
 const TOTAL_MAX: f64 = 1e12;
-
-/// Kinds of resources, as they are written.
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Reads,
-    Writes,
-    Network,
-}
 
 /// Resolves the resources in the order of the file.
 pub(super) fn resolve(
@@ -108,21 +100,20 @@ fn resource(
     let backend = backend(table, kind, backends, problems);
     let legs_words = [("both", Legs::Both), ("client", Legs::Client)];
     let legs = one_of(problems, LEGS, given(&raw.legs), &legs_words);
-    if let (Some(legs), Kind::Reads | Kind::Writes) = (given(&raw.legs), kind) {
+    if let (Some(legs), ResourceClass::Reads | ResourceClass::Writes) = (given(&raw.legs), kind) {
         let message = "[[resource]] legs are those of network, and kind is another: remove them";
         problems.add(&legs.origin, message);
     }
     let total_per_s = total(table, kind, problems)?;
-    let kind_of = |backend| match kind {
-        Kind::Reads => ResourceKind::Reads(backend),
-        Kind::Writes => ResourceKind::Writes(backend),
-        Kind::Network => ResourceKind::Network,
-    };
-    Some(ResourceSetup { name, kind: kind_of(backend?), unit: unit(raw, kind, problems), legs, total_per_s })
+    Some(ResourceSetup { name, kind: kind.at(backend?), unit: unit(raw, kind, problems), legs, total_per_s })
 }
 
-fn kind(table: &Spanned<RawResource>, problems: &mut Problems<'_>) -> Option<Kind> {
-    let kinds = [("reads", Kind::Reads), ("writes", Kind::Writes), ("network", Kind::Network)];
+fn kind(table: &Spanned<RawResource>, problems: &mut Problems<'_>) -> Option<ResourceClass> {
+    let kinds = [
+        ("reads", ResourceClass::Reads),
+        ("writes", ResourceClass::Writes),
+        ("network", ResourceClass::Network),
+    ];
     let Some(kind) = given(&table.get_ref().kind) else {
         let message = "[[resource]] has no kind; it must be one of \"reads\", \"writes\", \"network\": set kind = \"reads\"";
         problems.add(&bytes(table), message);
@@ -134,25 +125,25 @@ fn kind(table: &Spanned<RawResource>, problems: &mut Problems<'_>) -> Option<Kin
 /// Returns the backend whose units are counted; any for network, which has none.
 fn backend(
     table: &Spanned<RawResource>,
-    kind: Kind,
+    kind: ResourceClass,
     backends: &[BackendConfig],
     problems: &mut Problems<'_>,
 ) -> Option<BackendId> {
     match (given(&table.get_ref().backend), kind) {
-        (None, Kind::Network) => Some(BackendId(0)),
-        (Some(backend), Kind::Network) => {
+        (None, ResourceClass::Network) => Some(BackendId(0)),
+        (Some(backend), ResourceClass::Network) => {
             let message =
                 "[[resource]] has a backend, and network is counted for all together: remove backend";
             problems.add(&backend.origin, message);
             None
         }
-        (None, Kind::Reads | Kind::Writes) => {
+        (None, ResourceClass::Reads | ResourceClass::Writes) => {
             let message =
                 "[[resource]] has no backend; it must name the one that counts: set backend = \"catalog\"";
             problems.add(&bytes(table), message);
             None
         }
-        (Some(name), Kind::Reads | Kind::Writes) => {
+        (Some(name), ResourceClass::Reads | ResourceClass::Writes) => {
             let index = backends.iter().position(|backend| backend.name == name.value);
             match index {
                 None => {
@@ -173,14 +164,10 @@ fn backend(
     }
 }
 
-fn unit(raw: &RawResource, kind: Kind, problems: &mut Problems<'_>) -> Unit {
-    let default = match kind {
-        Kind::Reads => Unit::DYNAMODB_READ,
-        Kind::Writes => Unit::DYNAMODB_WRITE,
-        Kind::Network => Unit::Bytes(NonZero::<u32>::MIN),
-    };
+fn unit(raw: &RawResource, kind: ResourceClass, problems: &mut Problems<'_>) -> Unit {
+    let default = kind.default_unit();
     let Some(Given { value, origin }) = given(&raw.unit) else { return default };
-    if kind == Kind::Network {
+    if kind == ResourceClass::Network {
         problems.add(&origin, "[[resource]] unit of network is always a byte: remove it");
         return default;
     }
@@ -198,7 +185,7 @@ fn unit(raw: &RawResource, kind: Kind, problems: &mut Problems<'_>) -> Unit {
     }
 }
 
-fn total(table: &Spanned<RawResource>, kind: Kind, problems: &mut Problems<'_>) -> Option<f64> {
+fn total(table: &Spanned<RawResource>, kind: ResourceClass, problems: &mut Problems<'_>) -> Option<f64> {
     let Some(Given { value, origin }) = given(&table.get_ref().total) else {
         let message =
             "[[resource]] has no total; it must say how many units there are in a second: set total = 3000";
@@ -207,7 +194,7 @@ fn total(table: &Spanned<RawResource>, kind: Kind, problems: &mut Problems<'_>) 
     };
     let units = match value {
         RawTotal::Units(units) => units,
-        RawTotal::Bytes(size) if kind == Kind::Network => size.0 as f64,
+        RawTotal::Bytes(size) if kind == ResourceClass::Network => size.0 as f64,
         RawTotal::Bytes(size) => {
             let message = format!(
                 "[[resource]] total is {size}; it must be a number of units, a size is one of network: set total = 3000"

@@ -32,5 +32,6 @@ pub use operations::Operations;
 pub use pause::pause_after_refusal;
 pub use published::{Published, PublishedError, SCENARIOS};
 pub use scenario::{
-    Arrival, Backend, Change, Clients, Control, Decide, Kind, Legs, Load, Resource, Scenario, Tenant, Unit,
+    Arrival, Backend, Change, Clients, Control, Decide, Load, Resource, Scenario, Tenant, UnitName,
 };
+pub use sherwood_model::{Legs, ResourceClass as Kind};

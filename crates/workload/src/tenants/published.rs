@@ -8,10 +8,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sherwood_model::units::{ByteSize, Span};
+use sherwood_model::{Legs, ResourceClass};
 use thiserror::Error;
 
 use super::scenario::{
-    Arrival, Backend, Change, Clients, Control, Decide, Kind, Legs, Load, Resource, Scenario, Tenant, Unit,
+    Arrival, Backend, Change, Clients, Control, Decide, Load, Resource, Scenario, Tenant, UnitName,
 };
 
 /// Names and descriptions of the scenarios.
@@ -121,9 +122,9 @@ impl Published {
                 slots: 100_000,
             }],
             resources: vec![
-                resource("reads", Kind::Reads),
-                resource("writes", Kind::Writes),
-                resource("network", Kind::Network),
+                resource("reads", ResourceClass::Reads),
+                resource("writes", ResourceClass::Writes),
+                resource("network", ResourceClass::Network),
             ],
             tenants,
         }
@@ -367,9 +368,9 @@ fn load(keys: f64) -> Load {
     }
 }
 
-fn resource(name: &str, kind: Kind) -> Resource {
-    let backend = (kind != Kind::Network).then(|| DB.to_owned());
-    Resource { name: name.to_owned(), kind, backend, unit: Unit::DynamoDb, legs: Legs::Both }
+fn resource(name: &str, kind: ResourceClass) -> Resource {
+    let backend = (kind != ResourceClass::Network).then(|| DB.to_owned());
+    Resource { name: name.to_owned(), kind, backend, unit: UnitName::DynamoDb, legs: Legs::Both }
 }
 
 fn seconds(seconds: u64) -> Span {

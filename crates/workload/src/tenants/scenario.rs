@@ -5,8 +5,8 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sherwood_model as model;
 use sherwood_model::units::{ByteSize, Span};
+use sherwood_model::{Legs, ResourceClass, Unit};
 
 use super::error::ScenarioError;
 use super::validate;
@@ -107,33 +107,21 @@ pub struct Resource {
     /// The resource's name, by which [`Tenant::rates`] refer to it.
     pub name: String,
     /// Kind of work that it counts.
-    pub kind: Kind,
+    pub kind: ResourceClass,
     /// The backend of reads and writes, none for network.
     pub backend: Option<String>,
     /// Units of reads and writes.
     #[serde(default)]
-    pub unit: Unit,
+    pub unit: UnitName,
     /// The bytes that network counts.
     #[serde(default)]
     pub legs: Legs,
 }
 
-/// Kind of a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Reads of a backend.
-    Reads,
-    /// Writes of a backend.
-    Writes,
-    /// Bytes of keys and values.
-    Network,
-}
-
 /// Size of a unit of reads or writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unit {
+pub enum UnitName {
     /// 4 KiB of a read item, 1 KiB of a written one, begun ones counted in full.
     #[default]
     DynamoDb,
@@ -145,17 +133,6 @@ pub enum Unit {
         /// Bytes of a unit, at least 1.
         bytes: ByteSize,
     },
-}
-
-/// The connections whose bytes count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Legs {
-    /// Connections to clients and to backends.
-    #[default]
-    Both,
-    /// Connections to clients.
-    Client,
 }
 
 /// A tenant: its baseline, its clients and what they ask for.
@@ -322,14 +299,13 @@ impl Scenario {
 impl Resource {
     /// The measure of a read or a write; a count for network.
     #[must_use]
-    pub fn measure(&self) -> model::Unit {
+    pub fn measure(&self) -> Unit {
         match (self.kind, self.unit) {
-            (Kind::Network, _) | (_, Unit::Count) => model::Unit::Count,
-            (Kind::Reads, Unit::DynamoDb) => model::Unit::DYNAMODB_READ,
-            (Kind::Writes, Unit::DynamoDb) => model::Unit::DYNAMODB_WRITE,
-            (_, Unit::Bytes { bytes }) => {
+            (ResourceClass::Network, _) | (_, UnitName::Count) => Unit::Count,
+            (class, UnitName::DynamoDb) => class.default_unit(),
+            (_, UnitName::Bytes { bytes }) => {
                 let bytes = u32::try_from(bytes.0).ok().and_then(NonZero::new);
-                model::Unit::Bytes(bytes.unwrap_or(NonZero::<u32>::MIN))
+                Unit::Bytes(bytes.unwrap_or(NonZero::<u32>::MIN))
             }
         }
     }
@@ -339,8 +315,8 @@ impl Resource {
     #[must_use]
     pub fn units(&self, bytes: u64) -> f64 {
         match self.kind {
-            Kind::Network => bytes as f64,
-            Kind::Reads | Kind::Writes => self.measure().of(bytes) as f64,
+            ResourceClass::Network => bytes as f64,
+            ResourceClass::Reads | ResourceClass::Writes => self.measure().of(bytes) as f64,
         }
     }
 }
@@ -403,11 +379,17 @@ mod tests {
         let resource =
             |kind, unit| Resource { name: String::new(), kind, backend: None, unit, legs: Legs::Both };
         let units = |kind, unit, bytes| resource(kind, unit).units(bytes);
-        assert_eq!([4_096, 4_097].map(|bytes| units(Kind::Reads, Unit::DynamoDb, bytes)), [1.0, 2.0]);
-        assert_eq!([1_024, 2_016].map(|bytes| units(Kind::Writes, Unit::DynamoDb, bytes)), [1.0, 2.0]);
-        assert_eq!(units(Kind::Reads, Unit::Count, 1 << 20), 1.0);
-        assert_eq!(units(Kind::Reads, Unit::Bytes { bytes: ByteSize(100) }, 0), 1.0);
-        assert_eq!(units(Kind::Network, Unit::DynamoDb, 516), 516.0);
+        assert_eq!(
+            [4_096, 4_097].map(|bytes| units(ResourceClass::Reads, UnitName::DynamoDb, bytes)),
+            [1.0, 2.0]
+        );
+        assert_eq!(
+            [1_024, 2_016].map(|bytes| units(ResourceClass::Writes, UnitName::DynamoDb, bytes)),
+            [1.0, 2.0]
+        );
+        assert_eq!(units(ResourceClass::Reads, UnitName::Count, 1 << 20), 1.0);
+        assert_eq!(units(ResourceClass::Reads, UnitName::Bytes { bytes: ByteSize(100) }, 0), 1.0);
+        assert_eq!(units(ResourceClass::Network, UnitName::DynamoDb, 516), 516.0);
     }
 
     #[test]

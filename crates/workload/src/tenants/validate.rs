@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 
+use sherwood_model::ResourceClass;
+
 use super::error::ScenarioError;
-use super::scenario::{Backend, Change, Control, Kind, Load, Resource, Scenario, Tenant, Unit};
+use super::scenario::{Backend, Change, Control, Load, Resource, Scenario, Tenant, UnitName};
 
 type Verdict = Result<(), ScenarioError>;
 
@@ -52,13 +54,13 @@ fn backend(at: &str, backend: &Backend) -> Verdict {
 fn resource(at: &str, resource: &Resource, scenario: &Scenario) -> Verdict {
     let Resource { name, kind, backend, unit, legs: _ } = resource;
     require(!name.is_empty(), format!("{at}.name"), "empty", "a text")?;
-    if let Unit::Bytes { bytes } = unit {
+    if let UnitName::Bytes { bytes } = unit {
         number(format!("{at}.unit.bytes"), bytes.0 as f64, 1.0, 1e9, "1 to 1000000000")?;
     }
     let at = format!("{at}.backend");
     match (kind, backend) {
-        (Kind::Network, None) => Ok(()),
-        (Kind::Network, Some(name)) => require(false, at, name, "left out for network"),
+        (ResourceClass::Network, None) => Ok(()),
+        (ResourceClass::Network, Some(name)) => require(false, at, name, "left out for network"),
         (_, None) => require(false, at, "left out", "the name of a backend"),
         (_, Some(name)) => require(scenario.backend(name).is_some(), at, name, "the name of a backend"),
     }
