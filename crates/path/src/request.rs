@@ -55,7 +55,7 @@ pub struct Request<K, V> {
     /// The keys of all queries, in their order; empty before the look-up.
     keys: Vec<KeyState<V>>,
     /// Stale values to answer with if their fetch fails or is late, by slot.
-    kept: Vec<Kept<V>>,
+    kept: Vec<KeptValue<V>>,
     /// Time of the look-up, at which the hits ended.
     looked_up: Option<Instant>,
     /// Number of keys without an answer.
@@ -78,7 +78,7 @@ struct QueryState<K> {
 
 /// The stale value of a key whose fetch is in flight.
 #[derive(Clone, Debug)]
-struct Kept<V> {
+struct KeptValue<V> {
     slot: u32,
     value: V,
     since: Instant,
@@ -340,7 +340,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         query: u32,
     ) -> Option<End<V>> {
         let at = self.kept.binary_search_by_key(&slot, |kept| kept.slot).ok()?;
-        let Kept { value, since, .. } = &self.kept[at];
+        let KeptValue { value, since, .. } = &self.kept[at];
         let stale = || End::Stale(Box::new(Stale { value: value.clone(), since: *since, at: now }));
         takes(&self.queries[query as usize].query.staleness, now - *since).then(stale)
     }
@@ -372,7 +372,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
                         left.stale.push(missed());
                         KeyState::Ended(End::Stale(Box::new(Stale { value, since, at: now })))
                     } else {
-                        kept.push(Kept { slot: (first_key + position) as u32, value, since });
+                        kept.push(KeptValue { slot: (first_key + position) as u32, value, since });
                         left.misses.push(missed());
                         asked
                     }

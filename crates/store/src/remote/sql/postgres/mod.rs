@@ -48,7 +48,7 @@ use clear::{Clear, Watch};
 use error::Phase;
 use parameter::Parameter;
 use socket::{Encrypt, Meter, Metered};
-use statement::{Form, Kept, names};
+use statement::{Form, KeptStatement, names};
 
 /// Default port of PostgreSQL.
 pub(super) const PORT: u16 = 5432;
@@ -227,7 +227,7 @@ pub(super) struct Connection {
     has_looked_up: bool,
     /// Statements of the connection by their text: at most
     /// [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a key list, and the writes.
-    statements: HashMap<String, Kept>,
+    statements: HashMap<String, KeptStatement>,
     /// True if the connection has answered a statement.
     has_answered: bool,
     /// True if the server has begun to answer the last statement.
@@ -267,7 +267,7 @@ impl Connection {
 
     /// Returns a statement, and true if it was not kept. A kept one may be outdated.
     async fn statement(&mut self, sql: &str) -> Result<(Form, bool), Failed> {
-        if let Some(form) = self.statements.get(sql).and_then(Kept::form) {
+        if let Some(form) = self.statements.get(sql).and_then(KeptStatement::form) {
             return Ok((form, false));
         }
         let form = match self.is_direct {
@@ -282,7 +282,7 @@ impl Connection {
     /// Returns true if the statement `sql` may be prepared anew now, which then happens at its next
     /// use.
     fn renew(&mut self, sql: &str) -> bool {
-        let is_renewed = self.statements.get_mut(sql).is_some_and(Kept::renew);
+        let is_renewed = self.statements.get_mut(sql).is_some_and(KeptStatement::renew);
         if is_renewed {
             self.client.clear_type_cache();
         }

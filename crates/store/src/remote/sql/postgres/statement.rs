@@ -45,7 +45,7 @@ pub(super) fn names(columns: &[Column]) -> Vec<String> {
 
 /// A statement of one connection.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct KeptStatement {
     /// The statement and the time at which it was prepared; none if it has to be prepared.
     form: Option<(Form, Instant)>,
     /// The names of the columns, if the form does not have them.
@@ -53,7 +53,7 @@ pub(super) struct Kept {
     renewal: Renewal,
 }
 
-impl Kept {
+impl KeptStatement {
     /// The statement; none if it has to be prepared.
     pub(super) fn form(&self) -> Option<Form> {
         self.form.as_ref().filter(|(_, since)| since.elapsed() < KEPT_MAX).map(|(form, _)| form.clone())
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn kept_statement_is_forgotten_after_a_minute_and_when_it_is_renewed() {
-        let mut kept = Kept::default();
+        let mut kept = KeptStatement::default();
         assert!(kept.form().is_none());
         kept.keep(Form::Unnamed(Arc::new([Type::INT4])));
         tokio::time::advance(KEPT_MAX - Duration::from_millis(1)).await;
