@@ -21,7 +21,7 @@ pub enum Action<K, V, W> {
         replica: ReplicaId,
         /// At least one key, no key twice; the reply answers in this order.
         keys: Vec<K>,
-        /// The most urgent demand (deadline, class) of those who wait for the keys.
+        /// The most urgent demand (deadline, class) among the waiters of the keys.
         demand: Demand,
         /// The time at which the keys were asked for, or a further attempt was made: the call has
         /// waited since.

@@ -60,7 +60,7 @@ pub struct TenantOptions {
     /// [`BURST_UNITS`](Self::BURST_UNITS), a rate of 100 a second is exceeded by at most 4% in a
     /// second.
     pub burst_units: u32,
-    /// True if units that nobody uses go to tenants that wait.
+    /// True if unused units are lent to tenants that wait.
     pub lends: bool,
     /// The treatment of work beyond its tenant's rate.
     pub over: OverRate,

@@ -54,7 +54,7 @@ pub(crate) struct Paced {
     /// The scenario's remaining share of the server's capacity, in (0, 1], as the bits of an
     /// `f64`.
     limit: AtomicU64,
-    /// The share that somebody has set by hand, which then counts instead; NaN if nobody has.
+    /// The share set by hand, which takes precedence; NaN if none is set.
     by_hand: AtomicU64,
     waiting: AtomicU32,
     rng: Mutex<Rng>,

@@ -33,8 +33,8 @@ pub struct TenantGate {
 }
 
 impl TenantGate {
-    /// Creates a gate for this many tenants without limits on the rates; `lends` if units that
-    /// nobody uses go to tenants in debt.
+    /// Creates a gate for this many tenants without limits on the rates; `lends` if
+    /// unused units pay for tenants in debt.
     #[must_use]
     pub fn new(tenants: u16, lends: bool) -> Self {
         Self { rates: TenantRates::new(tenants, 0, lends) }

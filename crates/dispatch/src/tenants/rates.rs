@@ -7,19 +7,18 @@ use sherwood_model::{Instant, TenantId, TokenBucket};
 /// Time for which units that were not used may be used later: some calls of most tenants.
 const BURST: Duration = Duration::from_millis(10);
 
-/// The rates at which tenants use one resource: who pays for work, when that is paid for, and what
-/// was used. What waits, and in which order, is the matter of queues above it.
+/// The rates at which tenants use one resource: the tenant that pays for work, the time at which it
+/// is paid for, and the use so far. Waiting work and its order belong to the queues above it.
 ///
-/// With *lending*, units of the total that nobody uses pay for tenants beyond their rates; such
-/// work adds nothing to their debts, so that an owner that comes back finds its own units as
-/// before.
+/// With *lending*, unused units of the total pay for tenants beyond their rates. Such work adds
+/// nothing to their debts, and an owner that resumes has all its own units.
 ///
 /// Every call takes constant time, [`set_rates`](Self::set_rates) O(n). Memory: some 100 bytes for
 /// each tenant. Calls with a tenant that does not exist panic.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantRates {
     tenants: Vec<Rate>,
-    /// Units of all tenants together, from which what nobody uses is lent; none without lending.
+    /// Units of all tenants together, of which unused ones are lent; none without lending.
     total: Option<TokenBucket>,
     /// True if one rate pays for the work of all tenants: that of the first one's bucket.
     is_common: bool,
@@ -86,8 +85,8 @@ impl Meter {
 }
 
 impl TenantRates {
-    /// Creates the rates of this many tenants, without limits; `lends` if units that nobody uses
-    /// pay for others. A tenant may use `burst_units` later that it did not use, or those of 10 ms.
+    /// Creates the rates of this many tenants, without limits; `lends` if unused units
+    /// pay for others. A tenant may use `burst_units`, or those of 10 ms, later than it got them.
     pub(crate) fn new(tenants: u16, burst_units: u32, lends: bool) -> Self {
         let (own, lent) = (Meter::default(), Meter::default());
         let rate = Rate { bucket: TokenBucket::unlimited(BURST), per_s: None, own, lent };

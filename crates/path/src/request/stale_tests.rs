@@ -108,7 +108,7 @@ fn value_marked_outdated_is_stale_from_now_on() {
     cache.update(PartitionId(0), b"k", &Access::at(at(50)), |_| (amend, ())).unwrap();
     let (mut request, fetches) = start(&cache, 120, &["k"], NEVER);
     request.handle_result(at(130), fetches[0].keys[0].1, failure());
-    assert_eq!(answers(&request), [(Status::Timeout, None, 10, None)], "nobody takes a stale one");
+    assert_eq!(answers(&request), [(Status::Timeout, None, 10, None)], "no query accepts a stale value");
     let (mut request, fetches) = start(&cache, 120, &["k"], Staleness { if_error: ms(60), ..NEVER });
     request.handle_result(at(130), fetches[0].keys[0].1, failure());
     assert_eq!(answers(&request), [(Status::Stale, Some(1), 10, Some(10))]);

@@ -45,7 +45,7 @@ pub struct Knobs {
     pub salt: Option<f64>,
     /// Least predicted gain for which another division is applied.
     pub apply_over: Option<f64>,
-    /// True if units that nobody uses go to tenants that wait.
+    /// True if unused units are lent to tenants that wait.
     pub lends: bool,
     /// Policy that divides a tenant's cache among its backends; none keeps the first division.
     pub within: Option<String>,

@@ -23,7 +23,7 @@ use tenant::{Tenant, Waiting};
 /// A wake-up may come late. The units of up to 45 ms for which work waited are caught up then, so
 /// that a busy machine does not lower the rates.
 ///
-/// With *lending*, units of the total that nobody uses go to tenants that wait, in that same order.
+/// With *lending*, unused units of the total are lent to tenants that wait, in that same order.
 /// An owner that comes back finds its own units as before, so its work starts at once; all together
 /// then exceed the total by the owner's burst, for which lending pauses. Without lending,
 /// rates are hard limits.
@@ -82,7 +82,7 @@ pub struct TenantQueueOptions {
     /// 10 ms. Work arrives at random: without some units, one of a low rate would wait for most of
     /// the time between two units, although the rate suffices.
     pub burst_units: u32,
-    /// True if units that nobody uses go to tenants that wait.
+    /// True if unused units are lent to tenants that wait.
     pub lends: bool,
 }
 

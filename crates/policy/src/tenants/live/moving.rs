@@ -209,7 +209,7 @@ fn step_rate(tenants: &Tenants, index: usize, resource: usize) -> f64 {
 }
 
 /// The division one step from `from` to `to`: donors give at most a step each, and receivers divide
-/// it, with the bytes that nobody has, at most a step each.
+/// it, with the unassigned bytes, at most a step each.
 fn next_split(tenants: &Tenants, from: &[u64], to: &[u64]) -> Vec<u64> {
     let wish = |(index, (from, to)): (usize, (&u64, &u64))| {
         let most = step_bytes(tenants, index);
@@ -221,7 +221,7 @@ fn next_split(tenants: &Tenants, from: &[u64], to: &[u64]) -> Vec<u64> {
     let wished = sum(&wishes);
     let weights = crate::bounds::as_weights;
     let gifts = share(wished.min(free + sum(&offers)), &weights(&wishes), &wishes);
-    // Where the goal leaves bytes free, donors give what nobody receives, too.
+    // Where the goal leaves bytes free, donors also give up bytes that no tenant receives.
     let surplus = sum(from).saturating_sub(sum(to));
     let given = (sum(&gifts).saturating_sub(free) + surplus).min(sum(&offers));
     let gives = share(given, &weights(&offers), &offers);
