@@ -28,7 +28,7 @@ use crate::events::EventQueue;
 use crate::server::SizedCache;
 use crate::slab::Slab;
 use crate::traffic::stream;
-use crate::world::Imbalance;
+use crate::onerf::Imbalance;
 
 /// A simulated run, which starts with an empty cache.
 ///

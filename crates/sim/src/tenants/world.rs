@@ -29,7 +29,7 @@ use super::within::DECIDE_EVERY;
 use crate::events::EventQueue;
 use crate::server::SizedCache;
 use crate::slab::Slab;
-use crate::world::Imbalance;
+use crate::onerf::Imbalance;
 use machine::Machine;
 use network::Network;
 
