@@ -73,7 +73,7 @@ fn simulated_lru_hits_match_stack_distances() {
         let world = run(&setup);
         let mut traffic = Traffic::new(&setup, Partitions::new(1, 1), 1).expect("valid");
         let keys = (0..world.queries()).map(|_| traffic.next_request().queries[0].keys[0].object());
-        let total = world.servers[0].cache.total();
+        let total = world.nodes[0].cache.total();
         assert_eq!(total.hits, lru_hits(keys, items as usize), "{items} places");
         assert!(total.hits > 0 && total.misses > total.hits / 100);
     }
@@ -180,8 +180,8 @@ fn key_counts_that_do_not_balance_stop_the_run() {
     let (mut counted, mut forgot) = (ran(), ran());
     counted.queries += 1;
     // Replacing the machines loses their counters.
-    let fresh = World::new(&setup).expect("valid").servers.remove(0);
-    forgot.servers[0].machines = fresh.machines;
+    let fresh = World::new(&setup).expect("valid").nodes.remove(0);
+    forgot.nodes[0].machines = fresh.machines;
     let looked_up = ran().queries();
     assert!(looked_up > 900, "{looked_up}");
     let Halt::Imbalance(found) = halt(counted) else { panic!("not the trace") };
@@ -207,7 +207,7 @@ fn overloaded_backend_fails_its_queries() {
     let world = run(&setup);
     let results = world.results();
     assert!(results.errors > 100 && results.p99_max_ms >= 1_000.0, "{results:?}");
-    assert!(world.backends[0].waiting() <= 20, "cancelled calls leave the queue");
+    assert!(world.servers.waiting(BackendId(0)) <= 20, "cancelled calls leave the queue");
 }
 
 #[test]
@@ -217,11 +217,11 @@ fn gradual_resize_keeps_the_sum_of_budgets() {
     // Needed because the caches are not full yet.
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
     let world = run(&setup);
-    let budgets = |server: &Server| match server.cache.plan() {
+    let budgets = |server: &Node<Key>| match server.cache.plan() {
         sherwood_model::CachePlan::Budgets(budgets) => budgets,
         sherwood_model::CachePlan::Shared => panic!("robinhood divides"),
     };
-    for server in &world.servers {
+    for server in &world.nodes {
         assert_ne!(budgets(server), server.control.levels().budgets(), "the resize is still in progress");
         assert_eq!(budgets(server).iter().sum::<u64>(), server.cache.options().total_bytes);
     }
@@ -236,10 +236,9 @@ fn reported_allocation_of_a_gradual_resize_is_the_one_in_force() {
     let mut world = World::new(&setup).expect("valid");
     // The SLO is observed at the fifth second, before the resize continues.
     world.advance(Instant::ZERO + Duration::from_millis(4_999)).expect("the books balance");
-    let means = |of: &dyn Fn(&Server, usize) -> u64| -> Vec<f64> {
+    let means = |of: &dyn Fn(&Node<Key>, usize) -> u64| -> Vec<f64> {
         let mean = |index| {
-            world.servers.iter().map(|server| of(server, index)).sum::<u64>() as f64
-                / world.servers.len() as f64
+            world.nodes.iter().map(|server| of(server, index)).sum::<u64>() as f64 / world.nodes.len() as f64
         };
         (0..20).map(mean).collect()
     };
@@ -283,7 +282,7 @@ fn policies_receive_what_if_estimates_of_all_servers() {
         setup.knobs.control.lama.grid = 0.05;
         setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
         let world = run(&setup);
-        let server = &world.servers[0];
+        let server = &world.nodes[0];
         let start = setup
             .knobs
             .control
@@ -293,7 +292,7 @@ fn policies_receive_what_if_estimates_of_all_servers() {
             start.expect("equal sizes"),
             "{policy} changed no budget"
         );
-        let budgets = world.servers.iter().map(|server| server.control.levels().budgets());
+        let budgets = world.nodes.iter().map(|server| server.control.levels().budgets());
         assert_eq!(budgets.clone().max(), budgets.min(), "{policy} has the same input on every server");
     }
 }
@@ -310,7 +309,7 @@ fn tao_applies_the_mean_allocation_of_robinhood_in_the_spikes() {
     setup.knobs.control.tao.budgets_bytes = learned.clone();
     assert!(setup.learning().expect("valid").is_none());
     let world = run(&setup);
-    for (budget, learned) in world.servers[0].control.levels().budgets().iter().zip(learned) {
+    for (budget, learned) in world.nodes[0].control.levels().budgets().iter().zip(learned) {
         assert!(budget.abs_diff(learned) <= 20, "{budget} and {learned} differ by what was rounded off");
     }
     assert!(brief("none", "robinhood").learning().expect("valid").is_none());
@@ -339,16 +338,16 @@ fn stale_statistics_are_used_after_their_age() {
         setup.knobs.stale = stale;
         World::new(&setup).expect("valid")
     };
-    let budgets = |world: &World| world.servers[0].control.levels().budgets().to_vec();
+    let budgets = |world: &World| world.nodes[0].control.levels().budgets().to_vec();
     let (mut fresh, mut late) = (stale(Duration::ZERO), stale(Duration::from_millis(2_500)));
     let start = budgets(&late);
     fresh.advance(Instant::from_millis(1_600)).expect("the books balance");
     assert_ne!(budgets(&fresh), start, "decided half a second after the first report");
     late.advance(Instant::from_millis(3_900)).expect("the books balance");
-    assert_eq!((budgets(&late), late.told.len()), (start, 3), "asked after 1.5, 2.5 and 3.5 seconds");
+    assert_eq!((budgets(&late), late.family.told.len()), (start, 3), "asked after 1.5, 2.5 and 3.5 seconds");
     late.advance(Instant::from_millis(4_100)).expect("the books balance");
     assert_eq!(
-        (budgets(&late), late.told.len()),
+        (budgets(&late), late.family.told.len()),
         (budgets(&fresh), 2),
         "both decided on the same statistics"
     );
@@ -401,13 +400,13 @@ fn trace_is_replayed_in_order_and_sizes_are_dropped() {
     let objects = || (0..600u64).map(|n| (n * n * 7_919 % 40, Some(1_000)));
     let setup = replay(20, Accesses { objects: objects().collect(), wrong: false }, 9.0);
     let world = run(&setup);
-    let total = world.servers[0].cache.total();
+    let total = world.nodes[0].cache.total();
     let seen = objects().map(|(object, _)| object).take(world.queries() as usize);
     assert!((539..=541).contains(&world.queries()), "{}", world.queries());
     assert_eq!(total.hits, lru_hits(seen, 20));
     let results = world.results();
     assert!(results.complete && results.query_p99_ms["b01"].is_some_and(|ms| (2.4..3.6).contains(&ms)));
-    assert!(world.sizes.as_ref().is_some_and(|sizes| sizes.len() <= 1));
+    assert!(world.family.sizes.as_ref().is_some_and(|sizes| sizes.len() <= 1));
 }
 
 #[test]
@@ -422,7 +421,7 @@ fn run_of_a_trace_cannot_be_forked() {
 fn uncacheable_object_is_fetched_each_time() {
     let objects = (0..120u64).map(|n| (n % 2, (n % 2 == 0).then_some(1_000))).collect();
     let world = run(&replay(20, Accesses { objects, wrong: false }, 1.5));
-    let total = world.servers[0].cache.total();
+    let total = world.nodes[0].cache.total();
     assert_eq!((total.hits, total.misses), (44, 46));
 }
 
@@ -479,7 +478,7 @@ fn sample_of_the_keys_has_proportional_caches_and_reports_full_sizes() {
     let full = run(&setup);
     setup.knobs.sample = 4;
     let sampled = run(&setup);
-    let of = |world: &World| world.servers[0].cache.options().total_bytes;
+    let of = |world: &World| world.nodes[0].cache.options().total_bytes;
     assert_eq!(of(&full) / 4, of(&sampled));
     let bytes = |world: &World| world.results().allocation_bytes.values().map(|one| one.mean).sum::<f64>();
     assert!((bytes(&sampled) / bytes(&full) - 1.0).abs() < 1e-3, "{} {}", bytes(&sampled), bytes(&full));

@@ -1,0 +1,110 @@
+//! Writes: through a node's state machine to the replicas that hold the key.
+
+use std::time::Duration;
+
+use sherwood_model::{BackendId, Demand, DemandKind, FinishedRequest, ReplicaId};
+use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
+
+use super::family::{AskedWrite, Family};
+use super::node::{Node, PendingWrite, SizedCache};
+use super::servers::Work;
+use super::{Live, Simulation};
+
+impl<F: Family> Simulation<F> {
+    /// Begins a write at a node, of a request if one waits for it.
+    pub(crate) fn begin_write(
+        &mut self,
+        node: u16,
+        asked: AskedWrite<F::Key>,
+        request: Option<u32>,
+    ) -> Result<(), WriteRefused> {
+        let AskedWrite { backend, partition, key, bytes, options } = asked;
+        let write = Write { key, change: Change::Put(bytes), partition: Some(partition), options };
+        let Node { cache, machines, writes, .. } = &mut self.nodes[usize::from(node)];
+        let write = machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
+        if let Some(request) = request {
+            let bytes = key.as_ref().len() as u64 + u64::from(bytes);
+            writes.insert((backend, write), PendingWrite { request, partition, bytes });
+        }
+        self.drive(node, backend);
+        Ok(())
+    }
+
+    /// Begins a write of a request, which ends at once if it is refused.
+    pub(super) fn write_for(&mut self, request: u32, node: u16, asked: AskedWrite<F::Key>) {
+        let (backend, partition) = (asked.backend, asked.partition);
+        if let Err(refused) = self.begin_write(node, asked, Some(request)) {
+            let pending = PendingWrite { request, partition, bytes: 0 };
+            self.end_part(pending, backend, |client| F::refused(client, retry_in(&refused)));
+        }
+    }
+
+    /// Sends a write whose turn has come to the replicas that hold its key. The others have nothing
+    /// to write.
+    pub(super) fn start_write(&mut self, node: u16, backend: BackendId, write: WriteId) {
+        let Node { cache, machines, .. } = &mut self.nodes[usize::from(node)];
+        let Some(WriteOrder { replicas, key, change, .. }) =
+            machines[backend.index()].take_write(self.now, write)
+        else {
+            return;
+        };
+        let Change::Put(bytes) = change else { return };
+        let holders = F::holders(&key);
+        let count = usize::from(self.servers.replicas(backend));
+        let (theirs, others): (Vec<_>, Vec<_>) =
+            replicas.into_iter().partition(|replica| holders.include(*replica, count));
+        for replica in others {
+            let (cache, outcome) = (SizedCache(cache), WriteOutcome::Acknowledged);
+            machines[backend.index()].handle_write_reply(self.now, &cache, write, replica, outcome);
+        }
+        for replica in theirs {
+            let demand = Demand { kind: DemandKind::Write, ..Demand::default() };
+            self.send((node, backend, replica), &demand, Work::Write { write, key, bytes });
+        }
+    }
+
+    /// Ends a write. Parts of it that wait for a worker are withdrawn; one that a worker has begun
+    /// goes on, and takes effect after the write's end.
+    pub(super) fn end_write(&mut self, node: u16, backend: BackendId, ended: WriteId, outcome: WriteOutcome) {
+        let is_acknowledged = outcome == WriteOutcome::Acknowledged;
+        if !is_acknowledged {
+            for replica in (0..self.servers.replicas(backend)).map(ReplicaId) {
+                let wanted = |work: &_| matches!(work, Work::Write { write, .. } if *write == ended);
+                self.servers.withdraw((node, backend, replica), wanted);
+            }
+        }
+        let Some(pending) = self.nodes[usize::from(node)].writes.remove(&(backend, ended)) else { return };
+        if is_acknowledged {
+            self.charge_backend_leg(node, pending.partition, (0, pending.bytes));
+        }
+        self.end_part(pending, backend, |client| {
+            if !is_acknowledged {
+                F::write_failed(client);
+            }
+        });
+    }
+
+    /// Ends the part that a write has in its request.
+    fn end_part(&mut self, pending: PendingWrite, backend: BackendId, change: impl FnOnce(&mut F::Client)) {
+        let PendingWrite { request: number, partition, .. } = pending;
+        let Some(live) = self.live.get_mut(number) else { return };
+        live.writes -= 1;
+        change(&mut live.client);
+        self.family.operation_ended(self.now, live, partition);
+        let Live { node, began, request, writes, .. } = live;
+        if *writes == 0 && request.as_ref().is_some_and(|request| request.finished().is_some()) {
+            let tenant = self.nodes[usize::from(*node)].owners[partition.index()].0;
+            let finished = FinishedRequest::new(self.now - *began, Some(backend)).of(tenant);
+            self.finish(number, finished);
+        }
+    }
+}
+
+/// The time after which a refused write may be tried again, if that is known.
+fn retry_in(refused: &WriteRefused) -> Option<Duration> {
+    match refused {
+        WriteRefused::OverRate(refusal) => Some(refusal.retry_in()),
+        WriteRefused::NoTurn(wait) => Some(*wait),
+        WriteRefused::Full { .. } | WriteRefused::KeyFull { .. } => None,
+    }
+}
