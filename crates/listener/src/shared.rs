@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sherwood_cache::{Cache, Usage};
 use sherwood_model::DeadlineClass;
@@ -170,13 +171,22 @@ impl Shared {
         }
     }
 
-    /// Returns the deadline class of a key whose client states no deadline, if it has one.
-    pub(super) fn deadline_class(&self, target: Target, key: &[u8]) -> Option<DeadlineClass> {
-        if !self.has_deadlines {
-            return None;
-        }
-        let within = self.service.backends.as_ref()?.within(target.partition, key)?;
+    /// Returns the deadline class of a key: that of the time that its client states, or else of the
+    /// rules; none without either.
+    pub(super) fn deadline_class(
+        &self,
+        target: Target,
+        key: &[u8],
+        stated: Option<Duration>,
+    ) -> Option<DeadlineClass> {
+        let within = stated.or_else(|| self.within(target, key))?;
         Some(self.service.cache.deadline_class(target.partition, within))
+    }
+
+    /// Returns the time that the rules of deadlines leave for a key.
+    fn within(&self, target: Target, key: &[u8]) -> Option<Duration> {
+        let backends = self.service.backends.as_ref().filter(|_| self.has_deadlines)?;
+        backends.within(target.partition, key)
     }
 
     /// Returns the counters of a thread for the clients of a slot.

@@ -77,6 +77,6 @@ pub use backend::{
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
-pub use query::{Query, QueryFetch, Slot};
+pub use query::{Query, QueryFetch, Slot, classify};
 pub use request::Request;
 pub use sherwood_model::DemandCounts;

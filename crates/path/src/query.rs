@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sherwood_model::{BackendId, Demand, PartitionId};
+use sherwood_cache::Cache;
+use sherwood_model::{BackendId, Demand, Instant, PartitionId};
 
 use crate::Staleness;
 
@@ -47,3 +48,11 @@ pub struct QueryFetch<K> {
 /// key's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(crate) u32);
+
+/// Sets the class of a demand's deadline, if it has one: that of the partition for the time that
+/// the deadline leaves for an answer from `started` on, when its caller began to wait.
+pub fn classify(demand: &mut Demand, cache: &Cache, partition: PartitionId, started: Instant) {
+    if let Some(deadline) = demand.deadline {
+        demand.class = cache.deadline_class(partition, deadline - started);
+    }
+}

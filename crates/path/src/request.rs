@@ -9,6 +9,7 @@ use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, Q
 
 use crate::answer::{End, Stale};
 use crate::freshness::stale_since;
+use crate::query::classify;
 use crate::{Answer, LatencyGroup, Query, QueryFetch, Slot, Staleness};
 
 /// A request: its queries, and the state of each of their keys.
@@ -168,7 +169,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.looked_up = Some(access.now);
         let mut fetches = Vec::new();
         for query in 0..self.queries.len() {
-            self.queries[query].query.classify(cache, self.started);
+            let Query { demand, partition, .. } = &mut self.queries[query].query;
+            classify(demand, cache, *partition, self.started);
             let kept_before = self.kept.len();
             let Left { misses, stale } = self.look_up_query(query, cache, access, &mut read);
             if !misses.is_empty() {
@@ -448,16 +450,6 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.end.add(QueryEnd { backend, latency: elapsed, failed });
         if self.open_keys == 0 {
             self.finished = Some(self.end.finish(elapsed).of(demand.tenant));
-        }
-    }
-}
-
-impl<K> Query<K> {
-    /// Sets the class of the deadline, which is one of those of the partition, from the time that
-    /// it leaves for the answer from the start of the request on.
-    fn classify(&mut self, cache: &Cache, started: Instant) {
-        if let Some(deadline) = self.demand.deadline {
-            self.demand.class = cache.deadline_class(self.partition, deadline - started);
         }
     }
 }

@@ -17,6 +17,9 @@
 //! compared after every [`World::advance`], which returns an [`Imbalance`] if they differ. Requests
 //! are drawn, or those of a [`Trace`] that the caller opens.
 //!
+//! All set-ups share one world, [`Simulation`]: [`World`] is that of application servers in front
+//! of backends, [`microfuge`] and [`tenants`] have the others.
+//!
 //! ```
 //! use sherwood_sim::{Setup, World};
 //!
@@ -34,14 +37,14 @@ mod events;
 mod frontier;
 mod key;
 pub mod microfuge;
+mod onerf;
 mod partitions;
 mod record;
 mod recorded;
 mod requests;
-mod resize;
+
 mod results;
 mod sample;
-mod server;
 mod settings;
 mod setup;
 mod sizes;
@@ -54,10 +57,11 @@ mod world;
 
 pub use events::EventQueue;
 pub use frontier::{Axis, Board, Bracket, Probe, STEPS_MAX, Search, WorkerAction};
+pub use onerf::{ForkError, Halt, OneRf, World};
 pub use recorded::{Requests, Trace, TraceStop};
 pub use requests::ScheduledRequest;
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use verdict::{Tally, Verdict};
-pub use world::{ForkError, Halt, Imbalance, World};
+pub use world::{Imbalance, Simulation};

@@ -7,11 +7,12 @@ use sherwood_model::{
     SloMonitor, WindowOptions,
 };
 
+use crate::key::Key;
 use crate::partitions::Partitions;
 use crate::results::{BackendSample, Results, Sample};
-use crate::server::Server;
 use crate::setup::Setup;
 use crate::statistics::LatencyGroup;
+use crate::world::Node;
 
 /// Recorder of a run, which sees every finished request.
 #[derive(Clone)]
@@ -90,7 +91,7 @@ impl Recorder {
     }
 
     /// Observes the SLO and takes a sample.
-    pub(crate) fn observe(&mut self, now: Instant, servers: &[Server], backlog: Backlog) {
+    pub(crate) fn observe(&mut self, now: Instant, nodes: &[Node<Key>], backlog: Backlog) {
         let Self { window, monitor, .. } = self;
         let mut seen = RequestSnapshot::default();
         let bound = monitor.slo().bound;
@@ -105,7 +106,7 @@ impl Recorder {
             let (hits, misses) = (record.hits - record.seen.0, record.misses - record.seen.1);
             record.seen = (record.hits, record.misses);
             let (allocation, used) =
-                held(servers, self.partitions, BackendId::from_index(index), backlog.stands_for);
+                held(nodes, self.partitions, BackendId::from_index(index), backlog.stands_for);
             backends.push(BackendSample {
                 limit: backlog.limits[index],
                 waiting: backlog.waiting[index] as u64,
@@ -136,11 +137,11 @@ impl Recorder {
 /// Returns the mean allocation and usage of a backend over the servers. The allocation is the one
 /// in force, which may be on its way to the decided one; where partitions share the cache, it is
 /// the usage.
-fn held(servers: &[Server], partitions: Partitions, backend: BackendId, stands_for: f64) -> (f64, f64) {
+fn held(nodes: &[Node<Key>], partitions: Partitions, backend: BackendId, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
-    for server in servers {
-        let plan = server.cache.plan();
-        for usage in partitions.of_backend(backend).map(|partition| server.cache.usage(partition)) {
+    for Node { cache, .. } in nodes {
+        let plan = cache.plan();
+        for usage in partitions.of_backend(backend).map(|partition| cache.usage(partition)) {
             used += usage.used_bytes;
             allocation += match plan {
                 CachePlan::Budgets(_) => usage.budget_bytes,
@@ -148,7 +149,7 @@ fn held(servers: &[Server], partitions: Partitions, backend: BackendId, stands_f
             };
         }
     }
-    let each = stands_for / servers.len() as f64;
+    let each = stands_for / nodes.len() as f64;
     (allocation as f64 * each, used as f64 * each)
 }
 

@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
-use sherwood_control::{CacheReport, Merged, Merger};
-use sherwood_model::{FinishedRequest, Instant, LatencyWindow, PartitionId, RequestSnapshot};
+use sherwood_control::{Merged, Merger};
+use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
 pub(crate) use sherwood_path::LatencyGroup;
-use sherwood_policy::{MissLatency, MissRatioCurve, Needs, Observation, RequestLog};
+use sherwood_policy::{MissLatency, Needs, Observation, RequestLog};
 
+use crate::key::Key;
 use crate::partitions::Partitions;
-use crate::server::{Server, needs_curves};
+use crate::world::Node;
 
 /// Pending report of one server; emptied once a second.
 #[derive(Clone, Debug, Default)]
@@ -102,9 +103,9 @@ impl Statistics {
         self.queries.iter().map(|window| window.sketch(now).quantile(0.99)).collect()
     }
 
-    /// Returns the input of decisions at `now`, for the caches of `servers`.
-    pub(crate) fn known(&mut self, now: Instant, needs: &Needs, servers: &[Server]) -> Known {
-        let estimates = self.estimates(needs, servers);
+    /// Returns the input of decisions at `now`, for the caches of `nodes`.
+    pub(crate) fn known(&mut self, now: Instant, needs: &Needs, nodes: &[Node<Key>]) -> Known {
+        let estimates = self.estimates(needs, nodes);
         let query_p99 = self.query_p99(now);
         let miss_latency = |window: &LatencyWindow| MissLatency::of(&window.sketch(now));
         let miss_latencies: Vec<_> = self.misses.iter().map(miss_latency).collect();
@@ -124,22 +125,19 @@ impl Statistics {
     /// Returns the estimated effects of other sizes over all servers. Each server measures its own
     /// cache, as a node does; but slopes of hit ratios, for which a node simulates two further
     /// caches, are computed from the curves.
-    fn estimates(&mut self, needs: &Needs, servers: &[Server]) -> Vec<Merged> {
+    fn estimates(&mut self, needs: &Needs, nodes: &[Node<Key>]) -> Vec<Merged> {
         if !needs_curves(needs) {
             return vec![Merged::default(); self.partitions.len()];
         }
-        let report = |server: &Server, partition: PartitionId| {
-            let usage = server.cache.usage(partition);
-            let curve = server.cache.miss_ratio_curve(partition).and_then(|curve| {
-                MissRatioCurve::sampled(curve.sampled_gets, curve.bytes.into_iter().zip(curve.miss_ratio))
-            });
-            CacheReport { budget_bytes: usage.budget_bytes, hits: usage.hits, misses: usage.misses, curve }
-        };
-        let reports: Vec<Vec<_>> = servers
-            .iter()
-            .map(|server| self.partitions.all().map(|partition| report(server, partition)).collect())
-            .collect();
-        let total_bytes = servers.first().map_or(0, |server| server.cache.total_bytes());
+        let reports =
+            |node: &Node<Key>| self.partitions.all().map(|partition| node.report(partition)).collect();
+        let reports: Vec<Vec<_>> = nodes.iter().map(reports).collect();
+        let total_bytes = nodes.first().map_or(0, |node| node.cache.total_bytes());
         self.merger.merge(needs, total_bytes, &reports)
     }
+}
+
+/// True if a policy with these needs uses miss ratio curves.
+pub(crate) fn needs_curves(needs: &Needs) -> bool {
+    needs.shadow_ratio.is_some() || needs.miss_ratio_curves || needs.hit_ratio_slope
 }

@@ -120,7 +120,7 @@ impl Session<'_> {
     /// Returns the access to the cache of a command that reads or stores a key, in the class of the
     /// key's deadline.
     pub(super) fn access(&self, moment: Moment, target: Target, key: &[u8]) -> Access {
-        Access { class: self.shared.deadline_class(target, key), ..access(moment) }
+        Access { class: self.shared.deadline_class(target, key, None), ..access(moment) }
     }
 
     /// Answers bytes that are not a memcached command.

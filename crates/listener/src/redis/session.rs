@@ -360,7 +360,7 @@ impl Session<'_> {
 
     /// Returns the access of a command that reads or stores a key, in the class of its deadline.
     pub(super) fn access_in_class(&self, target: Target, name: &[u8]) -> Access {
-        Access { class: self.shared.deadline_class(target, name), ..self.access() }
+        Access { class: self.shared.deadline_class(target, name, None), ..self.access() }
     }
 
     /// Calls `read` with the item of a key, which counts as a use of it.

@@ -12,7 +12,7 @@ use sherwood_listener::{
     Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, StoreChange, StoreFailure,
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
-use sherwood_path::{Change, Status, Write, WriteOptions};
+use sherwood_path::{Change, Status, Write, WriteOptions, classify};
 use sherwood_process::buffers::Buffers;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
@@ -155,9 +155,9 @@ fn demands(
     let mut demands: Vec<DemandOfKeys> = Vec::new();
     for (position, key) in keys.iter().enumerate() {
         let within = within.or_else(|| core.deadline_rules.within(tenant, backend, key));
-        let class = within.map(|within| core.cache.deadline_class(partition, within));
         let deadline = within.map(|within| asked_at + within);
-        let demand = Demand { tenant, deadline, class: class.unwrap_or_default(), ..Demand::default() };
+        let mut demand = Demand { tenant, deadline, ..Demand::default() };
+        classify(&mut demand, &core.cache, partition, asked_at);
         match demands.iter_mut().find(|(known, _)| *known == demand) {
             Some((_, positions)) => positions.push(position),
             None => demands.push((demand, vec![position])),

@@ -13,30 +13,30 @@ use super::setup::Setup;
 /// every read can still meet its deadline. So no read is late.
 ///
 /// A read goes to the server that would end it first, of those that can accept it. Accepting is
-/// linear in the reads that wait.
-pub(super) struct Clairvoyant {
-    servers: Vec<Server>,
+/// linear in the reads that wait. `W` is a waiter for a read.
+pub(super) struct Clairvoyant<W> {
+    servers: Vec<Server<W>>,
 }
 
 #[derive(Debug)]
-struct Server {
+struct Server<W> {
     /// The read in each slot, with the time of its end.
-    slots: Vec<Option<(Instant, Read)>>,
+    slots: Vec<Option<(Instant, Read<W>)>>,
     /// Reads that wait, the earliest deadline first.
-    waiting: Vec<Read>,
+    waiting: Vec<Read<W>>,
 }
 
-/// A read of one or more requests.
+/// A read for one or more waiters.
 #[derive(Clone, Debug)]
-pub(super) struct Read {
+pub(super) struct Read<W> {
     pub(super) key: Key,
     pub(super) class: DeadlineClass,
     pub(super) deadline: Instant,
     pub(super) time: Duration,
-    pub(super) requests: Vec<u32>,
+    pub(super) waiters: Vec<W>,
 }
 
-impl Clairvoyant {
+impl<W: Copy> Clairvoyant<W> {
     pub(super) fn new(setup: &Setup) -> Self {
         let slots = setup.knobs.slots as usize;
         let server = || Server { slots: (0..slots).map(|_| None).collect(), waiting: Vec::new() };
@@ -44,7 +44,7 @@ impl Clairvoyant {
     }
 
     /// Accepts a read and returns its server, or returns none: the request has then to be rejected.
-    pub(super) fn accept(&mut self, now: Instant, holders: Holders, read: Read) -> Option<ReplicaId> {
+    pub(super) fn accept(&mut self, now: Instant, holders: Holders, read: Read<W>) -> Option<ReplicaId> {
         let holders = (0..SERVERS).map(ReplicaId).filter(|server| holders.include(*server, SERVERS.into()));
         for server in holders.clone() {
             if self.servers[server.index()].join(now, &read) {
@@ -74,20 +74,20 @@ impl Clairvoyant {
     }
 
     /// Removes the read of a slot that has ended.
-    pub(super) fn complete(&mut self, server: ReplicaId, slot: u32) -> Option<Read> {
+    pub(super) fn complete(&mut self, server: ReplicaId, slot: u32) -> Option<Read<W>> {
         self.servers[server.index()].slots[slot as usize].take().map(|(_, read)| read)
     }
 }
 
-impl Server {
-    /// Has the request of `read` wait for a read of the same record, if that ends in time, and
+impl<W: Copy> Server<W> {
+    /// Has the waiters of `read` wait for a read of the same record, if that ends in time, and
     /// returns true.
-    fn join(&mut self, now: Instant, read: &Read) -> bool {
-        let in_slot = |slot: &&mut Option<(Instant, Read)>| {
+    fn join(&mut self, now: Instant, read: &Read<W>) -> bool {
+        let in_slot = |slot: &&mut Option<(Instant, Read<W>)>| {
             slot.as_ref().is_some_and(|(end, other)| other.key == read.key && *end <= read.deadline)
         };
         if let Some(Some((_, other))) = self.slots.iter_mut().find(in_slot) {
-            other.requests.extend(&read.requests);
+            other.waiters.extend(&read.waiters);
             return true;
         }
         let Some(place) = self.waiting.iter().position(|other| other.key == read.key) else { return false };
@@ -102,13 +102,13 @@ impl Server {
             self.waiting.insert(before, urgent);
             return self.join(now, read);
         }
-        self.waiting[place].requests.extend(&read.requests);
+        self.waiting[place].waiters.extend(&read.waiters);
         true
     }
 
     /// Returns the time at which `read` would end if it were accepted; none if it or another read
     /// would then be late.
-    fn end_with(&self, now: Instant, read: &Read) -> Option<Instant> {
+    fn end_with(&self, now: Instant, read: &Read<W>) -> Option<Instant> {
         let mut free: Vec<Instant> =
             self.slots.iter().map(|slot| slot.as_ref().map_or(now, |(end, _)| *end)).collect();
         let place = self.waiting.partition_point(|other| other.deadline <= read.deadline);
@@ -132,17 +132,17 @@ impl Server {
 mod tests {
     use super::*;
 
-    fn read(record: u64, deadline_ms: u64, time_ms: u64, request: u32) -> Read {
+    fn read(record: u64, deadline_ms: u64, time_ms: u64, request: u32) -> Read<u32> {
         Read {
             key: Key::new(0, record, 0, 0),
             class: DeadlineClass(0),
             deadline: Instant::from_millis(deadline_ms),
             time: Duration::from_millis(time_ms),
-            requests: vec![request],
+            waiters: vec![request],
         }
     }
 
-    fn one_server() -> (Clairvoyant, Holders) {
+    fn one_server() -> (Clairvoyant<u32>, Holders) {
         (Clairvoyant::new(&Setup::new("clairvoyant", 1)), Holders::One(ReplicaId(3)))
     }
 
@@ -156,7 +156,7 @@ mod tests {
         assert!(servers.accept(now, holders, read(4, 4, 4, 4)).is_some());
         assert_eq!(servers.start_next(now, ReplicaId(3)), Some((0, Instant::from_millis(4))));
         assert_eq!(servers.start_next(now, ReplicaId(3)), None);
-        assert_eq!(servers.complete(ReplicaId(3), 0).map(|read| read.requests), Some(vec![4]));
+        assert_eq!(servers.complete(ReplicaId(3), 0).map(|read| read.waiters), Some(vec![4]));
         let now = Instant::from_millis(4);
         assert_eq!(servers.start_next(now, ReplicaId(3)), Some((0, Instant::from_millis(10))));
     }
@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(servers.start_next(now, ReplicaId(3)), Some((0, Instant::from_millis(6))));
         servers.accept(now, holders, read(2, 6, 6, 4)).expect("it joins what has begun");
         assert!(servers.accept(now, holders, read(2, 5, 6, 5)).is_none());
-        assert_eq!(servers.complete(ReplicaId(3), 0).map(|read| read.requests), Some(vec![2, 3, 4]));
+        assert_eq!(servers.complete(ReplicaId(3), 0).map(|read| read.waiters), Some(vec![2, 3, 4]));
     }
 }

@@ -12,7 +12,7 @@ use super::{COPIES, SERVERS};
 /// Fetches that must not be joined have different numbers and therefore different keys, which share
 /// their bytes and thus their item in the cache.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
+pub(crate) struct Key {
     bytes: [u8; KEY_BYTES],
     /// Number of the fetch; 0 if it may be joined.
     fetch: u64,

@@ -42,7 +42,6 @@ mod clients;
 mod key;
 mod policy;
 mod results;
-mod servers;
 mod settings;
 mod setup;
 mod world;
@@ -50,7 +49,7 @@ mod world;
 pub use policy::{Policy, PolicyError, policies};
 pub use results::{ByDeadline, ByTenant, Results, Sample};
 pub use setup::{Keys, Knobs, Setup, SetupError, Tenants};
-pub use world::World;
+pub use world::{MicroFuge, World};
 
 /// Name of the scenario.
 pub const SCENARIO: &str = "microfuge";

@@ -242,7 +242,7 @@ impl Policy {
 }
 
 /// The backend's timeout: far beyond the longest deadline, since deadlines cut nothing off.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Largest number of reads that wait for a server, and of requests that wait in all: more than an
 /// open loop has within the timeout.

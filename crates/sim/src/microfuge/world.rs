@@ -1,107 +1,171 @@
-//! The simulation: clients, the cache and the servers, and a clock that advances from event to
-//! event.
+//! The set-up: clients with deadlines, a cache and a store of many servers.
 
-use std::collections::BTreeMap;
+mod build;
+
 use std::time::Duration;
 
-use rand_core::Rng as _;
-use sherwood_cache::{Access, Cache, DeadlineOptions, NewItem, Options as CacheOptions, Partition, charge};
-use sherwood_control::{Admission, AdmissionSeen};
-use sherwood_dispatch::{FetchError, Reply};
-use sherwood_model::{
-    BackendId, DeadlineClasses, Demand, Instant, PartitionId, ReplicaId, SeededState, TenantId,
-};
-use sherwood_path::{
-    Action, Backend, BackendOptions, Change, FetchKey, Write, WriteId, WriteOptions, WriteOrder, WriteOutcome,
-};
-use sherwood_workload::Rng;
+use sherwood_cache::{Access, NewItem};
+use sherwood_control::{AdmissionSeen, CacheSeen, Seen};
+use sherwood_dispatch::{FetchError, Holders};
+use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId};
+use sherwood_path::{FetchKey, Query, QueryFetch, Staleness, Status, WriteOptions};
+use sherwood_workload::ReadTimes;
 
-use super::SERVERS;
 use super::clairvoyant::{Clairvoyant, Read};
 use super::clients::{Clients, Drawn};
-use super::key::{KEY_BYTES, Key};
-use super::policy::{Caching, Policy, Scheduling};
+use super::key::Key;
+use super::policy::{Policy, Scheduling, TIMEOUT};
 use super::results::{Outcome, Recorder, Results, Sample};
-use super::servers::{Job, Servers, Work};
 use super::setup::{Setup, SetupError};
-use crate::events::EventQueue;
-use crate::server::SizedCache;
-use crate::slab::Slab;
-use crate::traffic::stream;
-use crate::world::Imbalance;
+use crate::world::{Ask, AskedWrite, Family, Imbalance, Job, Live, Simulation, Waiter, Work};
 
 /// A simulated run, which starts with an empty cache.
 ///
-/// Call [`World::advance`] with increasing times up to [`World::end`], then [`World::results`]. The
-/// state changes only at events, so results do not depend on the times at which `advance` stops.
+/// Call [`World::advance`] with increasing times up to [`World::end`], then [`World::results`].
 ///
 /// # Memory
 /// The items of the cache (a record each with a declared size, no value), live requests, of which
 /// an open loop has as many as arrive within the backend's timeout, and a sample per second.
-pub struct World {
+pub type World = Simulation<MicroFuge>;
+
+/// Clients with deadlines in front of a cache and a store.
+pub struct MicroFuge {
     setup: Setup,
     policy: Policy,
-    now: Instant,
-    events: EventQueue<Event>,
     clients: Clients,
-    cache: Cache,
-    backend: Backend<Key, u32, u32>,
-    /// The choice of β, if admission has a target.
-    admission: Admission,
-    /// The time at which the backend is woken up next.
-    armed: Option<Instant>,
-    /// Random numbers with which the dispatcher chooses replicas.
-    route_draws: Rng,
-    servers: Servers,
-    clairvoyant: Clairvoyant,
-    live: Slab<Live>,
-    /// The requests of the writes in flight.
-    writes: BTreeMap<WriteId, u32>,
-    began: u64,
-    ended: u64,
+    times: ReadTimes,
+    clairvoyant: Clairvoyant<Waiter>,
+    /// True if admission has a target, for which the control loop chooses β.
+    has_target: bool,
     recorder: Recorder,
 }
 
+/// Events of clients and of the clairvoyant scheduler.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Event {
     /// A client sends its next request.
     Begin { stream: u32 },
     /// A request reaches the cache.
     LookUp { request: u32 },
-    /// A server finishes this job.
-    Done { job: u32 },
     /// A server of the clairvoyant scheduler finishes the read in this slot.
     DoneClairvoyant { server: ReplicaId, slot: u32 },
-    /// A wake-up that the backend scheduled.
-    Wake,
     /// The control loop chooses β.
     Decide,
     /// A second is over.
     Sample,
 }
 
-/// A request that has not ended.
+/// The client of a request.
 #[derive(Clone, Copy, Debug)]
-struct Live {
+pub(crate) struct Sender {
     stream: u32,
     /// Number of the request since the start.
     number: u64,
-    began: Instant,
+    deadline: Instant,
     drawn: Drawn,
+    /// True if the store refused the write.
+    is_refused: bool,
 }
 
 /// Time of a look-up in the cache, with the network.
 const LOOK_UP: Duration = Duration::from_micros(500);
 /// Size of every value.
 const VALUE_BYTES: u32 = 1_024;
-/// Number of the stream of random draws with which the dispatcher chooses replicas.
-const ROUTES: u64 = 1;
+/// Service time of a write, in scales: a record is appended to a log.
+const WRITE_SCALES: f64 = 0.05;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Interval of decisions of the control loop, a node's default.
 const DECIDE_EVERY: Duration = Duration::from_secs(5);
 
+/// The only node, with the only partition and backend.
+const NODE: usize = 0;
 const PARTITION: PartitionId = PartitionId(0);
 const BACKEND: BackendId = BackendId(0);
+
+impl Family for MicroFuge {
+    type Key = Key;
+    type Client = Sender;
+    type Event = Event;
+
+    fn happen(world: &mut World, event: Event) {
+        match event {
+            Event::Begin { stream } => world.send_next(stream),
+            Event::LookUp { request } => world.arrive(request),
+            Event::DoneClairvoyant { server, slot } => world.done_clairvoyant(server, slot),
+            Event::Decide => world.choose_beta(),
+            Event::Sample => world.sample(),
+        }
+    }
+
+    fn ask(&mut self, _: Instant, sender: &mut Sender) -> Ask<Key> {
+        let Sender { number, deadline, drawn, .. } = *sender;
+        let Drawn { tenant, record, is_write, draw, .. } = drawn;
+        // Reads that may not be joined are different keys to the dispatcher.
+        let fetch = if self.policy.joins || is_write { 0 } else { number };
+        let key = Key::new(tenant.0, record, fetch, draw);
+        if is_write {
+            let options = WriteOptions::default();
+            let write =
+                AskedWrite { backend: BACKEND, partition: PARTITION, key, bytes: VALUE_BYTES, options };
+            return Ask { queries: Vec::new(), writes: vec![write] };
+        }
+        let query = Query {
+            backend: BACKEND,
+            partition: PARTITION,
+            keys: vec![key],
+            demand: Demand { tenant, deadline: Some(deadline), ..Demand::default() },
+            timeout: TIMEOUT,
+            staleness: Staleness::default(),
+        };
+        Ask { queries: vec![query], writes: Vec::new() }
+    }
+
+    fn refused(sender: &mut Sender, _: Option<Duration>) {
+        sender.is_refused = true;
+    }
+
+    fn takes(world: &mut World, request: u32, fetch: &QueryFetch<Key>) -> bool {
+        let is_clairvoyant = matches!(world.family.policy.scheduling, Scheduling::Clairvoyant);
+        if is_clairvoyant {
+            for &(key, slot) in &fetch.keys {
+                world.read_clairvoyantly(Waiter { request, slot }, key, &fetch.demand);
+            }
+        }
+        is_clairvoyant
+    }
+
+    fn holders(key: &Key) -> Holders {
+        key.holders()
+    }
+
+    /// In a closed loop, the client of the request sends the next one.
+    fn finish(world: &mut World, live: Live<Key, Sender>, _: FinishedRequest) {
+        let (now, is_measured) = (world.now, world.is_measured());
+        let Live { client: Sender { stream, drawn, is_refused, .. }, began, request, .. } = live;
+        let read = request.iter().flat_map(|request| request.answers()).next();
+        let outcome = match read.map(|(.., answer)| answer.status) {
+            Some(Status::Hit) => Outcome::Hit,
+            Some(Status::Rejected) => Outcome::Rejected,
+            None if is_refused => Outcome::Rejected,
+            Some(_) | None => Outcome::Answered,
+        };
+        world.family.recorder.count(&drawn, now - began, outcome, is_measured);
+        if !world.family.clients.are_open() {
+            world.schedule(now, Event::Begin { stream });
+        }
+    }
+
+    fn service_time(&mut self, _: Instant, _: BackendId, job: &Job<Key>) -> Duration {
+        match &job.work {
+            Work::Call { keys, .. } => keys.iter().map(|key| self.times.of(key.key.draw)).sum(),
+            Work::Probe | Work::Write { .. } | Work::Echo { .. } => self.times.scale.mul_f64(WRITE_SCALES),
+        }
+    }
+
+    fn read(&mut self, _: BackendId, _: ReplicaId, _: Instant, _: &FetchKey<Key>) -> u32 {
+        VALUE_BYTES
+    }
+}
 
 impl World {
     /// Returns the simulation of a run at its start.
@@ -109,326 +173,112 @@ impl World {
     /// # Errors
     /// If the policy does not exist or a number is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let policy = setup.validate()?;
-        let hash = SeededState::new(0);
-        let records = setup.knobs.records / 5;
-        let total_bytes = records * charge(KEY_BYTES, VALUE_BYTES as usize) as u64;
-        let options = CacheOptions {
-            total_bytes,
-            shards: 1,
-            eviction: setup.knobs.eviction.unwrap_or(policy.eviction),
-            ..CacheOptions::sized(total_bytes, 1)
-        };
-        let deadlines = match policy.caching {
-            Caching::None | Caching::Lru => DeadlineOptions::ONE,
-            Caching::Deadlines(cost) => DeadlineOptions {
-                classes: DeadlineClasses::of_equal_width(setup.knobs.classes, setup.knobs.classes_upto)?,
-                step: setup.knobs.epsilon,
-                cost,
-            },
-        };
-        let partition = Partition { deadlines, ..Partition::new(TenantId(0), BACKEND, total_bytes) };
-        let backend = BackendOptions::new(policy.dispatch(&setup.knobs)?, SERVERS.into(), vec![PARTITION]);
-        let mut world = Self {
-            policy,
-            now: Instant::ZERO,
-            events: EventQueue::default(),
-            clients: Clients::new(setup)?,
-            cache: Cache::new(options, &[partition], hash)?,
-            admission: Admission::new(backend.dispatch.admit.target().map(|target| (BACKEND, target))),
-            backend: Backend::new(backend, Instant::ZERO, hash)?,
-            armed: None,
-            route_draws: stream(setup.seed, ROUTES),
-            servers: Servers::new(setup),
-            clairvoyant: Clairvoyant::new(setup),
-            live: Slab::new(),
-            writes: BTreeMap::new(),
-            began: 0,
-            ended: 0,
-            recorder: Recorder::new(),
-            setup: setup.clone(),
-        };
-        world.begin();
+        let mut world = build::world(setup)?;
+        for stream in 0..world.family.clients.streams() {
+            let after = world.family.clients.next_gap(stream, Instant::ZERO).unwrap_or_default();
+            world.schedule(Instant::ZERO + after, Event::Begin { stream });
+        }
+        world.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
+        if world.family.has_target {
+            world.schedule(Instant::ZERO + DECIDE_EVERY, Event::Decide);
+        }
         Ok(world)
-    }
-
-    /// End of the run's measurement.
-    #[must_use]
-    pub fn end(&self) -> Instant {
-        Instant::ZERO + self.setup.duration()
-    }
-
-    /// Current simulated time.
-    #[must_use]
-    pub fn now(&self) -> Instant {
-        self.now
-    }
-
-    /// Number of requests sent so far.
-    #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.began
     }
 
     /// Samples of the run so far, one per second.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
-        self.recorder.samples()
+        self.family.recorder.samples()
     }
 
-    /// Processes all events up to `until`, and then checks that every request has ended once or is
-    /// still waiting.
+    /// Processes all events before `until`, those of the end included, and then checks that nothing
+    /// was lost.
     ///
     /// # Errors
-    /// If not, which is a bug.
+    /// If something was, which is a bug.
     pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
-        let until = until.min(self.end());
-        while let Some((at, event)) = self.events.take_before(until + Duration::from_nanos(1)) {
-            self.now = at;
-            self.happen(event);
-        }
-        self.now = self.now.max(until);
-        let found = self.ended + self.live.iter().count() as u64;
-        if found == self.began {
-            return Ok(());
-        }
-        let seconds = self.now.as_nanos() / 1_000_000_000;
-        let what = "the number of requests that ended or are waiting";
-        Err(Imbalance { seconds, what, found, expected: self.began })
+        self.run(until)
     }
 
     /// Returns the results of the run so far. A request that still waits has missed its deadline if
     /// that has passed.
     #[must_use]
     pub fn results(&self) -> Results {
-        let mut recorder = self.recorder.clone();
+        let mut recorder = self.family.recorder.clone();
         for live in self.live.iter() {
-            let waited = self.now - live.began;
-            if waited > live.drawn.within {
-                recorder.count(&live.drawn, waited, Outcome::Answered, self.is_measured());
+            let (drawn, waited) = (&live.client.drawn, self.now - live.began);
+            if waited > drawn.within {
+                recorder.count(drawn, waited, Outcome::Answered, self.is_measured());
             }
         }
-        recorder.results(&self.setup, self.now >= self.end())
-    }
-
-    fn begin(&mut self) {
-        for stream in 0..self.clients.streams() {
-            let after = self.clients.next_gap(stream, Instant::ZERO).unwrap_or_default();
-            self.events.schedule(Instant::ZERO + after, Event::Begin { stream });
-        }
-        self.events.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
-        self.events.schedule(Instant::ZERO + DECIDE_EVERY, Event::Decide);
-    }
-
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Begin { stream } => self.send(stream),
-            Event::LookUp { request } => self.look_up(request),
-            Event::Done { job } => self.done(job),
-            Event::DoneClairvoyant { server, slot } => self.done_clairvoyant(server, slot),
-            Event::Wake => self.wake(),
-            Event::Decide => self.decide(),
-            Event::Sample => {
-                let classes = self.cache.class_usage(PARTITION);
-                let multipliers = classes.iter().map(|class| class.multiplier).collect();
-                let beta = self.backend.stats().beta;
-                self.recorder.sample(self.now.as_nanos() as f64 / 1e9, beta, multipliers);
-                self.events.schedule(self.now + SAMPLE_EVERY, Event::Sample);
-            }
-        }
-    }
-
-    /// Chooses β for the target of admission, if it has one.
-    fn decide(&mut self) {
-        if self.admission.is_empty() {
-            return;
-        }
-        let seen = AdmissionSeen::of(BACKEND, &self.backend.stats(), self.recorder.ended());
-        let plans = self.admission.propose(self.now, &[seen]);
-        plans.iter().for_each(|plan| self.backend.apply(plan));
-        self.events.schedule(self.now + DECIDE_EVERY, Event::Decide);
+        recorder.results(&self.family.setup, self.now >= self.end)
     }
 
     /// Sends the next request of a stream.
-    fn send(&mut self, stream: u32) {
-        self.began += 1;
-        let drawn = self.clients.next_request(stream);
-        let request = self.live.insert(Live { stream, number: self.began, began: self.now, drawn });
-        self.events.schedule(self.now + LOOK_UP, Event::LookUp { request });
-        if let Some(gap) = self.clients.next_gap(stream, self.now) {
-            self.events.schedule(self.now + gap, Event::Begin { stream });
+    fn send_next(&mut self, stream: u32) {
+        let (now, number) = (self.now, self.began + 1);
+        let drawn = self.family.clients.next_request(stream);
+        let deadline = now + drawn.within;
+        let sender = Sender { stream, number, deadline, drawn, is_refused: false };
+        let request = self.begin(NODE as u16, now, sender);
+        self.schedule(now + LOOK_UP, Event::LookUp { request });
+        if let Some(gap) = self.family.clients.next_gap(stream, now) {
+            self.schedule(now + gap, Event::Begin { stream });
         }
     }
 
-    /// Looks a request up in the cache, and asks the store for what is not there.
-    fn look_up(&mut self, request: u32) {
-        let Some(&Live { number, began, drawn, .. }) = self.live.get(request) else { return };
-        // Reads that may not be joined are different keys to the dispatcher.
-        let fetch = if self.policy.joins || drawn.is_write { 0 } else { number };
-        let key = Key::new(drawn.tenant.0, drawn.record, fetch, drawn.draw);
-        if drawn.is_write {
-            return self.write(request, key);
-        }
-        let class = self.cache.deadline_class(PARTITION, drawn.within);
-        let Drawn { tenant, within, .. } = drawn;
-        let demand = Demand { tenant, deadline: Some(began + within), class, ..Demand::default() };
-        let access = Access { class: Some(class), ..Access::at(self.now) };
-        let caches = self.policy.caching != Caching::None;
-        if caches && self.cache.get(PARTITION, key.as_ref(), &access, |_| ()).is_some() {
-            return self.end_request(request, Outcome::Hit);
-        }
-        if matches!(self.policy.scheduling, Scheduling::Clairvoyant) {
-            return self.read_clairvoyantly(request, key, &demand);
-        }
-        let entropy = self.route_draws.next_u64();
-        let keys = [(FetchKey { partition: PARTITION, key }, request)];
-        let cache = SizedCache(&self.cache);
-        self.backend.handle_fetch_from(self.now, &cache, key.holders(), &demand, keys, entropy);
-        self.drive();
+    /// Has the control loop choose β for the target of admission.
+    fn choose_beta(&mut self) {
+        let node = &self.nodes[NODE];
+        let stats = node.machines[BACKEND.index()].stats();
+        let admissions = vec![AdmissionSeen::of(BACKEND, &stats, self.family.recorder.ended())];
+        let seen = CacheSeen { admissions, ..node.cache_seen(self.now) };
+        let acts = self.decide(NODE, Seen { cache: Some(seen), tenants: None });
+        self.carry_out(NODE, acts);
+        self.schedule(self.now + DECIDE_EVERY, Event::Decide);
+    }
+
+    fn sample(&mut self) {
+        let node = &self.nodes[NODE];
+        let classes = node.cache.class_usage(PARTITION);
+        let multipliers = classes.iter().map(|class| class.multiplier).collect();
+        let beta = node.machines[BACKEND.index()].stats().beta;
+        self.family.recorder.sample(self.now.as_nanos() as f64 / 1e9, beta, multipliers);
+        self.schedule(self.now + SAMPLE_EVERY, Event::Sample);
     }
 
     /// Has the clairvoyant scheduler read a record.
-    fn read_clairvoyantly(&mut self, request: u32, key: Key, demand: &Demand) {
+    fn read_clairvoyantly(&mut self, waiter: Waiter, key: Key, demand: &Demand) {
         let Demand { class, deadline: Some(deadline), .. } = *demand else { return };
-        let time = self.servers.read_time(key);
-        let read = Read { key, class, deadline, time, requests: vec![request] };
-        match self.clairvoyant.accept(self.now, key.holders(), read) {
+        let MicroFuge { clairvoyant, times, .. } = &mut self.family;
+        let read = Read { key, class, deadline, time: times.of(key.draw), waiters: vec![waiter] };
+        match clairvoyant.accept(self.now, key.holders(), read) {
             Some(server) => self.start_clairvoyantly(server),
-            None => self.end_request(request, Outcome::Rejected),
+            None => self.tell(waiter, PARTITION, Err(FetchError::Rejected { expected: deadline - self.now })),
         }
     }
 
     fn start_clairvoyantly(&mut self, server: ReplicaId) {
-        while let Some((slot, end)) = self.clairvoyant.start_next(self.now, server) {
-            self.events.schedule(end, Event::DoneClairvoyant { server, slot });
+        while let Some((slot, end)) = self.family.clairvoyant.start_next(self.now, server) {
+            self.schedule(end, Event::DoneClairvoyant { server, slot });
         }
     }
 
     fn done_clairvoyant(&mut self, server: ReplicaId, slot: u32) {
-        let Some(Read { key, class, requests, .. }) = self.clairvoyant.complete(server, slot) else { return };
+        let done = self.family.clairvoyant.complete(server, slot);
+        let Some(Read { key, class, waiters, .. }) = done else { return };
         // The cache has room for more than one record, so that none is refused for its size.
         let access = Access { class: Some(class), ..Access::at(self.now) };
-        let _ = self.cache.set(PARTITION, key.as_ref(), NewItem::declared(VALUE_BYTES), &access);
-        for request in requests {
-            self.end_request(request, Outcome::Answered);
+        let cache = &self.nodes[NODE].cache;
+        let _ = cache.set(PARTITION, key.as_ref(), NewItem::declared(VALUE_BYTES), &access);
+        for waiter in waiters {
+            self.tell(waiter, PARTITION, Ok(Some(VALUE_BYTES)));
         }
         self.start_clairvoyantly(server);
     }
 
-    fn write(&mut self, request: u32, key: Key) {
-        let (change, options) = (Change::Put(VALUE_BYTES), WriteOptions::default());
-        let write = Write { key, change, partition: Some(PARTITION), options };
-        match self.backend.handle_write(self.now, &SizedCache(&self.cache), write) {
-            Ok(write) => {
-                self.writes.insert(write, request);
-                self.drive();
-            }
-            Err(_) => self.end_request(request, Outcome::Rejected),
-        }
-    }
-
-    /// Performs the pending actions of the backend.
-    fn drive(&mut self) {
-        while let Some(action) = self.backend.poll_action() {
-            match action {
-                Action::Call { attempt, replica, keys, .. } => {
-                    for key in keys {
-                        self.serve(Job { server: replica, work: Work::Read { attempt, key } });
-                    }
-                }
-                Action::Deliver { result, waiters, .. } => {
-                    let outcome = match result {
-                        Err(
-                            FetchError::Rejected { .. }
-                            | FetchError::NotAdmitted { .. }
-                            | FetchError::Overloaded { .. },
-                        ) => Outcome::Rejected,
-                        _ => Outcome::Answered,
-                    };
-                    for request in waiters {
-                        self.end_request(request, outcome);
-                    }
-                }
-                Action::StartWrite(write) => self.start_write(write),
-                Action::EndWrite { write, .. } => {
-                    if let Some(request) = self.writes.remove(&write) {
-                        self.end_request(request, Outcome::Answered);
-                    }
-                }
-                // A call that is no longer needed is served nevertheless; servers are never down.
-                Action::Cancel { .. } | Action::Probe { .. } => {}
-            }
-        }
-        if let Some(due) = self.backend.next_timeout()
-            && self.armed.is_none_or(|armed| due < armed)
-        {
-            self.armed = Some(due);
-            self.events.schedule(due, Event::Wake);
-        }
-    }
-
-    fn wake(&mut self) {
-        if self.armed == Some(self.now) {
-            self.armed = None;
-        }
-        self.backend.handle_timeout(self.now, &SizedCache(&self.cache));
-        self.drive();
-    }
-
-    /// Sends a write to the servers of its record. The others have nothing to write.
-    fn start_write(&mut self, write: WriteId) {
-        let Some(WriteOrder { replicas, key, .. }) = self.backend.take_write(self.now, write) else { return };
-        for server in replicas {
-            if key.holders().include(server, SERVERS.into()) {
-                self.serve(Job { server, work: Work::Write(write) });
-            } else {
-                self.acknowledge(write, server);
-            }
-        }
-    }
-
-    fn acknowledge(&mut self, write: WriteId, server: ReplicaId) {
-        let outcome = WriteOutcome::Acknowledged;
-        self.backend.handle_write_reply(self.now, &SizedCache(&self.cache), write, server, outcome);
-    }
-
-    fn serve(&mut self, job: Job) {
-        let server = job.server;
-        self.servers.enqueue(self.now, job);
-        self.start_jobs(server);
-    }
-
-    fn start_jobs(&mut self, server: ReplicaId) {
-        while let Some((job, time)) = self.servers.start_next(self.now, server) {
-            self.events.schedule(self.now + time, Event::Done { job });
-        }
-    }
-
-    fn done(&mut self, job: u32) {
-        let Some(Job { server, work }) = self.servers.complete(job) else { return };
-        match work {
-            Work::Read { attempt, .. } => {
-                let reply = Reply::Ok(vec![Some(VALUE_BYTES)]);
-                self.backend.handle_reply(self.now, &SizedCache(&self.cache), attempt, reply);
-            }
-            Work::Write(write) => self.acknowledge(write, server),
-        }
-        self.start_jobs(server);
-        self.drive();
-    }
-
-    /// Records a request that has its answer. In a closed loop, its client sends the next one.
-    fn end_request(&mut self, request: u32, outcome: Outcome) {
-        let Some(Live { stream, began, drawn, .. }) = self.live.remove(request) else { return };
-        self.ended += 1;
-        self.recorder.count(&drawn, self.now - began, outcome, self.is_measured());
-        if !self.clients.are_open() {
-            self.events.schedule(self.now, Event::Begin { stream });
-        }
-    }
-
     fn is_measured(&self) -> bool {
-        self.now >= self.setup.measured_from()
+        self.now >= self.family.setup.measured_from()
     }
 }
 

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 /// A key of a tenant, 16 bytes long. Longer keys of a load count as larger values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key([u8; KEY_BYTES as usize]);
+pub(crate) struct Key([u8; KEY_BYTES as usize]);
 
 /// Length of a key.
 pub(super) const KEY_BYTES: u32 = 16;

@@ -51,4 +51,4 @@ pub use policy::{Policy, PolicyError, policies};
 pub use record::{Measured, Sample, TenantMeasured, TenantSample};
 pub use results::{ByResource, ByTenant, Holdings, Results};
 pub use setup::{Knobs, Setup, SetupError};
-pub use world::{ROUND_TRIP, World};
+pub use world::{ROUND_TRIP, Tenants, World};

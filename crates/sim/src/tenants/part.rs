@@ -1,6 +1,7 @@
-//! Partitions of tenants.
+//! Partitions and resources of tenants, as a node knows them.
 
-use sherwood_model::{BackendId, DemandCounts, PartitionId, TenantId};
+use sherwood_model::{BackendId, ResourceKind, TenantId};
+use sherwood_workload::tenants::{Kind, Resource, Scenario};
 
 /// A partition: the keys of a tenant's load.
 #[derive(Clone, Copy, Debug)]
@@ -11,12 +12,13 @@ pub(super) struct Part {
     pub(super) value_bytes: u32,
 }
 
-/// Reads and writes that a tenant asked of one of its partitions since the start.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) partition: PartitionId,
-    pub(super) backend: BackendId,
-    pub(super) counts: DemandCounts,
-    /// Units of reads that were charged.
-    pub(super) read_units: f64,
+/// Returns the kind of a resource, as the policies know it.
+pub(super) fn kind(resource: &Resource, scenario: &Scenario) -> ResourceKind {
+    let named = resource.backend.as_deref().and_then(|name| scenario.backend(name));
+    let backend = BackendId::from_index(named.unwrap_or(0));
+    match resource.kind {
+        Kind::Reads => ResourceKind::Reads(backend),
+        Kind::Writes => ResourceKind::Writes(backend),
+        Kind::Network => ResourceKind::Network,
+    }
 }

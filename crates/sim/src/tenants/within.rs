@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use sherwood_cache::Cache;
-use sherwood_control::{CacheSeen, PartitionSeen};
+use sherwood_control::CacheSeen;
 use sherwood_model::{FinishedRequest, Instant, LatencyWindow, PartitionId, RequestSnapshot, TenantId};
 use sherwood_policy::{Controller, Needs, Observation, Options, RequestLog, by_name};
 use sherwood_workload::tenants::Scenario;
 
-use super::part::{Asked, Part};
+use super::key::Key;
+use super::part::Part;
 use super::setup::{Setup, SetupError};
+use crate::world::Node;
 
 /// Names of the policies that can be used within tenants: those that need no curves.
 pub(super) const WITHIN: [&str; 4] = ["robinhood", "fair", "equal", "static"];
@@ -68,43 +69,17 @@ impl Statistics {
     }
 
     /// Returns what is seen of all partitions, and of each tenant's requests, at `now`.
-    pub(super) fn observe(
-        &self,
-        now: Instant,
-        needs: &Needs,
-        cache: &Cache,
-        asked: &[Vec<Asked>],
-    ) -> CacheSeen {
-        let mut partitions: Vec<_> = asked
-            .iter()
-            .enumerate()
-            .flat_map(|(tenant, asked)| asked.iter().map(move |asked| (tenant, asked)))
-            .map(|(tenant, asked)| (asked.partition, self.partition(now, cache, asked, tenant)))
-            .collect();
-        partitions.sort_by_key(|(id, _)| *id);
+    pub(super) fn observe(&self, now: Instant, needs: &Needs, node: &Node<Key>) -> CacheSeen {
         let requests = |log: &RequestLog| {
             let finished = RequestSnapshot::from(log.for_decision(now));
             Observation::of_requests(&finished, needs, self.backends)
         };
-        CacheSeen {
-            at: now,
-            total_bytes: cache.total_bytes(),
-            partitions: partitions.into_iter().map(|(_, seen)| seen).collect(),
-            requests: self.tenants.iter().map(requests).collect(),
-            ..CacheSeen::default()
+        let mut seen = node.cache_seen(now);
+        for (index, (partition, queries)) in seen.partitions.iter_mut().zip(&self.queries).enumerate() {
+            let (counts, _) = node.asked(PartitionId::from_index(index));
+            partition.misses = counts.misses + counts.joined;
+            partition.query_p99 = queries.sketch(now).quantile(0.99);
         }
-    }
-
-    fn partition(&self, now: Instant, cache: &Cache, asked: &Asked, tenant: usize) -> PartitionSeen {
-        let Asked { partition, backend, ref counts, .. } = *asked;
-        let usage = cache.usage(partition);
-        PartitionSeen {
-            allocated_bytes: usage.budget_bytes,
-            used_bytes: usage.used_bytes,
-            hits: counts.hits,
-            misses: counts.misses + counts.joined,
-            query_p99: self.queries[partition.index()].sketch(now).quantile(0.99),
-            ..PartitionSeen::new(TenantId::from_index(tenant), backend)
-        }
+        CacheSeen { requests: self.tenants.iter().map(requests).collect(), ..seen }
     }
 }

@@ -2,53 +2,38 @@
 
 use sherwood_model::CachePlan;
 
-use super::{Imbalance, World};
+use super::{Family, Imbalance, Simulation};
 
-impl World {
-    /// Checks that every key looked up was a hit or a miss, that every miss was requested from a
-    /// backend, and that every requested key is settled or waited for; that budgets add up to the
-    /// total, and that no cache exceeds it.
+impl<F: Family> Simulation<F> {
+    /// Checks that every request has ended or is in flight, that every key that backends were asked
+    /// for is settled or waited for, and that neither budgets nor caches exceed their totals.
     pub(super) fn balance(&self) -> Result<(), Imbalance> {
-        let (mut hits, mut misses) = (0, 0);
-        for server in &self.servers {
-            let total = server.cache.total();
-            (hits, misses) = (hits + total.hits, misses + total.misses);
-        }
-        self.equal("the number of hits and misses", hits + misses, self.queries)?;
+        F::balance(self)?;
+        let requests = self.ended + self.live.iter().count() as u64;
+        self.equal("the number of requests that ended or are waiting", requests, self.began)?;
         let (mut asked, mut settled) = (0, 0);
-        for stats in self.machines().map(|machine| machine.stats()) {
+        for stats in self.nodes.iter().flat_map(|node| &node.machines).map(|machine| machine.stats()) {
             let counters = stats.counters;
             asked += counters.asked;
             let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
             settled += ended + u64::from(stats.waiters);
         }
-        let what = "the number of keys that backends were asked for";
-        // A query of a trace may contain an object twice; one call then answers both.
-        if self.sizes.is_some() {
-            self.at_most(what, asked, misses)?;
-        } else {
-            self.equal(what, asked, misses)?;
-        }
         self.equal("the number of keys answered, failed or waited for", settled, asked)?;
-        self.balance_bytes()
-    }
-
-    fn balance_bytes(&self) -> Result<(), Imbalance> {
-        for server in &self.servers {
-            let total = server.cache.total_bytes();
-            self.at_most("bytes in a cache", server.cache.used_bytes(), total)?;
-            if let CachePlan::Budgets(budgets) = server.cache.plan() {
-                self.equal("the sum of budgets", budgets.iter().sum(), total)?;
+        for node in &self.nodes {
+            let total = node.cache.total_bytes();
+            self.at_most("bytes in a cache", node.cache.used_bytes(), total)?;
+            if let CachePlan::Budgets(budgets) = node.cache.plan() {
+                self.at_most("the sum of budgets", budgets.iter().sum(), total)?;
             }
         }
         Ok(())
     }
 
-    fn equal(&self, what: &'static str, found: u64, expected: u64) -> Result<(), Imbalance> {
+    pub(crate) fn equal(&self, what: &'static str, found: u64, expected: u64) -> Result<(), Imbalance> {
         if found == expected { Ok(()) } else { Err(self.imbalance(what, found, expected)) }
     }
 
-    fn at_most(&self, what: &'static str, found: u64, expected: u64) -> Result<(), Imbalance> {
+    pub(crate) fn at_most(&self, what: &'static str, found: u64, expected: u64) -> Result<(), Imbalance> {
         if found <= expected { Ok(()) } else { Err(self.imbalance(what, found, expected)) }
     }
 

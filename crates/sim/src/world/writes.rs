@@ -1,75 +1,110 @@
-//! Writes through a server: to every replica of the backend, then to the cache as its machine says.
+//! Writes: through a node's state machine to the replicas that hold the key.
 
-use sherwood_model::{BackendId, Demand, DemandKind, PartitionId, ReplicaId};
-use sherwood_path::{Change, Write, WriteId, WriteOptions, WriteOrder, WriteOutcome, WriteRefused};
+use std::time::Duration;
 
-use super::World;
-use crate::backend::Work;
-use crate::key::Key;
-use crate::server::{Server, SizedCache};
+use sherwood_model::{BackendId, Demand, DemandKind, FinishedRequest, ReplicaId};
+use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
 
-impl World {
-    /// Gives an object another size, now, through a server and for the tenant of a partition. A
-    /// replica applies the write when a worker is done with it. Objects of traces are not written.
-    ///
-    /// # Errors
-    /// When the backend's machine refuses the write.
-    pub fn write(
+use super::family::{AskedWrite, Family};
+use super::node::{Node, PendingWrite, SizedCache};
+use super::servers::Work;
+use super::{Live, Simulation};
+
+impl<F: Family> Simulation<F> {
+    /// Begins a write at a node, of a request if one waits for it.
+    pub(crate) fn begin_write(
         &mut self,
-        server: usize,
-        partition: PartitionId,
-        object: u64,
-        bytes: u32,
+        node: u16,
+        asked: AskedWrite<F::Key>,
+        request: Option<u32>,
     ) -> Result<(), WriteRefused> {
-        let (tenant, backend) = self.partitions.pair(partition);
-        let options = WriteOptions { tenant, ..WriteOptions::default() };
-        let change = Change::Put(bytes);
-        let write = Write { key: Key::new(object), change, partition: Some(partition), options };
-        let Server { cache, machines, .. } = &mut self.servers[server];
-        machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
-        self.drive(server as u16, backend);
+        let AskedWrite { backend, partition, key, bytes, options } = asked;
+        let write = Write { key, change: Change::Put(bytes), partition: Some(partition), options };
+        let Node { cache, machines, writes, .. } = &mut self.nodes[usize::from(node)];
+        let write = machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
+        if let Some(request) = request {
+            let bytes = key.as_ref().len() as u64 + u64::from(bytes);
+            writes.insert((backend, write), PendingWrite { request, partition, bytes });
+        }
+        self.drive(node, backend);
         Ok(())
     }
 
-    /// Sends a write whose turn has come to its replicas.
-    pub(super) fn send_write(&mut self, server: u16, backend: BackendId, write: WriteId) {
-        let machine = &mut self.servers[usize::from(server)].machines[backend.index()];
-        let Some(WriteOrder { replicas, key, change, .. }) = machine.take_write(self.now, write) else {
+    /// Begins a write of a request, which ends at once if it is refused.
+    pub(super) fn write_for(&mut self, request: u32, node: u16, asked: AskedWrite<F::Key>) {
+        let (backend, partition) = (asked.backend, asked.partition);
+        if let Err(refused) = self.begin_write(node, asked, Some(request)) {
+            let pending = PendingWrite { request, partition, bytes: 0 };
+            self.end_part(pending, backend, |client| F::refused(client, retry_in(&refused)));
+        }
+    }
+
+    /// Sends a write whose turn has come to the replicas that hold its key. The others have nothing
+    /// to write.
+    pub(super) fn start_write(&mut self, node: u16, backend: BackendId, write: WriteId) {
+        let Node { cache, machines, .. } = &mut self.nodes[usize::from(node)];
+        let Some(WriteOrder { replicas, key, change, .. }) =
+            machines[backend.index()].take_write(self.now, write)
+        else {
             return;
         };
         let Change::Put(bytes) = change else { return };
-        for replica in replicas {
+        let holders = F::holders(&key);
+        let count = usize::from(self.servers.replicas(backend));
+        let (theirs, others): (Vec<_>, Vec<_>) =
+            replicas.into_iter().partition(|replica| holders.include(*replica, count));
+        for replica in others {
+            let (cache, outcome) = (SizedCache(cache), WriteOutcome::Acknowledged);
+            machines[backend.index()].handle_write_reply(self.now, &cache, write, replica, outcome);
+        }
+        for replica in theirs {
             let demand = Demand { kind: DemandKind::Write, ..Demand::default() };
-            let work = Work::Write { write, object: key.object(), bytes };
-            self.send(server, backend, replica, &demand, work);
+            self.send((node, backend, replica), &demand, Work::Write { write, key, bytes });
         }
     }
 
-    /// Applies a write at a replica, and reports its result to the server's state machine.
-    pub(super) fn apply_write(
-        &mut self,
-        server: u16,
-        backend: BackendId,
-        replica: ReplicaId,
-        (write, object, bytes): (WriteId, u64, u32),
-    ) {
-        let now = self.now;
-        self.backends[backend.index()].store(replica, object, now, bytes);
-        let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
-        let outcome = WriteOutcome::Acknowledged;
-        machines[backend.index()].handle_write_reply(now, &SizedCache(cache), write, replica, outcome);
+    /// Ends a write. Parts of it that wait for a worker are withdrawn; one that a worker has begun
+    /// goes on, and takes effect after the write's end.
+    pub(super) fn end_write(&mut self, node: u16, backend: BackendId, ended: WriteId, outcome: WriteOutcome) {
+        let is_acknowledged = outcome == WriteOutcome::Acknowledged;
+        if !is_acknowledged {
+            for replica in (0..self.servers.replicas(backend)).map(ReplicaId) {
+                let wanted = |work: &_| matches!(work, Work::Write { write, .. } if *write == ended);
+                self.servers.withdraw((node, backend, replica), wanted);
+            }
+        }
+        let Some(pending) = self.nodes[usize::from(node)].writes.remove(&(backend, ended)) else { return };
+        if is_acknowledged {
+            self.charge_backend_leg(node, pending.partition, (0, pending.bytes));
+        }
+        self.end_part(pending, backend, |client| {
+            if !is_acknowledged {
+                F::write_failed(client);
+            }
+        });
     }
 
-    /// Takes the parts of a write that has ended out of the replicas' queues. A part that a worker
-    /// has begun goes on, and takes effect after the write's end.
-    pub(super) fn withdraw_write(&mut self, server: u16, backend: BackendId, ended: WriteId) {
-        for replica in (0..self.backends[backend.index()].replicas()).map(ReplicaId) {
-            self.withdraw(
-                server,
-                backend,
-                replica,
-                |work| matches!(work, Work::Write { write, .. } if *write == ended),
-            );
+    /// Ends the part that a write has in its request.
+    fn end_part(&mut self, pending: PendingWrite, backend: BackendId, change: impl FnOnce(&mut F::Client)) {
+        let PendingWrite { request: number, partition, .. } = pending;
+        let Some(live) = self.live.get_mut(number) else { return };
+        live.writes -= 1;
+        change(&mut live.client);
+        self.family.operation_ended(self.now, live, partition);
+        let Live { node, began, request, writes, .. } = live;
+        if *writes == 0 && request.as_ref().is_some_and(|request| request.finished().is_some()) {
+            let tenant = self.nodes[usize::from(*node)].owners[partition.index()].0;
+            let finished = FinishedRequest::new(self.now - *began, Some(backend)).of(tenant);
+            self.finish(number, finished);
         }
+    }
+}
+
+/// The time after which a refused write may be tried again, if that is known.
+fn retry_in(refused: &WriteRefused) -> Option<Duration> {
+    match refused {
+        WriteRefused::OverRate(refusal) => Some(refusal.retry_in()),
+        WriteRefused::NoTurn(wait) => Some(*wait),
+        WriteRefused::Full { .. } | WriteRefused::KeyFull { .. } => None,
     }
 }

@@ -1,39 +1,38 @@
 //! Samples and results of a run.
 
 use sherwood_model::{Instant, PartitionId, TenantId};
-use sherwood_workload::tenants::Resource;
+use sherwood_policy::tenants::{TenantObservation, TenantResource};
 
-use super::{Event, World};
-use crate::tenants::control::curve;
-use crate::tenants::part::Asked;
+use super::{Event, NODE, World};
+use crate::tenants::part::Part;
 use crate::tenants::record::{BUCKET, Measured, TenantMeasured};
 use crate::tenants::results::{ByResource, ByTenant, Holdings, Results, normalized};
+use crate::world::curve;
 
 impl World {
     pub(super) fn end_bucket(&mut self) {
-        if self.now == Instant::ZERO + self.scenario.warm_up.0 {
-            self.used_before = self.used();
+        if self.now == Instant::ZERO + self.family.scenario.warm_up.0 {
+            self.family.used_before = self.used();
         }
-        let (gain, bound) = self.control.predicted();
-        let holdings = (0..self.scenario.tenants.len()).map(|index| self.holdings(index)).collect();
-        self.recorder.end_bucket(self.now, gain, bound, holdings);
-        self.events.schedule(self.now + BUCKET, Event::Bucket);
+        let (gain, bound) = self.predicted();
+        let holdings = (0..self.family.scenario.tenants.len()).map(|index| self.holdings(index)).collect();
+        self.family.recorder.end_bucket(self.now, gain, bound, holdings);
+        self.schedule(self.now + BUCKET, Event::Bucket);
     }
 
     /// Units of each resource that each tenant has used since the start.
     fn used(&self) -> Vec<Vec<f64>> {
-        let of_tenant =
-            |asked: &Vec<Asked>| self.control.units(asked).iter().map(|units| units.used).collect();
-        self.asked().iter().map(of_tenant).collect()
+        let of_tenant = |seen: &TenantObservation| seen.counts.units.iter().map(|units| units.used).collect();
+        self.nodes[NODE].tenants_seen(false).iter().map(of_tenant).collect()
     }
 
     /// Cache and rates of a tenant at present.
     fn holdings(&self, index: usize) -> Holdings {
         let tenant = TenantId::from_index(index);
-        let names = self.scenario.resources.iter().map(|resource| resource.name.clone());
-        let rates = self.control.plan().rates.expect("plans of several tenants have rates");
+        let names = self.family.scenario.resources.iter().map(|resource| resource.name.clone());
+        let rates = self.plan().rates.expect("plans of several tenants have rates");
         Holdings {
-            cache_bytes: self.control.bytes(tenant, &self.parts),
+            cache_bytes: self.bytes(tenant),
             rates: names.zip(rates.row(tenant).iter().copied()).collect(),
         }
     }
@@ -57,42 +56,44 @@ impl World {
             refused_ratio: tenant.refused as f64 / (tenant.requests + tenant.refused).max(1) as f64,
             holdings: self.holdings(index),
         };
-        let (predicted_gain, bound) = self.control.predicted();
+        let (predicted_gain, bound) = self.predicted();
         Results {
-            scenario: self.scenario.name.clone(),
-            policy: self.setup.policy.clone(),
-            within: self.setup.knobs.within.clone(),
-            seed: self.setup.seed,
-            scale: self.setup.scale,
+            scenario: self.family.scenario.name.clone(),
+            policy: self.family.setup.policy.clone(),
+            within: self.family.setup.knobs.within.clone(),
+            seed: self.family.setup.seed,
+            scale: self.family.setup.scale,
             requests: measured.tenants.iter().map(|tenant| tenant.requests).sum(),
             normalized_least: normalized.iter().map(|pair| pair.0).fold(f64::INFINITY, f64::min),
             predicted_gain,
             bound,
-            decisions: self.control.decisions,
-            applied: self.control.applied,
+            decisions: self.family.decisions,
+            applied: self.family.applied,
             resources: self.resources(),
             tenants: measured.tenants.iter().enumerate().map(tenant).collect(),
-            complete: self.now >= self.end(),
+            complete: self.now >= self.end,
         }
     }
 
     /// Hits per read that the curve predicts for the present size of a tenant with one partition.
     fn predicted_hit_ratio(&self, index: usize) -> Option<f64> {
-        let partition = PartitionId(self.first_part(TenantId::from_index(index)));
-        let is_only = self.scenario.tenants[index].loads.len() == 1 && !self.is_shared;
-        let curve = curve(&self.cache, partition).filter(|_| is_only)?;
-        Some(1.0 - curve.misses_per_read.at(self.cache.usage(partition).budget_bytes))
+        let own = |part: &Part| part.tenant.index() == index;
+        let partition = PartitionId::from_index(self.family.parts.iter().position(own)?);
+        let is_only = self.family.scenario.tenants[index].loads.len() == 1 && !self.family.is_shared;
+        let cache = &self.nodes[NODE].cache;
+        let curve = curve(cache, partition).filter(|_| is_only)?;
+        Some(1.0 - curve.misses_per_read.at(cache.usage(partition).budget_bytes))
     }
 
     /// Use of each resource in the measurement.
     fn resources(&self) -> Vec<ByResource> {
         let (seconds, used) = (self.measured().seconds.max(1e-9), self.used());
-        let resource = |(i, resource): (usize, &Resource)| {
-            let total = self.total(i);
+        let resource = |(i, resource): (usize, &TenantResource)| {
+            let total = resource.total_per_s;
             let of_tenant = |(now, before): (&Vec<f64>, &Vec<f64>)| (now[i] - before[i]) / seconds / total;
-            let used_ratio = used.iter().zip(&self.used_before).map(of_tenant).collect();
+            let used_ratio = used.iter().zip(&self.family.used_before).map(of_tenant).collect();
             ByResource { name: resource.name.clone(), total, used_ratio }
         };
-        self.scenario.resources.iter().enumerate().map(resource).collect()
+        self.nodes[NODE].between().resources().iter().enumerate().map(resource).collect()
     }
 }

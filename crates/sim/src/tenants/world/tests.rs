@@ -145,9 +145,9 @@ fn policy_within_a_tenant_divides_the_sum_that_the_policy_between_gives() {
     let mut split = Vec::new();
     while world.now() < world.end() {
         world.advance(world.now() + Duration::from_secs(5)).expect("the books balance");
-        let bytes = |index: usize| world.control.bytes(TenantId::from_index(index), &world.parts);
+        let bytes = |index: usize| world.bytes(TenantId::from_index(index));
         assert!(bytes(0) + bytes(1) <= 8 << 20);
-        let budgets = world.cache.usage(PartitionId(1)).budget_bytes;
+        let budgets = world.nodes[0].cache.usage(PartitionId(1)).budget_bytes;
         split.push(budgets as f64 / bytes(0) as f64);
     }
     assert!((split[0] - 0.5).abs() < 0.1, "it begins with equal parts: {split:?}");
@@ -163,15 +163,15 @@ fn tenants_divided_by_robinhood_are_as_fast_as_with_their_baselines() {
     setup.set("within", "robinhood").expect("it is known");
     setup.set("seconds", "100+60").expect("a length");
     let mut world = World::new(&setup).expect("valid");
-    let total = world.scenario.cache_bytes();
+    let total = world.family.scenario.cache_bytes();
     while world.now() < world.end() {
         // As often as the level between takes a step, which also checks the sums of rates.
         world.advance(world.now() + Duration::from_millis(250)).expect("the books balance");
         let mut sums = [0; 3];
-        for (part, id) in world.parts.iter().zip(0..) {
-            sums[part.tenant.index()] += world.cache.usage(PartitionId(id)).budget_bytes;
+        for (part, id) in world.family.parts.iter().zip(0..) {
+            sums[part.tenant.index()] += world.nodes[0].cache.usage(PartitionId(id)).budget_bytes;
         }
-        assert_eq!(sums, [0, 1, 2].map(|index| world.control.bytes(TenantId(index), &world.parts)));
+        assert_eq!(sums, [0, 1, 2].map(|index| world.bytes(TenantId(index))));
         assert!(sums.iter().sum::<u64>() <= total, "{sums:?}");
     }
     let mut base = World::new(&setup.baseline()).expect("valid");

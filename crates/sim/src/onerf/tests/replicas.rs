@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use sherwood_model::BackendId;
 use sherwood_workload::onerf::Model;
 
-use super::{Event, Setup, Work, World, run};
+use super::{Setup, Work, World, run};
+use crate::world::Event;
 
 /// A system of requests for one uncached object each, at one of `backends` backends, `rate` per
 /// second in total. A call takes 20 ms on average; `service` gives workers and replicas.
@@ -44,7 +46,7 @@ fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
     while let Some((at, event)) = world.events.take_before(world.end) {
         world.now = at;
         if let Event::Done { job, .. } = event {
-            let job = world.jobs.get(job).expect("a job is there until it is done");
+            let job = world.servers.jobs.get(job).expect("a job is there until it is done");
             match job.work {
                 Work::Call { .. } => calls[job.replica.index()] += 1,
                 Work::Echo { .. } => echoes[job.replica.index()] += 1,
@@ -53,7 +55,7 @@ fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
         }
         world.happen(event);
     }
-    world.balance().expect("the books balance");
+    world.run(world.end).expect("the books balance");
     (world, calls, echoes)
 }
 
@@ -65,7 +67,7 @@ fn call_s(mut setup: Setup, seed: u64) -> f64 {
     while let Some((at, event)) = world.events.take_before(world.end) {
         world.now = at;
         if let Event::Done { job, .. } = event {
-            let job = world.jobs.get(job).expect("a job is there until it is done");
+            let job = world.servers.jobs.get(job).expect("a job is there until it is done");
             seconds += (at - job.sent).as_secs_f64();
             calls += 1.0;
         }
@@ -144,15 +146,15 @@ fn replica_that_exceeds_the_timeout_goes_down_and_recovers() {
     let setup = system(1, 40.0, r#""workers":{"p":1},"replicas":2"#, limits);
     let mut world = World::new(&setup).expect("a valid setup");
     let seen = |world: &World| {
-        let stats = world.servers[0].machines[0].stats();
+        let stats = world.nodes[0].machines[0].stats();
         (stats.replicas[0].downs, stats.replicas[0].up, stats.replicas[1].downs, stats.counters.probes)
     };
-    world.advance(world.measured_from + super::Duration::from_secs(50)).expect("the books balance");
+    world.advance(world.family.measured_from + super::Duration::from_secs(50)).expect("the books balance");
     let (downs, up, other, probes) = seen(&world);
     assert!(downs > 0 && !up && other == 0 && probes > 0, "{:?}", seen(&world));
     world.advance(world.end).expect("the books balance");
     assert!(seen(&world).1, "a probe was answered in time");
-    assert!(world.backends[0].waiting() < 20, "cancelled calls leave the queue");
+    assert!(world.servers.waiting(BackendId(0)) < 20, "cancelled calls leave the queue");
 }
 
 #[test]
@@ -161,9 +163,9 @@ fn reported_measurements_cover_all_replicas_of_a_backend() {
     let world = run(&system(1, 120.0, r#""workers":{"p":1},"replicas":3"#, limits));
     let last = world.samples().last().expect("it was observed").backends[0];
     assert!((last.limit - 0.6).abs() < 1e-12, "{}", last.limit);
-    assert_eq!(last.waiting, world.backends[0].waiting() as u64);
+    assert_eq!(last.waiting, world.servers.waiting(BackendId(0)) as u64);
     assert!(last.waiting > 10, "{}", last.waiting);
-    let line = &crate::LimitLine::of(&world.setup).expect("there is such a scenario")[0];
+    let line = &crate::LimitLine::of(&world.family.setup).expect("there is such a scenario")[0];
     assert_eq!(line.points[0].1.to_bits(), last.limit.to_bits());
 }
 

@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use sherwood_cache::Heap;
 use sherwood_model::Instant;
 use thiserror::Error;
 
-use super::World;
-use crate::server::Server;
+use super::{OneRf, World};
 use crate::setup::{Knobs, Setup, SetupError, minutes};
+use crate::world::Node;
 
 /// Reason for which a simulation cannot be continued as another run.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -71,7 +70,7 @@ impl World {
     /// End of the warm-up and beginning of the measurement.
     #[must_use]
     pub fn measured_from(&self) -> Instant {
-        self.measured_from
+        self.family.measured_from
     }
 
     /// Returns a copy that continues as the run of `setup`, byte for byte as if that had been
@@ -81,14 +80,34 @@ impl World {
     /// # Errors
     /// If the run's beginning differs ([`Setup::shares_warm_up`]) or the measurement has begun.
     pub fn fork(&mut self, setup: &Setup) -> Result<Self, ForkError> {
+        let family = self.family.fork(setup)?;
+        if self.now > family.measured_from {
+            return Err(ForkError::Measured { seconds: self.now.as_nanos() / 1_000_000_000 });
+        }
+        let scenario = setup.scenario().map_err(SetupError::from)?;
+        Ok(Self {
+            now: self.now,
+            end: family.measured_from + minutes(scenario.measure_min),
+            events: self.events.clone(),
+            nodes: self.nodes.iter_mut().map(Node::copy).collect(),
+            servers: self.servers.clone(),
+            live: self.live.clone(),
+            route_draws: self.route_draws.clone(),
+            began: self.began,
+            ended: self.ended,
+            queries: self.queries,
+            family,
+        })
+    }
+}
+
+impl OneRf {
+    fn fork(&self, setup: &Setup) -> Result<Self, ForkError> {
         setup.validate()?;
         let Some(traffic) = self.traffic.copy() else { return Err(ForkError::Trace) };
         if !self.asked.shares_warm_up(setup)? {
             let (scenario, policy) = (setup.scenario.clone(), setup.policy.clone());
             return Err(ForkError::Beginning { scenario, policy });
-        }
-        if self.now > self.measured_from {
-            return Err(ForkError::Measured { seconds: self.now.as_nanos() / 1_000_000_000 });
         }
         let scenario = setup.scenario().map_err(SetupError::from)?;
         let depth = setup.limit_depth().map_err(SetupError::from)?;
@@ -102,42 +121,21 @@ impl World {
             limits: scenario.limits(own.knobs.walk),
             depth,
             hit_latency: self.hit_latency,
+            timeout: self.timeout,
             measured_from: self.measured_from,
-            end: self.measured_from + minutes(scenario.measure_min),
-            now: self.now,
             partitions: self.partitions,
-            events: self.events.clone(),
             traffic,
-            servers: self.servers.iter_mut().map(Server::copy).collect(),
             backends: self.backends.clone(),
-            jobs: self.jobs.clone(),
-            live: self.live.clone(),
+            reports: self.reports.clone(),
             told: self.told.clone(),
             statistics: self.statistics.clone(),
             recorder: self.recorder.clone(),
-            queries: self.queries,
             // Only traces have sizes and end early.
             sizes: None,
             echoes: self.echoes,
             echo_draws: self.echo_draws.clone(),
-            route_draws: self.route_draws.clone(),
             stop: None,
             setup: own,
         })
-    }
-}
-
-impl Server {
-    fn copy(&mut self) -> Self {
-        let Self { partitions, cache, control, machines, armed, report, resizing } = self;
-        Self {
-            partitions: *partitions,
-            cache: cache.copy(Arc::new(Heap)),
-            control: control.clone(),
-            machines: machines.clone(),
-            armed: armed.clone(),
-            report: report.clone(),
-            resizing: resizing.clone(),
-        }
     }
 }

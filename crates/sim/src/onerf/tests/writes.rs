@@ -15,15 +15,15 @@ const OBJECTS: u64 = 500;
 /// Asserts that cached objects have the size that the replica has, except for fenced keys (of
 /// unfinished writes). Returns how many objects that were written are cached.
 fn assert_current(world: &World) -> usize {
-    let server = &world.servers[0];
+    let server = &world.nodes[0];
     let mut written = 0;
     for object in 0..OBJECTS {
         let key = Key::new(object);
         if server.machines[BACKEND.index()].is_fenced(&key) {
             continue;
         }
-        let stored = world.backends[BACKEND.index()].clone().read(ReplicaId(0), object, world.now());
-        for partition in world.partitions.of_backend(BACKEND) {
+        let stored = world.family.backends[BACKEND.index()].clone().read(ReplicaId(0), object, world.now());
+        for partition in world.family.partitions.of_backend(BACKEND) {
             let access = Access::at(world.now());
             let cached = server.cache.peek(partition, key.as_ref(), &access, |item| item.value.len());
             assert!(
@@ -46,13 +46,19 @@ fn caches_hold_no_value_older_than_a_settled_write() {
             world.advance(Instant::from_millis(step * 50)).expect("the books balance");
             kept += assert_current(&world);
             if step % 5 == 0 {
-                let partition = world.partitions.of(TenantId((step % 2) as u16), BACKEND);
+                let partition = world.family.partitions.of(TenantId((step % 2) as u16), BACKEND);
                 // A machine that has no room refuses, which is no matter here.
                 let _ = world.write(0, partition, step * step % 7, 1_001 + step as u32 % 50);
             }
         }
     }
     assert!(kept > 1_000, "hardly any written object was cached: {kept}");
+}
+
+/// Starts a request of one query at the only server.
+fn start(world: &mut World, query: Query<Key>) {
+    let request = world.begin(0, world.now, vec![query]);
+    world.arrive(request);
 }
 
 /// A value that was read while the write might still take effect must not fill: no input
@@ -76,26 +82,26 @@ fn value_read_before_a_write_of_unknown_outcome_takes_effect_does_not_fill_the_c
     let advance = |world: &mut World, ms| world.advance(Instant::from_millis(ms)).expect("the books balance");
     let cached = |world: &World| {
         let access = Access::at(world.now());
-        world.servers[0].cache.peek(PARTITION, written.as_ref(), &access, |item| item.value.len())
+        world.nodes[0].cache.peek(PARTITION, written.as_ref(), &access, |item| item.value.len())
     };
-    let is_fenced = |world: &World| world.servers[0].machines[BACKEND.index()].is_fenced(&written);
+    let is_fenced = |world: &World| world.nodes[0].machines[BACKEND.index()].is_fenced(&written);
 
     // The write waits for the call before it, lands at 1,200 ms, and ends unknown at 1,010 ms.
-    world.start(0, vec![query(other)]);
+    start(&mut world, query(other));
     advance(&mut world, 10);
     world.write(0, PARTITION, written.object(), 1_001).expect("nothing else is written");
     advance(&mut world, 1_100);
     assert!(is_fenced(&world));
-    world.start(0, vec![query(written)]);
+    start(&mut world, query(written));
     advance(&mut world, 1_810);
-    let fills = world.servers[0].machines[BACKEND.index()].fills();
+    let fills = world.nodes[0].machines[BACKEND.index()].fills();
     assert_eq!((fills.allowed, fills.withheld), (1, 1));
     assert!(is_fenced(&world));
     assert_eq!(cached(&world), None);
 
     // The next fetch after the end of the fence reads what was written.
     advance(&mut world, 2_100);
-    world.start(0, vec![query(written)]);
+    start(&mut world, query(written));
     advance(&mut world, 2_800);
     assert_eq!((cached(&world), world.queries()), (Some(1_001), 3), "the test's queries alone");
 }
@@ -112,8 +118,8 @@ fn two_tenants_of_a_backend_share_neither_fetches_nor_partitions() {
     // The most popular object was fetched once for each tenant.
     let cached = |partition: PartitionId| {
         let access = Access::at(world.now());
-        world.servers[0].cache.peek(partition, Key::new(0).as_ref(), &access, |_| ()).is_some()
+        world.nodes[0].cache.peek(partition, Key::new(0).as_ref(), &access, |_| ()).is_some()
     };
-    assert!(world.partitions.all().all(cached));
-    assert_eq!(world.partitions.pair(PartitionId(1)), (TenantId(1), BACKEND));
+    assert!(world.family.partitions.all().all(cached));
+    assert_eq!(world.family.partitions.pair(PartitionId(1)), (TenantId(1), BACKEND));
 }

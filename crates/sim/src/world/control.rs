@@ -1,0 +1,85 @@
+//! Rounds of a node's control loop, and the only place that puts a plan in force.
+
+use sherwood_control::{Act, Seen};
+use sherwood_model::{DemandKind, Plan, Rates, ResourceId, ResourceKind, TenantId};
+
+use super::node::{Node, SizedCache};
+use super::{Family, Simulation};
+
+impl<F: Family> Simulation<F> {
+    /// Hands what was seen to a node's control loop, and returns the acts that follow.
+    pub(crate) fn decide(&mut self, node: usize, seen: Seen) -> Vec<Act> {
+        let control = &mut self.nodes[node].control;
+        control.handle_seen(self.now, seen);
+        std::iter::from_fn(|| control.poll_act()).collect()
+    }
+
+    /// Carries out acts of a node's control loop. Simulated curves cover the whole run, and fade
+    /// not.
+    pub(crate) fn carry_out(&mut self, node: usize, acts: Vec<Act>) {
+        for act in acts {
+            if let Act::Apply(plan) = act {
+                self.apply(node, plan);
+            }
+        }
+    }
+
+    /// Puts a plan in force at a node: rates first, so that a tenant that gives cache has its
+    /// units.
+    ///
+    /// # Panics
+    /// If the plan exceeds a total, which is a bug.
+    pub(crate) fn apply(&mut self, node: usize, plan: Plan) {
+        let Plan { cache: division, rates, backends } = plan;
+        if let Some(rates) = rates {
+            self.set_rates(node, &rates);
+        }
+        let now = self.now;
+        let Node { cache, machines, resizing, .. } = &mut self.nodes[node];
+        let division = resizing.plan(division, cache.total_bytes());
+        backends.iter().for_each(|plan| machines[plan.backend.index()].apply(plan));
+        self.nodes[node].divide(now, &division);
+    }
+
+    /// Applies the next step of a gradual change of budgets; called once a second.
+    pub(crate) fn go_on_resizing(&mut self, node: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[node];
+        if let Some(division) = node.resizing.next(node.cache.total_bytes()) {
+            node.divide(now, &division);
+        }
+    }
+
+    fn set_rates(&mut self, node: usize, rates: &Rates) {
+        let resources = self.nodes[node].between().resources();
+        let resources: Vec<_> =
+            resources.iter().map(|resource| (resource.kind, resource.total_per_s)).collect();
+        for (index, (kind, total)) in resources.into_iter().enumerate() {
+            let id = ResourceId::from_index(index);
+            let each = (0..rates.tenants()).map(|tenant| rates.get(TenantId::from_index(tenant), id));
+            let each: Vec<f64> = each.collect();
+            let sum = each.iter().sum::<f64>();
+            assert!(sum <= total * (1.0 + ROUNDING), "rates of {sum} of resource {index}, which has {total}");
+            self.set_rate(node, kind, total, if rates.are_common() { &[] } else { &each });
+        }
+    }
+
+    fn set_rate(&mut self, node: usize, kind: ResourceKind, total: f64, each: &[f64]) {
+        let (backend, kind) = match kind {
+            ResourceKind::Network => {
+                if let Some(network) = &mut self.nodes[node].network {
+                    network.set_rates(self.now, total, each);
+                }
+                return self.admit(node as u16);
+            }
+            ResourceKind::Reads(backend) => (backend, DemandKind::Read),
+            ResourceKind::Writes(backend) => (backend, DemandKind::Write),
+        };
+        let Node { cache, machines, .. } = &mut self.nodes[node];
+        machines[backend.index()].set_rates(self.now, &SizedCache(cache), kind, total, each);
+        self.drive(node as u16, backend);
+    }
+}
+
+/// Relative difference of sums of rates that counts as rounding.
+const ROUNDING: f64 = 1e-9;
