@@ -43,6 +43,12 @@ pub struct DeadlineCounts {
     pub rejected: u64,
 }
 
+impl DeadlineCounts {
+    fn total(&self) -> u64 {
+        self.met.saturating_add(self.missed).saturating_add(self.rejected)
+    }
+}
+
 /// The β for the next interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BetaDecision {
@@ -62,8 +68,8 @@ impl BetaController {
     /// Chooses the next β, after an interval with the present one.
     #[must_use]
     pub fn decide(&self, beta: Percent, seen: &DeadlineCounts) -> BetaDecision {
-        let DeadlineCounts { met, missed, rejected } = *seen;
-        let (target, total) = (self.target, met + missed + rejected);
+        let DeadlineCounts { missed, rejected, .. } = *seen;
+        let (target, total) = (self.target, seen.total());
         if total < SEEN_MIN {
             let reason = format!("only {total} deadlines were seen, of {SEEN_MIN} needed: beta stays {beta}");
             return BetaDecision { beta, reason };
@@ -126,7 +132,7 @@ impl AdaptiveBeta {
             missed: total.missed.saturating_sub(missed),
             rejected: total.rejected.saturating_sub(rejected),
         };
-        if seen.met + seen.missed + seen.rejected >= SEEN_MIN {
+        if seen.total() >= SEEN_MIN {
             self.last = total;
         }
         self.controller.decide(beta, &seen)
