@@ -417,4 +417,6 @@ impl ControlLoop {
 }
 
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod tests;
