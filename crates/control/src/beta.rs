@@ -1,5 +1,6 @@
 //! The choice of β for a wanted share of missed deadlines.
 
+use serde::{Deserialize, Serialize};
 use sherwood_model::Percent;
 
 /// Chooses the percentile of latencies that estimates take (β), so that a given share of deadlines
@@ -32,7 +33,7 @@ pub struct BetaController {
 }
 
 /// Requests with a deadline that ended within an interval, by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadlineCounts {
     /// Requests that were answered by their deadline.
     pub met: u64,
@@ -44,6 +45,14 @@ pub struct DeadlineCounts {
 }
 
 impl DeadlineCounts {
+    pub(crate) fn plus(&self, more: &Self) -> Self {
+        Self {
+            met: self.met.saturating_add(more.met),
+            missed: self.missed.saturating_add(more.missed),
+            rejected: self.rejected.saturating_add(more.rejected),
+        }
+    }
+
     fn total(&self) -> u64 {
         self.met.saturating_add(self.missed).saturating_add(self.rejected)
     }

@@ -38,6 +38,6 @@ pub use beta::{BetaController, BetaDecision, DeadlineCounts};
 pub use check::{PlanFault, Refused};
 pub use control_loop::{ControlLoop, Needs};
 pub use levels::{Levels, OneLevelOnly};
-pub use merge::{CacheReport, Merged, Merger};
+pub use merge::{CacheReport, LookUps, Merged, MergedNames, MergedReport, Merger, Report, merge};
 pub use pins::{Pin, PinError, check_least, check_sums};
 pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, Seen};

@@ -5,9 +5,10 @@
 //! based on statistics up to a second old, and the inputs of two servers differ only in the
 //! contents of their caches.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sherwood_control::{CacheReport, Merged, Merger};
+use sherwood_control::{CacheReport, Merged, MergedNames, Merger, Report as NodeReport};
 use sherwood_model::{FinishedRequest, Instant, LatencyWindow, PartitionId, RequestSnapshot};
 pub(crate) use sherwood_path::LatencyGroup;
 use sherwood_policy::{MissLatency, MissRatioCurve, Needs, Observation, RequestLog};
@@ -128,18 +129,27 @@ impl Statistics {
         if !needs_curves(needs) {
             return vec![Merged::default(); self.partitions.len()];
         }
-        let report = |server: &Server, partition: PartitionId| {
+        let names: Vec<String> = self.partitions.all().map(|partition| partition.0.to_string()).collect();
+        let cache = |server: &Server, partition: PartitionId| {
             let usage = server.cache.usage(partition);
             let curve = server.cache.miss_ratio_curve(partition).and_then(|curve| {
                 MissRatioCurve::sampled(curve.sampled_gets, curve.bytes.into_iter().zip(curve.miss_ratio))
             });
             CacheReport { budget_bytes: usage.budget_bytes, hits: usage.hits, misses: usage.misses, curve }
         };
-        let reports: Vec<Vec<_>> = servers
-            .iter()
-            .map(|server| self.partitions.all().map(|partition| report(server, partition)).collect())
-            .collect();
+        let report = |(number, server): (usize, &Server)| {
+            let caches = self.partitions.all().map(|partition| cache(server, partition));
+            NodeReport {
+                // Curves are averaged in the order of names.
+                node: format!("{number:05}"),
+                partitions: names.iter().cloned().zip(caches).collect(),
+                deadlines: BTreeMap::new(),
+            }
+        };
+        let reports: Vec<NodeReport> = servers.iter().enumerate().map(report).collect();
+        let partitions: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = MergedNames { partitions: &partitions, backends: &[] };
         let total_bytes = servers.first().map_or(0, |server| server.cache.total_bytes());
-        self.merger.merge(needs, total_bytes, &reports)
+        self.merger.merge(names, needs, total_bytes, &reports).partitions
     }
 }
