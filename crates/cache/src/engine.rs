@@ -474,6 +474,14 @@ impl Cache {
         self.ledger.apply(plan)
     }
 
+    /// Checks that a plan can be [applied](Self::apply), where it is a part of a larger one.
+    ///
+    /// # Errors
+    /// As those of [`apply`](Self::apply).
+    pub fn check(&self, plan: &CachePlan) -> Result<(), PlanError> {
+        self.ledger.check(plan, self.total_bytes())
+    }
+
     /// Returns the plan in force: the budget of each partition, or `Shared`.
     #[must_use]
     pub fn plan(&self) -> CachePlan {

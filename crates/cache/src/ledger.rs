@@ -91,7 +91,7 @@ impl Ledger {
         in_force.clone_from(plan);
     }
 
-    fn check(&self, plan: &CachePlan, total_bytes: u64) -> Result<(), PlanError> {
+    pub(crate) fn check(&self, plan: &CachePlan, total_bytes: u64) -> Result<(), PlanError> {
         let CachePlan::Budgets(budgets) = plan else { return Ok(()) };
         if budgets.len() != self.accounts.len() {
             return Err(PlanError::Partitions { given: budgets.len(), partitions: self.accounts.len() });

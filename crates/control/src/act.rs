@@ -4,7 +4,7 @@ use sherwood_model::Plan;
 use sherwood_policy::Decision;
 use sherwood_policy::tenants::TenantDecision;
 
-use crate::BetaChoice;
+use crate::{BetaChoice, Refused};
 
 /// An act of the loop, for the driver to carry out.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,4 +29,6 @@ pub enum Said {
     Division(Decision),
     /// The division among tenants.
     Tenants(TenantDecision),
+    /// A proposal that was refused.
+    Refused(Refused),
 }

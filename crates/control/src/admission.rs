@@ -24,7 +24,7 @@ struct WithTarget {
     backend: BackendId,
     target: Percent,
     choice: AdaptiveBeta,
-    /// The latest values of β, each with the time since which it was in force.
+    /// The latest values of β, each with the time of the first decision that saw it in force.
     changes: VecDeque<(Instant, Percent)>,
     /// The latest decision in words.
     reason: Option<String>,
@@ -67,7 +67,7 @@ pub(crate) enum Leave {
     Report,
     /// Keep everything: moves are frozen after a roll-back.
     Frozen,
-    /// Go back to what was in force at this time.
+    /// Go back to what was in force before the decision at this time.
     BackTo(Instant),
 }
 
@@ -111,8 +111,8 @@ impl Admission {
     /// Decides about each backend that was `seen`, and returns the choices. A backend without a
     /// target is left out.
     pub(crate) fn decide(&mut self, now: Instant, seen: &[AdmissionSeen], leave: Leave) -> Vec<BetaChoice> {
-        let choices = seen.iter().filter_map(|seen| {
-            let of = self.backends.iter_mut().find(|of| of.backend == seen.backend)?;
+        let choices = self.backends.iter_mut().filter_map(|of| {
+            let seen = seen.iter().find(|seen| seen.backend == of.backend)?;
             Some(of.decide(now, seen, leave))
         });
         choices.collect()
@@ -137,9 +137,7 @@ impl BetaChoice {
 impl WithTarget {
     fn decide(&mut self, now: Instant, seen: &AdmissionSeen, leave: Leave) -> BetaChoice {
         let before = seen.beta;
-        if self.changes.back().is_none_or(|(_, known)| *known != before) {
-            self.note(now, before);
-        }
+        self.note(now, before);
         let decided = self.choice.decide(before, seen.ended);
         let BetaDecision { beta, reason } = match leave {
             Leave::Act | Leave::Report => decided,
@@ -150,13 +148,12 @@ impl WithTarget {
         };
         self.reason = Some(reason.clone());
         let applied = leave != Leave::Report;
-        if applied && beta != before {
-            self.note(now, beta);
-        }
         let Self { backend, target, .. } = *self;
         BetaChoice { backend, target, before, beta, reason, applied }
     }
 
+    /// Returns the percentile that was in force before the decision `at` a time, with which the
+    /// allocation to which the guard goes back was measured.
     fn back_to(&self, at: Instant, before: Percent) -> BetaDecision {
         let then = self.changes.iter().rev().find(|(since, _)| *since <= at).or(self.changes.front());
         let beta = then.map_or(before, |(_, beta)| *beta);
@@ -168,7 +165,11 @@ impl WithTarget {
         BetaDecision { beta, reason }
     }
 
+    /// Notes the percentile that a decision sees in force.
     fn note(&mut self, now: Instant, beta: Percent) {
+        if self.changes.back().is_some_and(|(_, known)| *known == beta) {
+            return;
+        }
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();
         }
@@ -222,7 +223,8 @@ mod tests {
         }
         let at_ten = percent(97.0);
         assert!(beta > at_ten);
-        let back = lever.decide(at(25), &[seen(beta, 2_500)], Leave::BackTo(at(12)));
+        // The decision at 15 s chose another, which the good allocation was not measured with.
+        let back = lever.decide(at(25), &[seen(beta, 2_500)], Leave::BackTo(at(15)));
         assert_eq!((back[0].before, back[0].beta, back[0].applied), (beta, at_ten, true));
         let frozen = lever.decide(at(30), &[seen(at_ten, 3_000)], Leave::Frozen);
         assert!(!frozen[0].is_change(), "{frozen:?}");

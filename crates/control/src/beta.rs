@@ -1,5 +1,6 @@
 //! The choice of β for a wanted share of missed deadlines.
 
+use serde::{Deserialize, Serialize};
 use sherwood_model::Percent;
 
 /// Chooses the percentile of latencies that estimates take (β), so that a given share of deadlines
@@ -32,7 +33,7 @@ pub struct BetaController {
 }
 
 /// Requests with a deadline that ended within an interval, by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadlineCounts {
     /// Requests that were answered by their deadline.
     pub met: u64,
@@ -41,6 +42,20 @@ pub struct DeadlineCounts {
     /// Requests that were rejected, and so did not miss their deadline. A dispatcher counts them
     /// itself.
     pub rejected: u64,
+}
+
+impl DeadlineCounts {
+    pub(crate) fn plus(&self, more: &Self) -> Self {
+        Self {
+            met: self.met.saturating_add(more.met),
+            missed: self.missed.saturating_add(more.missed),
+            rejected: self.rejected.saturating_add(more.rejected),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.met.saturating_add(self.missed).saturating_add(self.rejected)
+    }
 }
 
 /// The β for the next interval.
@@ -62,8 +77,8 @@ impl BetaController {
     /// Chooses the next β, after an interval with the present one.
     #[must_use]
     pub fn decide(&self, beta: Percent, seen: &DeadlineCounts) -> BetaDecision {
-        let DeadlineCounts { met, missed, rejected } = *seen;
-        let (target, total) = (self.target, met + missed + rejected);
+        let DeadlineCounts { missed, rejected, .. } = *seen;
+        let (target, total) = (self.target, seen.total());
         if total < SEEN_MIN {
             let reason = format!("only {total} deadlines were seen, of {SEEN_MIN} needed: beta stays {beta}");
             return BetaDecision { beta, reason };
@@ -126,7 +141,7 @@ impl AdaptiveBeta {
             missed: total.missed.saturating_sub(missed),
             rejected: total.rejected.saturating_sub(rejected),
         };
-        if seen.met + seen.missed + seen.rejected >= SEEN_MIN {
+        if seen.total() >= SEEN_MIN {
             self.last = total;
         }
         self.controller.decide(beta, &seen)

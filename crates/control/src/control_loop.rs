@@ -1,19 +1,20 @@
 //! The loop around all levers.
 
-use std::collections::VecDeque;
-
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, TenantId};
 use sherwood_policy::tenants::{TenantObservation, TenantPolicy, TenantTerms};
 use sherwood_policy::{
-    CounterWindow, Decision, GuardOptions, GuardStanding, Observation, Options, PartitionObservation, Policy,
+    CounterWindow, Decision, GuardOptions, GuardStanding, Harm, Observation, Options, PartitionObservation,
+    Policy,
 };
 
+use crate::acts::{Acts, Round, Undo};
 use crate::admission::{Leave, planned};
+use crate::check::check_levels;
 use crate::losses::Noticed;
 use crate::pins::while_absent;
 use crate::{
-    Act, Admission, BetaChoice, CacheSeen, Levels, PartitionSeen, Pin, PinError, Said, Seen, check_least,
-    check_sums,
+    Act, Admission, BetaChoice, CacheSeen, Levels, PartitionSeen, Pin, PinError, PlanFault, Refused, Said,
+    Seen, check_least, check_sums,
 };
 
 /// Decides when it is due, from what a driver saw, and has the driver act.
@@ -22,7 +23,8 @@ use crate::{
 /// - Inputs: [`handle_seen`](Self::handle_seen) with what [`needs`](Self::needs) asked for; changes
 ///   by the operator, each checked by the caller first; [`handle_refusal`](Self::handle_refusal)
 ///   when a plan could not be applied.
-/// - Outputs: [`poll_act`](Self::poll_act) after each input, until it returns none.
+/// - Outputs: [`poll_act`](Self::poll_act) after each input, until it returns none. Nothing is
+///   decided before that, so the acts that wait are those of one input.
 /// - Wake-ups: [`next_timeout`](Self::next_timeout).
 #[derive(Clone)]
 pub struct ControlLoop {
@@ -34,10 +36,11 @@ pub struct ControlLoop {
     due: Instant,
     counters: CounterWindow,
     noticed: Noticed,
+    /// The times of the last decision among partitions, and of what was seen for it.
+    decided: Option<(Instant, Instant)>,
     decisions: u64,
     latest: Option<Decision>,
-    /// Acts that were not polled: a few, as each input adds at most one for each backend.
-    acts: VecDeque<Act>,
+    acts: Acts,
 }
 
 /// Observations that are due.
@@ -62,9 +65,10 @@ impl ControlLoop {
             counters: CounterWindow::new(options.rbc_window),
             options,
             noticed: Noticed::default(),
+            decided: None,
             decisions: 0,
             latest: None,
-            acts: VecDeque::new(),
+            acts: Acts::default(),
         }
     }
 
@@ -92,7 +96,7 @@ impl ControlLoop {
         &self.pins
     }
 
-    /// Decisions among partitions since the start.
+    /// Decisions among partitions since the start that were reported.
     #[must_use]
     pub fn decisions(&self) -> u64 {
         self.decisions
@@ -129,8 +133,12 @@ impl ControlLoop {
     }
 
     /// Decides from what was seen at `now`, whether it was due or not. Rounds that were missed are
-    /// skipped, so that decisions do not follow each other too closely.
+    /// skipped, so that decisions do not follow each other too closely. While acts of an earlier
+    /// input wait, nothing is decided.
     pub fn handle_seen(&mut self, now: Instant, seen: Seen) {
+        if !self.acts.is_empty() {
+            return;
+        }
         let Seen { cache, tenants } = seen;
         if let Some(seen) = cache {
             self.decide(now, seen);
@@ -146,18 +154,29 @@ impl ControlLoop {
 
     /// Returns the next act for the driver to carry out, or none until the next input.
     pub fn poll_act(&mut self) -> Option<Act> {
-        let act = self.acts.pop_front()?;
+        let act = self.acts.next()?;
         if let Act::Say(Said::Division(decision)) = &act {
+            self.decisions += 1;
             self.latest = Some(decision.clone());
         }
         Some(act)
     }
 
-    /// Takes in that the plan handed out last was refused: `budgets` are in force, and what was
-    /// decided with it is not reported.
-    pub fn handle_refusal(&mut self, budgets: Vec<u64>) {
-        self.acts.clear();
-        self.adopt(budgets);
+    /// Takes in that the plan handed out last was refused. It and what was decided with it are
+    /// taken back and not reported: the guard goes on, β is that before, and the budgets that the
+    /// driver has `in_force`, if it knows them, are the next base. Plans that wait divide the cache
+    /// accordingly. No effect if no plan was handed out since the last refusal.
+    pub fn handle_refusal(&mut self, in_force: Option<Vec<u64>>) {
+        match self.acts.refuse() {
+            Some(Undo::Decision(before, admission)) => {
+                self.levels.keep(in_force, before);
+                self.admission = admission;
+            }
+            Some(Undo::Step(before)) => self.levels.restore(in_force, before),
+            Some(Undo::Levels(levels)) => self.levels = *levels,
+            None => return,
+        }
+        self.acts.replan(&self.levels.plan());
     }
 
     /// Takes in budgets that were set by hand. No effect with tenants.
@@ -166,31 +185,83 @@ impl ControlLoop {
     }
 
     fn decide(&mut self, now: Instant, seen: CacheSeen) {
+        let given = seen.partitions.len();
+        if given != self.pins.len() {
+            let partitions = self.pins.len();
+            return self.refuse(PlanFault::Observed { given, partitions }, Round::Partitions);
+        }
         let (losses, restarts) = (seen.losses, seen.partitions.iter().map(|seen| seen.restarts).sum());
         if self.noticed.advance(now, &losses, restarts) {
             self.levels.change_one(sherwood_policy::Controller::note_loss);
         }
         let CacheSeen { at, total_bytes, partitions, requests, admissions, .. } = seen;
-        let seen = self.observation(at, total_bytes, partitions);
-        let decision = self.levels.decide(now, seen, &requests);
-        self.decisions += 1;
-        let leave = self.leave(now, &decision);
-        let choices = self.admission.decide(now, &admissions, leave);
+        let (now, is_new) = self.round_at(now, at);
+        let before = Undo::Decision(self.levels.standing(), self.admission.clone());
+        let divided = self.divide(now, at, (total_bytes, partitions), &requests);
+        let leave = self.leave(now, divided.as_ref().and_then(|decision| decision.harm.as_ref()));
+        let seen = if is_new { &admissions[..] } else { &[] };
+        let choices = self.admission.decide(now, seen, leave);
         let backends = planned(&choices);
-        if decision.apply {
-            self.acts.push_back(Act::Apply(Plan { backends, ..decision.plan.clone() }));
+        let applies = divided.as_ref().map_or(!backends.is_empty(), |decision| decision.apply);
+        if applies {
+            self.acts.apply(Plan { backends, ..self.levels.plan() }, Round::Partitions, before);
         }
-        let changes = choices.into_iter().filter(BetaChoice::is_change);
-        self.acts.extend(changes.map(|change| Act::Say(Said::Beta(change))));
-        self.acts.push_back(Act::Say(Said::Division(decision)));
+        for change in choices.into_iter().filter(BetaChoice::is_change) {
+            self.acts.say(Said::Beta(change), Round::Partitions);
+        }
+        if let Some(decision) = divided {
+            self.acts.say(Said::Division(decision), Round::Partitions);
+        }
     }
 
-    /// Returns what other levers may do in a round in which the cache was divided like this.
-    fn leave(&self, now: Instant, decision: &Decision) -> Leave {
+    /// Returns the time of a decision, and true if something was seen since the last one. A clock
+    /// that was set back counts as one that stands still.
+    fn round_at(&mut self, now: Instant, seen_at: Instant) -> (Instant, bool) {
+        match self.decided {
+            Some((last, last_seen)) if now <= last || seen_at <= last_seen => (now.min(last), false),
+            _ => {
+                self.decided = Some((now, seen_at));
+                (now, true)
+            }
+        }
+    }
+
+    /// Has the levels divide the cache, and returns their decision; none if it was refused.
+    fn divide(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        (total_bytes, partitions): (u64, Vec<PartitionSeen>),
+        requests: &[Observation],
+    ) -> Option<Decision> {
+        let before = self.levels.standing();
+        let count = partitions.len();
+        let seen = self.observation(at, total_bytes, partitions);
+        let decision = self.levels.decide(now, seen, requests);
+        let Err(fault) = check_levels(&decision.plan, &self.levels, count, total_bytes) else {
+            return Some(decision);
+        };
+        self.levels.keep(None, before);
+        self.refuse(fault, Round::Partitions);
+        None
+    }
+
+    /// Reports that what the levels proposed was refused.
+    fn refuse(&mut self, fault: PlanFault, round: Round) {
+        let lever = match (round, self.levels.tenants()) {
+            (Round::Tenants, Some(levels)) => levels.between().policy().name(),
+            _ => self.levels.policy(),
+        };
+        self.acts.say(Said::Refused(Refused { lever, fault }), round);
+    }
+
+    /// Returns what other levers may do in a round in which the guard rolled back for this `harm`,
+    /// if it did.
+    fn leave(&self, now: Instant, harm: Option<&Harm>) -> Leave {
         if self.levels.dry_run() {
             return Leave::Report;
         }
-        if let Some(harm) = &decision.harm {
+        if let Some(harm) = harm {
             return Leave::BackTo(harm.good_at);
         }
         let frozen = self.levels.guard().and_then(|guard| guard.frozen_until);
@@ -223,14 +294,23 @@ impl ControlLoop {
     }
 
     fn advance(&mut self, now: Instant, seen: &[TenantObservation]) {
+        let before = self.levels.standing();
         let Some(round) = self.levels.advance(now, seen) else { return };
         if round.fades_curves {
-            self.acts.push_back(Act::FadeCurves);
+            self.acts.fade_curves();
         }
         if round.changed {
-            self.acts.push_back(Act::Apply(self.levels.plan()));
+            let plan = self.levels.plan();
+            let total = self.levels.tenants().map_or(0, |levels| levels.between().total().bytes);
+            if let Err(fault) = check_levels(&plan, &self.levels, self.pins.len(), total) {
+                self.levels.restore(None, before);
+                return self.refuse(fault, Round::Tenants);
+            }
+            self.acts.apply(plan, Round::Tenants, Undo::Step(before));
         }
-        self.acts.extend(round.decision.map(|decision| Act::Say(Said::Tenants(decision))));
+        if let Some(decision) = round.decision {
+            self.acts.say(Said::Tenants(decision), Round::Tenants);
+        }
     }
 }
 
@@ -291,15 +371,19 @@ impl ControlLoop {
     /// Sets the terms of all tenants, and has the driver apply what changes at once; no effect
     /// without tenants.
     pub fn set_terms(&mut self, terms: Vec<TenantTerms>) {
+        let before = Undo::Levels(Box::new(self.levels.clone()));
         let Some(levels) = self.levels.tenants_mut() else { return };
         levels.set_terms(terms).expect("the number of tenants is the same");
-        self.acts.push_back(Act::Apply(self.levels.plan()));
+        let plan = self.levels.plan();
+        if !self.acts.replan(&plan) {
+            self.acts.apply(plan, Round::Operator, before);
+        }
     }
 
     /// Fits the levels to another total, and returns the plan that fits it, for the driver to apply
-    /// together with the total. `terms` are those of all tenants for that total, if there are any;
-    /// `owners` are tenant and backend of each partition; `shared` is true while the partitions
-    /// share one LRU.
+    /// together with the total, or to [refuse](Self::handle_refusal). `terms` are those of all
+    /// tenants for that total, if there are any; `owners` are tenant and backend of each partition;
+    /// `shared` is true while the partitions share one LRU.
     pub fn resize(
         &mut self,
         total_bytes: u64,
@@ -307,7 +391,8 @@ impl ControlLoop {
         owners: impl Iterator<Item = (TenantId, BackendId)>,
         shared: bool,
     ) -> Plan {
-        match (&mut self.levels, terms) {
+        self.acts.hand_out(Undo::Levels(Box::new(self.levels.clone())));
+        let plan = match (&mut self.levels, terms) {
             (Levels::Two(levels), terms) => {
                 let terms = terms.unwrap_or_else(|| levels.between().terms().to_vec());
                 levels.resize(total_bytes, terms).expect("the number of tenants is the same");
@@ -325,9 +410,13 @@ impl ControlLoop {
                 let budgets = CachePlan::Budgets(controller.budgets().to_vec());
                 if shared { CachePlan::Shared.into() } else { budgets.into() }
             }
-        }
+        };
+        self.acts.replan(&plan);
+        plan
     }
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod tests;

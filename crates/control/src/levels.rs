@@ -1,6 +1,6 @@
 //! The lever over the cache and the rates of tenants: one level among all partitions, or two.
 
-use sherwood_model::{Instant, Plan};
+use sherwood_model::{CachePlan, Instant, Plan};
 use sherwood_policy::tenants::{TenantObservation, TenantRound};
 use sherwood_policy::{
     Controller, Decision, GuardOptions, GuardStanding, Needs, Observation, Policy, TwoLevels, TwoLevelsError,
@@ -13,6 +13,14 @@ pub enum Levels {
     One(Box<Controller>),
     /// Division among declared tenants by one policy, and within each of them by another.
     Two(Box<TwoLevels>),
+}
+
+/// The division among partitions that is in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    budgets: Vec<u64>,
+    /// True if the partitions share one LRU, and the budgets wait.
+    is_shared: bool,
 }
 
 /// The error of an option that exists only without tenants.
@@ -119,6 +127,30 @@ impl Levels {
         if let Self::One(controller) = self {
             change(controller);
         }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        let is_shared = matches!(self, Self::One(_)) && self.plan().cache == CachePlan::Shared;
+        Standing { budgets: self.budgets(), is_shared }
+    }
+
+    /// Takes back the latest decision, whose plan was not applied. The driver's budgets `in_force`
+    /// are the next base if it knows them, and those `before` the decision otherwise.
+    pub(crate) fn keep(&mut self, in_force: Option<Vec<u64>>, before: Standing) {
+        let Standing { budgets, is_shared } = before;
+        let budgets = in_force.filter(|known| known.len() == budgets.len()).unwrap_or(budgets);
+        match self {
+            Self::One(controller) => controller.keep_budgets(budgets, is_shared),
+            Self::Two(levels) => levels.keep_budgets(&budgets),
+        }
+    }
+
+    /// Takes back the latest step among tenants as well.
+    pub(crate) fn restore(&mut self, in_force: Option<Vec<u64>>, before: Standing) {
+        if let Self::Two(levels) = self {
+            levels.restore();
+        }
+        self.keep(in_force, before);
     }
 
     pub(crate) fn set_guard(&mut self, guard: Option<GuardOptions>) {

@@ -16,11 +16,15 @@
 //! it is [due](ControlLoop::next_timeout), hands it in, and carries out the [acts](Act).
 //!
 //! A driver that observes late skips the rounds that it missed. One that never does leaves the last
-//! plan in force. A time that is not later than the last one moves nothing.
+//! plan in force. A time that is not later than the last one, or an observation that is not newer,
+//! moves nothing. A proposal that is no division of the totals is refused and reported, and one
+//! that the driver cannot apply is taken back.
 
 mod act;
+mod acts;
 mod admission;
 mod beta;
+mod check;
 mod control_loop;
 mod levels;
 mod losses;
@@ -31,8 +35,9 @@ mod seen;
 pub use act::{Act, Said};
 pub use admission::{Admission, AdmissionStanding, BetaChoice};
 pub use beta::{BetaController, BetaDecision, DeadlineCounts};
+pub use check::{PlanFault, Refused};
 pub use control_loop::{ControlLoop, Needs};
 pub use levels::{Levels, OneLevelOnly};
-pub use merge::{CacheReport, Merged, Merger};
+pub use merge::{CacheReport, LookUps, Merged, MergedNames, MergedReport, Merger, Report, merge};
 pub use pins::{Pin, PinError, check_least, check_sums};
 pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, Seen};

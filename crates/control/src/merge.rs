@@ -1,13 +1,30 @@
-//! Merging of what several nodes saw of their caches.
+//! Merging of several nodes' observations.
 //!
 //! The policies were designed for one cache. With several nodes, their measurements are combined
 //! and given to all (`RobinHood`, section 5.1): look-ups and finds in shadow queues are summed,
 //! curves are averaged with the numbers of look-ups as weights.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use sherwood_policy::{MissRatioCurve, Needs};
 
-/// A partition of one node's cache, with counters since the node's start.
-#[derive(Clone, Debug, Default, PartialEq)]
+use crate::DeadlineCounts;
+
+/// Observations of one node, with counters since its start. Partitions and backends have names, because
+/// their numbers are those of a node's configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the node.
+    pub node: String,
+    /// The node's cache by partition.
+    pub partitions: BTreeMap<String, CacheReport>,
+    /// Deadlines that ended by backend.
+    pub deadlines: BTreeMap<String, DeadlineCounts>,
+}
+
+/// A partition of one node's cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheReport {
     /// Budget in force, bytes.
     pub budget_bytes: u64,
@@ -17,6 +34,24 @@ pub struct CacheReport {
     pub misses: u64,
     /// Miss ratio by size; none if no policy needs it.
     pub curve: Option<MissRatioCurve>,
+}
+
+/// The names that a merge is about; others in reports are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MergedNames<'a> {
+    /// Names of the partitions, in the order of their ids.
+    pub partitions: &'a [&'a str],
+    /// Names of the backends, in the order of their ids.
+    pub backends: &'a [&'a str],
+}
+
+/// Observations of all nodes together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MergedReport {
+    /// Each partition, in the order of their ids.
+    pub partitions: Vec<Merged>,
+    /// Deadlines that ended at each backend, in the order of their ids.
+    pub deadlines: Vec<DeadlineCounts>,
 }
 
 /// A partition over all nodes.
@@ -36,73 +71,208 @@ pub struct Merged {
 /// Merges reports, decision by decision.
 #[derive(Clone, Debug, Default)]
 pub struct Merger {
-    /// Look-ups of each node and partition up to the last decision, for weights of estimates.
-    look_ups: Vec<Vec<u64>>,
+    last: LookUps,
 }
 
-impl Merger {
-    /// Returns each partition over all nodes. `reports` has a list of each node, always of the same
-    /// partitions in the same order; `total_bytes` is the size of each node's cache. Of nothing it
-    /// makes nothing. O(n log n) for n points of all curves.
-    pub fn merge(&mut self, needs: &Needs, total_bytes: u64, reports: &[Vec<CacheReport>]) -> Vec<Merged> {
-        let partitions = reports.iter().map(Vec::len).max().unwrap_or(0);
-        self.look_ups.resize(reports.len(), Vec::new());
-        self.look_ups.iter_mut().for_each(|before| before.resize(partitions, 0));
-        (0..partitions).map(|index| self.of(index, needs, total_bytes, reports)).collect()
-    }
+/// Look-ups of each node and partition up to a merge, for weights of estimates.
+pub type LookUps = BTreeMap<String, BTreeMap<String, u64>>;
 
-    fn of(&mut self, index: usize, needs: &Needs, total_bytes: u64, reports: &[Vec<CacheReport>]) -> Merged {
-        let mut merged = Merged::default();
-        let mut curves = Vec::new();
-        for (report, before) in reports.iter().zip(&mut self.look_ups) {
-            let Some(CacheReport { budget_bytes, hits, misses, curve }) = report.get(index) else { continue };
-            (merged.hits, merged.misses) =
-                (merged.hits.saturating_add(*hits), merged.misses.saturating_add(*misses));
-            let look_ups = hits.saturating_add(*misses);
-            // A node that has started anew counts from zero.
-            let since = look_ups.saturating_sub(std::mem::replace(&mut before[index], look_ups));
-            let Some(curve) = curve else { continue };
-            if let Some(more) = needs.shadow_bytes(total_bytes) {
-                let found = curve.shadow_hits(*budget_bytes, more, since);
-                merged.shadow_hits = Some(merged.shadow_hits.unwrap_or(0).saturating_add(found));
-            }
-            curves.push((look_ups, curve));
-        }
-        if needs.miss_ratio_curves || needs.hit_ratio_slope {
-            merged.curve = MissRatioCurve::mean(&curves);
-        }
+impl Merger {
+    /// Merges the reports of nodes whose caches have `total_bytes` each; see [`merge`].
+    pub fn merge(
+        &mut self,
+        names: MergedNames<'_>,
+        needs: &Needs,
+        total_bytes: u64,
+        reports: &[Report],
+    ) -> MergedReport {
+        let merged = merge(names, needs, total_bytes, &self.last, reports);
+        let of = |report: &Report| {
+            let each = report.partitions.iter().map(|(name, cache)| (name.clone(), cache.look_ups()));
+            (report.node.clone(), each.collect())
+        };
+        self.last = by_node(reports).into_values().map(of).collect();
         merged
+    }
+}
+
+/// Merges the reports of nodes whose caches have `total_bytes` each, after the look-ups up to the
+/// `last` merge. The order of reports has no effect; of several reports of a node, the one with
+/// most look-ups counts. Of nothing it makes zeros. O(n log n) for n points of all curves.
+#[must_use]
+pub fn merge(
+    names: MergedNames<'_>,
+    needs: &Needs,
+    total_bytes: u64,
+    last: &LookUps,
+    reports: &[Report],
+) -> MergedReport {
+    let reports = by_node(reports);
+    let partition = |name: &&str| {
+        let each = reports.values().filter_map(|report| {
+            let before = last.get(&report.node).and_then(|before| before.get(*name)).copied().unwrap_or(0);
+            Some((report.partitions.get(*name)?, before))
+        });
+        merged(each, needs, total_bytes)
+    };
+    let deadlines = |name: &&str| {
+        let each = reports.values().filter_map(|report| report.deadlines.get(*name));
+        each.fold(DeadlineCounts::default(), |sum, counts| sum.plus(counts))
+    };
+    MergedReport {
+        partitions: names.partitions.iter().map(partition).collect(),
+        deadlines: names.backends.iter().map(deadlines).collect(),
+    }
+}
+
+/// The report of each node, in the order of their names.
+fn by_node(reports: &[Report]) -> BTreeMap<&str, &Report> {
+    let mut by_node: BTreeMap<&str, &Report> = BTreeMap::new();
+    for report in reports {
+        let kept = by_node.entry(&report.node).or_insert(report);
+        if report.look_ups() > kept.look_ups() {
+            *kept = report;
+        }
+    }
+    by_node
+}
+
+/// Returns a partition over nodes, each with its look-ups up to the last merge.
+fn merged<'a>(each: impl Iterator<Item = (&'a CacheReport, u64)>, needs: &Needs, total_bytes: u64) -> Merged {
+    let mut merged = Merged::default();
+    let mut curves = Vec::new();
+    for (report, before) in each {
+        merged.hits = merged.hits.saturating_add(report.hits);
+        merged.misses = merged.misses.saturating_add(report.misses);
+        let Some(curve) = &report.curve else { continue };
+        if let Some(more) = needs.shadow_bytes(total_bytes) {
+            // A node that has started anew counts from zero.
+            let since = report.look_ups().saturating_sub(before);
+            let found = curve.shadow_hits(report.budget_bytes, more, since);
+            merged.shadow_hits = Some(merged.shadow_hits.unwrap_or(0).saturating_add(found));
+        }
+        curves.push((report.look_ups(), curve));
+    }
+    if needs.miss_ratio_curves || needs.hit_ratio_slope {
+        merged.curve = MissRatioCurve::mean(&curves);
+    }
+    merged
+}
+
+impl Report {
+    fn look_ups(&self) -> u64 {
+        self.partitions.values().fold(0, |sum: u64, cache| sum.saturating_add(cache.look_ups()))
+    }
+}
+
+impl CacheReport {
+    fn look_ups(&self) -> u64 {
+        self.hits.saturating_add(self.misses)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn report(hits: u64, misses: u64, sizes: &[(u64, f64)]) -> Vec<CacheReport> {
+    const TOTAL: u64 = 1_000;
+
+    const NAMES: MergedNames<'_> = MergedNames { partitions: &["a", "b"], backends: &["a", "b"] };
+
+    fn needs() -> Needs {
+        Needs { shadow_ratio: Some(0.1), miss_ratio_curves: true, ..Needs::default() }
+    }
+
+    fn report(node: &str, partition: &str, hits: u64, misses: u64, sizes: &[(u64, f64)]) -> Report {
         let curve = Some(MissRatioCurve::new(sizes.iter().copied()));
-        vec![CacheReport { budget_bytes: 100, hits, misses, curve }]
+        let cache = CacheReport { budget_bytes: 100, hits, misses, curve };
+        let deadlines = DeadlineCounts { met: hits, missed: misses, rejected: 0 };
+        Report {
+            node: node.to_owned(),
+            partitions: [(partition.to_owned(), cache)].into(),
+            deadlines: [(partition.to_owned(), deadlines)].into(),
+        }
+    }
+
+    fn merged_by(merger: &mut Merger, reports: &[Report]) -> MergedReport {
+        merger.merge(NAMES, &needs(), TOTAL, reports)
     }
 
     #[test]
-    fn nothing_merges_to_nothing() {
-        assert_eq!(Merger::default().merge(&Needs::default(), 1_000, &[]), []);
+    fn nothing_merges_to_zeros() {
+        let nothing = MergedReport {
+            partitions: vec![Merged::default(); 2],
+            deadlines: vec![DeadlineCounts::default(); 2],
+        };
+        assert_eq!(merged_by(&mut Merger::default(), &[]), nothing);
+        assert_eq!(
+            Merger::default().merge(MergedNames::default(), &needs(), 0, &[]),
+            MergedReport::default()
+        );
+        let unknown = report("n1", "unknown", 5, 5, &[(100, 0.5)]);
+        assert_eq!(merged_by(&mut Merger::default(), &[unknown]), nothing, "the name is not known");
     }
 
     #[test]
     fn look_ups_and_shadow_hits_are_summed_and_curves_averaged_by_look_ups() {
-        let needs = Needs { shadow_ratio: Some(0.1), miss_ratio_curves: true, ..Needs::default() };
         let mut merger = Merger::default();
         // One node would find half of what it looks up with 100 bytes more, the other nothing.
         let (steep, flat) = (&[(100, 0.5), (200, 0.0)][..], &[(100, 0.5), (200, 0.5)][..]);
-        let first = merger.merge(&needs, 1_000, &[report(200, 100, steep), report(50, 50, flat)]);
-        let [merged] = &first[..] else { panic!("{first:?}") };
+        let mut merge = |hits, misses| {
+            let reports = [report("n1", "a", hits, misses, steep), report("n2", "a", 50, 50, flat)];
+            merged_by(&mut merger, &reports)
+        };
+        let first = merge(200, 100);
+        let merged = &first.partitions[0];
         assert_eq!((merged.hits, merged.misses, merged.shadow_hits), (250, 150, Some(150)));
         assert_eq!(merged.curve.as_ref().map(|curve| curve.at(200)), Some(0.125));
-        let second = merger.merge(&needs, 1_000, &[report(210, 110, steep), report(50, 50, flat)]);
-        assert_eq!(second[0].shadow_hits, Some(10), "of the 20 look-ups since");
+        assert_eq!(first.deadlines[0], DeadlineCounts { met: 250, missed: 150, rejected: 0 });
+        let second = merge(210, 110);
+        assert_eq!(second.partitions[0].shadow_hits, Some(10), "of the 20 look-ups since");
         // A node that starts anew.
-        let third = merger.merge(&needs, 1_000, &[report(0, 4, steep), report(50, 50, flat)]);
-        assert_eq!((third[0].misses, third[0].shadow_hits), (54, Some(0)));
+        let third = &merge(0, 4).partitions[0];
+        assert_eq!((third.misses, third.shadow_hits), (54, Some(0)));
+    }
+
+    #[test]
+    fn report_has_the_documented_fields() {
+        let report = report("n1", "a", 2, 1, &[(100, 0.5)]);
+        let json = serde_json::json!({
+            "node": "n1",
+            "partitions": {"a": {"budget_bytes": 100, "hits": 2, "misses": 1, "curve": [[0, 1.0], [100, 0.5]]}},
+            "deadlines": {"a": {"met": 2, "missed": 1, "rejected": 0}},
+        });
+        assert_eq!(serde_json::to_value(&report).unwrap(), json);
+        assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
+        // Curves that were received are repaired.
+        let broken =
+            serde_json::json!({"budget_bytes": 1, "hits": 0, "misses": 0, "curve": [[9, 7.0], [5, 0.1]]});
+        let broken: CacheReport = serde_json::from_value(broken).unwrap();
+        assert_eq!(broken.curve, Some(MissRatioCurve::new([(9, 1.0)])));
+    }
+
+    fn any_report() -> impl Strategy<Value = Report> {
+        let parts = (0_u8..4, 0_usize..3, 0_u64..1_000, any::<u64>(), 0.0..1.0_f64);
+        parts.prop_map(|(node, partition, hits, misses, ratio)| {
+            let sizes = [(100, ratio), (200, ratio / 2.0)];
+            report(&node.to_string(), ["a", "b", "unknown"][partition], hits, misses, &sizes)
+        })
+    }
+
+    fn reports_and_shuffled() -> impl Strategy<Value = (Vec<Report>, Vec<Report>)> {
+        let reports = proptest::collection::vec(any_report(), 0..8);
+        reports.prop_flat_map(|reports| (Just(reports.clone()), Just(reports).prop_shuffle()))
+    }
+
+    proptest! {
+        #[test]
+        fn order_of_reports_has_no_effect((reports, shuffled) in reports_and_shuffled()) {
+            let (mut one, mut other) = (Merger::default(), Merger::default());
+            for _ in 0..2 {
+                prop_assert_eq!(merged_by(&mut one, &reports), merged_by(&mut other, &shuffled));
+            }
+        }
     }
 }

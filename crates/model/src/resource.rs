@@ -149,6 +149,12 @@ impl Rates {
         self.row(tenant)[resource.index()]
     }
 
+    /// True if there is a rate for each of as many tenants and resources.
+    #[must_use]
+    pub fn is_of(&self, tenants: usize, resources: usize) -> bool {
+        self.resources == resources && self.per_s.len() == tenants * resources
+    }
+
     /// Number of tenants.
     #[must_use]
     pub fn tenants(&self) -> usize {
@@ -185,6 +191,7 @@ mod tests {
         rates.row_mut(TenantId(1))[2] = 5.0;
         assert_eq!(rates.get(TenantId(1), ResourceId(2)), 5.0);
         assert_eq!(rates.row(TenantId(0)), [0.0; 3]);
+        assert!(rates.is_of(2, 3) && !rates.is_of(3, 2) && !rates.is_of(1, 3));
         assert!(!rates.are_common() && rates.into_common().are_common());
     }
 }

@@ -1,5 +1,7 @@
 //! A partition's miss ratio as a function of its size.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{SLOPE_STEP_RATIO, hit_ratio_slope};
 
 /// Largest number of points of a curve; later ones are dropped, and the curve is constant from
@@ -20,9 +22,23 @@ const MEAN_STEP: u64 = 32;
 /// assert_eq!(curve.bytes_for(0.5), Some(100));
 /// assert_eq!(curve.bytes_for(0.05), None);
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u64, f64)>", into = "Vec<(u64, f64)>")]
 pub struct MissRatioCurve {
     points: Vec<(u64, f64)>,
+}
+
+impl From<Vec<(u64, f64)>> for MissRatioCurve {
+    /// Returns the curve through the points; see [`MissRatioCurve::new`].
+    fn from(points: Vec<(u64, f64)>) -> Self {
+        Self::new(points)
+    }
+}
+
+impl From<MissRatioCurve> for Vec<(u64, f64)> {
+    fn from(curve: MissRatioCurve) -> Self {
+        curve.points
+    }
 }
 
 impl MissRatioCurve {

@@ -207,6 +207,26 @@ impl TwoLevels {
         round
     }
 
+    /// Takes back the latest call of [`advance`](Self::advance), whose plan was not applied.
+    pub fn restore(&mut self) {
+        self.between.restore();
+    }
+
+    /// Takes in that the latest plan was not applied, and these budgets of all partitions are in
+    /// force.
+    pub fn keep_budgets(&mut self, budgets: &[u64]) {
+        for (within, &bytes) in self.within.iter_mut().zip(self.between.bytes()) {
+            let own = within.partitions.iter().map(|id| budgets.get(id.index()).copied().unwrap_or(0));
+            let own: Vec<u64> = own.collect();
+            let is_fitted = crate::bounds::sum(&own) == u128::from(bytes);
+            within.controller.keep_budgets(own, false);
+            within.bytes = bytes;
+            if !is_fitted {
+                within.controller.resize(bytes, &within.pins);
+            }
+        }
+    }
+
     /// Returns an observation for each tenant: its own partitions, and the requests of all. A
     /// driver with requests by tenant replaces those ([`Observation::see_requests`]).
     #[must_use]

@@ -5,10 +5,24 @@
 //! based on statistics up to a second old, and the inputs of two servers differ only in the
 //! contents of their caches.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sherwood_control::{Merged, Merger};
-use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
+        let names: Vec<String> = self.partitions.all().map(|partition| partition.0.to_string()).collect();
+        let report = |(number, node): (usize, &Node<Key>)| {
+            let caches = self.partitions.all().map(|partition| node.report(partition));
+            NodeReport {
+                // Curves are averaged in the order of names.
+                node: format!("{number:05}"),
+                partitions: names.iter().cloned().zip(caches).collect(),
+                deadlines: BTreeMap::new(),
+            }
+        };
+        let reports: Vec<NodeReport> = nodes.iter().enumerate().map(report).collect();
+        let partitions: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = MergedNames { partitions: &partitions, backends: &[] };
+        let total_bytes = nodes.first().map_or(0, |node| node.cache.total_bytes());
+        self.merger.merge(names, needs, total_bytes, &reports).partitions
 pub(crate) use sherwood_path::LatencyGroup;
 use sherwood_policy::{MissLatency, Needs, Observation, RequestLog};
 
@@ -129,11 +143,21 @@ impl Statistics {
         if !needs_curves(needs) {
             return vec![Merged::default(); self.partitions.len()];
         }
-        let reports =
-            |node: &Node<Key>| self.partitions.all().map(|partition| node.report(partition)).collect();
-        let reports: Vec<Vec<_>> = nodes.iter().map(reports).collect();
+        let names: Vec<String> = self.partitions.all().map(|partition| partition.0.to_string()).collect();
+        let report = |(number, node): (usize, &Node<Key>)| {
+            let caches = self.partitions.all().map(|partition| node.report(partition));
+            NodeReport {
+                // Curves are averaged in the order of names.
+                node: format!("{number:05}"),
+                partitions: names.iter().cloned().zip(caches).collect(),
+                deadlines: BTreeMap::new(),
+            }
+        };
+        let reports: Vec<NodeReport> = nodes.iter().enumerate().map(report).collect();
+        let partitions: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = MergedNames { partitions: &partitions, backends: &[] };
         let total_bytes = nodes.first().map_or(0, |node| node.cache.total_bytes());
-        self.merger.merge(needs, total_bytes, &reports)
+        self.merger.merge(names, needs, total_bytes, &reports).partitions
     }
 }
 

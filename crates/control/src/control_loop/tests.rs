@@ -9,15 +9,15 @@ use sherwood_policy::{Controller, by_name};
 use super::*;
 use crate::{AdmissionSeen, DeadlineCounts, LossesSeen};
 
-const MIB: u64 = 1 << 20;
-const TOTAL: u64 = 64 * MIB;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const TOTAL: u64 = 64 * MIB;
 const DELTA: Duration = Duration::from_secs(5);
 
-fn at(seconds: u64) -> Instant {
+pub(super) fn at(seconds: u64) -> Instant {
     Instant::from_secs(seconds)
 }
 
-fn rounds(policy: &str, options: &Options) -> ControlLoop {
+pub(super) fn rounds(policy: &str, options: &Options) -> ControlLoop {
     let budgets = vec![TOTAL / 2; 2];
     let controller = Controller::new(by_name(policy, options).unwrap(), options, Vec::new(), budgets);
     let admission = Admission::new([(BackendId(1), Percent::new("target", 3.0).unwrap())]);
@@ -25,7 +25,7 @@ fn rounds(policy: &str, options: &Options) -> ControlLoop {
     ControlLoop::new(levels, admission, options.clone(), vec![Pin::default(); 2], at(0))
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options { delta: DELTA, ..Options::default() }
 }
 
@@ -49,7 +49,7 @@ fn blocked_by(backend: u16, now: Instant) -> Observation {
 
 /// The view of a node whose requests wait for the second backend, and whose deadlines are all
 /// missed.
-fn seen(rounds: &ControlLoop, now: Instant, beta: Percent) -> Seen {
+pub(super) fn seen(rounds: &ControlLoop, now: Instant, beta: Percent) -> Seen {
     let budgets = rounds.levels().budgets();
     let missed = 500 * (now.as_nanos() / DELTA.as_nanos() as u64);
     let cache = CacheSeen {
@@ -67,15 +67,15 @@ fn seen(rounds: &ControlLoop, now: Instant, beta: Percent) -> Seen {
     Seen { cache: Some(cache), tenants: None }
 }
 
-fn acts(rounds: &mut ControlLoop) -> Vec<Act> {
+pub(super) fn acts(rounds: &mut ControlLoop) -> Vec<Act> {
     std::iter::from_fn(|| rounds.poll_act()).collect()
 }
 
-fn plan(acts: &[Act]) -> Option<&Plan> {
+pub(super) fn plan(acts: &[Act]) -> Option<&Plan> {
     acts.iter().find_map(|act| if let Act::Apply(plan) = act { Some(plan) } else { None })
 }
 
-fn budgets(acts: &[Act]) -> Option<Vec<u64>> {
+pub(super) fn budgets(acts: &[Act]) -> Option<Vec<u64>> {
     match &plan(acts)?.cache {
         CachePlan::Budgets(budgets) => Some(budgets.clone()),
         CachePlan::Shared => None,
@@ -117,8 +117,8 @@ fn refused_plan_is_not_reported_and_the_budgets_in_force_are_the_next_base() {
     let mut rounds = rounds("robinhood", &options());
     rounds.handle_seen(at(5), seen(&rounds, at(5), Percent::BETA));
     assert!(matches!(rounds.poll_act(), Some(Act::Apply(_))));
-    rounds.handle_refusal(vec![TOTAL / 4, TOTAL / 4 * 3]);
-    assert_eq!((rounds.poll_act(), rounds.latest()), (None, None));
+    rounds.handle_refusal(Some(vec![TOTAL / 4, TOTAL / 4 * 3]));
+    assert_eq!((rounds.poll_act(), rounds.latest(), rounds.decisions()), (None, None, 0));
     assert_eq!(rounds.levels().budgets(), [TOTAL / 4, TOTAL / 4 * 3]);
     assert_eq!(rounds.next_timeout(), at(10), "the next round comes as usual");
 }
@@ -132,10 +132,11 @@ fn missed_rounds_are_skipped_and_a_clock_that_stands_moves_nothing() {
     assert_eq!(rounds.next_timeout(), at(day + 8), "one interval after the late round");
     for now in [day + 3, day, 0] {
         let mut again = seen(&rounds, at(day + 3), Percent::BETA);
-        again.cache.iter_mut().for_each(|seen| seen.admissions.clear());
+        again.cache.iter_mut().flat_map(|seen| &mut seen.admissions).for_each(|seen| seen.ended.missed *= 2);
         rounds.handle_seen(at(now), again);
         let acts = acts(&mut rounds);
         assert_eq!(budgets(&acts), Some(first.clone()), "at {now}");
+        assert_eq!(plan(&acts).unwrap().backends, [], "at {now}");
     }
 }
 
@@ -190,8 +191,10 @@ proptest! {
                 ..CacheSeen::default()
             };
             rounds.handle_seen(now, Seen { cache: Some(cache), tenants: None });
+            let shape = rounds.levels().budgets().len();
             while let Some(act) = rounds.poll_act() {
                 if let Act::Apply(Plan { cache: CachePlan::Budgets(budgets), .. }) = act {
+                    prop_assert_eq!(budgets.len(), shape);
                     prop_assert!(budgets.iter().map(|&bytes| u128::from(bytes)).sum::<u128>() <= u128::from(TOTAL));
                 }
             }

@@ -131,10 +131,10 @@ impl Actuator for OwnCache {
     }
 
     fn resize(&self, total_bytes: u64, plan: &Plan) -> Result<(), ApplyError> {
+        self.cache.resize(total_bytes, &plan.cache)?;
         if let Some(rates) = &plan.rates {
             self.limits.set(rates);
         }
-        self.cache.resize(total_bytes, &plan.cache)?;
         self.housekeeper.unpark();
         Ok(())
     }
@@ -159,7 +159,8 @@ impl Actuator for OwnCache {
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), ApplyError> {
-        // A donor of cache has its compensation first. Plans with rates always fit the cache.
+        self.cache.check(&plan.cache)?;
+        // A donor of cache has its compensation first.
         if let Some(rates) = &plan.rates {
             self.limits.set(rates);
         }
@@ -250,5 +251,58 @@ impl Actuator for Instances {
 
     fn can_share(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_cache::{Options, Partition};
+    use sherwood_config::{Flags, Setup, parse};
+    use sherwood_listener::Network as _;
+    use sherwood_model::{BackendId, Instant, Rates, SeededState, TenantId};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::tenants::TenantNetwork;
+
+    const TOTAL: u64 = 1 << 20;
+    const TENANT: TenantId = TenantId(0);
+
+    const CONFIGURATION: &str = r#"
+        [[tenant]]
+        name = "a"
+        [[backend]]
+        name = "orders"
+        store = { kind = "compute", n = 1, bytes = "4KiB" }
+        [[resource]]
+        name = "network"
+        kind = "network"
+        total = "1KiB"
+    "#;
+
+    #[test]
+    fn plan_that_the_cache_refuses_sets_no_rate_either() {
+        let config = parse("actuator.toml", CONFIGURATION, &Flags::default(), &[]).unwrap();
+        let tenancy = Setup::from_config(&config).unwrap().tenancy.unwrap();
+        let network = Arc::new(TenantNetwork::new(&tenancy, Clock::start()).unwrap());
+        let limits = RateLimits::new(&tenancy.resources, &[], Some(&network));
+        let partition = Partition::new(TENANT, BackendId(0), TOTAL);
+        let cache =
+            Arc::new(Cache::new(Options::sized(TOTAL, 1), &[partition], SeededState::new(1)).unwrap());
+        let housekeeper = std::thread::current();
+        let own = OwnCache::new((Arc::clone(&cache), 1), housekeeper, limits, Backends(Vec::new()));
+        let plan =
+            |budgets: Vec<u64>| Plan { rates: Some(Rates::zero(1, 1)), ..CachePlan::Budgets(budgets).into() };
+        // Without a rate nothing is owed; with one of zero everything is.
+        let owes = || network.charge(Instant::from_secs(1), TENANT, 1).is_some();
+        for budgets in [vec![TOTAL + 1], vec![TOTAL, 0]] {
+            assert!(own.apply(&plan(budgets.clone())).is_err());
+            assert!(own.resize(TOTAL, &plan(budgets)).is_err());
+            assert!(!owes());
+        }
+        assert_eq!(cache.plan(), CachePlan::Budgets(vec![TOTAL]));
+        own.apply(&plan(vec![TOTAL / 2])).unwrap();
+        assert!(owes());
+        assert_eq!(cache.plan(), CachePlan::Budgets(vec![TOTAL / 2]));
     }
 }

@@ -287,7 +287,7 @@ impl Control {
                     Ok(()) => self.publish(None),
                     Err(error) => {
                         tracing::error!("the plan was not applied: {error}");
-                        self.rounds.handle_refusal(self.budgets());
+                        self.rounds.handle_refusal(self.actuator.budgets());
                     }
                 },
                 Act::FadeCurves => self.parts.cache.fade_curves(),
@@ -316,6 +316,10 @@ impl Control {
                     events.warn("guard", line, data);
                 }
                 events.say("decision", decision.line.clone(), json!(DecisionView::of(names, decision)));
+            }
+            Said::Refused(refused) => {
+                let data = json!({ "policy": refused.lever, "refused": refused.fault.to_string() });
+                events.warn("policy", refused.to_string(), data);
             }
             Said::Tenants(decision) => {
                 let unix_ms = u64::try_from(clock.unix(now).as_millis()).unwrap_or(u64::MAX);

@@ -1,12 +1,13 @@
 //! Observations of the node for the control loop.
 
 use sherwood_cache::Cache;
-use sherwood_control::{CacheReport, CacheSeen, PartitionSeen};
+use sherwood_control::{AdmissionSeen, CacheReport, CacheSeen, MergedNames, PartitionSeen, Report};
 use sherwood_model::{Instant, PartitionId, RequestSnapshot};
 use sherwood_policy::{MissLatency, MissRatioCurve, Needs, Observation};
 
 use super::Control;
 use super::actuator::Held;
+use crate::names::{Names, PartitionName};
 
 impl Control {
     /// Observes what a decision among partitions needs, and no more. Simulated caches run, and
@@ -23,16 +24,18 @@ impl Control {
             Vec::new()
         };
         let curves = needs.shadow_ratio.is_some() || needs.miss_ratio_curves;
-        let held = self.actuator.observe();
-        let report = |(index, held): (usize, &Held)| CacheReport {
-            budget_bytes: held.allocated_bytes,
-            hits: held.hits,
-            misses: held.misses,
-            curve: curves.then(|| curve(cache, PartitionId::from_index(index))).flatten(),
-        };
-        let report = held.iter().enumerate().map(report).collect();
-        let merged = self.merger.merge(needs, total_bytes, &[report]);
-        let each = parts.names.partitions().iter().zip(held).zip(merged).enumerate();
+        let (held, mut admissions) = (self.actuator.observe(), parts.admission.observe());
+        let report = report(&parts.names, &held, &admissions, |partition| {
+            curves.then(|| curve(cache, partition)).flatten()
+        });
+        let names: Vec<_> = parts.names.partitions().iter().map(|of| of.name.as_str()).collect();
+        let backends: Vec<_> = parts.names.backends().iter().map(String::as_str).collect();
+        let names = MergedNames { partitions: &names, backends: &backends };
+        let merged = self.merger.merge(names, needs, total_bytes, &[report]);
+        for seen in &mut admissions {
+            seen.ended = merged.deadlines[seen.backend.index()];
+        }
+        let each = parts.names.partitions().iter().zip(held).zip(merged.partitions).enumerate();
         let partitions = each.map(|(index, ((name, held), merged))| PartitionSeen {
             reached: held.reached,
             allocated_bytes: held.allocated_bytes,
@@ -56,16 +59,36 @@ impl Control {
             None => vec![telemetry.snapshot(now)],
             Some(levels) => telemetry.snapshots(now, levels.between().terms().len()),
         };
-        let backends = parts.names.backends().len();
-        let seen = |finished: &RequestSnapshot| Observation::of_requests(finished, needs, backends);
+        let seen = |finished: &RequestSnapshot| Observation::of_requests(finished, needs, backends.len());
         CacheSeen {
             at: now,
             total_bytes,
             partitions,
             requests: finished.iter().map(seen).collect(),
             losses: parts.losses.seen(),
-            admissions: parts.admission.observe(),
+            admissions,
         }
+    }
+}
+
+/// Returns what the node saw, under the names of its configuration.
+fn report(
+    names: &Names,
+    held: &[Held],
+    admissions: &[AdmissionSeen],
+    curve: impl Fn(PartitionId) -> Option<MissRatioCurve>,
+) -> Report {
+    let cache = |(index, (partition, held)): (usize, (&PartitionName, &Held))| {
+        let Held { allocated_bytes: budget_bytes, hits, misses, .. } = *held;
+        let curve = curve(PartitionId::from_index(index));
+        (partition.name.clone(), CacheReport { budget_bytes, hits, misses, curve })
+    };
+    let ended = |seen: &AdmissionSeen| (names.backend(seen.backend).to_owned(), seen.ended);
+    Report {
+        // A node merges its own report alone.
+        node: String::new(),
+        partitions: names.partitions().iter().zip(held).enumerate().map(cache).collect(),
+        deadlines: admissions.iter().map(ended).collect(),
     }
 }
 

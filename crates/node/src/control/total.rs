@@ -29,11 +29,12 @@ impl Control {
         let names = Arc::clone(&self.parts.names);
         let owners = names.partitions().iter().map(|partition| (partition.tenant, partition.backend));
         let plan = self.rounds.resize(total_bytes, terms, owners, is_shared);
-        self.publish(None);
         if let Err(error) = self.actuator.resize(total_bytes, &plan) {
             tracing::error!("the cache keeps its total: {error}");
+            self.rounds.handle_refusal(self.actuator.budgets());
             return;
         }
+        self.publish(None);
         if let Err(error) = self.parts.shadow.resize(total_bytes) {
             tracing::warn!("the simulated caches keep their sizes: {error}");
         }

@@ -142,11 +142,18 @@ impl Controller {
         self.restart_guard();
     }
 
-    /// Adopts budgets that were set by hand, or the cache's own budgets when it could not apply a
-    /// plan.
+    /// Adopts budgets that were set by hand.
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
         self.restart_guard();
+    }
+
+    /// Takes back the latest decision, whose plan was not applied: these `budgets` are in force, or
+    /// unused if the partitions share one LRU, and the next round starts from them. The guard goes
+    /// on, and rolls back again if it was its plan.
+    pub fn keep_budgets(&mut self, budgets: Vec<u64>, is_shared: bool) {
+        (self.budgets, self.shared) = (budgets, is_shared);
+        self.guard.iter_mut().for_each(Guard::take_back);
     }
 
     /// True if the policy shares one LRU among all partitions.

@@ -133,13 +133,16 @@ pub(crate) struct Guard {
     worse_since: Option<Instant>,
     frozen_until: Option<Instant>,
     trips: u64,
+    /// The good allocation and the time since which moves looked harmful, if the latest round
+    /// rolled back.
+    tripped: Option<(Mark, Option<Instant>)>,
 }
 
 impl Guard {
     /// Returns a guard that judges requests of the percentile band `band`, observed over `window`.
     pub(crate) fn new(options: GuardOptions, band: Band, window: Duration) -> Self {
-        let (good, trial, worse_since, frozen_until) = (None, None, None, None);
-        Self { options, band, window, good, trial, worse_since, frozen_until, trips: 0 }
+        let (good, trial, worse_since, frozen_until, tripped) = (None, None, None, None, None);
+        Self { options, band, window, good, trial, worse_since, frozen_until, trips: 0, tripped }
     }
 
     /// Quantile of request latency that the guard compares, 0 to 1.
@@ -162,6 +165,13 @@ impl Guard {
         self.frozen_until = frozen_until;
     }
 
+    /// Takes back the roll-back of the latest round, if there was one: it was not applied.
+    pub(crate) fn take_back(&mut self) {
+        let Some((good, worse_since)) = self.tripped.take() else { return };
+        (self.good, self.worse_since, self.frozen_until) = (Some(good), worse_since, None);
+        self.trips -= 1;
+    }
+
     pub(crate) fn standing(&self) -> GuardStanding {
         GuardStanding {
             trips: self.trips,
@@ -182,6 +192,7 @@ impl Guard {
         budgets: &[u64],
         fit: impl FnOnce(&[u64]) -> Vec<u64>,
     ) -> Verdict {
+        self.tripped = None;
         match self.frozen_until {
             Some(until) if now < until => return Verdict::Frozen,
             Some(_) => self.restart(),
@@ -202,7 +213,8 @@ impl Guard {
                 return Verdict::Free;
             }
             self.frozen_until = Some(harm.until);
-            (self.trial, self.worse_since) = (None, None);
+            self.tripped = Some((good, self.worse_since.take()));
+            self.trial = None;
             self.trips += 1;
             return Verdict::Back(back, harm);
         }

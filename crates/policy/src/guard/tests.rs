@@ -120,6 +120,26 @@ fn harmful_moves_are_rolled_back_after_a_window_and_frozen() {
 }
 
 #[test]
+fn rollback_that_is_not_applied_is_made_again_in_the_next_round() {
+    let (mut guard, mut model) = settled();
+    let harmful = |model: &mut Model, now| {
+        if now < 180 {
+            take(model, 0, 1, 4 * MIB);
+        }
+    };
+    let (when, budgets) = run(&mut guard, &mut model, (130, 400), harmful).expect("harm is seen");
+    guard.take_back();
+    let GuardStanding { trips, frozen_until, good_bytes, worse_since, .. } = guard.standing();
+    assert_eq!((trips, frozen_until, good_bytes), (0, None, budgets.clone()));
+    assert!(worse_since.is_some());
+    assert_eq!(run(&mut guard, &mut model, (when + 5, 400), |_, _| {}), Some((when + 5, budgets)));
+    // Later rounds do not take it back.
+    assert_eq!(guard.watch(at(when + 10), &model.seen(), &model.bytes, <[u64]>::to_vec), Verdict::Frozen);
+    guard.take_back();
+    assert!(guard.standing().frozen_until.is_some());
+}
+
+#[test]
 fn rollback_names_the_blamed_backends_and_the_former_tail_latency() {
     let (mut guard, mut model) = settled();
     take(&mut model, 2, 1, 40 * MIB);

@@ -26,6 +26,7 @@
 use sherwood_model::Rates;
 
 mod baseline;
+mod checked;
 mod copy;
 mod described;
 mod division;
@@ -41,6 +42,7 @@ mod seen;
 mod terms;
 mod words;
 
+pub use checked::{DivisionFault, check_rates};
 pub use copy::CopyTenantPolicy;
 pub use described::{DescribedCurveError, described_curve, described_demand};
 pub use division::{Division, Trade};
@@ -57,7 +59,7 @@ pub use words::trade_sentence;
 /// An algorithm that divides the cache and the rates of all resources among tenants.
 ///
 /// It may keep small state between decisions and has no clock. Any [`Tenants`] get a division
-/// within the totals.
+/// within the totals; a [`TenantController`] refuses another one, and keeps what tenants have.
 pub trait TenantPolicy: CopyTenantPolicy + Send {
     /// Name by which the policy is chosen, such as `hare`.
     fn name(&self) -> &'static str;

@@ -11,8 +11,9 @@ use super::watch::Frozen;
 use super::{
     Member, TenantController, TenantDecision, TenantKept, TenantObservation, TenantPartition, TenantResource,
 };
+use crate::tenants::baseline::Baseline;
 use crate::tenants::words::{outcome, trade_sentence};
-use crate::tenants::{Division, Share, TenantSeen, TenantTerms, Tenants};
+use crate::tenants::{Division, Share, TenantPolicy, TenantSeen, TenantTerms, Tenants};
 
 /// Normalized throughput that counts as equal.
 const ROUNDING: f64 = 1e-6;
@@ -69,9 +70,16 @@ impl TenantController {
     pub(super) fn decide(&mut self, now: Instant) -> TenantDecision {
         let tenants = self.tenants(self.options.salt);
         let trip = self.watch(now, &tenants);
-        let division = self.policy.divide(&tenants);
         let before = Division::new(&tenants, self.goal.bytes.clone(), self.goal.rates.clone(), None);
-        let kept = self.keeps(now, &tenants, &division, &before);
+        let mut division = self.policy.divide(&tenants);
+        let fault = division.check(&tenants).err();
+        if fault.is_some() {
+            division = before.clone();
+        }
+        let kept = match (self.keeps(now, &tenants, &division, &before), fault) {
+            (kept @ Some(TenantKept::Frozen { .. }), _) | (kept, None) => kept,
+            (_, Some(fault)) => Some(TenantKept::Refused(fault)),
+        };
         self.decides_at = now + self.options.period;
         for member in &mut self.members {
             // Not a demand for resources: a tenant that only hits has none, however long it runs.
@@ -131,7 +139,8 @@ impl TenantController {
     }
 
     /// Returns the division that the policy finds for other terms of the same tenants, and for more
-    /// tenants, whose baselines and floors follow from the terms after those.
+    /// tenants, whose baselines and floors follow from the terms after those; their baselines if
+    /// the policy finds none of the totals.
     #[must_use]
     pub fn what_if(&self, terms: &[TenantTerms], added: &[TenantSeen]) -> Division {
         let bases = super::bases_of(&self.total, terms);
@@ -145,7 +154,8 @@ impl TenantController {
         });
         let kinds = self.resources.iter().map(|resource| resource.kind).collect();
         let tenants = Tenants::new(kinds, self.total.clone(), seen.collect());
-        self.policy.clone().divide(&tenants)
+        let division = self.policy.clone().divide(&tenants);
+        if division.check(&tenants).is_ok() { division } else { Baseline.divide(&tenants) }
     }
 
     /// Ends the period that is watched, if it is over. True if a tenant has been below its baseline

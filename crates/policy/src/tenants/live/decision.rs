@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::tenants::{Division, Share};
+use crate::tenants::{Division, DivisionFault, Share};
 
 /// Result of [`TenantController::advance`](super::TenantController::advance).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +22,8 @@ pub struct TenantRound {
 pub struct TenantDecision {
     /// Name of the policy that decided.
     pub policy: &'static str,
-    /// The division that the policy found, whether applied or not.
+    /// The division that the policy found, whether applied or not; the present goal if it was
+    /// [refused](TenantKept::Refused).
     pub division: Division,
     /// Least normalized throughput by the present curves if the plan before stayed.
     pub gain_before: f64,
@@ -45,6 +46,8 @@ pub enum TenantKept {
     },
     /// No tenant used any resource in the window.
     NoDemand,
+    /// The policy's division is none of the totals among these tenants.
+    Refused(DivisionFault),
     /// A tenant was below its baseline, so that all have theirs.
     Frozen {
         /// The tenant's name.
@@ -73,6 +76,7 @@ impl fmt::Display for TenantKept {
                 }
             }
             Self::NoDemand => f.write_str("no tenant used a resource in the window"),
+            Self::Refused(fault) => write!(f, "the policy's division was refused: {fault}"),
             Self::Frozen { tenant, normalized, left } => write!(
                 f,
                 "all tenants have their baselines for {:.0} s more: {tenant} served {normalized:.2} times what its \

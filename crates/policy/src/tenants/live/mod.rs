@@ -14,6 +14,7 @@ mod moving;
 mod observed;
 mod options;
 mod standing;
+mod undo;
 mod watch;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ use super::{Share, TenantPolicy, TenantTerms, baselines};
 use demand::Part;
 use history::History;
 use moving::{Goal, Moving};
+use undo::Undo;
 use watch::{Frozen, Watch};
 
 pub use decision::{TenantDecision, TenantKept, TenantRound, TenantStanding};
@@ -97,6 +99,8 @@ pub struct TenantController {
     /// True if the next division is applied whatever its gain.
     forced: bool,
     latest: Option<TenantDecision>,
+    /// The state before the latest call of [`advance`](Self::advance); none if it changed nothing.
+    undo: Option<Undo>,
 }
 
 /// Observations of one tenant.
@@ -167,6 +171,7 @@ impl TenantController {
             faded_at: Instant::ZERO,
             forced: false,
             latest: None,
+            undo: None,
         })
     }
 
@@ -274,7 +279,7 @@ impl TenantController {
 
     /// Ends a freeze, and has the next call decide and apply.
     fn restart(&mut self) {
-        (self.frozen, self.forced) = (None, true);
+        (self.frozen, self.forced, self.undo) = (None, true, None);
         self.members.iter_mut().for_each(|member| member.watch.restart());
         self.decides_at = self.decides_at.min(self.last.unwrap_or(Instant::ZERO));
     }
@@ -285,15 +290,18 @@ impl TenantController {
     /// A call at a time that is not later than the last one changes nothing.
     /// O(tenants × (resources² + partitions)) without a decision.
     pub fn advance(&mut self, now: Instant, seen: &[TenantObservation]) -> TenantRound {
-        let Some(last) = self.last.replace(now) else {
+        self.undo = None;
+        let Some(last) = self.last else {
+            self.last = Some(now);
             self.begin(now, seen);
             return TenantRound::default();
         };
         if now <= last {
-            self.last = Some(last);
             return TenantRound::default();
         }
         let decides = now >= self.decides_at;
+        self.undo = Some(self.undo_of(decides));
+        self.last = Some(now);
         self.observe(now, now.since(last), seen, decides);
         let decision = decides.then(|| self.decide(now));
         let changed = now >= self.steps_at && self.step(now);

@@ -15,6 +15,7 @@ use sherwood_model::{Rates, TenantId};
 
 use crate::share::share;
 use crate::tenants::baseline::{Baseline, base_rates};
+use crate::tenants::checked::check_rates;
 use crate::tenants::{Share, TenantPolicy, Tenants};
 
 /// Parts of a tenant's baseline of which a step moves at most one.
@@ -107,6 +108,8 @@ impl Moving {
             warm = self.warm(&self.bytes);
         }
         let wanted = goal.policy.rates(&goal.tenants, &warm);
+        let is_valid = check_rates(&wanted, self.bytes.len(), &goal.tenants.total().rates).is_ok();
+        let wanted = if is_valid { wanted } else { self.rates.clone() };
         let mut changed = approach(&mut self.rates, &wanted, &goal.tenants);
         if moves && (!goal.careful || self.is_compensated(goal, &next, &warm, &wanted)) {
             for (index, &next) in next.iter().enumerate() {
