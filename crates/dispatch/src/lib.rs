@@ -48,8 +48,8 @@ pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
 pub use tenants::{
-    DebtPlace, DebtQueues, LOOK_AGAIN, Payer, Started, TenantGate, TenantQueueOptions, TenantQueues,
-    TenantRefusal, TenantUse, WaitingId,
+    Charged, DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN, Payer, Started, TenantGate,
+    TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
 };
 pub use tickets::{
     CallAction, CallOptions, GivenTicket, SchedulerBackoff, TicketAction, TicketError, TicketId, TicketOffer,

@@ -1,6 +1,8 @@
 //! Requests that wait until their tenant's debt for network is paid.
 
-use sherwood_dispatch::{DebtQueues, TenantGate};
+use std::sync::Arc;
+
+use sherwood_dispatch::{Charged as _, DebtOptions, DebtQueues, DebtWork, TenantGate};
 use sherwood_model::{Instant, TenantId};
 use sherwood_workload::tenants::{Scenario, Tenant};
 
@@ -9,7 +11,7 @@ use crate::tenants::setup::Setup;
 
 /// Rates of the tenants' network, and the requests that wait for them, as in a node.
 pub(super) struct Network {
-    gate: TenantGate,
+    gate: Arc<TenantGate>,
     waiting: DebtQueues<u32>,
     /// The time of the next wake-up.
     armed: Option<Instant>,
@@ -20,9 +22,13 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(setup: &Setup, scenario: &Scenario) -> Self {
         let least = |tenant: &Tenant| tenant.loads.iter().map(|load| load.item_bytes() as f64).sum();
+        let tenants = scenario.tenants.len() as u16;
+        let gate = Arc::new(TenantGate::new(tenants, setup.knobs.lends));
+        // An open loop sends without end; a node has its bounds on connections.
+        let options = DebtOptions { waiting_max: Some((WAITING_MAX, tenants)), ..DebtOptions::default() };
         Self {
-            gate: TenantGate::new(scenario.tenants.len() as u16, setup.knobs.lends),
-            waiting: DebtQueues::new(),
+            waiting: DebtQueues::new(gate.clone(), options),
+            gate,
             armed: None,
             least_bytes: scenario.tenants.iter().map(least).collect(),
         }
@@ -42,43 +48,28 @@ impl Network {
     pub(super) fn charge(&mut self, now: Instant, tenant: TenantId, bytes: f64) {
         self.gate.charge(now, tenant, bytes);
     }
-
-    /// True if no more of a tenant's requests may wait. An open loop sends without end; a node has
-    /// its bounds on connections.
-    fn is_full(&self, tenant: TenantId) -> bool {
-        self.waiting.waiting(tenant) >= WAITING_MAX / self.least_bytes.len().max(1) as u32
-    }
 }
 
 impl World {
     /// Executes a request of a tenant, unless the tenant is in debt: then the request waits, or is
     /// refused if too many do.
     pub(super) fn arrive(&mut self, tenant: TenantId, request: u32) {
-        let paid_at = self.network.gate.charge(self.now, tenant, 0.0);
-        if self.network.is_full(tenant) {
-            return self.refuse(request, paid_at.map(|paid_at| paid_at - self.now));
-        }
-        if self.network.waiting.hold(self.now, tenant, paid_at, || request).is_none() {
-            self.start(tenant, request);
+        let Network { waiting, least_bytes, .. } = &mut self.network;
+        let work = DebtWork { units: least_bytes[tenant.index()], latest: Instant::NEVER };
+        match waiting.enter(self.now, tenant, work, || request) {
+            Ok(None) => self.execute(request),
+            Ok(Some(_)) => {}
+            Err(refusal) => return self.refuse(request, Some(refusal.retry_in())),
         }
         self.arm_network();
     }
 
     /// Executes the requests that the rates of network allow.
     pub(super) fn admit(&mut self) {
-        loop {
-            let (now, Network { gate, waiting, .. }) = (self.now, &mut self.network);
-            let started = waiting.start_next(now, |tenant| gate.charge(now, tenant, 0.0));
-            let Some((tenant, request)) = started else { break };
-            self.start(tenant, request);
+        while let Some((_, request)) = self.network.waiting.start_next(self.now) {
+            self.execute(request);
         }
         self.arm_network();
-    }
-
-    fn start(&mut self, tenant: TenantId, request: u32) {
-        let least = self.network.least_bytes[tenant.index()];
-        self.network.charge(self.now, tenant, least);
-        self.execute(request);
     }
 
     fn arm_network(&mut self) {
