@@ -297,7 +297,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Reply::Ok(values) => self.answer(now, attempt, values.into_iter().map(Ok)),
             Reply::Each(answers) => self.answer(now, attempt, answers.into_iter()),
             Reply::Failed(failure) => self.fail(now, attempt, failure),
-            Reply::NotAdmitted { expected } => self.turn_away(attempt, expected),
+            Reply::NotAdmitted { expected } => self.turn_away(now, attempt, expected),
         }
         // Units of throttled keys may pay for other fetches.
         self.start_paid(now);

@@ -40,6 +40,8 @@ pub(crate) struct Fetch {
     pub(crate) later: Option<(Instant, Later)>,
     /// Rule for the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
+    /// True if the replication rule makes no further copies, because an attempt has started.
+    pub(crate) is_tied: bool,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
@@ -105,6 +107,7 @@ impl Fetch {
             retries: 0,
             later: None,
             cancel: CancelRule::Always,
+            is_tied: false,
             paid: Paid::default(),
             failure: None,
         }

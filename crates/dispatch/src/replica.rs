@@ -28,6 +28,7 @@ impl Replica {
             in_flight_calls: self.queue.in_flight(),
             queued_calls: self.queue.queued(),
             estimate: None,
+            latency: None,
         }
     }
 

@@ -7,9 +7,9 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 use super::{Dispatch, STORED};
 use crate::fetch::{Attempt, AttemptState, Fetch};
 use crate::replica::Replica;
-use crate::rules::{Balancer as _, Picks};
+use crate::rules::{AtStart, Balancer as _, CallEnd, Completion, Picks, Replication as _};
 use crate::slab::Id;
-use crate::{Action, AttemptId, Bound, FetchError, QueuedCall};
+use crate::{Action, AttemptId, Bound, CancelReason, FetchError, QueuedCall};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Lists in `usable` the replicas that a further attempt of this fetch may go to: up, with
@@ -72,7 +72,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let (due, keys) = (fetch.due(), fetch.open as u32);
         for load in &mut self.usable {
             let queue = &self.replicas[load.replica.index()].queue;
-            load.estimate = Some(queue.estimate(now, &due, keys));
+            (load.estimate, load.latency) = (Some(queue.estimate(now, &due, keys)), queue.latency());
         }
     }
 
@@ -130,20 +130,40 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Starts queued attempts of a replica while it has room for calls.
     pub(super) fn pump(&mut self, now: Instant, replica: ReplicaId) {
         while let Some(AttemptId(id)) = self.replicas[replica.index()].queue.start_next(now) {
-            let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
-            attempt.state = AttemptState::Started(now);
-            let since = attempt.since;
-            let keys = std::mem::take(&mut attempt.keys);
-            self.counters.calls += 1;
-            if attempt.number == 0 {
-                self.budget.pay();
+            self.start(now, id, replica);
+        }
+    }
+
+    /// Starts an attempt that has left its queue.
+    #[inline]
+    fn start(&mut self, now: Instant, id: Id, replica: ReplicaId) {
+        let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
+        attempt.state = AttemptState::Started(now);
+        let (fetch_id, number, since) = (attempt.fetch, attempt.number, attempt.since);
+        let keys = std::mem::take(&mut attempt.keys);
+        let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
+        self.counters.calls += 1;
+        if number == 0 {
+            self.budget.pay();
+        }
+        fetch.started = fetch.started.saturating_add(1);
+        let Fetch { demand, expires_at, .. } = *fetch;
+        let timeout = expires_at - now;
+        let attempt = AttemptId(id);
+        self.actions.push_back(Action::Call { attempt, replica, keys, demand, since, timeout });
+        if self.replication.started(&demand, number) == AtStart::CancelQueued {
+            self.cancel_queued(now, fetch_id);
+        }
+    }
+
+    /// Cancels the attempts of a fetch that wait, and makes no further copies.
+    fn cancel_queued(&mut self, now: Instant, id: Id) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.is_tied = true;
+        for attempt in fetch.live.clone() {
+            if self.attempts.get(attempt).is_some_and(|attempt| attempt.state == AttemptState::Queued) {
+                self.cancel(now, attempt, CancelReason::Answered);
             }
-            let fetch = self.fetches.get_mut(attempt.fetch).expect(STORED);
-            fetch.started = fetch.started.saturating_add(1);
-            let Fetch { demand, expires_at, .. } = *fetch;
-            let timeout = expires_at - now;
-            let attempt = AttemptId(id);
-            self.actions.push_back(Action::Call { attempt, replica, keys, demand, since, timeout });
         }
     }
 
@@ -153,7 +173,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let AttemptState::Started(at) = self.attempts.get(id)?.state else { return None };
         let attempt = self.remove_attempt(id)?;
         let took = is_answer.then(|| now - at);
-        self.replicas[attempt.replica.index()].queue.complete(AttemptId(id), took);
+        let replica = attempt.replica;
+        self.replicas[replica.index()].queue.complete(AttemptId(id), took);
+        let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
+        self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
         Some(attempt)
     }
 
@@ -204,9 +227,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         match refusal {
             Some(refusal) if fetch.live.is_empty() => {
                 let error = fetch.failed().unwrap_or(refusal);
-                self.end(fetch_id, &error);
+                self.end(now, fetch_id, &error);
             }
-            _ => self.close(fetch_id),
+            _ => self.close(now, fetch_id),
         }
     }
 }

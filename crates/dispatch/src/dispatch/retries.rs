@@ -84,7 +84,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Some(replica) => self.place(now, id, replica),
             None => {
                 let failed = self.fetches.get(id).expect(STORED).failed();
-                self.end(id, &failed.expect("a retry follows a failure"));
+                self.end(now, id, &failed.expect("a retry follows a failure"));
             }
         }
     }

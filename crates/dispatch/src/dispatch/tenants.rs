@@ -170,7 +170,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 fetch.expires_at = self.expiries.push(fetch.expires_at, id);
                 self.start_paid(now);
             }
-            Err(refusal) => self.end(id, &FetchError::OverRate(refusal)),
+            Err(refusal) => self.end(now, id, &FetchError::OverRate(refusal)),
         }
     }
 

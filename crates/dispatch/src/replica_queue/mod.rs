@@ -15,6 +15,7 @@ use crate::rules::names::{AnyOrder, QueueChoice};
 use crate::{AttemptId, Estimate};
 use forecast::{Arriving, Outlook};
 use latencies::Latencies;
+pub(crate) use latencies::QueueLatency;
 use ranked::Ranked;
 use sherwood_model::Percent;
 use work::Work;
@@ -280,6 +281,12 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
         let completes_at = starts_at + own;
         let meets_deadline = completes_at <= deadline;
         Estimate { starts_at, completes_at, meets_deadline, breaks_another, starts_at_once }
+    }
+
+    /// Returns the latest latencies of the server, summarised; none if the queue measures none, or
+    /// no call has completed.
+    pub(crate) fn latency(&self) -> Option<QueueLatency> {
+        self.latencies.as_ref()?.summary()
     }
 
     /// Makes estimates take another percentile of latencies.
