@@ -3,6 +3,7 @@
 use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
+use crate::replica::Replica;
 use crate::rules::CancelRule;
 use crate::slab::Id;
 use crate::{Failure, FetchError, Holders, Payer, WaitingId};
@@ -42,6 +43,9 @@ pub(crate) struct Fetch {
     pub(crate) cancel: CancelRule,
     /// True if the replication rule makes no further copies, because an attempt has started.
     pub(crate) is_tied: bool,
+    /// The replica at which the attempt before a retry failed. An attempt that waits for any
+    /// replica does not start there.
+    pub(crate) avoids: Option<ReplicaId>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
@@ -72,7 +76,8 @@ pub(crate) struct Attempt<K> {
     pub(crate) fetch: Id,
     /// The number of earlier attempts of the fetch.
     pub(crate) number: u32,
-    pub(crate) replica: ReplicaId,
+    /// The replica; none while the attempt waits in the queue of the tier.
+    pub(crate) replica: Option<ReplicaId>,
     /// The time at which the keys were asked for, or a further attempt was made.
     pub(crate) since: Instant,
     pub(crate) state: AttemptState,
@@ -84,11 +89,18 @@ pub(crate) struct Attempt<K> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptState {
-    /// The attempt waits in the replica's queue.
+    /// The attempt waits in the queue of its replica or of the tier.
     Queued,
     /// The attempt was sent to the replica as a call at this time; [`Instant::NEVER`] while the
     /// call waits for a turn that a scheduler elsewhere gives.
     Started(Instant),
+}
+
+impl<K> Attempt<K> {
+    /// Returns the replica of a started attempt.
+    pub(crate) fn server(&self) -> ReplicaId {
+        self.replica.expect("a started attempt has a replica")
+    }
 }
 
 impl Fetch {
@@ -108,9 +120,17 @@ impl Fetch {
             later: None,
             cancel: CancelRule::Always,
             is_tied: false,
+            avoids: None,
             paid: Paid::default(),
             failure: None,
         }
+    }
+
+    /// Returns true if an attempt that waits for any of `replicas` may start at this one later.
+    pub(crate) fn may_wait_for(&self, replica: &Replica, replicas: usize) -> bool {
+        self.holders.include(replica.id, replicas)
+            && self.avoids != Some(replica.id)
+            && replica.health.is_up()
     }
 
     /// Returns the demand with the end of the timeout as the deadline, if it has none.

@@ -40,7 +40,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             return false;
         }
         let AttemptPlan { now: at_once, later, cancel } = {
-            let tier = Tier { usable: &self.usable, replicas: self.replicas.len() };
+            let waiting = self.tier.as_ref().map_or(0, |tier| tier.queue.queued());
+            let tier = Tier { usable: &self.usable, replicas: self.replicas.len(), waiting };
             self.replication.plan(&demand, &tier)
         };
         let picks = self.pick(now, id, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
@@ -108,7 +109,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     fn place_copies(&mut self, now: Instant, id: Id, replicas: &[ReplicaId]) {
         for replica in replicas {
             let is_tied = self.fetches.get(id).expect(STORED).is_tied;
-            if is_tied || !self.budget.can_take() {
+            if is_tied || !self.budget.can_take() || !self.tier_has_room() {
                 return;
             }
             self.budget.take();
@@ -125,7 +126,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         mut attempt: Attempt<K>,
         answers: impl ExactSizeIterator<Item = Result<Option<V>, Failure>>,
     ) {
-        let (id, replica) = (attempt.fetch, attempt.replica);
+        let (id, replica) = (attempt.fetch, attempt.server());
         let fetch = self.fetches.get_mut(id).expect(STORED);
         let asked = attempt.asked.as_ref().unwrap_or(&fetch.keys).len();
         if answers.len() != asked {
@@ -193,7 +194,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Takes in the failure of an attempt that is no longer live.
     pub(super) fn fail(&mut self, now: Instant, attempt: Attempt<K>, failure: Failure) {
-        let Attempt { fetch: id, replica, asked, .. } = attempt;
+        let replica = attempt.server();
+        let Attempt { fetch: id, asked, .. } = attempt;
         let kind = failure.kind;
         match kind {
             FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
@@ -236,6 +238,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if replica.health.note_failure(now, &self.options.probe, &mut self.draws) {
             replica.downs += 1;
             self.last_down = Arc::clone(reason);
+            self.tier.iter_mut().for_each(|tier| tier.lost_replica = true);
         }
     }
 
@@ -253,7 +256,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.note_call(now, asked_at, open, false);
         }
         for attempt in live {
-            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) =
+            if let Some(Attempt { replica: Some(replica), state: AttemptState::Started(at), .. }) =
                 self.cancel(now, attempt, CancelReason::Timeout)
                 && expires_at - at >= timeout / 2
             {
@@ -316,14 +319,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let attempt = self.remove_attempt(id)?;
         match attempt.state {
             AttemptState::Queued => {
-                self.replicas[attempt.replica.index()].queue.cancel(AttemptId(id));
+                self.queue_of(attempt.replica).cancel(AttemptId(id));
             }
             AttemptState::Started(at) => {
                 // Half of the timeout without an answer is a latency too, and more than nothing.
                 let spent = self.fetches.get(attempt.fetch).expect(STORED).expires_at - at;
                 let is_long = reason == CancelReason::Timeout && spent >= self.options.timeout / 2;
-                let replica = attempt.replica;
-                self.replicas[replica.index()].queue.complete(AttemptId(id), is_long.then_some(spent));
+                let replica = attempt.server();
+                self.complete(id, replica, is_long.then_some(spent));
                 let end = CallEnd::Cancelled;
                 self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
                 self.counters.cancelled_calls += 1;

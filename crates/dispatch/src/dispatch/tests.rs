@@ -8,6 +8,7 @@ mod rules;
 mod simulation;
 mod tenants;
 mod throttled;
+mod tier;
 mod turns;
 
 use super::*;

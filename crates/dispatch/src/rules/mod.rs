@@ -176,6 +176,8 @@ pub(crate) struct Tier<'a> {
     pub(crate) usable: &'a [ReplicaLoad],
     /// Number of replicas, usable or not.
     pub(crate) replicas: usize,
+    /// Attempts that wait in the queue of the tier, for any replica.
+    pub(crate) waiting: u32,
 }
 
 /// Treatment of the other attempts of a fetch when one starts.

@@ -1,6 +1,8 @@
 //! Rules that learn from calls and act when attempts start.
 
+use super::tier::tier_of;
 use super::*;
+use crate::QueueScope;
 use crate::rules::tests::{Learning, Planned};
 use crate::rules::{AtStart, AttemptPlan, CallEnd, CancelRule};
 
@@ -8,28 +10,30 @@ use crate::rules::{AtStart, AttemptPlan, CallEnd, CancelRule};
 fn attempt_that_starts_takes_its_copies_out_of_their_queues() {
     let tied = Planned {
         plan: |tier| {
-            let now = tier.usable.len().min(tier.replicas) as u8;
+            let now = tier.usable.len().min(tier.replicas - tier.waiting as usize) as u8;
             AttemptPlan { now, later: None, cancel: CancelRule::Queued }
         },
         at_start: AtStart::CancelQueued,
     };
-    let mut machine = machine(2, |o| {
-        (o.in_flight_calls_max, o.queued_calls_max) = (1, 3);
-        o.retry.burst = 9;
-    });
-    let (first, one) = call(&fetch(&mut machine, 0, &[("x", 1)]));
-    let (second, _) = call(&fetch(&mut machine, 0, &[("y", 1)]));
-    machine.replication = AnyReplication::Planned(tied);
-    assert_eq!(fetch(&mut machine, 0, &[("a", 1)]), []);
-    assert_eq!(machine.stats().calls, 4, "both copies wait");
-    let (tied, at_replica) = call(&reply(&mut machine, 1, first, Reply::Ok(vec![None])));
-    assert_eq!(at_replica, one);
-    assert_eq!(calls(&reply(&mut machine, 2, second, Reply::Ok(vec![None]))), []);
-    reply(&mut machine, 3, tied, Reply::Ok(vec![Some(1)]));
-    assert_empty(&machine);
-    // Where the first attempt starts at once, there is no copy.
-    call(&fetch(&mut machine, 4, &[("b", 1)]));
-    assert_eq!(machine.stats().calls, 1);
+    for scope in [QueueScope::Replica, QueueScope::Tier] {
+        let mut machine = tier_of(2, |o| {
+            o.scope = scope;
+            o.retry.burst = 9;
+        });
+        let (first, one) = call(&fetch(&mut machine, 0, &[("x", 1)]));
+        let (second, _) = call(&fetch(&mut machine, 0, &[("y", 1)]));
+        machine.replication = AnyReplication::Planned(tied);
+        assert_eq!(fetch(&mut machine, 0, &[("a", 1)]), []);
+        assert_eq!(machine.stats().calls, 4, "both copies wait");
+        let (tied, at_replica) = call(&reply(&mut machine, 1, first, Reply::Ok(vec![None])));
+        assert_eq!(at_replica, one);
+        assert_eq!(calls(&reply(&mut machine, 2, second, Reply::Ok(vec![None]))), []);
+        reply(&mut machine, 3, tied, Reply::Ok(vec![Some(1)]));
+        assert_empty(&machine);
+        // Where the first attempt starts at once, there is no copy.
+        call(&fetch(&mut machine, 4, &[("b", 1)]));
+        assert_eq!(machine.stats().calls, 1);
+    }
 }
 
 #[test]
