@@ -1,9 +1,10 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
-//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `tenants` the
-//! rates of tenants.
+//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `leases` the
+//! slots that clients hold, `tenants` the rates of tenants.
 
 mod attempts;
 mod fetches;
+mod leases;
 mod retries;
 mod tenants;
 mod tier;
@@ -30,7 +31,7 @@ use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
 use crate::tier_queue::TierQueue;
 use crate::{
-    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError,
+    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, LeaseAction, Options, OptionsError,
     ProbeOptions, QueueScope, Reply, RetryOptions, Stats, Waiters,
 };
 use sherwood_model::Percent;
@@ -67,11 +68,11 @@ use sherwood_model::Percent;
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
 ///   [`begin_wait`](Self::begin_wait), [`handle_turn`](Self::handle_turn),
 ///   [`charge`](Self::charge), [`set_rates`](Self::set_rates),
-///   [`note_applied`](Self::note_applied), [`invalidate_where`](Self::invalidate_where) and
-///   [`restart_ramp`](Self::restart_ramp). They
+///   [`note_applied`](Self::note_applied), [`lease`](Self::lease), [`end_lease`](Self::end_lease),
+///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
-/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. Actions
-///   that are not polled accumulate: an input adds at most one for each key that it ends or brings,
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none, and
+///   [`poll_lease`](Self::poll_lease) where there are leases. Actions that are not polled accumulate: an input adds at most one for each key that it ends or brings,
 ///   and one for each attempt and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
 ///   [`next_timeout`](Self::next_timeout), which may change with every input. An earlier call does
@@ -143,6 +144,9 @@ pub struct Dispatch<K, V, W> {
     /// Explanation of the failure that took a replica down last.
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
+    /// Number of leases, and the actions about them that were not polled.
+    leases: u32,
+    lease_actions: VecDeque<LeaseAction>,
     /// Number of actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
     shown: usize,
     counters: Counters,
@@ -223,6 +227,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
+            leases: 0,
+            lease_actions: VecDeque::new(),
             shown: 0,
             counters: Counters::default(),
             usable: Vec::new(),
@@ -476,6 +482,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             ramp: self.ramp.as_ref().map(Ramp::standing),
             calls: self.attempts.len(),
             calls_for_any_replica: self.tier.as_ref().map_or(0, |tier| tier.queue.queued()),
+            leases: self.leases,
             replicas: self.replicas.iter().map(Replica::stats).collect(),
         }
     }

@@ -105,6 +105,9 @@ pub enum Bound {
     /// Calls queued for each replica that is up, at most
     /// [`Options::queued_calls_max`](crate::Options::queued_calls_max).
     QueuedCalls,
+    /// Leases that wait or hold a slot, at most
+    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max).
+    Leases,
 }
 
 impl fmt::Display for Bound {
@@ -113,6 +116,7 @@ impl fmt::Display for Bound {
             Self::Waiters => "waiters of the backend (`waiters_max`)",
             Self::Ramp => "misses of a cold cache that its backend may have at a time (`ramp`)",
             Self::QueuedCalls => "queued calls of every usable replica (`queued_calls_max`)",
+            Self::Leases => "clients that hold or wait for slots of replicas (`queued_calls_max`)",
         })
     }
 }

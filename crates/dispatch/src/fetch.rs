@@ -1,5 +1,7 @@
 //! The two records behind a call: the fetch that wants keys, and its attempts at replicas.
 
+use std::time::Duration;
+
 use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
@@ -46,6 +48,8 @@ pub(crate) struct Fetch {
     /// The replica at which the attempt before a retry failed. An attempt that waits for any
     /// replica does not start there.
     pub(crate) avoids: Option<ReplicaId>,
+    /// The longest time for which a slot is held, if this is a lease, which has no keys.
+    pub(crate) lease: Option<Duration>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
@@ -59,6 +63,8 @@ pub(crate) enum Later {
     Copies(u8),
     /// A retry of a fetch without live attempts, which is paid from the budget already.
     Retry,
+    /// The end of a lease.
+    EndLease,
 }
 
 /// State of a fetch at the rate of its tenant.
@@ -70,7 +76,7 @@ pub(crate) struct Paid {
     pub(crate) payer: Payer,
 }
 
-/// An attempt to fetch keys from one replica.
+/// An attempt to fetch keys from one replica, or to hold one of its slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt<K> {
     pub(crate) fetch: Id,
@@ -121,6 +127,7 @@ impl Fetch {
             cancel: CancelRule::Always,
             is_tied: false,
             avoids: None,
+            lease: None,
             paid: Paid::default(),
             failure: None,
         }

@@ -39,7 +39,7 @@ mod tickets;
 mod tier_queue;
 mod waiters;
 
-pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
+pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, LeaseAction, LeaseId, Reply};
 pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;

@@ -170,6 +170,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let (fetch_id, number, since) = (attempt.fetch, attempt.number, attempt.since);
         let keys = std::mem::take(&mut attempt.keys);
         let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
+        if let Some(lasts) = fetch.lease {
+            return self.grant(now, fetch_id, replica, lasts);
+        }
         self.counters.calls += 1;
         if number == 0 {
             self.budget.pay();

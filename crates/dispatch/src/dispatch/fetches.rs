@@ -77,6 +77,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         match self.unplan(id) {
             Some(Later::Copies(count)) => self.add_copies(now, id, count),
             Some(Later::Retry) => self.retry_throttled(now, id),
+            Some(Later::EndLease) => self.expire_lease(now, id),
             None => {}
         }
     }
@@ -89,7 +90,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Removes the planned attempts of a fetch.
-    fn unplan(&mut self, id: Id) -> Option<Later> {
+    pub(super) fn unplan(&mut self, id: Id) -> Option<Later> {
         let (at, later) = self.fetches.get_mut(id).expect(STORED).later.take()?;
         self.later.remove(&(at, id));
         Some(later)
@@ -269,6 +270,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Ends the open keys of a fetch that has no live attempt, and the fetch.
     pub(super) fn end(&mut self, now: Instant, id: Id, error: &FetchError) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
+        if fetch.lease.is_some() {
+            return self.close_lease(id, Some(error.clone()));
+        }
         fetch.open = 0;
         for key in mem::take(&mut fetch.keys) {
             if self.keys.get(key).is_some() {

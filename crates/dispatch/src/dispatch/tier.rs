@@ -26,10 +26,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
             attempt.replica = Some(replica);
             let (fetch, keys) = (attempt.fetch, attempt.keys.len() as u32);
-            let Fetch { demand, .. } = *self.fetches.get(fetch).expect(STORED);
+            let Fetch { demand, lease, .. } = *self.fetches.get(fetch).expect(STORED);
             self.replicas[replica.index()].queue.adopt(now, AttemptId(id), demand.kind, keys);
             if let (Some(request), Some(tier)) = (demand.request, &mut self.tier) {
-                tier.requests.note(now, request, replica, now + self.options.timeout);
+                let expires_at = now + lease.unwrap_or_default().max(self.options.timeout);
+                tier.requests.note(now, request, replica, expires_at);
             }
             self.start(now, id, replica);
         }

@@ -1,10 +1,10 @@
-//! Attempts that wait for any replica of the tier.
+//! Attempts that wait for any replica of the tier, and leases of slots.
 
 use sherwood_model::RequestId;
 
 use super::*;
-use crate::QueueScope;
 use crate::rules::{AttemptPlan, CancelRule};
+use crate::{LeaseAction, LeaseId, QueueScope};
 
 /// Returns a dispatcher whose replicas work on one call each, and at which three more may wait for
 /// any replica.
@@ -20,6 +20,18 @@ pub(super) fn tier_of(replicas: usize, change: impl FnOnce(&mut Options)) -> Mac
 fn fetch_for(machine: &mut Machine, ms: u64, demand: Demand, key: &'static str) -> Vec<Act> {
     machine.handle_fetch(at(ms), &demand, [(key, 1)], 0x9E37);
     drain(machine)
+}
+
+fn lease(machine: &mut Machine, ms: u64) -> Result<LeaseId, FetchError> {
+    machine.lease(at(ms), &Demand::default(), Duration::from_millis(500), 0x9E37)
+}
+
+fn granted(machine: &mut Machine) -> Option<(LeaseId, ReplicaId)> {
+    match machine.poll_lease() {
+        Some(LeaseAction::Grant { lease, replica, .. }) => Some((lease, replica)),
+        None => None,
+        Some(end) => panic!("{end:?}"),
+    }
 }
 
 #[test]
@@ -124,4 +136,56 @@ fn read_that_needs_a_later_write_does_not_join_an_older_fetch() {
     let actions = reply(&mut machine, 4, new, Reply::Ok(vec![Some(8)]));
     assert_eq!(deliveries(&actions), [("a", Ok(Some(8)), true, vec![1, 3])]);
     assert_empty(&machine);
+}
+
+#[test]
+fn lease_holds_a_slot_until_it_is_ended() {
+    for scope in [QueueScope::Replica, QueueScope::Tier] {
+        let mut machine = tier_of(1, |o| o.scope = scope);
+        let held = lease(&mut machine, 0).unwrap();
+        assert_eq!(granted(&mut machine), Some((held, ReplicaId(0))));
+        assert_eq!(fetch(&mut machine, 1, &[("a", 1)]), []);
+        let waits = lease(&mut machine, 2).unwrap();
+        assert_eq!(granted(&mut machine), None);
+        assert!(machine.end_lease(at(3), held));
+        assert!(!machine.end_lease(at(3), held));
+        let (attempt, _) = call(&drain(&mut machine));
+        reply(&mut machine, 4, attempt, Reply::Ok(vec![None]));
+        assert_eq!(granted(&mut machine), Some((waits, ReplicaId(0))));
+        assert!(machine.end_lease(at(5), waits));
+        assert_empty(&machine);
+        assert_eq!((machine.stats().leases, machine.next_timeout()), (0, None));
+    }
+}
+
+#[test]
+fn lease_expires_and_one_that_waits_too_long_is_refused() {
+    let mut machine = tier_of(1, |_| ());
+    let held = lease(&mut machine, 0).unwrap();
+    assert!(granted(&mut machine).is_some());
+    let waits = lease(&mut machine, 1).unwrap();
+    assert_eq!(wake(&mut machine, 101), []);
+    let end = |lease, timeout| Some(LeaseAction::End { lease, error: FetchError::Timeout { timeout } });
+    assert_eq!(machine.poll_lease(), end(waits, TIMEOUT));
+    assert_eq!(fetch(&mut machine, 450, &[("a", 1)]), []);
+    call(&wake(&mut machine, 500));
+    assert_eq!(machine.poll_lease(), end(held, Duration::from_millis(500)));
+    assert_eq!(machine.stats().leases, 0);
+}
+
+#[test]
+fn leases_are_bounded_and_end_with_the_last_replica() {
+    let mut machine = tier_of(1, |o| o.probe.failures_max = 1);
+    let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let waiting: Vec<_> = (0..3).map(|_| lease(&mut machine, 0).unwrap()).collect();
+    let refused = FetchError::Overloaded { bound: Bound::Leases, limit: 3 };
+    assert_eq!(lease(&mut machine, 0), Err(refused));
+    reply(&mut machine, 1, attempt, failed(FailureKind::Reset));
+    for waits in waiting {
+        let Some(LeaseAction::End { lease, error }) = machine.poll_lease() else { panic!("it ends") };
+        assert_eq!(lease, waits);
+        assert!(matches!(error, FetchError::Unavailable { .. }), "{error:?}");
+    }
+    assert!(matches!(lease(&mut machine, 2), Err(FetchError::Unavailable { .. })));
+    assert_eq!(machine.stats().leases, 0);
 }

@@ -12,9 +12,9 @@ use crate::rules::names::AnyReplication;
 use crate::rules::{AttemptPlan, CancelRule};
 use crate::slab::Id;
 use crate::{
-    Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, Options,
-    OverRate, ProbeOptions, QueueChoice, QueueScope, QueuedCall, RampOptions, ReplicaQueue, Reply,
-    RetryOptions, TenantOptions, Waiters,
+    Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, LeaseAction,
+    LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueueScope, QueuedCall, RampOptions, ReplicaQueue,
+    Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -61,6 +61,7 @@ pub(super) struct Faults {
 pub(super) enum Echo {
     Reply { attempt: AttemptId, reply: Reply<Value> },
     Probe { replica: ReplicaId, ok: bool },
+    EndLease(LeaseId),
 }
 
 #[derive(Debug)]
@@ -77,7 +78,9 @@ pub(super) struct Backend {
     pub(super) alive: Vec<bool>,
     /// Calls that were made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
-    /// Share of the fetches that need a write or belong to a request, in
+    /// Leases that have not ended, with the replicas of those that hold a slot.
+    leases: BTreeMap<LeaseId, Option<ReplicaId>>,
+    /// Share of the fetches that come with a lease, need a write or belong to a request, in
     /// percent.
     with_hooks: u64,
     /// The latest write that a replica was said to have applied.
@@ -179,6 +182,7 @@ impl Backend {
             with_deadline: draws.within(0..=1) * 80,
             alive: vec![true; replicas],
             active: BTreeMap::new(),
+            leases: BTreeMap::new(),
             with_hooks: draws.within(0..=1) * 20,
             applied: 0,
             waiting: BTreeMap::new(),
@@ -226,11 +230,26 @@ impl Backend {
         let mut echoes = self
             .input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()));
         if draws.chance(self.with_hooks) {
+            echoes.extend(self.lease(now, &demand, draws));
             self.applied += 1;
             let replica = ReplicaId::from_index(draws.within(0..=self.alive.len() as u64 - 1) as usize);
             let applied = self.applied - draws.within(0..=1);
             echoes.extend(self.input(now, draws, |dispatch, _| dispatch.note_applied(now, replica, applied)));
         }
+        echoes
+    }
+
+    /// Asks for a lease. Some clients never end theirs, and some end it twice.
+    fn lease(&mut self, now: Instant, demand: &Demand, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        let timeout = self.options.timeout;
+        let down_before = self.down();
+        let mut echoes = Vec::new();
+        if let Ok(lease) = self.dispatch.lease(now, demand, draws.up_to(timeout), draws.next()) {
+            assert_eq!(self.leases.insert(lease, None), None);
+            let ends = draws.within(0..=2);
+            echoes.extend((0..ends).map(|_| (draws.up_to(timeout), Echo::EndLease(lease))));
+        }
+        echoes.extend(self.follow(now, &down_before, draws));
         echoes
     }
 
@@ -268,6 +287,26 @@ impl Backend {
                 }
                 self.follow(now, &down_before, draws)
             }
+            Echo::EndLease(lease) => {
+                let down_before = self.down();
+                let has_ended = self.dispatch.end_lease(now, lease);
+                self.follow_leases();
+                assert_eq!(self.leases.remove(&lease).is_some(), has_ended);
+                self.follow(now, &down_before, draws)
+            }
+        }
+    }
+
+    /// Takes in what the dispatcher says of leases.
+    fn follow_leases(&mut self) {
+        while let Some(action) = self.dispatch.poll_lease() {
+            match action {
+                LeaseAction::Grant { lease, replica, .. } => {
+                    let before = self.leases.insert(lease, Some(replica));
+                    assert_eq!(before, Some(None), "a lease is granted once");
+                }
+                LeaseAction::End { lease, .. } => assert!(self.leases.remove(&lease).is_some()),
+            }
         }
     }
 
@@ -301,6 +340,7 @@ impl Backend {
             }
             echoes.extend(self.carry_out(action, draws));
         }
+        self.follow_leases();
         self.check(now);
         echoes
     }
@@ -410,13 +450,16 @@ impl Backend {
         assert!(stats.joinable_keys <= stats.keys && stats.keys <= stats.waiters as usize);
         self.check_attempts();
         self.check_tier(now);
+        assert!(self.leases.len() <= queued_calls_max as usize && stats.leases as usize == self.leases.len());
         assert!(!self.healthy || stats.replicas.iter().all(|replica| replica.downs == 0));
         for replica in &stats.replicas {
             assert!(replica.in_flight_calls <= in_flight_calls_max);
             assert!(replica.queued_calls <= queued_calls_max);
             assert!(replica.queued_calls == 0 || replica.in_flight_calls == in_flight_calls_max);
             assert!(replica.queued_calls == 0 || replica.up);
-            let active = self.active.values().filter(|at| **at == replica.replica).count();
+            let calls = self.active.values().filter(|at| **at == replica.replica).count();
+            let held = self.leases.values().filter(|at| **at == Some(replica.replica)).count();
+            let active = calls + held;
             assert_eq!(replica.in_flight_calls as usize, active);
         }
         let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
@@ -441,9 +484,13 @@ impl Backend {
         });
         let in_tier = self.dispatch.tier.iter().flat_map(|tier| tier.queue.entries().map(|one| (one, None)));
         let called = self.active.iter().map(|(attempt, replica)| (*attempt, Some(*replica)));
+        let held = self.leases.iter().filter(|(_, replica)| replica.is_some()).map(|(lease, replica)| {
+            let attempt = fetches.get(lease.0).expect("a lease is a fetch").live[0];
+            (AttemptId(attempt), *replica)
+        });
         let mut live = BTreeMap::<_, BTreeSet<_>>::new();
         let mut count = 0;
-        for (attempt, replica) in queued.chain(in_tier).chain(called) {
+        for (attempt, replica) in queued.chain(in_tier).chain(called).chain(held) {
             let attempt = attempts.get(attempt.0).expect("an attempt that is queued or called is stored");
             assert_eq!(attempt.replica, replica);
             let others = live.entry(attempt.fetch).or_default();
@@ -485,6 +532,7 @@ impl Backend {
 
     pub(super) fn assert_at_rest(&self) {
         let stats = self.dispatch.stats();
+        assert_eq!(stats.leases, 0);
         assert_eq!(self.dispatch.fetches.len(), 0);
         assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up && replica.in_flight_calls == 0));
@@ -494,7 +542,7 @@ impl Backend {
     /// Checks that all replicas are called when as many calls are made as they can hold together.
     pub(super) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
         self.calls_by_replica.fill(0);
-        // Copies would take the room of later fetches.
+        // Copies and leases would take the room of later fetches.
         (self.classes, self.with_hooks) = (1, 0);
         let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, .. } =
             self.options;
